@@ -1,0 +1,139 @@
+"""What the three machines want done. The shells carry actions out in the order given, and decide nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ft_supervisor.core.messages import Run, ToAgent, ToCoordinator
+from ft_supervisor.core.model import Cycle, Memory, Verdict
+from ft_supervisor.core.orders import Order
+
+
+@dataclass(frozen=True)
+class Log:
+    """One log line: an event's name and its fields."""
+
+    event: str
+    fields: tuple[tuple[str, object], ...] = ()
+    level: str = "info"
+
+
+def log(event: str, level: str = "info", **fields: object) -> Log:
+    """A Log from keyword arguments; None values are left out."""
+    return Log(event, tuple((key, value) for key, value in fields.items() if value is not None), level)
+
+
+@dataclass(frozen=True)
+class Leave:
+    """End this process. `code` is the node's exit code, where the process is an agent or a daemon."""
+
+    code: int
+    verdict: Verdict | None
+    reason: str
+
+
+# -- the coordinator's
+
+
+@dataclass(frozen=True)
+class Mail:
+    """Push `message` to this node's mail."""
+
+    infra_rank: int
+    incarnation: int
+    message: ToAgent
+
+
+@dataclass(frozen=True)
+class Conclude:
+    """Claim `permanent_close` for this verdict (compare and set); an Ended with what the key then holds must follow."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Record:
+    """Write the verdict's file, and tell the daemon. After the key: the key alone decides between two verdicts."""
+
+    verdict: Verdict
+
+
+# -- the agent's
+
+
+@dataclass(frozen=True)
+class Send:
+    """Push `message` to the coordinator's inbox; dropped without a connection (the next Register tells all)."""
+
+    message: ToCoordinator
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start the workers. WorkersExited follows, also when they can't be started."""
+
+    run: Run
+
+
+@dataclass(frozen=True)
+class StopWorkers:
+    """SIGTERM, SIGKILL after `grace` seconds (0: at once), then every descendant. WorkersGone follows.
+
+    A later one with a shorter grace brings the SIGKILL forward. `signal` False: only wait for `grace`, as somebody
+    else has signalled the workers already.
+    """
+
+    cycle: Cycle
+    grace: float
+    signal: bool = True
+
+
+@dataclass(frozen=True)
+class EnterBarrier:
+    """Enter torch's exit barrier of this cycle, once, in the background."""
+
+    cycle: Cycle
+    world_size: int
+
+
+@dataclass(frozen=True)
+class Tell:
+    """An order to the other end of the link (agent: its daemon; daemon: its agent)."""
+
+    order: Order
+
+
+# -- the daemon's
+
+
+@dataclass(frozen=True)
+class SpawnAgent:
+    """Start this node's next agent."""
+
+    incarnation: int
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class SpawnCoordinator:
+    """Start this node's coordinator."""
+
+
+@dataclass(frozen=True)
+class KillChild:
+    """SIGKILL to the child and everything below it. ChildExited follows."""
+
+    child: str
+
+
+@dataclass(frozen=True)
+class WriteVerdict:
+    """Keep a copy of the verdict in the node's own folder; with `shared`, also in the run's folder if none is there."""
+
+    verdict: Verdict
+    shared: bool = False
+
+
+CoordinatorAction = Log | Mail | Conclude | Record | Leave
+AgentAction = Log | Send | Start | StopWorkers | EnterBarrier | Tell | Leave
+DaemonAction = Log | SpawnAgent | SpawnCoordinator | KillChild | Tell | WriteVerdict | Leave

@@ -1,0 +1,70 @@
+"""What a daemon and its children say to one another over their socket pair: one JSON object a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ft_supervisor.core.model import Job, Memory, Node, Verdict
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Daemon to a new child: who it is. `memory` and `incarnation` matter to agents only."""
+
+    job: Job
+    node: Node
+    incarnation: int
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class Terminate:
+    """Daemon to agent: a signal asks the node to end; `reason` names it."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Agent to daemon, each heartbeat and from its main loop, so that a hung agent is a silent one.
+
+    `state` is one word for people: joining, standby, active, stopping, succeeded, closing.
+    """
+
+    state: str
+    cycle: str = ""
+    group_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Remember:
+    """Agent to daemon: keep this for my successors."""
+
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class Done:
+    """Child to daemon: my last word, nothing of mine is left running. `code` is what the daemon leaves with."""
+
+    code: int
+    verdict: Verdict | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Coordinator to daemon: the store listens here."""
+
+    port: int
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Coordinator to daemon: the verdict is claimed; should I die now, write its file."""
+
+    verdict: Verdict
+
+
+ORDERS: tuple[type, ...] = (Begin, Terminate, Alive, Remember, Done, Listening, Closed)
+Order = Begin | Terminate | Alive | Remember | Done | Listening | Closed
