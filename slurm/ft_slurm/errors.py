@@ -1,0 +1,60 @@
+"""Everything that can be wrong with what Slurm told us.
+
+Each message names the variable, its value, and what was expected.
+"""
+
+from collections.abc import Sequence
+
+
+class SlurmError(Exception):
+    """Slurm's environment is missing something, or makes no sense."""
+
+
+class NotInStep(SlurmError):
+    """The process was not started by srun: variables that every task of a step has are missing."""
+
+    def __init__(self, missing: Sequence[str], why: str = "") -> None:
+        self.missing = tuple(missing)
+        super().__init__(why or f"not in a Slurm step: {', '.join(missing)} not set")
+
+
+class NotInAllocation(SlurmError):
+    """The process runs neither in a batch script nor under salloc."""
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        self.missing = tuple(missing)
+        super().__init__(f"not in a Slurm allocation: {', '.join(missing)} not set")
+
+
+class BadVariable(SlurmError):
+    """A variable has a value that Slurm does not write."""
+
+    def __init__(self, name: str, value: str, expected: str) -> None:
+        super().__init__(f"{name}={value!r}: expected {expected}")
+
+
+class NodeListError(SlurmError):
+    """A host list expression cannot be expanded. `position` counts characters from 0."""
+
+    def __init__(self, expression: str, position: int, problem: str) -> None:
+        self.position = position
+        shown = expression if len(expression) <= 200 else f"{expression[:200]}..."
+        super().__init__(f"node list {shown!r}: {problem} at position {position}")
+
+
+class Contradiction(SlurmError):
+    """Two things that Slurm said exclude one another. Both are in the message."""
+
+    def __init__(self, first: str, second: str, problem: str) -> None:
+        super().__init__(f"Slurm contradicts itself: {first}, but {second}: {problem}")
+
+
+class SeveralTasksPerNode(SlurmError):
+    """The step has more than one task on a node. One daemon a node: run srun with --ntasks-per-node=1."""
+
+    def __init__(self, evidence: str) -> None:
+        super().__init__(f"more than one task on a node ({evidence}): run srun with --ntasks-per-node=1")
+
+
+class NoDomain(SlurmError):
+    """The node's place in the network cannot be told from what Slurm or its name says."""
