@@ -29,7 +29,8 @@ class Allocation:
 def read(environ: Mapping[str, str]) -> Allocation:
     """The allocation around this process.
 
-    Variables of a step are not looked at: sbatch hands on those of the step in which it was called. Raises NotInAllocation, BadVariable, NodeListError, Contradiction.
+    Variables of a step are not looked at: sbatch hands on those of the step in which it was called.
+    Raises NotInAllocation, BadVariable, NodeListError, Contradiction.
     """
     if gone := variables.missing(environ, REQUIRED):
         raise NotInAllocation(gone)
