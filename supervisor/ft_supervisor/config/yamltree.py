@@ -1,0 +1,190 @@
+"""A YAML file as a tree of values, each with its file and line.
+
+Built from PyYAML's events and not from its composed nodes, so that depth is bounded and an alias is refused
+before anything is expanded. Only plain YAML is accepted: no aliases, anchors, tags or second documents.
+"""
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.constructor import SafeConstructor
+from yaml.reader import Reader
+from yaml.resolver import Resolver
+
+from ft_supervisor.config.errors import ConfigError
+
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 20
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVER: Any = Resolver()  # its methods carry no types
+_CONSTRUCTOR = SafeConstructor()
+_TAG = "tag:yaml.org,2002:"
+
+_TYPE_NAMES = {list: "a list", dict: "a map", type(None): "nothing"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value; `line` is that of its key when it has one, else its own."""
+
+    data: "str | int | float | bool | list[Value] | dict[str, Value] | None"
+    text: str
+    """A scalar as it was written, without its quotes; empty for lists and maps."""
+    where: str
+    """FILE:LINE"""
+
+    def shown(self) -> str:
+        """The value as an error message shows it: short, on one line."""
+        if isinstance(self.data, str):
+            return repr(self.text) if len(self.text) <= 60 else repr(self.text[:57] + "...")
+        if type(self.data) in _TYPE_NAMES:
+            return _TYPE_NAMES[type(self.data)]
+        return self.text if len(self.text) <= 60 else self.text[:57] + "..."
+
+    def error(self, key: str, wrong: str, right: str) -> ConfigError:
+        """A `ConfigError` at this value's place."""
+        return ConfigError(self.where, key, wrong, right)
+
+
+def read(path: Path) -> Value:
+    """The file's top-level map. Raises `ConfigError` for whatever is not a small, plain YAML map in UTF-8."""
+    text = _text(path)
+    builder = _Builder(str(path), text)
+    try:
+        return builder.document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        right = "check indentation, quotes and brackets on this line and the one before"
+        raise ConfigError(f"{path}:{line}", "", f"not YAML: {problem}", right) from None
+
+
+def _text(path: Path) -> str:
+    right = "name a readable YAML file"
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ConfigError(str(path), "", "is a directory", right)
+        if not stat.S_ISREG(mode):
+            # A pipe could keep us waiting for ever, a device could go on for ever.
+            raise ConfigError(str(path), "", "is not a regular file", right)
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(str(path), "", "no such file", right) from None
+    except OSError as error:
+        raise ConfigError(str(path), "", f"cannot be read: {error.strerror}", right) from None
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(str(path), "", f"larger than {MAX_BYTES} bytes", "keep it to settings")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"{path}:{_line(raw[: error.start].decode('utf-8'))}"
+        raise ConfigError(where, "", f"byte 0x{raw[error.start]:02x} is not UTF-8", "save the file as UTF-8") from None
+    if bad := Reader.NON_PRINTABLE.search(text):
+        where = f"{path}:{_line(text[: bad.start()])}"
+        raise ConfigError(where, "", f"character {bad.group()!a} is not allowed in YAML", "remove it")
+    return text
+
+
+def _line(before: str) -> int:
+    return before.count("\n") + 1
+
+
+class _Builder:
+    """Turns the events of one file into a tree; `depth` bounds the recursion."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self._file = file
+        self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+
+    def document(self) -> Value:
+        next(self._events)  # the stream's start
+        if isinstance(next(self._events), yaml.StreamEndEvent):
+            raise ConfigError(self._file, "", "is empty", "write a map of keys, or {}")
+        root = self._build(next(self._events), 0)
+        if not isinstance(root.data, dict):
+            raise root.error("", f"the top level is {root.shown()}", "it must be a map, one `key: value` a line")
+        next(self._events)  # the document's end
+        end = next(self._events)
+        if not isinstance(end, yaml.StreamEndEvent):
+            where = f"{self._file}:{end.start_mark.line + 1}"
+            raise ConfigError(where, "", "a second YAML document starts here", "keep one document in a file")
+        return root
+
+    def _build(self, event: Any, depth: int, key_line: int | None = None) -> Value:
+        line: int = event.start_mark.line + 1
+        where = f"{self._file}:{key_line or line}"
+        here = f"{self._file}:{line}"
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            raise ConfigError(
+                here, "", f"YAML aliases and anchors ({event.anchor[:40]}) are not accepted", "write the value out"
+            )
+        if event.tag is not None:
+            raise ConfigError(here, "", f"YAML tags ({event.tag[:60]}) are not accepted", "write a plain value")
+        if depth > MAX_DEPTH:
+            raise ConfigError(here, "", f"nested more than {MAX_DEPTH} deep", "close the brackets")
+        if isinstance(event, yaml.ScalarEvent):
+            return Value(_scalar(event, where), event.value, where)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return Value(self._list(depth), "", where)
+        return Value(self._map(depth), "", where)
+
+    def _list(self, depth: int) -> list[Value]:
+        items: list[Value] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._build(event, depth + 1))
+        return items
+
+    def _map(self, depth: int) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._build(event, depth + 1)
+            if not isinstance(key.data, str):
+                raise key.error("", f"a key is {key.shown()}, which YAML takes for no text", 'quote it: "..."')
+            if key.data in found:
+                first = found[key.data].where.rpartition(":")[2]
+                raise key.error(key.shown().strip("'"), f"given twice, first on line {first}", "keep one of them")
+            found[key.data] = self._build(next(self._events), depth + 1, event.start_mark.line + 1)
+        return found
+
+
+def _scalar(event: Any, where: str) -> str | int | float | bool | None:
+    """YAML 1.1 types as PyYAML's safe loader knows them; dates stay text."""
+    text: str = event.value
+    if not event.implicit[0]:
+        return text
+    tag: str = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
+    node = yaml.ScalarNode(tag, text)
+    if tag == f"{_TAG}null":
+        return None
+    try:
+        if tag == f"{_TAG}bool":
+            return bool(_CONSTRUCTOR.construct_yaml_bool(node))
+        if tag == f"{_TAG}int":
+            return int(_CONSTRUCTOR.construct_yaml_int(node))
+        if tag == f"{_TAG}float":
+            return float(_CONSTRUCTOR.construct_yaml_float(node))
+    except (ValueError, OverflowError):
+        raise ConfigError(where, "", f"{text[:40]!r} is no usable number", "write a smaller one, or quote it") from None
+    return text
+
+
+def as_map(value: Value, key: str) -> dict[str, Value]:
+    """The value's entries; raises `ConfigError` when it is no map."""
+    if not isinstance(value.data, dict):
+        raise value.error(key, f"is {value.shown()}", "it must be a map, such as {key: value}")
+    return value.data
+
+
+def as_list(value: Value, key: str, example: str) -> list[Value]:
+    """The value's items; raises `ConfigError` when it is no list."""
+    if not isinstance(value.data, list):
+        raise value.error(key, f"is {value.shown()}", f"it must be a list, such as {example}")
+    return value.data
