@@ -1,0 +1,126 @@
+"""A small DistributedDataParallel training that can be killed at any moment and goes on from its last checkpoint.
+
+It knows nothing of ft-supervisor: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from the environment, as torchrun
+gives them. Without them it trains alone. nccl where there are GPUs, gloo where there are none.
+
+Rank 0 prints one JSON object a line: step, loss, world, resumed_from (the checkpoint's step that this incarnation began
+with, 0 for none) and cycle (how often the world was restarted).
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+FEATURES = 32
+BATCH = 96  # of the whole world: divides by 1, 2, 3, 4, so that the training is the same whatever the world's size
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="A small DistributedDataParallel training with checkpoints.")
+    parser.add_argument("--steps", type=int, default=300, help="train until this step (default: %(default)s)")
+    parser.add_argument("--step-time", type=float, default=0.0, help="seconds to sleep in each step, to make it last")
+    parser.add_argument("--checkpoint-every", type=int, default=10, metavar="STEPS")
+    parser.add_argument("--log-every", type=int, default=10, metavar="STEPS")
+    return parser.parse_args()
+
+
+def checkpoint_path() -> Path:
+    """$CHECKPOINT_DIR, else a folder of this job's own; a requeued job keeps its id and so finds its checkpoint."""
+    default = Path("checkpoints", os.environ.get("SLURM_JOB_ID", "ddp-example"))
+    return Path(os.environ.get("CHECKPOINT_DIR") or default) / "checkpoint.pt"
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Replace the checkpoint in one step: whoever is killed in the middle leaves the old one whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    with unfinished.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the rename itself must survive a power cut, too
+    finally:
+        os.close(folder)
+
+
+def load(path: Path, rank: int) -> dict[str, Any] | None:
+    """The last checkpoint, None when there is none. Rank 0 reads it and tells the others, so that all start alike."""
+    shared: list[dict[str, Any] | None] = [None]
+    if rank == 0 and path.exists():
+        shared[0] = torch.load(path, map_location="cpu", weights_only=True)
+    dist.broadcast_object_list(shared, src=0)
+    return shared[0]
+
+
+def batch(step: int, teacher: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+    """The data of one step: made from its number, so that a resumed training sees what it would have seen."""
+    generator = torch.Generator().manual_seed(step)
+    inputs = torch.randn(BATCH, FEATURES, generator=generator)
+    with torch.no_grad():
+        return inputs, teacher(inputs)
+
+
+def network(seed: int) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(FEATURES, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+
+
+def train(options: argparse.Namespace, device: torch.device) -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    path = checkpoint_path()
+    teacher = network(seed=1)
+    student = network(seed=2).to(device)
+    model = DistributedDataParallel(student)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.9)
+    checkpoint = load(path, rank)
+    first = 0
+    if checkpoint is not None:
+        student.load_state_dict(checkpoint["model"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        first = checkpoint["step"]
+    facts = {"world": world, "resumed_from": first, "cycle": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))}
+
+    for step in range(first + 1, options.steps + 1):
+        inputs, targets = (part[rank::world].to(device) for part in batch(step, teacher))
+        loss = torch.nn.functional.mse_loss(model(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        time.sleep(options.step_time)
+        last = step == options.steps
+        if step % options.log_every == 0 or step == first + 1 or last:
+            mean = loss.detach()
+            dist.all_reduce(mean)
+            if rank == 0:
+                print(json.dumps({"step": step, "loss": round(mean.item() / world, 6), **facts}), flush=True)
+        if rank == 0 and (step % options.checkpoint_every == 0 or last):
+            save(path, {"step": step, "model": student.state_dict(), "optimizer": optimizer.state_dict()})
+    dist.barrier()  # nobody reports success before the last checkpoint is on disk
+
+
+def main() -> None:
+    options = parse()
+    torch.set_num_threads(1)
+    for name, alone in (("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "0")):
+        os.environ.setdefault(name, alone)
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    train(options, device)
+    dist.destroy_process_group()  # not after an error: it might wait for peers that are gone
+
+
+if __name__ == "__main__":
+    main()
