@@ -134,6 +134,11 @@ class WriteVerdict:
     shared: bool = False
 
 
+@dataclass(frozen=True)
+class LookForVerdict:
+    """Look whether the run's verdict file is there; Ended follows if so."""
+
+
 CoordinatorAction = Log | Mail | Conclude | Record | Leave
 AgentAction = Log | Send | Start | StopWorkers | EnterBarrier | Tell | Leave
-DaemonAction = Log | SpawnAgent | SpawnCoordinator | KillChild | Tell | WriteVerdict | Leave
+DaemonAction = Log | SpawnAgent | SpawnCoordinator | KillChild | Tell | WriteVerdict | LookForVerdict | Leave

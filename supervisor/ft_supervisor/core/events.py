@@ -92,12 +92,12 @@ class Terminated:
     reason: str
 
 
-# -- the coordinator's and the agent's
+# -- everybody's
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The store's `permanent_close` holds this verdict, whoever wrote it."""
+    """The store's `permanent_close` (or, for a daemon, the run's verdict file) holds this verdict, whoever wrote it."""
 
     verdict: Verdict
 
@@ -141,4 +141,4 @@ AgentEvent = (
     | Terminated
     | Ended
 )
-DaemonEvent = Tick | ChildExited | Ordered | Signalled
+DaemonEvent = Tick | ChildExited | Ordered | Signalled | Ended

@@ -65,7 +65,9 @@ class Failure:
 
     def __str__(self) -> str:
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
-        return f"worker {self.local_rank} of node {self.infra_rank}: {how}" + (f" ({self.message})" if self.message else "")
+        return f"worker {self.local_rank} of node {self.infra_rank}: {how}" + (
+            f" ({self.message})" if self.message else ""
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,309 @@
+"""The agent: what one node runs, by the coordinator's mail, its own workers' exits, and its fence.
+
+    state      workers   leaves it on
+    joining    none      Standby: standby; Run: active
+    standby    none      Run: active
+    active     running   a failure, Stop, Standby, a newer Run: stopping; all exited with 0: succeeded
+    stopping   ending    WorkersGone: the newer Run's active, else standby
+    succeeded  none      Run: active
+    closing    ending    WorkersGone, or none there: Goodbye and out
+
+Whatever ends the node (verdict, exit barrier, fence, a signal without a coordinator to tell) goes through `_end`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+
+from ft_supervisor.core import messages, orders
+from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Send, Start, StopWorkers, Tell, log
+from ft_supervisor.core.events import (
+    AgentEvent,
+    BarrierPassed,
+    Connected,
+    Disconnected,
+    Ended,
+    LeaseMoved,
+    Mailed,
+    Terminated,
+    Tick,
+    WorkersExited,
+    WorkersGone,
+)
+from ft_supervisor.core.model import (
+    EXIT_CODES,
+    INTERRUPTED,
+    KILL_BOUND,
+    Cycle,
+    Failure,
+    Job,
+    Memory,
+    Node,
+    Outcome,
+    Verdict,
+)
+
+TERM = 0
+"""Takeover will make it grow; until then there is one coordinator and one term."""
+
+STOP_MARGIN = 5.0
+"""Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
+
+
+class State(StrEnum):
+    """What the node does."""
+
+    JOINING = "joining"
+    STANDBY = "standby"
+    ACTIVE = "active"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    CLOSING = "closing"
+
+
+class AgentMachine:
+    """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
+
+    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float) -> None:
+        self.job = job
+        self.node = node
+        self.incarnation = incarnation
+        self.memory = memory
+        self.state = State.JOINING
+        self.watched: Cycle | None = memory.newest
+        """The cycle whose exit barrier is to be looked at."""
+        self._began = now
+        self._connected = False
+        self._lease_at: float | None = None
+        self._port = 0
+        self._run: messages.Run | None = None
+        self._next: messages.Run | None = None
+        self._gone_by: float | None = None
+        self._barrier_at: float | None = None
+        self._terminated_at: float | None = None
+        self._end_as: Leave | None = None
+        self._actions: list[AgentAction] = []
+
+    @property
+    def running(self) -> Cycle | None:
+        """The cycle whose workers may live on this node."""
+        return self._run.cycle if self._run else None
+
+    def handle(self, event: AgentEvent, now: float) -> list[AgentAction]:
+        """One event in, actions out, in order."""
+        self._actions = []
+        match event:
+            case Connected(port):
+                self._connect(port, now)
+            case Disconnected(reason):
+                self._connected = False
+                self._do(log("disconnected", "warning", reason=reason))
+            case Mailed(message):
+                self._mail(message, now)
+            case LeaseMoved(asked):
+                self._lease_at = max(asked, self._lease_at or asked)
+            case BarrierPassed(cycle):
+                if cycle == self.watched and self._barrier_at is None:
+                    self._barrier_at = now
+            case WorkersExited(cycle, failures):
+                self._exited(cycle, failures, now)
+            case WorkersGone(cycle, port):
+                self._gone(cycle, port, now)
+            case Terminated(reason):
+                self._terminate(reason, now)
+            case Ended(verdict):
+                self._close(verdict, now)
+            case Tick():
+                self._tick(now)
+        return self._actions
+
+    # -- the coordinator
+
+    def _connect(self, port: int, now: float) -> None:
+        self._connected, self._port = True, port
+        self._lease_at = now if self._lease_at is None else self._lease_at
+        self._do(log("connected"))
+        self._do(
+            Send(messages.Register(TERM, self.node, self.incarnation, port, running=self.running, memory=self.memory))
+        )
+
+    def _mail(self, message: messages.ToAgent, now: float) -> None:
+        if message.term != TERM:
+            self._do(log("mail_dropped", "warning", message=type(message).__name__, term=message.term))
+            return
+        match message:
+            case messages.Close(verdict=verdict):
+                self._close(verdict, now)
+            case _ if self.state is State.CLOSING:
+                pass
+            case messages.Run():
+                self._be_told_to_run(message, now)
+            case messages.Stop(cycle=cycle):
+                self._be_told_to_stop(cycle, now)
+            case messages.Standby(cycle=cycle):
+                self._stand_by(cycle, now)
+
+    def _be_told_to_run(self, run: messages.Run, now: float) -> None:
+        if self.memory.newest is not None and run.cycle <= self.memory.newest:
+            return
+        self._remember(Memory(newest=run.cycle))
+        self._watch(run.cycle)
+        if self._run is None:
+            self._start(run)
+        else:
+            self._next = run
+            self._stop(self.job.timeouts.restart_grace, now)
+
+    def _be_told_to_stop(self, cycle: Cycle, now: float) -> None:
+        if self.memory.newest is not None and cycle < self.memory.newest:
+            return
+        if cycle != self.memory.newest:  # its Run was lost on the way: should it come still, it is old
+            self._remember(Memory(newest=cycle))
+        if self._run is not None:
+            self._send(messages.Stopping, cycle=cycle)
+            self._stop(self.job.timeouts.restart_grace, now)
+        else:
+            self._send(messages.WorkersStopped, cycle=cycle, port=self._port)
+
+    def _stand_by(self, cycle: Cycle | None, now: float) -> None:
+        if cycle is not None and self.memory.newest is not None and cycle < self.memory.newest:
+            return
+        self._watch(cycle)
+        self._next = None
+        if self._run is not None:
+            self._stop(self.job.timeouts.restart_grace, now)
+        else:
+            self._become(State.STANDBY)
+
+    def _watch(self, cycle: Cycle | None) -> None:
+        if cycle != self.watched:
+            self.watched, self._barrier_at = cycle, None
+
+    # -- the workers
+
+    def _start(self, run: messages.Run) -> None:
+        self._run, self._next = run, None
+        self._become(State.ACTIVE, cycle=run.cycle, group_rank=run.group_rank, group_world_size=run.group_world_size)
+        self._do(Start(run))
+
+    def _stop(self, grace: float, now: float) -> None:
+        assert self._run is not None
+        gone_by = now + grace + KILL_BOUND + STOP_MARGIN
+        if self._gone_by is not None and gone_by >= self._gone_by:
+            return  # they are being stopped already, and sooner
+        self._gone_by = gone_by
+        if self.state is not State.CLOSING:
+            self._become(State.STOPPING, cycle=self._run.cycle)
+        signal = self._terminated_at is None or self.job.signal_workers
+        self._do(StopWorkers(self._run.cycle, grace, signal))
+
+    def _exited(self, cycle: Cycle, failures: tuple[Failure, ...], now: float) -> None:
+        if self._run is None or cycle != self._run.cycle or self.state is not State.ACTIVE:
+            return
+        if failures:
+            for failure in failures:
+                self._do(
+                    log("worker_failed", "warning", cycle=cycle, failure=str(failure), error_file=failure.error_file)
+                )
+            self._remember(replace(self.memory, failures=failures))
+            self._send(messages.WorkersFailed, cycle=cycle, failures=failures)
+            self._stop(self.job.timeouts.restart_grace, now)
+            return
+        world_size = self._run.group_world_size
+        self._run = None
+        self._remember(replace(self.memory, succeeded=cycle))
+        self._become(State.SUCCEEDED, cycle=cycle)
+        self._send(messages.WorkersSucceeded, cycle=cycle)
+        self._do(EnterBarrier(cycle, world_size))
+
+    def _gone(self, cycle: Cycle, port: int, now: float) -> None:
+        if self._run is None or cycle != self._run.cycle:
+            return
+        self._run, self._gone_by, self._port = None, None, port
+        if self._end_as is not None:
+            self._leave(self._end_as)
+            return
+        self._send(messages.WorkersStopped, cycle=cycle, port=port)
+        if self._next is not None:
+            self._start(self._next)
+        else:
+            self._become(State.STANDBY)
+
+    # -- the end
+
+    def _close(self, verdict: Verdict, now: float) -> None:
+        if self.memory.verdict is None:
+            self._remember(replace(self.memory, verdict=verdict))
+            self._end(Leave(verdict.exit_code, verdict, verdict.reason), self.job.timeouts.stop_grace, now)
+
+    def _terminate(self, reason: str, now: float) -> None:
+        if self._terminated_at is None:
+            self._terminated_at = now
+            self._do(log("terminated", reason=reason))
+            self._send(messages.Leaving, reason=reason)
+            if not self._connected:
+                self._end_cancelled(now)
+
+    def _end_cancelled(self, now: float) -> None:
+        reason = "told to end by a signal, and no coordinator to tell"
+        self._end(Leave(EXIT_CODES[Outcome.CANCELLED], None, reason), self.job.timeouts.stop_grace, now)
+
+    def _end(self, leave: Leave, grace: float, now: float) -> None:
+        """Leave as soon as no worker is left. What ends the node first decides how; only a verdict overrides it."""
+        if self._end_as is None or self._end_as.verdict is None:
+            self._end_as = leave
+        self._next = None
+        if self.state is not State.CLOSING:
+            self._become(State.CLOSING, reason=leave.reason)
+        if self._run is not None:
+            self._stop(grace, now)
+        else:
+            self._leave(self._end_as)
+
+    def _leave(self, leave: Leave) -> None:
+        self._send(messages.Goodbye)
+        self._do(leave)
+
+    def _tick(self, now: float) -> None:
+        timeouts = self.job.timeouts
+        group_rank = self._run.group_rank if self._run else None
+        cycle = str(self.memory.newest) if self.memory.newest else ""
+        self._do(Tell(orders.Alive(self.state.value, cycle, group_rank)))
+        if self._lease_at is not None and now - self._lease_at >= timeouts.fence:
+            self._fence(now)
+        elif self._lease_at is None and now - self._began >= timeouts.join and self._end_as is None:
+            self._end(Leave(INTERRUPTED, None, f"no coordinator within {timeouts.join:g} s"), 0.0, now)
+        elif self._barrier_at is not None and self._run is None and now - self._barrier_at >= timeouts.close_grace:
+            self._end(Leave(0, None, f"the exit barrier of cycle {self.watched} is passed"), 0.0, now)
+        elif self._terminated_at is not None and now - self._terminated_at >= 2 * timeouts.coordinator:
+            if self._end_as is None:
+                self._end_cancelled(now)
+        if self._gone_by is not None and now >= self._gone_by:
+            code = self._end_as.code if self._end_as else INTERRUPTED
+            self._do(Leave(code, self.memory.verdict, "workers that can't be ended"))
+
+    def _fence(self, now: float) -> None:
+        """Our peers may be about to run our replacement: end our workers, with no grace."""
+        passed = self._barrier_at is not None and self._run is None
+        reason = f"no coordinator for {self.job.timeouts.fence:g} s"
+        if self._end_as is None:
+            self._do(log("fenced", "warning", reason=reason))
+        self._end(Leave(0 if passed else INTERRUPTED, None, reason), 0.0, now)
+
+    # -- small things
+
+    def _remember(self, memory: Memory) -> None:
+        self.memory = memory
+        self._do(Tell(orders.Remember(memory)))
+
+    def _become(self, state: State, **fields: object) -> None:
+        self.state = state
+        self._do(log(state.value, **fields))
+
+    def _send(self, kind: type, **fields: object) -> None:
+        if self._connected:
+            self._do(Send(kind(TERM, self.node.infra_rank, self.incarnation, **fields)))
+
+    def _do(self, action: AgentAction) -> None:
+        self._actions.append(action)

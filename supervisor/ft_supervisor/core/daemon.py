@@ -1,0 +1,229 @@
+"""The daemon: starts, watches and ends the node's agent and (on a candidate) coordinator, and keeps their memory.
+
+It ends when its agent has said Done, when its agent can't be kept alive, or when it was told to by a signal; on the
+coordinator's node only after the coordinator has ended too.
+"""
+
+from __future__ import annotations
+
+from ft_supervisor.core.actions import (
+    DaemonAction,
+    KillChild,
+    Leave,
+    LookForVerdict,
+    SpawnAgent,
+    SpawnCoordinator,
+    Tell,
+    WriteVerdict,
+    log,
+)
+from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Tick
+from ft_supervisor.core.model import EXIT_CODES, INTERRUPTED, KILL_BOUND, Job, Memory, Node, Outcome, Verdict
+from ft_supervisor.core.orders import Alive, Closed, Done, Listening, Order, Remember, Terminate
+
+AGENT = "agent"
+COORDINATOR = "coordinator"
+
+START_BOUND = 120.0
+"""Seconds from an agent's start to its first Alive: importing torch from a cold file system of a large cluster."""
+
+DONE_BOUND = 5.0
+"""Seconds from a child's Done to its exit."""
+
+MAX_CRASHES = 10
+"""Agents in a row that end within STEADY seconds until the node gives up."""
+
+STEADY = 60.0
+
+LOOK_PAUSE = 5.0
+"""Seconds between looks for the run's verdict file while the agent finds no coordinator."""
+
+
+class DaemonMachine:
+    """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
+
+    def __init__(self, job: Job, node: Node, now: float) -> None:
+        self.job = job
+        self.node = node
+        self.memory = Memory()
+        self.incarnation = 0
+        self._agent = False
+        self._coordinator = False
+        self._spawned = now
+        self._spawn_at: float | None = None
+        self._alive: float | None = None
+        self._state = "joining"
+        self._looked = now
+        self._crashes = 0
+        self._done: Done | None = None
+        self._kill_at: dict[str, float] = {}
+        self._signalled: float | None = None
+        self._closed: Verdict | None = None
+        self._coordinator_done = False
+        self._ending: Leave | None = None
+        self._last_tick = now
+        self._actions: list[DaemonAction] = []
+
+    def start(self, now: float) -> list[DaemonAction]:
+        """The first actions."""
+        self._actions = []
+        if self.node.infra_rank == 0:
+            self._coordinator = True
+            self._do(SpawnCoordinator())
+        self._spawn(now)
+        return self._actions
+
+    def handle(self, event: DaemonEvent, now: float) -> list[DaemonAction]:
+        """One event in, actions out, in order."""
+        self._actions = []
+        match event:
+            case Ordered(child, order):
+                self._ordered(child, order, now)
+            case ChildExited(child, status):
+                if child == AGENT:
+                    self._agent_exited(status, now)
+                else:
+                    self._coordinator_exited(status)
+            case Signalled(name):
+                self._signal(name, now)
+            case Ended(verdict):
+                self._find_verdict(verdict)
+            case Tick():
+                self._tick(now)
+        return self._actions
+
+    # -- the agent
+
+    def _spawn(self, now: float) -> None:
+        self.incarnation += 1
+        self._agent, self._spawned, self._spawn_at, self._alive, self._done = True, now, None, None, None
+        self._kill_at.pop(AGENT, None)
+        self._do(SpawnAgent(self.incarnation, self.memory))
+
+    def _ordered(self, child: str, order: Order, now: float) -> None:
+        if child == COORDINATOR:
+            self._coordinator_ordered(order, now)
+            return
+        match order:
+            case Alive(state=state):
+                self._alive, self._state = now, state
+            case Remember(memory):
+                self.memory = self.memory.newer(memory)
+            case Done():
+                self._done = order
+                self._kill_at.setdefault(AGENT, now + DONE_BOUND)
+
+    def _agent_exited(self, status: str, now: float) -> None:
+        self._agent = False
+        self._kill_at.pop(AGENT, None)
+        if self._done is not None:
+            self._end(self._done.code, self._done.verdict or self.memory.verdict, self._done.reason, now)
+        elif self.memory.verdict is not None:
+            self._end(self.memory.verdict.exit_code, self.memory.verdict, self.memory.verdict.reason, now)
+        elif self._signalled is not None:
+            self._end(EXIT_CODES[Outcome.CANCELLED], None, "told to end by a signal", now)
+        elif self._ending is None:
+            self._replace_agent(status, now)
+
+    def _replace_agent(self, status: str, now: float) -> None:
+        self._crashes = 1 if now - self._spawned >= STEADY else self._crashes + 1
+        self._do(log("agent_lost", "warning", status=status, incarnation=self.incarnation, crashes=self._crashes))
+        if self._crashes >= MAX_CRASHES:
+            self._end(INTERRUPTED, None, f"{MAX_CRASHES} agents in a row ended at once, the last: {status}", now)
+        else:
+            self._spawn_at = now + (0.0 if self._crashes == 1 else min(5.0, 0.1 * 2**self._crashes))
+            self._spawn_when_due(now)
+
+    def _spawn_when_due(self, now: float) -> None:
+        if self._spawn_at is not None and now >= self._spawn_at and self._ending is None:
+            self._spawn(now)
+
+    # -- the coordinator
+
+    def _coordinator_ordered(self, order: Order, now: float) -> None:
+        match order:
+            case Listening(port):
+                self._do(log("coordinator_listens", port=port))
+            case Closed(verdict):
+                self._closed = verdict
+            case Done():
+                self._coordinator_done = True
+                self._kill_at.setdefault(COORDINATOR, now + DONE_BOUND)
+
+    def _coordinator_exited(self, status: str) -> None:
+        self._coordinator = False
+        self._kill_at.pop(COORDINATOR, None)
+        if not self._coordinator_done and (self._ending is None or self._ending.verdict is not None):
+            self._do(log("coordinator_lost", "warning", status=status))
+            if self._closed is not None:  # it may not have come to writing the file
+                self._do(WriteVerdict(self._closed, shared=True))
+        if self._ending is not None:
+            self._do(self._ending)
+
+    # -- the end
+
+    def _signal(self, name: str, now: float) -> None:
+        if self._signalled is None:
+            self._signalled = now
+            self._do(log("signalled", "warning", name=name))
+            if self._agent:
+                timeouts = self.job.timeouts
+                self._do(Tell(Terminate(name)))
+                patience = timeouts.stop_grace + 2 * timeouts.coordinator + KILL_BOUND + 10.0
+                self._kill_at.setdefault(AGENT, now + patience)
+            elif self._ending is None:
+                self._end(EXIT_CODES[Outcome.CANCELLED], None, f"told to end by {name}", now)
+        elif name == "SIGINT" and now - self._signalled > 0.5:  # a person, for the second time
+            self._kill_at = dict.fromkeys((AGENT, COORDINATOR), now)
+
+    def _find_verdict(self, verdict: Verdict) -> None:
+        """The run's verdict file is there, and our agent has no coordinator to hear it from."""
+        if self.memory.verdict is None and self._ending is None and self._done is None:
+            self.memory = Memory(self.memory.newest, self.memory.succeeded, self.memory.failures, verdict)
+            self._do(log("verdict_found", outcome=verdict.outcome.value, reason=verdict.reason))
+            if self._agent:
+                self._do(KillChild(AGENT))
+            else:
+                self._end(verdict.exit_code, verdict, verdict.reason, self._last_tick)
+
+    def _end(self, code: int, verdict: Verdict | None, reason: str, now: float) -> None:
+        if self._ending is not None:
+            return
+        self._ending = Leave(code, verdict, reason)
+        self._spawn_at = None
+        if verdict is not None:
+            self._do(WriteVerdict(verdict))
+        if not self._coordinator:
+            self._do(self._ending)
+        elif verdict is None:  # without a verdict here, it is a coordinator that reaches nobody
+            self._do(KillChild(COORDINATOR))
+        else:
+            timeouts = self.job.timeouts
+            bound = timeouts.stop_grace + timeouts.close_grace + KILL_BOUND + 5.0
+            self._kill_at.setdefault(COORDINATOR, now + bound)
+
+    def _tick(self, now: float) -> None:
+        late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
+        self._last_tick = now
+        if late > 0 and self._alive is not None:
+            self._alive += late  # this daemon stood still, and may not have read what its agent said
+        self._spawn_when_due(now)
+        if self._agent and AGENT not in self._kill_at:
+            self._watch_agent(now)
+        for child, at in list(self._kill_at.items()):
+            if now >= at:
+                self._kill_at[child] = now + DONE_BOUND
+                self._do(KillChild(child))
+        if self._state == "joining" and self._ending is None and now - self._looked >= LOOK_PAUSE:
+            self._looked = now
+            self._do(LookForVerdict())
+
+    def _watch_agent(self, now: float) -> None:
+        silence = now - (self._spawned if self._alive is None else self._alive)
+        bound = START_BOUND if self._alive is None else self.job.timeouts.agent
+        if silence >= bound:
+            self._do(log("agent_silent", "warning", seconds=round(silence, 1), incarnation=self.incarnation))
+            self._kill_at[AGENT] = now
+
+    def _do(self, action: DaemonAction) -> None:
+        self._actions.append(action)
