@@ -1,0 +1,42 @@
+"""What every test gets: an environment that says nothing of a Slurm job around it, and the programs of this venv."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from socket import socket
+
+import pytest
+from hypothesis import settings
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# Tests may themselves be run inside a Slurm job or under torchrun: what those leave in the environment is not for us.
+for name in list(os.environ):
+    if name.startswith(("SLURM_", "SLURMD_", "TORCHELASTIC_", "FT_SUPERVISOR_")):
+        del os.environ[name]
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")  # a flaky resolver stalls a TCPStore for 5 s otherwise
+
+# No deadline: this measures the machine's load. The same examples each time on a build server, new ones elsewhere.
+settings.register_profile("default", deadline=None, derandomize=os.environ.get("CI") == "true", print_blob=True)
+settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The top folder of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """A port that nothing listens on just now; somebody else may still take it before you do."""
+
+    def pick() -> int:
+        with socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            return port
+
+    return pick
