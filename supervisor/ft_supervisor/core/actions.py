@@ -18,7 +18,7 @@ class Log:
     level: str = "info"
 
 
-def log(event: str, level: str = "info", **fields: object) -> Log:
+def log(event: str, level: str = "info", /, **fields: object) -> Log:
     """A Log from keyword arguments; None values are left out."""
     return Log(event, tuple((key, value) for key, value in fields.items() if value is not None), level)
 

@@ -124,6 +124,8 @@ class AgentMachine:
         self._connected, self._port = True, port
         self._lease_at = now if self._lease_at is None else self._lease_at
         self._do(log("connected"))
+        if self.memory.succeeded is not None and self._run is None and self.state is State.JOINING:
+            self._become(State.SUCCEEDED, cycle=self.memory.succeeded)
         self._do(
             Send(messages.Register(TERM, self.node, self.incarnation, port, running=self.running, memory=self.memory))
         )
@@ -270,18 +272,27 @@ class AgentMachine:
         group_rank = self._run.group_rank if self._run else None
         cycle = str(self.memory.newest) if self.memory.newest else ""
         self._do(Tell(orders.Alive(self.state.value, cycle, group_rank)))
-        if self._lease_at is not None and now - self._lease_at >= timeouts.fence:
+        if self._fence_is_over(now):
             self._fence(now)
         elif self._lease_at is None and now - self._began >= timeouts.join and self._end_as is None:
             self._end(Leave(INTERRUPTED, None, f"no coordinator within {timeouts.join:g} s"), 0.0, now)
         elif self._barrier_at is not None and self._run is None and now - self._barrier_at >= timeouts.close_grace:
             self._end(Leave(0, None, f"the exit barrier of cycle {self.watched} is passed"), 0.0, now)
-        elif self._terminated_at is not None and now - self._terminated_at >= 2 * timeouts.coordinator:
-            if self._end_as is None:
-                self._end_cancelled(now)
+        elif self._unanswered(now):
+            self._end_cancelled(now)
         if self._gone_by is not None and now >= self._gone_by:
             code = self._end_as.code if self._end_as else INTERRUPTED
             self._do(Leave(code, self.memory.verdict, "workers that can't be ended"))
+
+    def _fence_is_over(self, now: float) -> bool:
+        """With a verdict there is nothing to fence: no other node will run anything any more."""
+        lease = self._lease_at
+        return lease is not None and self.memory.verdict is None and now - lease >= self.job.timeouts.fence
+
+    def _unanswered(self, now: float) -> bool:
+        """We told the coordinator of the signal, and no verdict came."""
+        patience = 2 * self.job.timeouts.coordinator
+        return self._terminated_at is not None and self._end_as is None and now - self._terminated_at >= patience
 
     def _fence(self, now: float) -> None:
         """Our peers may be about to run our replacement: end our workers, with no grace."""
@@ -297,9 +308,9 @@ class AgentMachine:
         self.memory = memory
         self._do(Tell(orders.Remember(memory)))
 
-    def _become(self, state: State, **fields: object) -> None:
+    def _become(self, state: State, reason: str | None = None, **fields: object) -> None:
         self.state = state
-        self._do(log(state.value, **fields))
+        self._do(log(state.value, reason=reason, **fields))
 
     def _send(self, kind: type, **fields: object) -> None:
         if self._connected:

@@ -94,6 +94,8 @@ class CoordinatorMachine:
             case messages.WorkersStopped(cycle=cycle, port=port):
                 if cycle == self.cycle or not self._active(member):
                     member.port = port
+                    if self._active(member) and message.infra_rank in self._pending:  # unasked: word of why was lost
+                        self._restart(f"{member.node.name} stopped its workers", charged=True, now=now)
                     self._stopped(member, now)
             case messages.WorkersFailed() | messages.WorkersSucceeded() | messages.Stopping():
                 if message.cycle == self.cycle and self._active(member):
@@ -142,6 +144,8 @@ class CoordinatorMachine:
         if message.memory.succeeded == self.cycle:
             self._succeeded(member, now)
         elif message.running == self.cycle:
+            if message.memory.failures:
+                self._restart(f"{member.node.name}: {message.memory.failures[0]}", charged=True, now=now)
             if self.phase is Phase.STOPPING:
                 self._mail(member, messages.Stop(self.term, self.cycle))
         elif message.running is not None:
@@ -351,5 +355,5 @@ class CoordinatorMachine:
         more = f" and {len(nodes) - limit} more" if len(nodes) > limit else ""
         return ",".join(self.job.nodes[node] for node in nodes[:limit]) + more
 
-    def _log(self, event: str, level: str = "info", **fields: object) -> None:
+    def _log(self, event: str, level: str = "info", /, **fields: object) -> None:
         self._actions.append(log(event, level, **fields))

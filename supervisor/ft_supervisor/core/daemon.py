@@ -111,7 +111,7 @@ class DaemonMachine:
                 self.memory = self.memory.newer(memory)
             case Done():
                 self._done = order
-                self._kill_at.setdefault(AGENT, now + DONE_BOUND)
+                self._kill_at[AGENT] = now + DONE_BOUND
 
     def _agent_exited(self, status: str, now: float) -> None:
         self._agent = False
@@ -148,7 +148,7 @@ class DaemonMachine:
                 self._closed = verdict
             case Done():
                 self._coordinator_done = True
-                self._kill_at.setdefault(COORDINATOR, now + DONE_BOUND)
+                self._kill_at[COORDINATOR] = now + DONE_BOUND
 
     def _coordinator_exited(self, status: str) -> None:
         self._coordinator = False
