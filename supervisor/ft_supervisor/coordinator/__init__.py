@@ -1,0 +1,1 @@
+"""The process that hosts the job's store, and decides."""

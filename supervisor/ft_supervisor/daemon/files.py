@@ -1,0 +1,72 @@
+"""What the daemon writes: the address file of its coordinator, verdicts, its node's own folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+from ft_supervisor.core.model import Job, Node, Verdict
+from ft_supervisor.daemon import network
+from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.log import log
+
+SHARED_BOUND = 2.0
+"""Seconds that a shared file system gets, before nobody waits for it any more."""
+
+
+def make_local_folder(folder: Path) -> None:
+    """The node's own folder, below one in /tmp that nobody else can write to. Raises OSError."""
+    base = folder.parent.parent
+    base.mkdir(mode=0o700, exist_ok=True)
+    found = base.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{base} must be a directory of uid {os.getuid()} that only it can write to")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_address(job: Job, node: Node, port: int) -> None:
+    """<run folder>/addr/<infra_rank>: where this node's store listens, in numbers, for peers that cannot resolve names.
+
+    Raises OSError. May hang for as long as the file system does.
+    """
+    folder = Path(job.run_folder) / "addr"
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{node.infra_rank}.{os.getpid()}"
+    temporary.write_text(json.dumps({"host": network.numeric_address(node.addr), "port": port}) + "\n")
+    temporary.replace(folder / str(node.infra_rank))
+
+
+def write_verdict(job: Job, verdict: Verdict, shared: bool) -> list[Background[Verdict]]:
+    """Begin to write the verdict's copies; errors are logged."""
+    folders = [job.local_folder, job.run_folder] if shared else [job.local_folder]
+    return [
+        Background(
+            f"verdict file in {folder}",
+            lambda path=Path(folder): verdict_file.write(path, verdict, job.run_id, job.nonce),  # type: ignore[misc]
+            failed,
+        )
+        for folder in folders
+    ]
+
+
+def look_for_verdict(job: Job) -> Background[Verdict | None]:
+    """Begin to read the run's verdict, for one who comes too late to hear it."""
+    folder = Path(job.run_folder)
+    return Background("reading the verdict's file", lambda: verdict_file.read(folder, job.run_id, job.nonce))
+
+
+def result(looking: Background[Verdict | None]) -> Verdict | None:
+    """What was found; None without a file, or, with a line in the log, when it cannot be read in time."""
+    try:
+        return looking.result(SHARED_BOUND)
+    except (OSError, Hangs, verdict_file.BadVerdictFile) as error:
+        failed(looking.what, error)
+        return None
+
+
+def failed(what: str, error: Exception) -> None:
+    """Log that a file could not be written or read."""
+    log("file_failed", "warning", what=what, error=f"{type(error).__name__}: {error}")

@@ -1,0 +1,145 @@
+"""Who this node is and what its job is: configuration and Slurm's environment, boiled down to a Job and a Node.
+
+Looks at nothing but its arguments, the resolver and the network interfaces (design: identity).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ft_slurm import ports, topology
+from ft_slurm.environment import StepEnvironment
+from ft_supervisor.config.model import JobConfig
+from ft_supervisor.core.model import Job, Node
+from ft_supervisor.daemon import network
+
+LOCAL = "FT_SUPERVISOR_LOCAL"
+"""Set to 1 by `ft-supervisor local`: no Slurm passes signals on to workers."""
+NONCE = "FT_SUPERVISOR_NONCE"
+"""What `launch` wants to see in the verdict's file."""
+
+
+class IdentityError(Exception):
+    """The configuration does not fit the step or the node; one line, exit code 2."""
+
+
+def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) -> tuple[Job, Node, tuple[str, ...]]:
+    """The job, this node, and warnings, a line each.
+
+    Raises IdentityError, and ft_slurm's NoDomain. Takes at most `network.RESOLVE_BOUND` seconds.
+    """
+    if config.active > len(step.nodes):
+        where = config.sources.get("nodes.active", "nodes.active")
+        raise IdentityError(
+            f"{where}: nodes.active: {config.active} active nodes are more than the step's {len(step.nodes)} nodes; "
+            f"ask Slurm for {config.active} and the spares"
+        )
+    addr, warnings = _own_addr(config, step)
+    run_dir = config.run_dir.replace("{job_id}", str(step.job_id))
+    job = Job(
+        run_id=step.run_id,
+        nodes=step.nodes,
+        hosts=(_host(config, step, 0),),
+        ports=ports.candidates(step, None if config.network.port == "auto" else config.network.port),
+        run_folder=str(step.submit_dir / run_dir / step.run_id),
+        local_folder=str(local_folder(step.run_id, step.node_name)),
+        active=config.active,
+        per_node=_per_node(config, environ),
+        command=config.command,
+        env=config.env,
+        max_restarts=config.max_restarts,
+        timeouts=config.timeouts,
+        signal_workers=environ.get(LOCAL) == "1",
+        nonce=environ.get(NONCE, ""),
+    )
+    node = Node(step.infra_rank, step.node_name, addr, _domain(config, step))
+    return job, node, warnings
+
+
+def local_folder(run_id: str, node_name: str) -> Path:
+    """The node's own folder of a run."""
+    return Path(f"/tmp/ft-{os.getuid()}") / run_id / node_name
+
+
+def _host(config: JobConfig, step: StepEnvironment, infra_rank: int) -> str:
+    """Where others look for a candidate's store. It listens on all interfaces, so the name does whatever the interface."""
+    name = step.nodes[infra_rank]
+    return step.addresses.get(name) or name + config.network.suffix
+
+
+def _own_addr(config: JobConfig, step: StepEnvironment) -> tuple[str, tuple[str, ...]]:
+    """What peers connect to, and warnings."""
+    if alias := step.addresses.get(step.node_name):
+        return alias, ()
+    interface = config.network.interface
+    if interface != "auto":
+        address = network.interface_address(interface)
+        if address is None:
+            there = ", ".join(f"{name} {addr}" for name, addr in network.interfaces().items())
+            where = config.sources.get("network.interface", "network.interface")
+            raise IdentityError(
+                f"{where}: network.interface: {interface!r} has no IPv4 address here; these have: {there}"
+            )
+        return address, ()
+    name = step.node_name + config.network.suffix
+    if network.resolve(name) is not None:
+        return name, ()
+    address = network.primary_address()
+    if address is None:
+        raise IdentityError(f"{name!r} does not resolve, and no network interface has an IPv4 address")
+    return address, (f"{name} does not resolve on this node; peers get its address {address} instead",)
+
+
+def _per_node(config: JobConfig, environ: Mapping[str, str]) -> int:
+    where = config.sources.get("workers.per_node", "workers.per_node")
+    if config.per_node == "cpu":
+        count = _number(environ, "SLURM_CPUS_ON_NODE")
+        if not count:
+            raise IdentityError(f"{where}: workers.per_node: cpu, but SLURM_CPUS_ON_NODE is not set; give a number")
+        return count
+    if config.per_node == "gpu":
+        count = _gpus(environ)
+        if not count:
+            raise IdentityError(
+                f"{where}: workers.per_node: gpu, but the step has no GPU on this node (CUDA_VISIBLE_DEVICES, "
+                "SLURM_GPUS_ON_NODE, SLURM_STEP_GPUS); ask srun for some, or give a number"
+            )
+        return count
+    return config.per_node
+
+
+def _gpus(environ: Mapping[str, str]) -> int:
+    if (visible := environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return _devices(visible)
+    if (count := _number(environ, "SLURM_GPUS_ON_NODE")) is not None:
+        return count
+    return _devices(environ.get("SLURM_STEP_GPUS", ""))
+
+
+def _devices(value: str) -> int:
+    """How many devices a list such as `0,1` or `GPU-8c1d,GPU-77e2` names; CUDA ends it at the first -1 or NoDevFiles."""
+    count = 0
+    for item in value.split(","):
+        if not item.strip() or item.strip() in ("-1", "NoDevFiles"):
+            break
+        count += 1
+    return count
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    value = environ.get(name, "")
+    if value and not re.fullmatch(r"[0-9]{1,6}", value):
+        raise IdentityError(f"{name}={value!r}: expected a number")
+    return int(value) if value else None
+
+
+def _domain(config: JobConfig, step: StepEnvironment) -> str:
+    domain = config.domain
+    if domain.source == "slurm_topology" and domain.level is not None:
+        return topology.domain(step.topology_addr, step.topology_pattern, domain.level)
+    if domain.source == "node_name" and domain.pattern is not None:
+        return topology.domain_of_name(step.node_name, domain.pattern)
+    return ""

@@ -1,0 +1,71 @@
+"""This node's own addresses: of an interface, or of whatever leads out. Reads the kernel and the resolver alone."""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import socket
+import struct
+
+from ft_supervisor.observe.background import Background, Hangs
+
+SIOCGIFADDR = 0x8915  # netdevice(7)
+RESOLVE_BOUND = 1.0
+"""Seconds that a look-up may take before the name counts as one that does not resolve."""
+
+
+def interface_address(interface: str) -> str | None:
+    """The IPv4 address of a network interface; None where there is no such interface, or it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("256s", interface.encode()[:15])
+        try:
+            answer = fcntl.ioctl(sock, SIOCGIFADDR, request)
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def interfaces() -> dict[str, str]:
+    """Name to IPv4 address, of the interfaces that have one."""
+    found = {name: interface_address(name) for _, name in socket.if_nameindex()}
+    return {name: address for name, address in found.items() if address}
+
+
+def primary_address() -> str | None:
+    """The IPv4 address that packets to elsewhere leave from, else that of any interface but the loopback, else None."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))  # a documentation address (RFC 5737); connecting UDP sends nothing
+        except OSError:
+            pass
+        else:
+            return str(sock.getsockname()[0])
+    return next((address for address in interfaces().values() if not _is_loopback(address)), None)
+
+
+def resolve(name: str, bound: float = RESOLVE_BOUND) -> str | None:
+    """The first address of a name; None when it has none, or no answer came within `bound` seconds."""
+    try:
+        found = Background(f"look-up of {name}", lambda: socket.getaddrinfo(name, None)).result(bound)
+    except (OSError, UnicodeError, Hangs):
+        return None
+    return str(found[0][4][0]) if found else None
+
+
+def numeric_address(addr: str, bound: float = RESOLVE_BOUND) -> str:
+    """What peers that cannot resolve `addr`, an address of this node's, can use in its place; `addr` as the last resort.
+
+    A name may stand for 127.0.1.1 on its own node (Debian's /etc/hosts): that is no use to others.
+    """
+    try:
+        return str(ipaddress.ip_address(addr))
+    except ValueError:
+        pass
+    found = resolve(addr, bound)
+    if found is not None and not _is_loopback(found):
+        return found
+    return primary_address() or addr
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback

@@ -1,0 +1,163 @@
+"""The daemon's process: one loop that turns signals, links and exits into events, and actions into deeds."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ft_slurm import environment
+from ft_slurm.errors import SlurmError
+from ft_supervisor.config.model import JobConfig
+from ft_supervisor.core import actions
+from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.events import DaemonEvent, Ended, Ordered, Signalled, Tick
+from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Job, Memory, Node, Verdict
+from ft_supervisor.core.orders import Begin, Listening
+from ft_supervisor.daemon import files, identity
+from ft_supervisor.daemon.children import AGENT, COMMANDS, COORDINATOR, Children
+from ft_supervisor.daemon.signals import Signals
+from ft_supervisor.observe.background import Background, wait_all
+from ft_supervisor.process import tree
+from ft_supervisor.process.log import emit, log, setup
+
+END_BOUND = 5.0
+"""Seconds that the last sweep may take."""
+SWEEP_PAUSE = 0.05
+"""Seconds between two sweeps for a child that is gone while something below it still lives."""
+
+
+def run(config: JobConfig, environ: Mapping[str, str]) -> int:
+    """Be this node's daemon. Returns 2 after one line on stderr if configuration and step do not fit; else never."""
+    try:
+        job, node, warnings = identity.build(config, environment.read(environ), environ)
+    except (identity.IdentityError, SlurmError) as error:
+        print(f"ft-supervisor: {error}", file=sys.stderr)
+        return CONFIG_ERROR
+    supervise(job, node, notes=[note for note in (config.policy_note, *warnings) if note])
+
+
+def supervise(
+    job: Job, node: Node, *, notes: Iterable[str] = (), commands: Mapping[str, Sequence[str]] = COMMANDS
+) -> NoReturn:
+    """Start the children, watch them, and leave by os._exit with the node's code. Main thread only."""
+    setup("daemon", node.name)
+    signals = Signals()
+    tree.become_subreaper()
+    children = Children(commands)
+    code = INTERRUPTED
+    try:
+        files.make_local_folder(Path(job.local_folder))
+        _Shell(job, node, signals, children).loop(notes)
+    except _Left as left:
+        code = left.code
+    except Exception:
+        log("daemon_failed", "error", error=traceback.format_exc())
+    if left_behind := children.end(END_BOUND):
+        log("left_behind", "error", pids=",".join(map(str, left_behind)))
+    # Not by sys.exit: a late signal or a hanging thread must not change the code.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue  # srun is gone, and nobody reads it
+    os._exit(code)
+
+
+class _Left(Exception):
+    """The machine said Leave, and it is done."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class _Shell:
+    def __init__(self, job: Job, node: Node, signals: Signals, children: Children) -> None:
+        self._job = job
+        self._node = node
+        self._signals = signals
+        self._children = children
+        self._machine = DaemonMachine(job, node, time.monotonic())
+        self._writing: list[Background[Any]] = []
+        self._looking: Background[Verdict | None] | None = None
+
+    def loop(self, notes: Iterable[str]) -> NoReturn:
+        """Raises _Left at the end."""
+        self._perform(self._machine.start(time.monotonic()))
+        for note in notes:
+            log("note", "warning", text=note)
+        next_tick = time.monotonic() + self._job.timeouts.heartbeat
+        while True:
+            self._sleep(next_tick)
+            for event in self._events():
+                self._handle(event)
+            # After what was said: an agent is not silent while its words lie here unread.
+            if time.monotonic() >= next_tick:
+                next_tick = time.monotonic() + self._job.timeouts.heartbeat
+                self._handle(Tick())
+
+    def _sleep(self, until: float) -> None:
+        bound = until - time.monotonic()
+        if self._children.busy:
+            bound = min(bound, SWEEP_PAUSE)
+        poll = select.poll()
+        for fd in (self._signals.fileno(), *self._children.filenos()):
+            poll.register(fd, select.POLLIN)
+        poll.poll(max(0.0, bound) * 1000)
+
+    def _events(self) -> list[DaemonEvent]:
+        signalled = [Signalled(name) for name in self._signals.take()]
+        return [*signalled, *self._children.collect(), *self._found()]
+
+    def _found(self) -> list[DaemonEvent]:
+        """The run's verdict, if its file was looked for and is there."""
+        if self._looking is None or not self._looking.wait(0):
+            return []
+        looked, self._looking = self._looking, None
+        verdict = files.result(looked)
+        return [Ended(verdict)] if verdict else []
+
+    def _handle(self, event: DaemonEvent) -> None:
+        if isinstance(event, Ordered) and isinstance(event.order, Listening):
+            port = event.order.port
+            self._write("address file", lambda: files.write_address(self._job, self._node, port))
+        self._perform(self._machine.handle(event, time.monotonic()))
+
+    def _perform(self, todo: Iterable[actions.DaemonAction]) -> None:
+        for action in todo:
+            match action:
+                case actions.Log():
+                    emit(action)
+                case actions.SpawnAgent(incarnation, memory):
+                    self._children.spawn(AGENT, Begin(self._job, self._node, incarnation, memory))
+                case actions.SpawnCoordinator():
+                    self._children.spawn(COORDINATOR, Begin(self._job, self._node, 0, Memory()))
+                case actions.KillChild(child):
+                    self._children.kill(child)
+                case actions.Tell(order):
+                    self._children.tell(AGENT, order)
+                case actions.WriteVerdict(verdict, shared):
+                    self._writing += files.write_verdict(self._job, verdict, shared)
+                case actions.LookForVerdict():
+                    self._looking = self._looking or files.look_for_verdict(self._job)
+                case actions.Leave():
+                    self._leave(action)
+
+    def _write(self, what: str, work: Any) -> None:
+        self._writing = [piece for piece in self._writing if not piece.wait(0)]
+        self._writing.append(Background(what, work, files.failed))
+
+    def _leave(self, action: actions.Leave) -> NoReturn:
+        code, verdict, reason = action.code, action.verdict, action.reason
+        if verdict is None and code == INTERRUPTED and (found := files.result(files.look_for_verdict(self._job))):
+            # A late comer: nobody answers any more, because the job is over.
+            code, verdict, reason = found.exit_code, found, f"the run's verdict is there already: {found.reason}"
+        for what in wait_all(self._writing, files.SHARED_BOUND):
+            log("file_hangs", "warning", what=what)
+        log("leaving", code=code, verdict=verdict.outcome.value if verdict else None, reason=reason)
+        raise _Left(code)

@@ -1,0 +1,106 @@
+"""The verdict as a file: whoever links it first has decided what it says, and nobody changes it afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from pathlib import Path
+
+from ft_supervisor.core.model import Outcome, Verdict, one_line
+
+NAME = "verdict.json"
+MAX_BYTES = 64 * 1024
+
+
+class BadVerdictFile(Exception):
+    """The file is there, but holds no verdict: somebody else wrote it."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+
+
+def write(folder: Path, verdict: Verdict, run_id: str, nonce: str) -> Verdict:
+    """Put the verdict into `folder` (made if missing), unless one is there; returns what the file then says.
+
+    By link(2), which fails where the name exists, also over NFS: readers see a whole file or none. Raises
+    BadVerdictFile when something else has the name, and OSError. May hang for as long as the file system does.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{NAME}.{secrets.token_hex(8)}"
+    content = {
+        "outcome": verdict.outcome.value,
+        "reason": one_line(verdict.reason),
+        "exit_code": verdict.exit_code,
+        "run_id": run_id,
+        "nonce": nonce,
+        "time": time.time(),
+    }
+    try:
+        _write_synced(temporary, json.dumps(content).encode() + b"\n")
+        try:
+            (folder / NAME).hardlink_to(temporary)
+        except FileExistsError:
+            pass
+        else:
+            _sync_folder(folder)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return _parse(folder / NAME)[0]
+
+
+def read(folder: Path, run_id: str | None = None, nonce: str | None = None) -> Verdict | None:
+    """The verdict in `folder`; None without a file, or when it is of another run or carries another nonce.
+
+    None for `run_id` or `nonce` means any. Raises BadVerdictFile, and OSError other than "no such file".
+    """
+    try:
+        verdict, its_run, its_nonce = _parse(folder / NAME)
+    except FileNotFoundError:
+        return None
+    if (run_id is not None and its_run != run_id) or (nonce is not None and its_nonce != nonce):
+        return None
+    return verdict
+
+
+def _parse(path: Path) -> tuple[Verdict, str, str]:
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise BadVerdictFile(path, f"longer than {MAX_BYTES} bytes")
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadVerdictFile(path, f"not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise BadVerdictFile(path, "not a JSON object")
+    texts = {}
+    for key in ("outcome", "reason", "run_id", "nonce"):
+        if not isinstance(content.get(key), str):
+            raise BadVerdictFile(path, f"{key!r} is missing or no text")
+        texts[key] = content[key]
+    try:
+        verdict = Verdict(Outcome(texts["outcome"]), one_line(texts["reason"]))
+    except ValueError:
+        raise BadVerdictFile(path, f"unknown outcome {one_line(texts['outcome'], 40)!r}") from None
+    if content.get("exit_code") != verdict.exit_code:
+        raise BadVerdictFile(
+            path, f"exit_code is {content.get('exit_code')!r}, which is not that of {texts['outcome']}"
+        )
+    return verdict, texts["run_id"], texts["nonce"]
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
