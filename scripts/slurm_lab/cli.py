@@ -1,0 +1,126 @@
+"""The command line of the lab."""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from . import chroot
+from .errors import LabError
+from .lab import Lab
+from .releases import DEFAULT_RELEASE, LAB_USER, RELEASES, lab_dir
+from .settings import TOPOLOGIES, Parameters
+
+DESCRIPTION = """\
+A real Slurm cluster on this machine, as root: slurmctld, slurmdbd with MariaDB, munge, and one slurmd for each node,
+every node with a network, processes, mounts and a host name of its own. Nothing outside its own namespaces is touched.
+"""
+EXAMPLES = f"""\
+examples:
+  scripts/slurm-lab up                                 four nodes, Slurm {DEFAULT_RELEASE}
+  scripts/slurm-lab run -- srun -N4 hostname           as on a login node, as root
+  scripts/slurm-lab run --user {LAB_USER} -- sbatch job.sh    as the lab's unprivileged user
+  scripts/slurm-lab kill-node n2                       its power fails
+  scripts/slurm-lab restore-node n2
+  scripts/slurm-lab on-node n1 -- ps ax
+  scripts/slurm-lab down
+  scripts/slurm-lab up --slurm 22.05 --nodes 2         another release, beside the first
+
+Chroots, state and logs lie in {lab_dir()} ($FT_SLURM_LAB_DIR); the chroots are built once and kept. The checkout, the
+Python installation and /tmp are there inside at the same paths. `--slurm testing` may not come up: slurmdbd fails
+with error 5027 on the MariaDB that Debian testing had when this was written.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; returns the exit code. `run` and `on-node` become the command instead of returning."""
+    options = _parser().parse_args(arguments)
+    if os.geteuid() != 0:
+        print("slurm-lab: needs root", file=sys.stderr)
+        return 1
+    os.umask(0o022)
+    try:
+        _carry_out(options, Lab(options.slurm))
+    except LabError as error:
+        print(f"slurm-lab: {error}", file=sys.stderr)
+        return 1
+    except subprocess.TimeoutExpired as error:
+        print(f"slurm-lab: no answer within {error.timeout:.0f} s: {error.cmd}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="slurm-lab", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=raw)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--slurm", choices=sorted(RELEASES), default=DEFAULT_RELEASE, help="default: %(default)s")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[common])
+
+    up = add("up", "bring the cluster up, unless it is up and healthy with the same options")
+    up.add_argument("--nodes", type=int, default=4, help="default: %(default)s")
+    up.add_argument("--slurmd-timeout", type=int, default=10, metavar="SECONDS", help="default: %(default)s")
+    up.add_argument("--topology", choices=TOPOLOGIES, default="none", help="default: %(default)s")
+    add("down", "end everything that `up` started; chroot and logs stay")
+    run = add("run", "run a command as on a login node")
+    run.add_argument("--user", metavar="NAME", help=f"as this user of the lab ({LAB_USER}); default: root")
+    run.add_argument("--cwd", type=Path, metavar="DIR", help="working folder; default: this one")
+    on_node = add("on-node", "run a command on a node, as root, among its processes")
+    on_node.add_argument("node", metavar="NAME")
+    for each in (run, on_node):
+        each.add_argument("command", nargs="+", metavar="-- CMD")
+    for name, text in (
+        ("kill-node", "end a node and all that runs on it at once, as when its power fails"),
+        ("restore-node", "start a dead node again and wait until it is idle"),
+        ("cut-node", "take a node off the network"),
+        ("heal-node", "end a cut"),
+    ):
+        add(name, text).add_argument("node", metavar="NAME")
+    for name in ("stop-daemon", "start-daemon"):
+        text = f"{name.partition('-')[0]} one of the controller's daemons"
+        add(name, text).add_argument("daemon", choices=("slurmctld", "slurmdbd"))
+    add("status", "show what is up")
+    add("build", "build the chroot only")
+    return parser
+
+
+def _carry_out(options: argparse.Namespace, lab: Lab) -> None:
+    match options.action:
+        case "up":
+            wanted = Parameters(nodes=options.nodes, slurmd_timeout=options.slurmd_timeout, topology=options.topology)
+            started = lab.up(wanted)
+            print(f"Slurm {options.slurm}: {options.nodes} nodes {'are up' if started else 'were up already'}")
+        case "down":
+            lab.down()
+        case "run":
+            _become(lab, lab.command(options.command, user=options.user, cwd=options.cwd or Path.cwd()), options.user)
+        case "on-node":
+            _become(lab, lab.command(options.command, node=options.node), None)
+        case "kill-node":
+            lab.kill_node(options.node)
+        case "restore-node":
+            lab.restore_node(options.node)
+        case "cut-node":
+            lab.cut_node(options.node)
+        case "heal-node":
+            lab.heal_node(options.node)
+        case "stop-daemon":
+            lab.stop_daemon(options.daemon)
+        case "start-daemon":
+            lab.start_daemon(options.daemon)
+        case "status":
+            print(lab.status())
+        case "build":
+            print(chroot.ensure(lab.release, lab.base))
+
+
+def _become(lab: Lab, command: list[str], user: str | None) -> NoReturn:
+    sys.stdout.flush()
+    os.execvpe(command[0], command, lab.environment(user))

@@ -1,0 +1,351 @@
+"""A cluster's life: up, down, its machines, its network and its daemons."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from . import chroot, mounts, settings
+from . import machine as machines
+from .errors import LabError
+from .machine import Machine
+from .record import Record
+from .releases import DEFAULT_RELEASE, RELEASES, lab_dir
+from .settings import CONTROLLER, Layout, Parameters
+
+LOGIN = "login"
+NAMESPACES = ["unshare", "--net", "--uts", "--ipc", "--pid", "--mount", "--propagation", "private", "--fork"]
+DAEMONS = ("slurmctld", "slurmdbd")
+MARIADB = (
+    *("mariadbd", "--no-defaults", "--user=mysql", "--skip-networking", "--innodb-buffer-pool-size=64M"),
+    *("--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite", "--innodb-lock-wait-timeout=900"),
+    *("--socket=/run/mysqld/mysqld.sock", "--pid-file=/run/mysqld/mysqld.pid"),
+)
+
+
+class Cluster:
+    """The one cluster of a Slurm release in the lab's folder. Methods raise LabError when something does not happen.
+
+    Waits are bounded by `patience` seconds, generously, for a machine that is busy with other things.
+    """
+
+    patience = 90.0
+
+    def __init__(self, version: str = DEFAULT_RELEASE) -> None:
+        self.release = RELEASES[version]
+        self.base = lab_dir() / version
+        self.layout = Layout(self.base / f"root-{self.release.recipe}", self.base / "cluster")
+        self._record = Record(self.base / "cluster.json")
+
+    # Up and down
+
+    def up(self, parameters: Parameters) -> bool:
+        """Brings the cluster up, and says whether it had to: a healthy one with the same parameters stays as it is."""
+        parameters.check(self.release)
+        chroot.ensure(self.release, self.base)
+        with self._locked():
+            if self._healthy(parameters):
+                return False
+            self._down()
+            try:
+                self._up(parameters)
+            except BaseException:
+                self._down()
+                raise
+        return True
+
+    def down(self) -> None:
+        """Ends every process of the cluster, and with them its namespaces. Chroot and logs stay."""
+        with self._locked():
+            self._down()
+
+    def parameters(self) -> Parameters | None:
+        """What the cluster was brought up with; None when it is down."""
+        return self._record.load()[0]
+
+    def machines(self) -> dict[str, Machine]:
+        """The living machines by name: ctl, login, n0, n1, ..."""
+        return {machine.name: machine for machine in self._record.load()[1] if machine.alive()}
+
+    def machine(self, name: str) -> Machine:
+        found = self.machines().get(name)
+        if found is None:
+            up = "the lab is down" if self.parameters() is None else f"the lab has no living machine {name!r}"
+            raise LabError(f"{up} (Slurm {self.release.version})")
+        return found
+
+    def leftovers(self) -> list[str]:
+        """Everything of this cluster that is still there after `down`: processes and mounts, in words."""
+        found = [f"machine {name}" for name in self.machines()]
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit() and machines.start_time(int(folder.name)) is not None:
+                try:
+                    seen = (folder / "root").readlink(), (folder / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if seen[0].is_relative_to(self.base) or (b"init.py" in seen[1] and bytes(self.base) in seen[1]):
+                    found.append(f"process {folder.name}: {seen[1].decode(errors='replace')}")
+        mounted = Path("/proc/self/mountinfo").read_text().splitlines()
+        return found + [f"mount {line}" for line in mounted if f" {self.base}/" in line]
+
+    def status(self) -> str:
+        """What is up, in words."""
+        parameters = self.parameters()
+        if parameters is None:
+            return f"Slurm {self.release.version}: down"
+        living = self.machines()
+        lines = [f"Slurm {self.release.version}: {parameters}", f"logs: {self.layout.log}"]
+        states = self._states() if CONTROLLER in living else {}
+        for name in (CONTROLLER, LOGIN, *parameters.names()):
+            lines.append(f"{name}: {'alive' if name in living else 'dead'} {states.get(name, '')}".rstrip())
+        return "\n".join(lines)
+
+    # Nodes and daemons
+
+    def kill_node(self, name: str) -> None:
+        """As when its power fails: the network says nothing any more, then every process there is gone at once."""
+        with self._locked():
+            node = self._node(name)
+            self._link(name, "down")
+            node.kill()
+
+    def restore_node(self, name: str) -> None:
+        """Starts a dead node again and waits until Slurm calls it idle. A living one is left alone."""
+        with self._locked():
+            if name not in self.machines():
+                self._start_node(name)
+            self._wait_idle([name])
+
+    def cut_node(self, name: str) -> None:
+        """Takes the node off the network; everything on it goes on."""
+        with self._locked():
+            self._node(name)
+            self._link(name, "down")
+
+    def heal_node(self, name: str) -> None:
+        """Ends a cut."""
+        with self._locked():
+            self._node(name)
+            self._link(name, "up")
+
+    def restore_all(self) -> None:
+        """Cancels every job, starts dead daemons and nodes, heals cuts, and waits until all nodes are idle."""
+        with self._locked():
+            parameters = self._parameters()
+            for daemon in ("slurmdbd", "slurmctld"):
+                if not self._daemon_pids(daemon):
+                    self._start_daemon(daemon)
+            living = self.machines()
+            for name in parameters.names():
+                if name in living:
+                    self._link(name, "up")
+                else:
+                    self._start_node(name)
+            self._controller("scancel", "--state=PENDING")
+            self._controller("scancel", "--state=RUNNING")
+            self._wait_idle(parameters.names())
+
+    def stop_daemon(self, name: str) -> None:
+        """SIGTERM to slurmctld or slurmdbd, and waits until it is gone."""
+        with self._locked():
+            for pid in self._daemon_pids(name):
+                subprocess.run(["kill", str(pid)], check=False, capture_output=True)
+            self._wait(f"{name} to end", lambda: not self._daemon_pids(name))
+
+    def start_daemon(self, name: str) -> None:
+        """Starts slurmctld or slurmdbd if it does not run, and waits until it answers."""
+        with self._locked():
+            if not self._daemon_pids(name):
+                self._start_daemon(name)
+
+    def slurmd_timeout(self, seconds: int) -> None:
+        """Changes SlurmdTimeout of the running cluster (`scontrol reconfigure`)."""
+        with self._locked():
+            parameters = replace(self._parameters(), slurmd_timeout=seconds)
+            settings.write_slurm_conf(self.release, parameters, self.layout)
+            self._record.save(parameters, list(self.machines().values()))
+            self._controller("scontrol", "reconfigure")
+            expected = f"= {seconds} sec"
+            self._wait(
+                f"SlurmdTimeout {expected}",
+                lambda: any(
+                    line.startswith("SlurmdTimeout") and line.endswith(expected)
+                    for line in self._try("scontrol", "show", "config").stdout.splitlines()
+                ),
+            )
+            self._wait_up(parameters.names())
+
+    # How
+
+    def _up(self, parameters: Parameters) -> None:
+        settings.write(self.release, parameters, self.layout)
+        self._record.save(parameters, [])
+        ctl = self._start_machine(CONTROLLER)
+        self._shell(
+            ctl,
+            "ip link set lo up && ip link add br0 address 02:00:00:00:00:01 type bridge && ip link set br0 up &&"
+            f" ip addr add {settings.address(CONTROLLER)}/16 dev br0",
+        )
+        login = ["nsenter", "--target", str(ctl.pid), "--net", "--ipc", "--mount", "--"]
+        self._start_machine(LOGIN, [*login, "unshare", "--uts", "--mount", "--propagation", "private"])
+        database = (*MARIADB, f"--datadir={self.layout.cluster}/mysql", f"--init-file={self.layout.cluster}/init.sql")
+        self._spawn(ctl, "mariadb", *database)
+        self._wait("MariaDB", lambda: self._try("mariadb-admin", "ping").returncode == 0)
+        self._start_daemon("slurmdbd")
+        self._controller("sacctmgr", "-i", "add", "cluster", "lab")
+        self._start_daemon("slurmctld")
+        for name in parameters.names():
+            self._start_node(name)
+        self._wait_idle(parameters.names())
+
+    def _down(self) -> None:
+        alive = self.machines()
+        for name in sorted(alive, key=(CONTROLLER, LOGIN).__contains__):  # the nodes, then the others
+            if name != CONTROLLER:
+                alive[name].kill()
+        if CONTROLLER in alive:
+            alive[CONTROLLER].kill()
+        self._record.clear()
+
+    def _healthy(self, parameters: Parameters) -> bool:
+        if self.parameters() != parameters or not {*parameters.names(), CONTROLLER, LOGIN} <= set(self.machines()):
+            return False
+        if not all(self._daemon_pids(daemon) for daemon in DAEMONS):
+            return False
+        for name in parameters.names():
+            self._link(name, "up")
+        return all(state in ("idle", "allocated", "mixed", "completing") for state in self._states().values())
+
+    def _start_machine(self, name: str, command: list[str] | None = None) -> Machine:
+        if command is None:
+            command, specification = NAMESPACES, mounts.specification(name, self.layout)
+        else:
+            specification = mounts.login_specification(self.layout)
+        with (self.layout.log / f"{name}.log").open("ab") as log:
+            machine = machines.start(name, command, specification, log, self._record.add)
+        if name != LOGIN:  # it shares the controller's
+            self._start_munge(machine)
+        return machine
+
+    def _start_munge(self, machine: Machine) -> None:
+        """A munged for each machine: one that serves several calls the second use of a credential a replay."""
+        key = f"install -o munge -m 400 {self.layout.cluster}/munge.key /run/munge/munge.key"
+        self._shell(machine, key)
+        files = ("--key-file=/run/munge/munge.key", "--seed-file=/run/munge/seed", "--pid-file=/run/munge/munged.pid")
+        as_munge = ("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "--")
+        self._spawn(machine, f"munged.{machine.name}", *as_munge, "munged", "-F", *files)
+        self._wait("munged", lambda: _succeeds(machine.enter("test", "-S", "/run/munge/munge.socket.2")))
+
+    def _start_node(self, name: str) -> None:
+        node = self._start_machine(name)
+        index = int(name.removeprefix("n"))
+        mac = f"02:00:00:00:01:{index:02x}"  # a restored node keeps it, or the others would ask for its old one
+        self._shell(
+            self.machine(LOGIN),  # on the controller's network too, and sees the host's process ids
+            f"ip link del {name} 2>/dev/null; ip link add {name} type veth"
+            f" peer name eth0 address {mac} netns /proc/{node.pid}/ns/net && ip link set {name} master br0 up",
+        )
+        address = settings.address(name)
+        self._shell(node, f"ip link set lo up && ip addr add {address}/16 dev eth0 && ip link set eth0 up")
+        self._spawn(node, f"slurmd.{name}", "slurmd", "-D", "-N", name)
+
+    def _start_daemon(self, name: str) -> None:
+        if name not in DAEMONS:
+            raise LabError(f"{name!r} is none of {', '.join(DAEMONS)}")
+        ctl = self.machine(CONTROLLER)
+        self._spawn(ctl, name, name, "-D", *(["-i"] if name == "slurmctld" else []))
+        answers = ("scontrol", "ping") if name == "slurmctld" else ("sacctmgr", "-n", "list", "cluster")
+        self._wait(f"{name} to answer", lambda: self._try(*answers).returncode == 0)
+
+    def _daemon_pids(self, name: str) -> list[int]:
+        if name not in DAEMONS:
+            raise LabError(f"{name!r} is none of {', '.join(DAEMONS)}")
+        running = self.machine(CONTROLLER).processes()
+        return [process.pid for process in running if process.name == name and process.state != "Z"]
+
+    def _spawn(self, machine: Machine, log: str, *command: str) -> None:
+        """Starts a daemon; its parent is the machine's first process, its output goes to the log."""
+        with (self.layout.log / f"{log}.out").open("ab") as output:
+            done = subprocess.run(
+                machine.enter("setsid", "--fork", *command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=machines.daemon_environment(),
+                timeout=self.patience,
+            )
+        if done.returncode:
+            raise LabError(f"cannot start {log}; see {self.layout.log}/{log}.out")
+
+    def _shell(self, machine: Machine, script: str) -> None:
+        self._checked(machine.enter("sh", "-c", script))
+
+    def _controller(self, *command: str) -> None:
+        self._checked(self.machine(CONTROLLER).enter(*command))
+
+    def _checked(self, command: list[str]) -> None:
+        done = _quiet(command, self.patience)
+        if done.returncode:
+            raise LabError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
+
+    def _try(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return _quiet(self.machine(CONTROLLER).enter(*command), self.patience)
+
+    def _link(self, name: str, state: str) -> None:
+        self._controller("ip", "link", "set", name, state)
+
+    def _node(self, name: str) -> Machine:
+        if name not in self._parameters().names():
+            raise LabError(f"{name!r} is no node of the lab; they are {', '.join(self._parameters().names())}")
+        return self.machine(name)
+
+    def _states(self) -> dict[str, str]:
+        lines = self._try("sinfo", "--noheader", "--Node", "--format=%N %T").stdout.splitlines()
+        return dict(line.split() for line in lines)
+
+    def _wait_idle(self, names: list[str]) -> None:
+        self._wait(f"{' '.join(names)} to be idle", lambda: _all_in(self._states(), names, {"idle"}))
+
+    def _wait_up(self, names: list[str]) -> None:
+        usable = {"idle", "allocated", "mixed", "completing"}
+        self._wait(f"{' '.join(names)} to be up", lambda: _all_in(self._states(), names, usable))
+
+    def _wait(self, what: str, done: Callable[[], bool], timeout: float | None = None) -> None:
+        bound = self.patience if timeout is None else timeout
+        end = time.monotonic() + bound
+        while not done():
+            if time.monotonic() > end:
+                raise LabError(f"waited {bound:.0f} s for {what} in vain; logs: {self.layout.log}")
+            time.sleep(0.1)
+
+    def _parameters(self) -> Parameters:
+        parameters = self.parameters()
+        if parameters is None:
+            raise LabError(f"the lab is down (Slurm {self.release.version}); `scripts/slurm-lab up` brings it up")
+        return parameters
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with chroot.locked(self.base / "cluster.lock"):
+            yield
+
+
+def _all_in(states: dict[str, str], names: list[str], wanted: set[str]) -> bool:
+    return all(states.get(name) in wanted for name in names)
+
+
+def _succeeds(command: list[str]) -> bool:
+    return _quiet(command, 30).returncode == 0
+
+
+def _quiet(command: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=machines.daemon_environment(),
+    )

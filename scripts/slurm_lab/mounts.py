@@ -1,0 +1,65 @@
+"""What a machine of the lab sees: mounts made in its own namespace only, so that nothing is left to unmount."""
+
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from .releases import checkout
+from .settings import Layout
+
+
+def specification(hostname: str, layout: Layout) -> dict[str, Any]:
+    """What init.py is to do on a node or on the controller. Makes the mount points in the chroot."""
+    root = layout.root
+    mounts: list[list[str]] = []
+    for tree in ("/sys", "/dev"):
+        mounts.append(["--rbind", tree, _point(root, Path(tree))])
+    mounts.append(["-t", "tmpfs", "-o", "mode=1777", "shm", str(root / "dev/shm")])  # a node's own, as in life
+    mounts.append(["-t", "tmpfs", "-o", "mode=755", "run", _point(root, Path("/run"))])
+    for path in (Path("/tmp"), *visible(), layout.cluster):
+        mounts.append(["--bind", str(path), _point(root, path)])
+    mounts.append(["--bind", str(layout.slurm), _point(root, Path("/etc/slurm"), directory=True)])
+    for name in ("hosts", "resolv.conf", "nsswitch.conf"):
+        mounts.append(["--bind", str(layout.cluster / name), _point(root, Path("/etc") / name, directory=False)])
+    mounts.append(proc(layout))
+    folders = [(f"/run/{name}", layout.uid(user)) for name, user in FOLDERS]
+    return {"hostname": hostname, "root": str(root), "mounts": mounts, "folders": folders}
+
+
+def login_specification(layout: Layout) -> dict[str, Any]:
+    """The login machine is the controller with the host's processes: a command there is a plain child of its caller."""
+    return {"hostname": "login", "root": str(layout.root), "mounts": [proc(layout)], "folders": []}
+
+
+def proc(layout: Layout) -> list[str]:
+    return ["-t", "proc", "proc", _point(layout.root, Path("/proc"))]
+
+
+FOLDERS = (("munge", "munge"), ("mysqld", "mysql"), ("slurm", "slurm"), ("lock", "root"))
+
+
+def visible() -> list[Path]:
+    """The checkout and the Python installation, of its virtual environment too."""
+    paths = {checkout(), Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    settings = checkout() / ".venv/pyvenv.cfg"
+    if settings.is_file():
+        values = dict(line.split(" = ", 1) for line in settings.read_text().splitlines() if " = " in line)
+        paths.add(Path(values["home"]).resolve().parent)
+    if Path("/usr") in paths:  # Debian's own Python: only itself, not the machine's /usr over the chroot's
+        paths |= {Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib")).resolve()}
+    paths -= {Path("/usr"), Path("/")}
+    return sorted(paths)  # a folder before what lies in it
+
+
+def _point(root: Path, path: Path, *, directory: bool | None = None) -> str:
+    """The place in the chroot where `path` is mounted, made if it is missing. A symbolic link there is replaced."""
+    place = root / path.relative_to("/")
+    if place.is_symlink():
+        place.unlink()
+    if path.is_dir() if directory is None else directory:
+        place.mkdir(parents=True, exist_ok=True)
+    else:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    return str(place)

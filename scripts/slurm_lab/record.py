@@ -1,0 +1,42 @@
+"""What was started, kept in a file: enough to find it again and to end it, and nothing else."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from .machine import Machine
+from .settings import Parameters
+
+
+class Record:
+    """The file cluster.json. One that was written before the machine was last booted says nothing any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> tuple[Parameters | None, list[Machine]]:
+        if not self.path.exists():
+            return None, []
+        kept = json.loads(self.path.read_text())
+        if kept["boot"] != _boot():
+            return None, []
+        return Parameters(**kept["parameters"]), [Machine(**fields) for fields in kept["machines"]]
+
+    def save(self, parameters: Parameters, machines: list[Machine]) -> None:
+        partial = self.path.with_suffix(".partial")
+        kept = {"boot": _boot(), "parameters": asdict(parameters), "machines": [asdict(each) for each in machines]}
+        partial.write_text(json.dumps(kept, indent=1))
+        partial.rename(self.path)
+
+    def add(self, machine: Machine) -> None:
+        """Takes the machine's new incarnation down; the former one of that name is dead."""
+        parameters, machines = self.load()
+        assert parameters is not None, "machines are started after save()"
+        self.save(parameters, [*(each for each in machines if each.name != machine.name), machine])
+
+    def clear(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
