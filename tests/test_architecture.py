@@ -1,0 +1,148 @@
+"""Who may import whom. The table below is the rule; an import inside a function counts like any other."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCES = {"ft_supervisor": Path("supervisor"), "ft_slurm": Path("slurm")}
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+LOWER = {"config", "core", "store", "observe", "process"}
+SHELLS = {"agent", "coordinator", "daemon", "launch", "local"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "config": {"core"},
+    "observe": {"core"},
+    "process": {"core"},
+    "store": {"core"},
+    "agent": LOWER,
+    "coordinator": LOWER,
+    "daemon": LOWER | {"ft_slurm"},
+    "launch": LOWER | {"ft_slurm", "daemon"},  # it starts daemons, and has to know where one puts the run's files
+    "local": LOWER | {"ft_slurm", "daemon"},
+    "cli": LOWER | SHELLS | {"ft_slurm"},
+    "__init__": set(),
+    "__main__": {"cli"},
+    "ft_slurm": set(),
+}
+# The core gets time and news as arguments and gives back what is to be done: it has no use for any of these.
+NOT_IN_CORE = {
+    "asyncio", "concurrent", "contextvars", "ctypes", "datetime", "fcntl", "http", "io", "logging", "mmap",
+    "multiprocessing", "os", "pathlib", "queue", "random", "secrets", "select", "selectors", "shutil", "signal",
+    "socket", "socketserver", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "torch", "urllib",
+    "uuid", "yaml",
+}  # fmt: skip
+MAY_IMPORT_TORCH = {"agent", "coordinator"}  # and this one file:
+TORCH_FILES = {"supervisor/ft_supervisor/store/tcp.py"}
+
+
+def files() -> list[Path]:
+    return sorted(
+        path for name, root in SOURCES.items() for path in (REPOSITORY / root / name).rglob("*.py") if path.is_file()
+    )
+
+
+def module_name(path: Path) -> str:
+    """The dotted name under which `path` is imported."""
+    parts = path.relative_to(REPOSITORY).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(path: Path) -> str:
+    """The row of the table that `path` falls under."""
+    _, package, *inside = path.relative_to(REPOSITORY).with_suffix("").parts
+    return package if package == "ft_slurm" else inside[0]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The dotted names that `path` imports; of `from a import b` both a and a.b, as b may be a module."""
+    package = module_name(path) if path.stem == "__init__" else module_name(path).rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            origin = ".".join([*above, *([node.module] if node.module else [])])
+            yield origin
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+def row_of(imported: str) -> str | None:
+    """The row of the table that an imported name belongs to; None for what is not ours."""
+    package, _, rest = imported.partition(".")
+    if package == "ft_slurm":
+        return package
+    return rest.split(".")[0] if package == "ft_supervisor" and rest else None
+
+
+def offences(path: Path) -> list[str]:
+    """What `path` imports and may not, in words."""
+    part, found = part_of(path), []
+    own = str(path.relative_to(REPOSITORY))
+    for imported in imports(path):
+        top, row = imported.split(".")[0], row_of(imported)
+        if row in MAY_IMPORT and row != part and row not in MAY_IMPORT[part]:
+            found.append(f"{own} imports {imported}: {part} may not use {row}")
+        if part == "core" and top in NOT_IN_CORE:
+            found.append(f"{own} imports {imported}: the core is pure")
+        if top == "torch" and part not in MAY_IMPORT_TORCH and own not in TORCH_FILES:
+            found.append(f"{own} imports {imported}: only {sorted(MAY_IMPORT_TORCH)} and {sorted(TORCH_FILES)} may")
+    return found
+
+
+def test_imports_point_one_way() -> None:
+    paths = files()
+    assert len(paths) > 10, "the sources were not found"
+    unknown = {part_of(path) for path in paths} - MAY_IMPORT.keys()
+    assert not unknown, f"the table says nothing of {sorted(unknown)}"
+    assert not [offence for path in paths for offence in offences(path)]
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("core/x.py", "import time"),
+        ("core/x.py", "def f() -> None:\n    from os import path"),
+        ("core/x.py", "from ft_supervisor.store import keys"),
+        ("core/x.py", "from ..process import tree"),
+        ("config/x.py", "from ft_supervisor import daemon"),
+        ("daemon/x.py", "import torch.distributed as dist"),
+        ("store/keys.py", "import torch"),
+        ("agent/x.py", "from ft_supervisor.daemon import shell"),
+    ],
+)
+def test_what_is_forbidden_is_found(place: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
+    path = tmp_path / "supervisor" / "ft_supervisor" / place
+    path.parent.mkdir(parents=True)
+    path.write_text(line)
+    assert offences(path)
+
+
+def loaded_by(modules: list[str]) -> set[str]:
+    """The top-level names in sys.modules of a fresh interpreter that has imported `modules`."""
+    code = f"import sys\nfor name in {modules!r}: __import__(name)\nprint(*{{n.split('.')[0] for n in sys.modules}})"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return set(result.stdout.split())
+
+
+def test_only_agent_and_coordinator_load_torch() -> None:
+    light = [
+        path
+        for path in files()
+        if part_of(path) not in MAY_IMPORT_TORCH
+        and str(path.relative_to(REPOSITORY)) not in TORCH_FILES
+        and path.stem != "__main__"
+    ]
+    assert "torch" not in loaded_by([module_name(path) for path in light])
+
+
+def test_the_daemon_loads_nothing_that_it_can_do_without() -> None:
+    assert not loaded_by(["ft_supervisor.cli.main", "ft_supervisor.daemon.shell"]) & {
+        "torch", "numpy", "typer", "click", "rich", "pydantic"
+    }  # fmt: skip
