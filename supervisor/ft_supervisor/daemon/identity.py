@@ -65,7 +65,7 @@ def local_folder(run_id: str, node_name: str) -> Path:
 
 
 def _host(config: JobConfig, step: StepEnvironment, infra_rank: int) -> str:
-    """Where others look for a candidate's store. It listens on all interfaces, so the name does whatever the interface."""
+    """Where others look for a candidate's store, which listens on all interfaces."""
     name = step.nodes[infra_rank]
     return step.addresses.get(name) or name + config.network.suffix
 
@@ -88,8 +88,6 @@ def _own_addr(config: JobConfig, step: StepEnvironment) -> tuple[str, tuple[str,
     if network.resolve(name) is not None:
         return name, ()
     address = network.primary_address()
-    if address is None:
-        raise IdentityError(f"{name!r} does not resolve, and no network interface has an IPv4 address")
     return address, (f"{name} does not resolve on this node; peers get its address {address} instead",)
 
 
@@ -120,7 +118,7 @@ def _gpus(environ: Mapping[str, str]) -> int:
 
 
 def _devices(value: str) -> int:
-    """How many devices a list such as `0,1` or `GPU-8c1d,GPU-77e2` names; CUDA ends it at the first -1 or NoDevFiles."""
+    """How many devices `0,1` or `GPU-8c1d,GPU-77e2` names; CUDA ends the list at the first -1 or NoDevFiles."""
     count = 0
     for item in value.split(","):
         if not item.strip() or item.strip() in ("-1", "NoDevFiles"):

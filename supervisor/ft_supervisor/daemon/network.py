@@ -31,8 +31,8 @@ def interfaces() -> dict[str, str]:
     return {name: address for name, address in found.items() if address}
 
 
-def primary_address() -> str | None:
-    """The IPv4 address that packets to elsewhere leave from, else that of any interface but the loopback, else None."""
+def primary_address() -> str:
+    """The IPv4 address that packets to elsewhere leave from, else that of any interface, the loopback as the last."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(("192.0.2.1", 9))  # a documentation address (RFC 5737); connecting UDP sends nothing
@@ -40,7 +40,7 @@ def primary_address() -> str | None:
             pass
         else:
             return str(sock.getsockname()[0])
-    return next((address for address in interfaces().values() if not _is_loopback(address)), None)
+    return min(interfaces().values(), key=_is_loopback, default="127.0.0.1")
 
 
 def resolve(name: str, bound: float = RESOLVE_BOUND) -> str | None:
@@ -53,7 +53,7 @@ def resolve(name: str, bound: float = RESOLVE_BOUND) -> str | None:
 
 
 def numeric_address(addr: str, bound: float = RESOLVE_BOUND) -> str:
-    """What peers that cannot resolve `addr`, an address of this node's, can use in its place; `addr` as the last resort.
+    """What peers that cannot resolve `addr`, which is this node's, can use instead.
 
     A name may stand for 127.0.1.1 on its own node (Debian's /etc/hosts): that is no use to others.
     """
@@ -64,7 +64,7 @@ def numeric_address(addr: str, bound: float = RESOLVE_BOUND) -> str:
     found = resolve(addr, bound)
     if found is not None and not _is_loopback(found):
         return found
-    return primary_address() or addr
+    return primary_address()
 
 
 def _is_loopback(address: str) -> bool:
