@@ -1,0 +1,20 @@
+"""`python -m ft_supervisor.agent`, started by the daemon with one end of a socket pair."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from ft_supervisor.process.child import enter_child
+
+
+def main() -> NoReturn:
+    """Never returns: the agent leaves by os._exit, threads that hang in a store's call behind it."""
+    link = enter_child()
+    # Only now, as it takes seconds: from here on signals are ignored, and the daemon's death is ours.
+    from ft_supervisor.agent.shell import run
+
+    run(link)
+
+
+if __name__ == "__main__":
+    main()

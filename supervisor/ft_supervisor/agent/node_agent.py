@@ -1,0 +1,162 @@
+"""torch's elastic agent, told its rank instead of finding it out: a worker sees what torchrun would give it.
+
+Only what starts workers is torch's (its environment variables, error files, log redirection, watchdog); stopping and
+watching them is workers.py's, because torch's ways block (torch-facts: up to 30 s). Nothing here asks a store or DNS.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from torch.distributed import HashStore, Store
+from torch.distributed.elastic.agent.server.api import Worker, WorkerGroup, WorkerSpec
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
+from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
+
+from ft_supervisor.core.messages import Run
+from ft_supervisor.core.model import Job
+from ft_supervisor.process.tree import pdeath_command
+from ft_supervisor.store.tcp import ADDED_TO_ENVIRONMENT
+
+ROLE = "default"
+"""The role that torchrun gives its workers."""
+
+_SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+_TORCHRUN_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+
+
+def quiet_torch() -> None:
+    """Keep torch's own log lines about workers out of ours, and its signal handlers out of this process."""
+    logger = logging.getLogger("torch")
+    logger.handlers = [logging.NullHandler()]
+    logger.propagate = False
+    # With any name in it torch would take that signal over; a worker sees torchrun's value all the same.
+    os.environ[_SIGNALS] = ""
+
+
+def worker_environment(job: Job) -> None:
+    """Make this process's environment what workers shall inherit. Call it before there are threads.
+
+    `job.env` on top of the daemon's, torchrun's OMP_NUM_THREADS, and none of what is meant for our own store: the
+    C library keeps seeing that, os.environ and so the workers do not.
+    """
+    for name, value in ADDED_TO_ENVIRONMENT.items():
+        os.environ.pop(name, None)
+        os.putenv(name, value)
+    os.environ.update(job.env)
+    if job.per_node > 1:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+class NodeRendezvous(RendezvousHandler):
+    """The outcome of our own rendezvous, a Run, in the form that torch's agent asks for."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run: Run | None = None
+        self._run_id = run_id
+        self._store = HashStore()  # never used; torch insists on one
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """The newest Run's place in the world. Never blocks."""
+        assert self.run is not None
+        place = RendezvousStoreInfo(self.run.master_addr, self.run.master_port)
+        return RendezvousInfo(self._store, self.run.group_rank, self.run.group_world_size, place)
+
+    def get_backend(self) -> str:
+        """This rendezvous' name."""
+        return "ft-supervisor"
+
+    def get_run_id(self) -> str:
+        """The job's run_id."""
+        return self._run_id
+
+    def is_closed(self) -> bool:
+        """The end is told by the coordinator, never here."""
+        return False
+
+    def set_closed(self) -> None:
+        """Nothing to do."""
+
+    def num_nodes_waiting(self) -> int:
+        """Membership is the coordinator's business."""
+        return 0
+
+    def shutdown(self) -> bool:
+        """Nothing is open."""
+        return True
+
+
+class _Logs(DefaultLogsSpecs):
+    """torch's error files; standard output and error stay the daemon's."""
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        destination: LogsDest = super().reify(envs)
+        for env in envs.values():
+            env[_SIGNALS] = _TORCHRUN_SIGNALS
+        return destination
+
+
+class NodeAgent(LocalElasticAgent):
+    """Starts one group of workers at a time. Every method is for the main thread: a worker's death signal fires
+    when the thread that started it ends."""
+
+    def __init__(self, job: Job) -> None:
+        entrypoint, *arguments = pdeath_command(job.command)
+        self._rendezvous_handler = NodeRendezvous(job.run_id)
+        spec = WorkerSpec(
+            role=ROLE,
+            local_world_size=job.per_node,
+            entrypoint=entrypoint,
+            args=tuple(arguments),
+            rdzv_handler=self._rendezvous_handler,
+            max_restarts=job.max_restarts,
+        )
+        logs = Path(job.local_folder) / "workers"
+        super().__init__(spec, _Logs(log_dir=str(logs)))
+
+    def start(self, run: Run) -> dict[int, SubprocessHandler]:
+        """Start the workers of `run`; the former ones must be gone. Their processes by local rank.
+
+        Raises OSError.
+        """
+        group = self._worker_group
+        group.spec.max_restarts = run.max_restarts
+        # torch tells workers the difference of the two
+        self._remaining_restarts = run.max_restarts - run.restart_count
+        self._rendezvous_handler.run = run
+        self._rendezvous(group)
+        self._start_workers(group)
+        handlers: dict[int, SubprocessHandler] = getattr(self._pcontext, "subprocess_handlers", {})
+        return handlers
+
+    def error_file(self, local_rank: int) -> Path | None:
+        """Where torch's @record lets this worker write its error; None before a start."""
+        files: dict[int, str] = getattr(self._pcontext, "error_files", {})
+        return Path(files[local_rank]) if local_rank in files else None
+
+    def release(self) -> None:
+        """Let go of what torch keeps for a group whose processes are gone: log readers, the watchdog."""
+        self._shutdown(timeout=0)
+        self._pcontext = None
+
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        info = self._rendezvous_handler.next_rendezvous()
+        place = info.bootstrap_store_info
+        assert place is not None
+        worker_group.store = info.store
+        worker_group.group_rank = info.rank
+        worker_group.group_world_size = info.world_size
+        worker_group.master_addr = place.master_addr
+        worker_group.master_port = place.master_port
+        worker_group.workers = self._assign_worker_ranks(info.store, info.rank, info.world_size, worker_group.spec)
+
+    def _assign_worker_ranks(
+        self, store: Store, group_rank: int, group_world_size: int, spec: WorkerSpec
+    ) -> list[Worker]:
+        size = group_world_size * spec.local_world_size
+        first = group_rank * spec.local_world_size
+        return [Worker(i, first + i, first + i, size, size) for i in range(spec.local_world_size)]
