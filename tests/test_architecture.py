@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": LOWER,
     "daemon": LOWER | {"ft_slurm"},
     "launch": LOWER | {"ft_slurm", "daemon"},  # it starts daemons, and has to know where one puts the run's files
-    "local": LOWER | {"ft_slurm", "daemon"},
+    "local": LOWER | {"ft_slurm", "daemon", "launch"},
     "cli": LOWER | SHELLS | {"ft_slurm"},
     "__init__": set(),
     "__main__": {"cli"},
