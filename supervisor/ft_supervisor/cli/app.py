@@ -1,0 +1,60 @@
+"""The subcommands under one typer application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated, NoReturn
+
+import typer
+
+from ft_supervisor.cli import launch, local, validate, verdict
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.command("launch")(launch.launch)
+app.command("local")(local.local)
+app.command("verdict")(verdict.verdict)
+app.command("validate")(validate.validate)
+
+
+def main(words: Sequence[str]) -> NoReturn:
+    """Runs a subcommand; leaves by SystemExit with its exit code."""
+    app(args=list(words), prog_name="ft-supervisor")
+    raise SystemExit(0)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ft-supervisor {metadata.version('ft-supervisor')}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Keeps a distributed training job going on Slurm when its nodes die.
+
+    \b
+    Examples:
+      ft-supervisor launch --config job.yaml                     in a batch script
+      ft-supervisor launch --config job.yaml -- python train.py  the same with another command
+      ft-supervisor local --config job.yaml -N 4                 on this machine, without Slurm
+      ft-supervisor verdict 1234 --config job.yaml               how did job 1234 end?
+      ft-supervisor validate --config job.yaml                   is the file right?
+
+    Without a command, `ft-supervisor --config job.yaml` is the daemon that srun starts, one task on each node:
+
+    \b
+      srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 ft-supervisor --config job.yaml
+
+    \b
+    Exit codes:
+        0  success
+        1  the workload failed and the restart budget is spent
+        2  the configuration or the command line is wrong
+       75  interrupted: trying again may help
+      130  cancelled by a person (Ctrl-C, scancel)
+    """

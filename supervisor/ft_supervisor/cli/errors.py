@@ -1,0 +1,24 @@
+"""How the commands say that something is wrong: one line on stderr and exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from ft_slurm.errors import SlurmError
+from ft_supervisor.config import ConfigError
+from ft_supervisor.core.model import CONFIG_ERROR, one_line
+
+
+def complain(problem: object) -> int:
+    """Prints the problem as one line; returns the exit code."""
+    print(f"ft-supervisor: {one_line(str(problem), 2000)}", file=sys.stderr, flush=True)
+    return CONFIG_ERROR
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """The exit code of `work`; CONFIG_ERROR when the configuration or Slurm's environment is wrong."""
+    try:
+        return work()
+    except (ConfigError, SlurmError) as error:
+        return complain(error)

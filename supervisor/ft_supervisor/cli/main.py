@@ -1,0 +1,23 @@
+"""The `ft-supervisor` command: the daemon when it begins with an option, else the subcommand that it begins with.
+
+The daemon runs beside the training on every node, so its way through here imports neither typer nor rich.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+HELP = ("-h", "--help", "--version")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line, that of the process by default; returns the exit code. May raise SystemExit."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words and words[0].startswith("-") and words[0] not in HELP:
+        from ft_supervisor.cli import daemon
+
+        return daemon.main(words)
+    from ft_supervisor.cli import app
+
+    return app.main(words)

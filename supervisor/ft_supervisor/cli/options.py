@@ -1,0 +1,22 @@
+"""What several commands share: options, arguments, and the daemon that they start."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The job's YAML file.")]
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- CMD...]", help="Run this instead of the file's workers.command.", show_default=False),
+]
+
+
+def daemon_line(path: Path, command: Sequence[str]) -> list[str]:
+    """The daemon, by this very interpreter. -P: a user's yaml.py or queue.py must not come before the real one."""
+    line = [sys.executable, "-P", "-m", "ft_supervisor", "--config", str(path.absolute())]
+    return [*line, "--", *command] if command else line

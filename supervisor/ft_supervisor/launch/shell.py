@@ -1,0 +1,200 @@
+"""Starts srun, waits for the job's verdict or for srun, whichever is first, and leaves with the right exit code."""
+
+from __future__ import annotations
+
+import math
+import os
+import queue
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from ft_slurm.allocation import Allocation
+from ft_supervisor.config import JobConfig
+from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Verdict
+from ft_supervisor.launch.srun import srun
+from ft_supervisor.launch.watch import watch
+from ft_supervisor.observe import runs
+
+SRUN_MARGIN = 5.0
+"""Seconds that srun gets to end by itself after a verdict, beyond `close_grace`; then again after SIGTERM."""
+NONCE = "FT_SUPERVISOR_NONCE"
+"""By this the daemons' verdict is told from that of an older run."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class SrunEnded:
+    """srun is gone. `code` as a shell has it: 128 + N after signal N."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """The verdict is there."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A signal asks this process to end."""
+
+    signal: signal.Signals
+
+
+@dataclass(frozen=True)
+class Note:
+    """A problem that nobody can solve here, to be told."""
+
+    text: str
+
+
+Event = SrunEnded | Found | Asked | Note
+
+
+def say(text: str) -> None:
+    """One line for people."""
+    print(f"ft-supervisor launch: {text}", file=sys.stderr, flush=True)
+
+
+class Launch:
+    """One run of srun. Use it once, from the main thread."""
+
+    def __init__(
+        self,
+        daemon: Sequence[str],
+        config: JobConfig,
+        allocation: Allocation,
+        environ: Mapping[str, str],
+        srun_margin: float = SRUN_MARGIN,
+    ) -> None:
+        """`daemon` is what srun is to start on each node."""
+        self._config = config
+        self._allocation = allocation
+        self._environ = environ
+        self._margin = srun_margin
+        self._line = srun(allocation.node_count, daemon)
+        self._nonce = secrets.token_hex(16)
+        # Handlers may put into a SimpleQueue while the main thread is inside its get().
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._verdict: Verdict | None = None
+        self._srun_code: int | None = None
+        self._asked = False
+        self._until = math.inf
+
+    def run(self) -> int:
+        """The verdict's exit code; without a verdict srun's, or 75 where that would be 0."""
+        if (program := shutil.which("srun", path=self._environ.get("PATH"))) is None:
+            say("there is no srun on this machine: launch needs Slurm's commands, so run it outside of any container")
+            return CONFIG_ERROR
+        for number in SIGNALS:
+            signal.signal(number, self._on_signal)
+        process = self._start(program)
+        self._watch()
+        while not self._over():
+            self._handle(self._next(), process)
+        return self._exit_code()
+
+    def _start(self, program: str) -> subprocess.Popen[bytes]:
+        line = [program, *self._line[1:]]
+        # Should this process be killed, srun must not stay. A session of its own: Ctrl-C is for this process alone.
+        if setpriv := shutil.which("setpriv"):
+            line = [setpriv, "--pdeathsig", "TERM", "--", *line]
+        environ = {**self._environ, NONCE: self._nonce}
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, env=environ, start_new_session=True)
+        job = self._allocation
+        say(f"job {job.job_id}: srun on {job.node_count} nodes, {self._config.active} of them active")
+        threading.Thread(target=self._reap, args=(process,), name="srun", daemon=True).start()
+        return process
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+        code = process.wait()
+        self._events.put(SrunEnded(code if code >= 0 else 128 - code))
+
+    def _watch(self) -> None:
+        """In the run's folder, and in this node's own, where its daemon keeps a copy should the first one hang."""
+        job = self._allocation
+        wanted = runs.Wanted(job.job_id, None, job.restart_count)
+        run_dir = runs.run_dir(self._config.run_dir, job.submit_dir, job.job_id)
+        found, note = (lambda verdict: self._events.put(Found(verdict))), (lambda text: self._events.put(Note(text)))
+        watch(run_dir, wanted, self._nonce, found, note)
+        if job.host is not None:
+            watch(Path(f"/tmp/ft-{os.getuid()}"), wanted, self._nonce, found, note, job.host)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._events.put(Asked(signal.Signals(number)))
+
+    def _next(self) -> Event | None:
+        """The next event; None when the time is over."""
+        try:
+            return self._events.get(timeout=min(max(0.0, self._until - time.monotonic()), threading.TIMEOUT_MAX))
+        except queue.Empty:
+            return None
+
+    def _over(self) -> bool:
+        return self._srun_code is not None and (self._verdict is not None or time.monotonic() >= self._until)
+
+    def _handle(self, event: Event | None, process: subprocess.Popen[bytes]) -> None:
+        close_grace = self._config.timeouts.close_grace
+        match event:
+            case Found(verdict) if self._verdict is None:
+                self._verdict = verdict
+                say(f"verdict {verdict.outcome}: {verdict.reason}")
+                self._wait_at_most(close_grace + self._margin)
+            case SrunEnded(code):
+                self._srun_code = code
+                say(f"srun has ended with {code}")
+                self._until = time.monotonic() + close_grace  # for a verdict's file that comes late
+            case Asked(number):
+                self._on_asked(number, process)
+            case Note(text):
+                say(text)
+            case None if self._srun_code is None:
+                self._end(process)
+
+    def _on_asked(self, number: signal.Signals, process: subprocess.Popen[bytes]) -> None:
+        """Once: the job is to end in its own way. Again by Ctrl-C: at once."""
+        if self._asked and number == signal.SIGINT:
+            self._until = time.monotonic()
+        if self._asked or self._srun_code is not None:
+            return
+        self._asked = True
+        times = self._config.timeouts
+        self._wait_at_most(times.stop_grace + times.close_grace + self._margin)
+        if number == signal.SIGTERM and self._allocation.host is not None:
+            say("SIGTERM: Slurm has sent it to the tasks too; waiting for the verdict")
+        else:
+            say(f"{number.name}: passed on to the tasks by srun; waiting for the verdict")
+            process.send_signal(signal.SIGINT)
+
+    def _wait_at_most(self, seconds: float) -> None:
+        self._until = min(self._until, time.monotonic() + seconds)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGTERM makes srun kill all tasks. After a node's death it may go on waiting for that node: then SIGKILL."""
+        say("ending srun")
+        process.terminate()
+        try:
+            code = process.wait(self._margin)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        self._srun_code = code if code >= 0 else 128 - code
+        self._until = time.monotonic() + self._config.timeouts.close_grace
+
+    def _exit_code(self) -> int:
+        if self._verdict is not None:
+            return self._verdict.exit_code
+        code = self._srun_code or INTERRUPTED
+        say(f"no verdict; exit code {code}")
+        return code

@@ -1,0 +1,54 @@
+"""Looking for the verdict's file, in threads, because a folder may hang for as long as its file server does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ft_supervisor.core.model import Verdict
+from ft_supervisor.observe import runs, verdict_file
+
+PERIOD = 0.2
+"""Seconds between two looks into a folder."""
+
+
+def watch(
+    parent: Path,
+    wanted: runs.Wanted,
+    nonce: str,
+    found: Callable[[Verdict], None],
+    note: Callable[[str], None],
+    sub: str = "",
+) -> None:
+    """From now on, until this process ends, look for a verdict with `nonce` in the wanted runs' folders of `parent`.
+
+    `sub` is a folder below each run's. `found` is called once, `note` with each new problem; both in another thread.
+    """
+    threading.Thread(
+        target=_look, args=(parent, wanted, nonce, found, note, sub), name=f"verdict in {parent}", daemon=True
+    ).start()
+
+
+def _look(
+    parent: Path,
+    wanted: runs.Wanted,
+    nonce: str,
+    found: Callable[[Verdict], None],
+    note: Callable[[str], None],
+    sub: str,
+) -> None:
+    told: set[str] = set()
+    while True:
+        try:
+            for folder in runs.folders(parent, wanted):
+                verdict = verdict_file.read(folder / sub, folder.name, nonce)
+                if verdict is not None:
+                    found(verdict)
+                    return
+        except (OSError, verdict_file.BadVerdictFile) as error:
+            if str(error) not in told:
+                told.add(str(error))
+                note(str(error))
+        time.sleep(PERIOD)

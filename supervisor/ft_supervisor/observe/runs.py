@@ -1,0 +1,60 @@
+"""Where the runs of a job lie, and what their verdicts say. Reads folders, which may hang (NFS)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ft_supervisor.core.model import Verdict
+from ft_supervisor.observe import verdict_file
+
+_WANTED = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,10})(?:\.([0-9]{1,10}))?)?")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The runs of a job; None for `step_id` or `restart_count` means any."""
+
+    job_id: int
+    step_id: int | None = None
+    restart_count: int | None = None
+
+
+def parse(text: str) -> Wanted | None:
+    """JOB, JOB.STEP or JOB.STEP.RESTART (a run id); None for anything else."""
+    match = _WANTED.fullmatch(text)
+    return Wanted(*(int(part) if part else None for part in match.groups())) if match else None  # type: ignore[arg-type]
+
+
+def run_dir(template: str, submit_dir: Path, job_id: int) -> Path:
+    """The configuration's run_dir for this job, absolute if `submit_dir` is."""
+    return submit_dir / template.replace("{job_id}", str(job_id))
+
+
+def folders(parent: Path, wanted: Wanted) -> Iterator[Path]:
+    """The run folders in `parent`, newest first: by restart, then by step. None where there is no such folder.
+
+    Raises OSError.
+    """
+    found: list[tuple[int, int, Path]] = []
+    try:
+        for folder in parent.iterdir():
+            run = parse(folder.name)
+            if run is None or run.step_id is None or run.restart_count is None or run.job_id != wanted.job_id:
+                continue
+            if wanted.step_id in (None, run.step_id) and wanted.restart_count in (None, run.restart_count):
+                found.append((run.restart_count, run.step_id, folder))
+    except FileNotFoundError:
+        return
+    yield from (folder for _, _, folder in sorted(found, reverse=True))
+
+
+def newest(parent: Path, wanted: Wanted) -> Verdict | None:
+    """What the newest run's verdict says; None when that run has none, whatever older ones say.
+
+    Raises BadVerdictFile and OSError.
+    """
+    folder = next(folders(parent, wanted), None)
+    return verdict_file.read(folder, folder.name) if folder else None
