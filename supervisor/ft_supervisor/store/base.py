@@ -1,0 +1,50 @@
+"""What the rest may ask of a store, whoever keeps it. No decisions here, and no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+
+class StoreLost(ConnectionError):
+    """The connection to the store is gone for good: make a new one. Every error of a store is one of these."""
+
+
+class Store(Protocol):
+    """One connection to a store; for one thread at a time, `clone` gives another one.
+
+    Every call may raise StoreLost. No call keeps a timeout against a frozen host (torch-facts: a stopped server holds
+    its callers until it goes on), so callers live in threads that can be abandoned. Values are bytes below 8 MiB.
+    """
+
+    def push(self, queue: str, data: bytes) -> None:
+        """Append to a queue. Not acknowledged."""
+
+    def pop(self, queue: str, timeout: float) -> bytes | None:
+        """Take the first of a queue, waiting `timeout` seconds for it (0: not at all); None when nothing came."""
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter, which begins at 0; its new value. StoreLost when the key holds something else."""
+
+    def get(self, key: str) -> bytes | None:
+        """What the key holds, at once; None when there is no such key. Queues are no keys."""
+
+    def set(self, key: str, data: bytes) -> None:
+        """Write the key. Not acknowledged."""
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
+        """Write `desired` if the key holds `expected`; what it holds afterwards. b"" is the same as no such key."""
+
+    def counters(self, keys: Sequence[str]) -> list[int]:
+        """Their values, 0 for a key that is missing or holds no number; one round trip for keys asked for before."""
+
+    def clone(self) -> Self:
+        """A second connection to the same store."""
+
+
+def number(data: bytes) -> int:
+    """A counter's value; 0 when it is none."""
+    try:
+        return int(data)
+    except ValueError:
+        return 0

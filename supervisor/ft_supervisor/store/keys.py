@@ -1,0 +1,40 @@
+"""The names of all keys and queues of one run; design section 6 says who writes them."""
+
+from __future__ import annotations
+
+from ft_supervisor.core.model import Cycle
+
+BARRIER = "torchelastic/agent/terminal_state"
+"""The prefix that torch's elastic agent gives its exit barrier (torch.distributed.elastic.agent.server.api)."""
+LAST_MEMBER = "last_member"
+"""What torch's barrier sets below its prefix when all have come (torch.distributed.elastic.utils.store)."""
+
+
+class Keys:
+    """The keys of the run `run_id`."""
+
+    def __init__(self, run_id: str) -> None:
+        self._root = f"ft/{run_id}"
+        self.hello = f"{self._root}/hello"
+        self.inbox = f"{self._root}/inbox"
+        self.permanent_close = f"{self._root}/permanent_close"
+
+    def mail(self, infra_rank: int, incarnation: int) -> str:
+        """The queue of directives for this incarnation of a node's agent."""
+        return f"{self._root}/mail/{infra_rank}/{incarnation}"
+
+    def heartbeat(self, infra_rank: int) -> str:
+        """The counter that the node's agent moves."""
+        return f"{self._root}/heartbeat/{infra_rank}"
+
+    def lease(self, term: int) -> str:
+        """The counter that the coordinator in charge moves."""
+        return f"{self._root}/lease/{term}"
+
+    def barrier_prefix(self, cycle: Cycle) -> str:
+        """For a PrefixStore, below which torch enters its exit barrier; without the slash that PrefixStore adds."""
+        return f"{self._root}/cycle/{cycle}"
+
+    def barrier_done(self, cycle: Cycle) -> str:
+        """Set by torch when all active nodes of the cycle have entered its exit barrier."""
+        return f"{self.barrier_prefix(cycle)}/{BARRIER}/{LAST_MEMBER}"

@@ -1,0 +1,139 @@
+"""The real store: torch's TCPStore. The only file here that imports torch; all facts about it are from torch-facts."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Self, cast
+
+ADDED_TO_ENVIRONMENT = {
+    name: value
+    for name, value in (
+        # Server and clients look up the peer's name, the server on the one thread that serves everybody: a lost DNS
+        # packet would stop it for 5 s. Read by the C library at its first look-up.
+        ("RES_OPTIONS", "timeout:1 attempts:1"),
+        # A pop that finds nothing, or a peer that dies, is a stack trace to torch. Read when torch is imported.
+        ("TORCH_CPP_LOG_LEVEL", "ERROR"),
+    )
+    if name not in os.environ
+}
+"""What importing this file added to the environment: not meant for the workers."""
+os.environ.update(ADDED_TO_ENVIRONMENT)
+
+# E402: after the environment it reads; attr-defined, cast: torch's stubs lag behind its binding
+from torch.distributed import DistStoreError, TCPStore  # type: ignore[attr-defined]  # noqa: E402
+
+from ft_supervisor.store.base import StoreLost, number  # noqa: E402
+
+_TIMEOUT = 30.0
+"""Seconds for any call but pop, against a server that is there but does not answer this connection."""
+
+
+def serve(sock: socket.socket) -> TcpStore:
+    """Host a store on `sock`, bound and listening, which is taken over. It lives as long as what is returned, clones
+    not counted. StoreLost when torch can't."""
+    host, port = sock.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1" if sock.family == socket.AF_INET else "localhost"
+    with _lost_if_error(f"hosting a store on port {port}"):
+        store = TCPStore(
+            host,
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            timeout=timedelta(seconds=_TIMEOUT),
+            master_listen_fd=sock.detach(),
+        )
+    return TcpStore(store)
+
+
+def connect(host: str, port: int, timeout: float) -> TcpStore:
+    """A new connection, within `timeout` seconds each for the port and for the server behind it. StoreLost when not.
+
+    A server that accepts and then says nothing may hold the caller for longer.
+    """
+    # torch logs a stack trace at each attempt and goes on trying when the port is refused; a socket of our own does not
+    try:
+        socket.create_connection((host, port), timeout).close()
+    except (OSError, UnicodeError) as error:
+        raise StoreLost(f"{host}:{port}: {error}") from None
+    with _lost_if_error(f"{host}:{port}"):
+        return TcpStore(TCPStore(host, port, wait_for_workers=False, timeout=timedelta(seconds=timeout)))
+
+
+class TcpStore:
+    """See Store."""
+
+    def __init__(self, store: TCPStore) -> None:
+        self.torch_store = store
+        self._counted: set[str] = set()
+        store.set_timeout(timedelta(seconds=_TIMEOUT))
+
+    def push(self, queue: str, data: bytes) -> None:
+        """See Store."""
+        with _lost_if_error(queue):
+            self.torch_store.queue_push(queue, data)
+
+    def pop(self, queue: str, timeout: float) -> bytes | None:
+        """See Store."""
+        with _lost_if_error(queue):
+            try:
+                if timeout < 0.001:  # torch counts milliseconds, and takes 0 of them for ever
+                    return self.torch_store.queue_pop(queue, False)
+                self.torch_store.set_timeout(timedelta(seconds=timeout))
+                return self.torch_store.queue_pop(queue)
+            except DistStoreError:  # nothing came; what is wrong with the connection is a DistNetworkError
+                return None
+            finally:
+                self.torch_store.set_timeout(timedelta(seconds=_TIMEOUT))
+
+    def add(self, key: str, amount: int) -> int:
+        """See Store."""
+        with _lost_if_error(key):
+            return self.torch_store.add(key, amount)
+
+    def get(self, key: str) -> bytes | None:
+        """See Store."""
+        with _lost_if_error(key):
+            # get waits for a missing key; keys are never deleted, so that one which is there stays
+            return self.torch_store.get(key) if self.torch_store.check([key]) else None
+
+    def set(self, key: str, data: bytes) -> None:
+        """See Store."""
+        with _lost_if_error(key):
+            self.torch_store.set(key, cast(str, data))
+
+    def compare_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
+        """See Store."""
+        with _lost_if_error(key):
+            held = self.torch_store.compare_set(key, cast(str, expected), cast(str, desired))
+        if held == expected and expected not in (b"", desired):  # torch's answer also when there is no such key
+            return self.get(key) or b""
+        return held
+
+    def counters(self, keys: Sequence[str]) -> list[int]:
+        """See Store."""
+        if not keys:
+            return []
+        with _lost_if_error(keys[0]):
+            for key in keys:
+                if key not in self._counted:  # multi_get would wait for it; add would break on what is no number
+                    self.torch_store.compare_set(key, "", "0")
+                    self._counted.add(key)
+            return [number(value) for value in self.torch_store.multi_get(list(keys))]
+
+    def clone(self) -> Self:
+        """See Store."""
+        with _lost_if_error("a second connection"):
+            return type(self)(self.torch_store.clone())  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _lost_if_error(what: str) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # the base of all that torch raises
+        raise StoreLost(f"{what}: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
