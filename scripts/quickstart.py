@@ -133,8 +133,8 @@ def until_checkpoint(job: Job) -> None:
 
 def check(job: Job, before: Story, victim: str, rank: int, node: list[psutil.Process]) -> list[str]:
     """The report's lines. Raises Disappointment when something is not as it should be."""
-    after = [step for step in job.story.training if step["cycle"] > 0]
     last = before.training[-1]
+    after = [step for step in job.story.training if step["cycle"] > last["cycle"]]
     verdicts = [json.loads(path.read_text()) for path in job.folder.glob("ft-runs/*/*/verdict.json")]
     if job.process.returncode != 0 or [verdict["exit_code"] for verdict in verdicts] != [0]:
         raise Disappointment(f"the job ended with {job.process.returncode}, verdict {verdicts or 'none'}")
@@ -154,7 +154,7 @@ def check(job: Job, before: Story, victim: str, rank: int, node: list[psutil.Pro
     return [
         f"died      {victim} (rank {rank}) after step {last['step']}, {len(node)} processes killed at once",
         f"replaced  by {spare}, the hot spare, as rank {rank}; {kept}",
-        f"cycles    {1 + after[-1]['cycle']}: one until the death, the rest after it",
+        f"cycles    {len({step['cycle'] for step in job.story.training})}: a new one begins with each restart",
         f"resumed   from the checkpoint of step {resumed}, and trained to step {after[-1]['step']}",
         f"loss      {before.training[0]['loss']:.4f} at the start, {last['loss']:.4f} before the death, "
         f"{after[0]['loss']:.4f} after it, {after[-1]['loss']:.4f} at the end",
