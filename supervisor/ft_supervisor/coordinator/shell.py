@@ -202,6 +202,7 @@ def _exit(link: Link, code: int, verdict: Verdict | None, reason: str) -> NoRetu
     """Say Done and end, the store with us; not by sys.exit, which would wait for threads."""
     log("leaving", code=code, verdict=verdict.outcome.value if verdict else None, reason=reason)
     link.send(Done(code, verdict, reason))
+    link.flush()
     os._exit(code)
 
 

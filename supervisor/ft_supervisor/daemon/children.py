@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered
@@ -20,6 +22,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     AGENT: (sys.executable, "-P", "-m", "ft_supervisor.agent"),
     COORDINATOR: (sys.executable, "-P", "-m", "ft_supervisor.coordinator"),
 }
+DEAF_BOUND = 1.0
+"""Seconds from the end of a child's link to its SIGKILL."""
 SWEEP_PIECE = 0.2
 """Seconds that one sweep may keep the daemon's loop."""
 
@@ -31,6 +35,7 @@ class _Child:
     link: Link | None
     status: str | None = None
     """How it ended; None while it lives."""
+    deaf_since: float | None = None
 
 
 class Children:
@@ -58,6 +63,7 @@ class Children:
         if name in self._children:
             raise RuntimeError(f"there is a {name} already")
         ours, theirs = pair()
+        link = Link(ours)  # says its first line, while there is certainly somebody to take it
         try:
             os.set_inheritable(theirs.fileno(), True)
             command = list(self._commands[name])
@@ -66,12 +72,12 @@ class Children:
             defaults = [signal.SIGPIPE, signal.SIGXFSZ]
             pid = os.posix_spawn(command[0], command, environ, setsigdef=defaults)
         except OSError as error:
-            ours.close()
+            link.close()
             self._stillborn.append(ChildExited(name, f"cannot be started: {error}"))
             return
         finally:
             theirs.close()
-        child = self._children[name] = _Child(name, pid, Link(ours))
+        child = self._children[name] = _Child(name, pid, link)
         log("started", child=name, pid=pid, incarnation=begin.incarnation if name == AGENT else None)
         self._send(child, begin)
 
@@ -92,13 +98,14 @@ class Children:
         for child in list(self._children.values()):
             if child.status is None:
                 child.status = _exit_status(child.pid)  # asked before the link is read to its end
+                self._kill_if_deaf(child)
             events += self._heard(child)
             if child.status is not None and self._swept(child):
                 del self._children[child.name]
                 if child.link is not None:
                     child.link.close()
                 events.append(ChildExited(child.name, child.status))
-        tree.reap_orphans(self._living())
+        self._reap_orphans()
         return events
 
     def end(self, bound: float) -> Collection[int]:
@@ -107,8 +114,16 @@ class Children:
         for child in self._children.values():
             if child.status is None:
                 child.status = _exit_status(child.pid)
-        tree.reap_orphans(self._living())
+        self._reap_orphans()
         return left
+
+    def _reap_orphans(self) -> None:
+        """Collect what others have left to us, their subreaper. Without a look at /proc, which costs milliseconds."""
+        with suppress(ChildProcessError):
+            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if found.si_pid in self._living():
+                    return  # one of ours, just now; its SIGCHLD is on the way
+                os.waitpid(found.si_pid, os.WNOHANG)
 
     def _living(self) -> list[int]:
         return [child.pid for child in self._children.values() if child.status is None]
@@ -122,29 +137,26 @@ class Children:
     def _heard(self, child: _Child) -> list[DaemonEvent]:
         if child.link is None:
             return []
-        events: list[DaemonEvent] = []
         try:
-            events += [Ordered(child.name, order) for order in child.link.drain()]
-        except LinkClosed as error:
-            self._unlink(child, error)
-        return events
-
-    def _send(self, child: _Child, order: Order) -> None:
-        if child.link is None:
-            return
-        try:
-            child.link.send(order)
-        except LinkClosed as error:
-            self._unlink(child, error)
-
-    def _unlink(self, child: _Child, error: LinkClosed) -> None:
-        """A child that does not listen is of no use: it ends, and the machine hears of its exit."""
-        if child.link is not None:
+            return [Ordered(child.name, order) for order in child.link.drain()]
+        except LinkClosed:
             child.link.close()
             child.link = None
-        if child.status is None:
-            log("link_lost", "warning", child=child.name, pid=child.pid, error=str(error))
+            child.deaf_since = time.monotonic()
+            return []
+
+    def _kill_if_deaf(self, child: _Child) -> None:
+        """Nobody can tell it anything any more. Links end at every exit, so it gets time to be gone by itself."""
+        if child.deaf_since is not None and time.monotonic() - child.deaf_since >= DEAF_BOUND:
+            log("link_lost", "warning", child=child.name, pid=child.pid)
+            child.deaf_since = None
             self.kill(child.name)
+
+    def _send(self, child: _Child, order: Order) -> None:
+        if child.link is not None:
+            # A lost link is noticed by the next drain, after what the child had said before.
+            with suppress(LinkClosed):
+                child.link.send(order)
 
 
 def _exit_status(pid: int) -> str | None:

@@ -1,0 +1,74 @@
+"""A real daemon whose children are small scripts of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.daemon.daemon_harness import CHILD, DAEMON, Daemon, StartDaemon
+
+from ft_supervisor.core import codec
+from ft_supervisor.core.model import Job, Memory, Node, Timeouts
+from ft_supervisor.core.orders import Begin
+
+
+@pytest.fixture
+def start_daemon(tmp_path: Path, repository: Path) -> Iterator[StartDaemon]:
+    """start(agent script, coordinator script, infra_rank=, timeouts=, before=): a daemon; killed after the test."""
+    started: list[tuple[Daemon, threading.Thread]] = []
+
+    def start(
+        agent: str,
+        coordinator: str = "",
+        *,
+        infra_rank: int = 1,
+        timeouts: Timeouts = Timeouts(agent=30.0, heartbeat=0.1),  # noqa: B008 - frozen
+        before: str = "",
+    ) -> Daemon:
+        job = Job(
+            run_id="7.0.0",
+            nodes=("n0", "n1"),
+            hosts=("127.0.0.1",),
+            ports=(1,),
+            run_folder=str(tmp_path / "shared" / "7.0.0"),
+            local_folder=str(tmp_path / "local" / "7.0.0" / f"n{infra_rank}"),
+            active=1,
+            per_node=1,
+            command=("true",),
+            timeouts=timeouts,
+            nonce="abc",
+        )
+        begin = Begin(job, Node(infra_rank, f"n{infra_rank}", "127.0.0.1"), 0, Memory())
+        commands = {
+            "agent": [sys.executable, "-c", CHILD + agent],
+            "coordinator": [sys.executable, "-c", CHILD + coordinator],
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-c", DAEMON.format(before=before), codec.encode(begin).decode(), json.dumps(commands)],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": f"{repository}/supervisor:{repository}/slurm"},
+        )
+        daemon = Daemon(process, job)
+        reader = threading.Thread(target=daemon.read, daemon=True)
+        reader.start()
+        started.append((daemon, reader))
+        return daemon
+
+    yield start
+    for daemon, reader in started:
+        if daemon.process.poll() is None:
+            daemon.process.send_signal(signal.SIGKILL)
+            daemon.process.wait()
+        reader.join(10)
+        assert daemon.process.stderr is not None
+        daemon.process.stderr.close()

@@ -1,0 +1,94 @@
+"""A real daemon whose children are small scripts of the test's own: what `start_daemon` returns."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ft_supervisor.core.model import Job
+
+BOUND = 60.0
+
+DAEMON = """
+import json, sys
+from ft_supervisor.core import codec, daemon, orders
+from ft_supervisor.daemon import files, shell
+{before}
+begin = codec.decode(sys.argv[1].encode(), [orders.Begin])
+shell.supervise(begin.job, begin.node, notes=["a note"], commands=json.loads(sys.argv[2]))
+"""
+
+# What all children begin with. `say` writes to the daemon's stderr, where the test reads it.
+CHILD = """
+import os, signal, subprocess, sys, time
+from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
+from ft_supervisor.core.orders import Alive, Closed, Done, Listening, Remember, Terminate
+from ft_supervisor.process.child import enter_child
+
+link = enter_child()
+begin = link.receive(60)
+folder = begin.job.local_folder
+
+def say(text):
+    os.write(2, f"CHILD {text}\\n".encode())
+
+def live(until=Terminate):
+    while True:
+        link.send(Alive("active"))
+        order = link.receive(0.1)
+        if isinstance(order, until):
+            return order
+
+def done(outcome, reason, orders=()):
+    verdict = Verdict(outcome, reason)
+    link.send(Done(verdict.exit_code, verdict, reason))
+    os._exit(verdict.exit_code)
+
+def leave_children(new_session_and_orphan=True):
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    session = subprocess.Popen(sleep, start_new_session=True)
+    between = subprocess.Popen(
+        ["sh", "-c", '"$@" >/dev/null 2>&1 & echo $!', "sh", *sleep], stdout=subprocess.PIPE, start_new_session=True
+    )
+    return session.pid, int(between.communicate()[0])
+"""
+
+
+@dataclass
+class Daemon:
+    """A daemon in a session of its own, and what it and its children have written to stderr."""
+
+    process: subprocess.Popen[str]
+    job: Job
+    lines: list[str] = field(default_factory=list)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._changed:
+                self.lines.append(line)
+                self._changed.notify_all()
+
+    def wait_for(self, text: str) -> str:
+        """The first line with `text` in it."""
+
+        def find() -> str | None:
+            return next((line for line in self.lines if text in line), None)
+
+        with self._changed:
+            found = self._changed.wait_for(find, BOUND)
+        assert found, f"{text!r} did not come:\n{''.join(self.lines)}"
+        return found
+
+    def said(self, text: str) -> list[str]:
+        """The words behind `text` in a line of a child's."""
+        return self.wait_for(f"CHILD {text}").split(text, 1)[1].split()
+
+    def exit_code(self) -> int:
+        return self.process.wait(BOUND)
+
+
+StartDaemon = Callable[..., Daemon]
