@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import queue
 import secrets
 import shutil
@@ -14,20 +13,18 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 from ft_slurm.allocation import Allocation
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Verdict
+from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch.srun import srun
 from ft_supervisor.launch.watch import watch
 from ft_supervisor.observe import runs
 
 SRUN_MARGIN = 5.0
 """Seconds that srun gets to end by itself after a verdict, beyond `close_grace`; then again after SIGTERM."""
-NONCE = "FT_SUPERVISOR_NONCE"
-"""By this the daemons' verdict is told from that of an older run."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -129,7 +126,8 @@ class Launch:
         found, note = (lambda verdict: self._events.put(Found(verdict))), (lambda text: self._events.put(Note(text)))
         watch(run_dir, wanted, self._nonce, found, note)
         if job.host is not None:
-            watch(Path(f"/tmp/ft-{os.getuid()}"), wanted, self._nonce, found, note, job.host)
+            own = local_folder("RUN_ID", job.host)
+            watch(own.parent.parent, wanted, self._nonce, found, note, own.name)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._events.put(Asked(signal.Signals(number)))

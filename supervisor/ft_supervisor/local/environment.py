@@ -8,10 +8,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-LOCAL = "FT_SUPERVISOR_LOCAL"
-"""Tells the daemon that no Slurm passes signals on to its workers."""
-NONCE = "FT_SUPERVISOR_NONCE"
-"""What the verdict's file must carry."""
+from ft_supervisor.daemon.identity import LOCAL, NONCE
+
 STEP_ID = 0
 # A local run inside an allocation is a job of its own, and Slurm's variables would contradict it.
 _FOREIGN = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMIX_", LOCAL, NONCE)

@@ -1,0 +1,177 @@
+"""The command line from outside: what it refuses, what it says, and what it does not import."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ft_supervisor.cli.main import main
+from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.observe import verdict_file
+
+JOB = """\
+name: test
+cluster: none
+nodes: {active: 2}
+workers: {per_node: 1, command: ["true"]}
+run_dir: runs/{job_id}
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command did."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command line in tmp_path, with none of the Slurm that may be around these tests."""
+    for name in os.environ:
+        if name.startswith(("SLURM", "FT_SUPERVISOR")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object, **environ: str) -> Done:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environ.items():
+                patch.setenv(name, value)
+            try:
+                code: object = main([str(word) for word in words])
+            except SystemExit as left:
+                code = left.code
+        assert isinstance(code, int)
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+def assert_one_line(done: Done, *parts: str) -> None:
+    """Exit code 2, nothing on stdout, and one line on stderr with all of `parts`."""
+    assert (done.returncode, done.stdout) == (2, ""), done
+    (line,) = done.stderr.splitlines()
+    for part in parts:
+        assert part in line
+
+
+def test_without_slurm_the_daemon_says_what_to_run_instead(command: Command, job: Path) -> None:
+    done = command("--config", job)
+    assert_one_line(done, "SLURM_JOB_ID", f"ft-supervisor launch --config {job}", f"ft-supervisor local --config {job}")
+
+
+def test_without_an_allocation_launch_says_what_to_run_instead(command: Command, job: Path) -> None:
+    assert_one_line(command("launch", "--config", job), "SLURM_JOB_NODELIST", "ft-supervisor local")
+
+
+@pytest.mark.parametrize("words", [("validate",), ("local", "-N", "4")])
+def test_a_wrong_configuration_is_one_line(command: Command, job: Path, words: tuple[str, ...]) -> None:
+    job.write_text(JOB.replace("nodes:", "nodse:"))
+    assert_one_line(command(*words, "--config", job), f"{job}:3", "nodse", "did you mean nodes")
+
+
+def test_the_daemon_refuses_a_wrong_configuration_too(command: Command, job: Path) -> None:
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n1", "SLURM_NODEID": "0"}
+    slurm |= {"SLURMD_NODENAME": "n1", "SLURM_SUBMIT_DIR": str(job.parent)}
+    done = command("--config", job, **slurm)
+    assert_one_line(done, f"{job}:3", "nodes.active")
+    done = command("--config", job, **{**slurm, "SLURM_NODEID": "1"})
+    assert_one_line(done, "SLURM_NODEID=1", "n1")
+
+
+def test_local_refuses_more_active_nodes_than_it_is_to_pretend(command: Command, job: Path) -> None:
+    assert_one_line(command("local", "-N", "1", "--config", job), "nodes.active", "2", "1")
+
+
+def test_validate_says_ok(command: Command, job: Path) -> None:
+    done = command("validate", "--config", job)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ok: job test, 2 active nodes, 1 workers each" in done.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("launch",), ("local",), ("verdict",), ("validate",), ("--config", "x")])
+def test_help_has_examples(command: Command, words: tuple[str, ...]) -> None:
+    done = command(*words, "--help")
+    assert done.returncode == 0
+    assert f"  ft-supervisor {words[0] if words and words[0] != '--config' else 'launch'} " in done.stdout
+
+
+def test_unknown_words_are_refused(command: Command) -> None:
+    done = command("lunch")
+    assert done.returncode == 2 and "launch" in done.stderr
+    assert command("--conf", "x").returncode == 2
+    assert command("launch", "--config", "x", "--nodes", "4").returncode == 2
+
+
+def test_the_daemon_imports_little(job: Path) -> None:
+    program = (
+        "import sys; from ft_supervisor.cli.main import main; main(sys.argv[1:]); import ft_supervisor.daemon.shell; "
+        "print(sorted({'typer', 'rich', 'torch', 'asyncio', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--config", str(job)],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "[]\n", done
+
+
+def verdict(folder: Path, outcome: Outcome, reason: str) -> None:
+    verdict_file.write(folder, Verdict(outcome, reason), folder.name, "nonce")
+
+
+def test_verdict_of_the_newest_run(command: Command, job: Path) -> None:
+    runs = job.parent / "runs" / "12"
+    verdict(runs / "12.1.0", Outcome.FAILED, "worker 0 of node 1: exit code 1")
+    verdict(runs / "12.0.1", Outcome.INTERRUPTED, "too few nodes")
+    verdict(runs / "12.10.1", Outcome.SUCCESS, "all done")
+    verdict(runs / "120.11.1", Outcome.CANCELLED, "another job's")
+    done = command("verdict", "12", "--config", job)
+    assert (done.returncode, done.stdout) == (0, "success: all done\n")
+    done = command("verdict", "--run-dir", runs, SLURM_JOB_ID="12")
+    assert (done.returncode, done.stdout) == (0, "success: all done\n")
+    assert command("verdict", "12.1", "--config", job).returncode == 1
+    assert command("verdict", "12.0.1", "--config", job).returncode == 75
+
+
+def test_no_verdict_is_75(command: Command, job: Path) -> None:
+    done = command("verdict", "12", "--config", job)
+    assert done.returncode == 75
+    assert done.stdout == f"no verdict of job 12 in {job.parent / 'runs' / '12'}\n"
+    verdict(job.parent / "runs" / "12" / "12.0.0", Outcome.SUCCESS, "the step before")
+    (job.parent / "runs" / "12" / "12.1.0").mkdir()
+    assert command("verdict", "12", "--config", job).returncode == 75
+
+
+def test_a_file_that_is_no_verdict_is_never_success(command: Command, job: Path) -> None:
+    folder = job.parent / "runs" / "12" / "12.0.0"
+    folder.mkdir(parents=True)
+    (folder / "verdict.json").write_text('{"outcome": "success"}')
+    done = command("verdict", "12", "--config", job)
+    assert done.returncode == 1 and done.stdout.startswith("failed: ")
+
+
+@pytest.mark.parametrize(
+    "words", [("verdict",), ("verdict", "x", "--run-dir", "."), ("verdict", "1"), ("verdict", "../1")]
+)
+def test_verdict_refuses(command: Command, words: tuple[str, ...]) -> None:
+    assert_one_line(command(*words), "ft-supervisor: ")
