@@ -33,10 +33,8 @@ def step(**changed: str) -> StepEnvironment:
     return environment.read({**ENVIRON, **changed})
 
 
-def build(config: JobConfig = CONFIG, *, aliases: bool = True, **environ: str) -> tuple[Job, Node, tuple[str, ...]]:
+def build(config: JobConfig = CONFIG, **environ: str) -> tuple[Job, Node, tuple[str, ...]]:
     found = {**ENVIRON, **environ}
-    if not aliases:
-        del found["SLURM_NODE_ALIASES"]
     return identity.build(config, environment.read(found), found)
 
 
@@ -114,7 +112,7 @@ def test_more_active_nodes_than_the_step_has() -> None:
 
 
 def test_a_name_that_does_not_resolve_is_a_warning_and_its_address_is_announced() -> None:
-    _, node, warnings = build(aliases=False)
+    _, node, warnings = build(SLURM_NODE_ALIASES="")
     assert node.addr == network.primary_address()
     assert warnings == (f"rack1n1 does not resolve on this node; peers get its address {node.addr} instead",)
 
@@ -123,7 +121,7 @@ def test_a_name_that_resolves_is_announced_with_its_suffix() -> None:
     config = replace(CONFIG, network=Network(suffix="host"))
     job, node, warnings = build(
         config,
-        aliases=False,
+        SLURM_NODE_ALIASES="",
         SLURM_STEP_NODELIST="n0,local",
         SLURMD_NODENAME="local",
     )
@@ -132,9 +130,9 @@ def test_a_name_that_resolves_is_announced_with_its_suffix() -> None:
 
 
 def test_an_interface_of_this_node() -> None:
-    assert build(replace(CONFIG, network=Network(interface="lo")), aliases=False)[1].addr == "127.0.0.1"
+    assert build(replace(CONFIG, network=Network(interface="lo")), SLURM_NODE_ALIASES="")[1].addr == "127.0.0.1"
     with pytest.raises(identity.IdentityError, match=r"network.interface: 'ib7' has no IPv4 address here; .*lo 127"):
-        build(replace(CONFIG, network=Network(interface="ib7")), aliases=False)
+        build(replace(CONFIG, network=Network(interface="ib7")), SLURM_NODE_ALIASES="")
 
 
 def test_numbers_for_peers_that_cannot_resolve() -> None:

@@ -44,8 +44,8 @@ Inbox = queue.SimpleQueue[Received | StoreLost]
 
 def main() -> NoReturn:
     """Be the coordinator until the machine says Leave, or the daemon is gone."""
-    link = enter_child()
     try:
+        link = enter_child()
         begin = link.receive(BEGIN_BOUND)
         if not isinstance(begin, Begin):
             os._exit(CRASHED)
