@@ -27,7 +27,7 @@ class Store(Protocol):
         """Add to a counter, which begins at 0; its new value. StoreLost when the key holds something else."""
 
     def get(self, key: str) -> bytes | None:
-        """What the key holds, at once; None when there is no such key. Queues are no keys."""
+        """What the key holds, at once; None when there is no such key. Never ask for a queue."""
 
     def set(self, key: str, data: bytes) -> None:
         """Write the key. Not acknowledged."""

@@ -23,7 +23,7 @@ ADDED_TO_ENVIRONMENT = {
 """What importing this file added to the environment: not meant for the workers."""
 os.environ.update(ADDED_TO_ENVIRONMENT)
 
-# E402: after the environment it reads; attr-defined, cast: torch's stubs lag behind its binding
+# E402: after the environment it reads; attr-defined and casts: torch's stubs lag behind its binding
 from torch.distributed import DistStoreError, TCPStore  # type: ignore[attr-defined]  # noqa: E402
 
 from ft_supervisor.store.base import StoreLost, number  # noqa: E402
@@ -110,7 +110,7 @@ class TcpStore:
         """See Store."""
         with _lost_if_error(key):
             held = self.torch_store.compare_set(key, cast(str, expected), cast(str, desired))
-        if held == expected and expected not in (b"", desired):  # torch's answer also when there is no such key
+        if held == expected != b"":  # torch's answer also when there is no such key
             return self.get(key) or b""
         return held
 
@@ -127,8 +127,8 @@ class TcpStore:
 
     def clone(self) -> Self:
         """See Store."""
-        with _lost_if_error("a second connection"):
-            return type(self)(self.torch_store.clone())  # type: ignore[attr-defined]
+        # not torch's own clone, which tries for the whole timeout when the server is gone
+        return type(self)(connect(self.torch_store.host, self.torch_store.port, _TIMEOUT).torch_store)
 
 
 @contextmanager

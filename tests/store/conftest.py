@@ -1,0 +1,49 @@
+"""Both stores behind one handle, so that the same tests hold for them."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from ft_supervisor.store import tcp
+from ft_supervisor.store.base import Store
+from ft_supervisor.store.memory import MemoryStore
+
+
+@dataclass
+class Server:
+    """One store: what serves it, a way to connect to it, and its end."""
+
+    store: MemoryStore | tcp.TcpStore
+    port: int = 0
+
+    def connect(self) -> Store:
+        """A connection of one's own."""
+        if isinstance(self.store, MemoryStore):
+            return self.store.clone()
+        return tcp.connect("127.0.0.1", self.port, 30)
+
+    def die(self) -> None:
+        """As if its process had been killed."""
+        if isinstance(self.store, MemoryStore):
+            self.store.lose()
+        else:
+            self.store = MemoryStore()  # the server ends with the last reference to it
+
+
+@pytest.fixture(params=["memory", "tcp"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A store with nothing in it."""
+    if request.param == "memory":
+        yield Server(MemoryStore())
+        return
+    sock = socket.create_server(("127.0.0.1", 0))
+    port = sock.getsockname()[1]
+    yield Server(tcp.serve(sock), port)
+
+
+@pytest.fixture
+def store(server: Server) -> Store:
+    """A connection to it."""
+    return server.connect()
