@@ -1,0 +1,39 @@
+"""`ft-supervisor local` with the real daemons and real workers."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+from tests.local.support import Start, gone
+
+COMMAND = ["-P", "-m", "ft_supervisor", "local", "--config", "job.yaml"]
+WORKER = "import os; print('worker', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], flush=True)"
+
+
+def test_a_job_with_a_spare_succeeds(start: Start, tmp_path: Path) -> None:
+    local = start(*COMMAND, "-N", "3", "--", sys.executable, "-c", WORKER)
+    assert local.code() == 0, "\n".join(local.lines)
+    shown = "\n".join(local.lines)
+    assert all(f"| worker {rank} of 2" in shown for rank in (0, 1))
+    assert any(line.startswith("local| ") and line.count("active") == 2 for line in local.lines), shown
+    assert local.lines[-2] == "local| node0 gone (0), node1 gone (0), node2 gone (0)"
+    assert local.lines[-1].startswith("local| success: ")
+    (verdict,) = tmp_path.glob("runs/*/*/verdict.json")
+    assert verdict.with_name("local.json").exists()
+
+
+def test_interrupt_ends_all_of_it(start: Start) -> None:
+    family = (
+        "import os, sys, time; os.fork() or os.setsid(); print('worker', os.getpid(), flush=True); time.sleep(1000)"
+    )
+    local = start(*COMMAND, "-N", "2", "--", sys.executable, "-c", family)
+    for _ in range(4):
+        local.wait_for("| worker")
+    below = psutil.Process(local.process.pid).children(recursive=True)
+    assert len(below) >= 2 + 1 + 2 + 4  # daemons, coordinator, agents, workers with a child each
+    os.kill(local.process.pid, signal.SIGINT)
+    assert local.code() == 130, "\n".join(local.lines)
+    assert local.lines[-1].startswith("local| cancelled: ")
+    assert gone(below)
