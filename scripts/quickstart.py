@@ -52,7 +52,7 @@ class Story:
             self.places.update((int(rank), node) for node, rank in ACTIVE.findall(status[1]))
         elif said.startswith('{"step"'):
             step = json.loads(said)
-            self.training.append(step)
+            self.training.append({**step, "seen": time.monotonic()})
             print(f"  step {step['step']:>3}/{STEPS}  loss {step['loss']:.4f}  on {step['world']} nodes", flush=True)
 
 
@@ -131,7 +131,7 @@ def until_checkpoint(job: Job) -> None:
             raise Disappointment("the job ended before it had trained to its first checkpoint")
 
 
-def check(job: Job, before: Story, victim: str, rank: int, node: list[psutil.Process]) -> list[str]:
+def check(job: Job, before: Story, victim: str, rank: int, node: list[psutil.Process], died: float) -> list[str]:
     """The report's lines. Raises Disappointment when something is not as it should be."""
     last = before.training[-1]
     after = [step for step in job.story.training if step["cycle"] > last["cycle"]]
@@ -155,7 +155,8 @@ def check(job: Job, before: Story, victim: str, rank: int, node: list[psutil.Pro
         f"died      {victim} (rank {rank}) after step {last['step']}, {len(node)} processes killed at once",
         f"replaced  by {spare}, the hot spare, as rank {rank}; {kept}",
         f"cycles    {len({step['cycle'] for step in job.story.training})}: a new one begins with each restart",
-        f"resumed   from the checkpoint of step {resumed}, and trained to step {after[-1]['step']}",
+        f"resumed   {after[0]['seen'] - died:.1f} s after the death, most of it Python and torch starting; "
+        f"from the checkpoint of step {resumed} to step {after[-1]['step']}",
         f"loss      {before.training[0]['loss']:.4f} at the start, {last['loss']:.4f} before the death, "
         f"{after[0]['loss']:.4f} after it, {after[-1]['loss']:.4f} at the end",
         f"verdict   {verdicts[0]['outcome']}: {verdicts[0]['reason']}",
@@ -171,11 +172,12 @@ def play(job: Job) -> list[str]:
     if rank == 0:
         raise Disappointment(f"nobody but the first node is active: {before.places}")
     print(f"\nThere is a checkpoint. Killing {victim}, the node with rank {rank}, and everything that runs on it.\n")
+    died = time.monotonic()
     node = kill_node(job.pid_of(victim))
     while job.next_line():
         pass
     job.process.wait(timeout=60)
-    return check(job, before, victim, rank, node)
+    return check(job, before, victim, rank, node, died)
 
 
 def main() -> int:
