@@ -25,9 +25,9 @@ from typing import Any, TextIO
 import psutil
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "configs" / "examples" / "ddp"
-NODES, STEPS = 4, 120
+NODES, STEPS = 4, 90
 TRAINING = ["python", str(EXAMPLE / "train.py"), "--steps", str(STEPS), "--step-time", "0.1"]
-BOUND = 240.0  # seconds for the whole job, which takes about 30
+BOUND = 240.0  # seconds for the whole job, which takes about 25
 GONE_BOUND = 5.0  # seconds until the last killed process must have left the process table
 STATUS = re.compile(r"\s*local\| (node\d+ .*)")
 ACTIVE = re.compile(r"(node\d+) active (\d+)")
