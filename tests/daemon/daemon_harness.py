@@ -13,11 +13,11 @@ BOUND = 60.0
 
 DAEMON = """
 import json, sys
-from ft_supervisor.core import codec, daemon, orders
-from ft_supervisor.daemon import files, shell
+from ft_supervisor.core import actions, codec, daemon, orders
+from ft_supervisor.daemon import children, files, shell
 {before}
 begin = codec.decode(sys.argv[1].encode(), [orders.Begin])
-shell.supervise(begin.job, begin.node, notes=["a note"], commands=json.loads(sys.argv[2]))
+shell.supervise(begin.job, begin.node, notes=[actions.log("a_note")], commands=json.loads(sys.argv[2]))
 """
 
 # What all children begin with. `say` writes to the daemon's stderr, where the test reads it.

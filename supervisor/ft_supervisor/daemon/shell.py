@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,11 +40,12 @@ def run(config: JobConfig, environ: Mapping[str, str]) -> int:
     except (identity.IdentityError, SlurmError) as error:
         print(f"ft-supervisor: {error}", file=sys.stderr)
         return CONFIG_ERROR
-    supervise(job, node, notes=[note for note in (config.policy_note, *warnings) if note])
+    notes = [actions.log("policy", note=config.policy_note)] if config.policy_note else []
+    supervise(job, node, notes=[*notes, *(actions.log("identity", "warning", note=text) for text in warnings)])
 
 
 def supervise(
-    job: Job, node: Node, *, notes: Iterable[str] = (), commands: Mapping[str, Sequence[str]] = COMMANDS
+    job: Job, node: Node, *, notes: Iterable[actions.Log] = (), commands: Mapping[str, Sequence[str]] = COMMANDS
 ) -> NoReturn:
     """Start the children, watch them, and leave by os._exit with the node's code. Main thread only."""
     setup("daemon", node.name)
@@ -58,15 +60,20 @@ def supervise(
         code = left.code
     except Exception:
         log("daemon_failed", "error", error=traceback.format_exc())
-    if left_behind := children.end(END_BOUND):
-        log("left_behind", "error", pids=",".join(map(str, left_behind)))
-    # Not by sys.exit: a late signal or a hanging thread must not change the code.
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            continue  # srun is gone, and nobody reads it
-    os._exit(code)
+    finally:
+        _end(children, code)
+
+
+def _end(children: Children, code: int) -> NoReturn:
+    """Leave nothing behind. Not by sys.exit: a late signal or a hanging thread must not change the code."""
+    try:
+        if left_behind := children.end(END_BOUND):
+            log("left_behind", "error", pids=",".join(map(str, left_behind)))
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # srun is gone, and nobody reads it
+                stream.flush()
+    finally:
+        os._exit(code)
 
 
 class _Left(Exception):
@@ -86,11 +93,11 @@ class _Shell:
         self._writing: list[Background[Any]] = []
         self._looking: Background[Verdict | None] | None = None
 
-    def loop(self, notes: Iterable[str]) -> NoReturn:
+    def loop(self, notes: Iterable[actions.Log]) -> NoReturn:
         """Raises _Left at the end."""
         self._perform(self._machine.start(time.monotonic()))
         for note in notes:
-            log("note", "warning", text=note)
+            emit(note)
         next_tick = time.monotonic() + self._job.timeouts.heartbeat
         while True:
             self._sleep(next_tick)
