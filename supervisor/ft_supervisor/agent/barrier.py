@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from torch.distributed import PrefixStore
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.elastic.agent.server.api import _TERMINAL_STATE_SYNC_ID
 from torch.distributed.elastic.utils.store import barrier
 

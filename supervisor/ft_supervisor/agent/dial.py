@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,7 +57,7 @@ class Dialer:
         why = "no address"
         for host, port in self._addresses():
             try:
-                return self._bounded((host, port), lambda host=host, port=port: self._connect(host, port), host)
+                return self._bounded((host, port), partial(self._connect, host, port), host)
             except StoreLost as error:
                 why = str(error)
         raise StoreLost(why)
@@ -69,7 +70,7 @@ class Dialer:
         if self._rounds > 1:
             with suppress(StoreLost):  # not written yet, or not needed
                 yield self._bounded("file", self._read_file, "address file")
-        host = self._bounded("name", lambda: _resolve(name), name)
+        host = self._bounded("name", partial(_resolve, name), name)
         yield from ((host, port) for port in self._job.ports)
 
     def _read_file(self) -> tuple[str, int]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
-from torch.distributed import HashStore, Store
+from torch._C._distributed_c10d import HashStore, Store
 from torch.distributed.elastic.agent.server.api import Worker, WorkerGroup, WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
@@ -31,9 +32,7 @@ _TORCHRUN_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 
 def quiet_torch() -> None:
     """Keep torch's own log lines about workers out of ours, and its signal handlers out of this process."""
-    logger = logging.getLogger("torch")
-    logger.handlers = [logging.NullHandler()]
-    logger.propagate = False
+    logging.disable(logging.CRITICAL)  # we have no other use of it, and torch gives many of its loggers handlers
     # With any name in it torch would take that signal over; a worker sees torchrun's value all the same.
     os.environ[_SIGNALS] = ""
 
@@ -105,7 +104,8 @@ class NodeAgent(LocalElasticAgent):
     when the thread that started it ends."""
 
     def __init__(self, job: Job) -> None:
-        entrypoint, *arguments = pdeath_command(job.command)
+        # torch fills ${local_rank} in, as torchrun does, and makes one $ of two: a shell's $$ has to survive that
+        entrypoint, *arguments = [word.replace("$$", "$$$$") for word in pdeath_command(job.command)]
         self._rendezvous_handler = NodeRendezvous(job.run_id)
         spec = WorkerSpec(
             role=ROLE,
@@ -147,12 +147,13 @@ class NodeAgent(LocalElasticAgent):
         info = self._rendezvous_handler.next_rendezvous()
         place = info.bootstrap_store_info
         assert place is not None
-        worker_group.store = info.store
-        worker_group.group_rank = info.rank
-        worker_group.group_world_size = info.world_size
-        worker_group.master_addr = place.master_addr
-        worker_group.master_port = place.master_port
-        worker_group.workers = self._assign_worker_ranks(info.store, info.rank, info.world_size, worker_group.spec)
+        group: Any = worker_group  # torch declares these None
+        group.store = info.store
+        group.group_rank = info.rank
+        group.group_world_size = info.world_size
+        group.master_addr = place.master_addr
+        group.master_port = place.master_port
+        group.workers = self._assign_worker_ranks(info.store, info.rank, info.world_size, group.spec)
 
     def _assign_worker_ranks(
         self, store: Store, group_rank: int, group_world_size: int, spec: WorkerSpec

@@ -138,6 +138,7 @@ class Shell:
         self._wire.flush(_FLUSH_BOUND)
         sweep(os.getpid(), bound=KILL_BOUND)
         self._link.send(Done(leave.code, leave.verdict, leave.reason))
+        self._link.flush()
         _exit(leave.code)
 
     def _read_link(self) -> None:

@@ -115,7 +115,7 @@ class Wire:
         return done.wait(timeout)
 
     def _renew(self) -> None:
-        self._current.abandoned = True
+        self._current.abandoned.set()
         self._current = self._begin(self._current.number + 1)
         self._current.watched = self._watched
         self._up, self._beats, self._silent = False, 0, 0.0
@@ -128,7 +128,7 @@ class Generation:
         self.number = number
         self.address: tuple[str, int] | None = None
         self.beats = 0
-        self.abandoned = False
+        self.abandoned = threading.Event()
         self.watched: Cycle | None = None
         self.outbox: SimpleQueue[bytes | threading.Event] = SimpleQueue()
         self._heartbeat = job.timeouts.heartbeat
@@ -160,15 +160,15 @@ class Generation:
     def _connect_and_beat(self) -> None:
         wait, longest = _BACKOFF
         if self.number > 1:
-            time.sleep(wait)
-        while not self.abandoned:
+            self.abandoned.wait(wait)
+        while not self.abandoned.is_set():
             try:
                 found = self._dialer.dial()
                 break
             except StoreLost as error:
                 if wait == _BACKOFF[0]:
                     log("coordinator_not_found", reason=str(error))
-                time.sleep(wait)
+                self.abandoned.wait(wait)
                 wait = min(2 * wait, longest)
         else:
             return
@@ -179,7 +179,7 @@ class Generation:
 
     def _beat(self, store: Store) -> None:
         due = time.monotonic()
-        while not self.abandoned:
+        while not self.abandoned.is_set():
             try:
                 item = self.outbox.get(timeout=max(0.0, due - time.monotonic()))
             except Empty:
@@ -209,11 +209,11 @@ class Generation:
         self.beats += 1
 
     def _read_mail(self, store: Store) -> None:
-        while not self.abandoned:
+        while not self.abandoned.is_set():
             data = store.pop(self._queue, _POP)
             if data is None:
                 continue
-            if self.abandoned:
+            if self.abandoned.is_set():
                 # A host that was frozen goes on, and this mail is meant for our successor.
                 store.push(self._queue, data)
                 return

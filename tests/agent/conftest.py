@@ -1,0 +1,44 @@
+"""The nursery, once a module, as torch takes seconds to import."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.harness import Agent, Nursery, Scripted, listen
+
+from ft_supervisor.core.model import Job, Memory
+
+
+@pytest.fixture(scope="session")
+def one_nursery() -> Iterator[Nursery]:
+    """Shared by all tests."""
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture
+def nursery(one_nursery: Nursery) -> Iterator[Nursery]:
+    """Whose children end with the test."""
+    yield one_nursery
+    one_nursery.kill_all()
+
+
+@pytest.fixture
+def coordinator(nursery: Nursery, tmp_path: Path) -> Scripted:
+    """A scripted coordinator."""
+    return Scripted(nursery, tmp_path, listen())
+
+
+@pytest.fixture
+def agent_of(nursery: Nursery) -> Iterator[Callable[..., Agent]]:
+    """Starts agents."""
+    agents: list[Agent] = []
+
+    def start(job: Job, incarnation: int = 1, memory: Memory | None = None) -> Agent:
+        agents.append(Agent(nursery, job, incarnation, memory))
+        return agents[-1]
+
+    yield start
+    for agent in agents:
+        agent.close()

@@ -1,0 +1,217 @@
+"""Real agents and real stores, with the test as their daemon and their coordinator."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ft_supervisor.core import codec, messages, orders
+from ft_supervisor.core.model import Cycle, Job, Memory, Node, Timeouts
+from ft_supervisor.process.link import Link
+from ft_supervisor.store import tcp
+from ft_supervisor.store.keys import Keys
+
+BOUND = 60.0
+"""Seconds until a test gives up; nothing waits for it otherwise."""
+RUN_ID = "77.0.0"
+NODE = Node(1, "n1", "127.0.0.1")
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T], what: str) -> T:
+    """Its first true value."""
+    until = time.monotonic() + BOUND
+    while not (value := condition()):
+        assert time.monotonic() < until, f"{what} did not come true"
+        time.sleep(0.01)
+    return value
+
+
+def listen() -> socket.socket:
+    """A port of our own on the loopback interface."""
+    return socket.create_server(("127.0.0.1", 0), backlog=64)
+
+
+def port_of(listening: socket.socket) -> int:
+    """Its port."""
+    port: int = listening.getsockname()[1]
+    return port
+
+
+class Nursery:
+    """The process that forks agents and stores; see nursery.py."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, str(Path(__file__).with_name("nursery.py")), str(theirs.fileno())]
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        self._control.settimeout(BOUND)
+        self._codes: dict[int, int] = {}
+        self._living: set[int] = set()
+        self._ready = False
+
+    def store(self, listening: socket.socket, log: Path, run_id: str, hello_run_id: str) -> int:
+        """A new store at `listening`; its pid."""
+        request = {"kind": "store", "log": str(log), "run_id": run_id, "hello_run_id": hello_run_id}
+        return self._fork(request, [listening.fileno()])[0]
+
+    def agent(self, log: Path) -> tuple[int, socket.socket]:
+        """A new agent: its pid and the daemon's end of its link."""
+        pid, fds = self._fork({"kind": "agent", "log": str(log)}, [])
+        return pid, socket.socket(fileno=fds[0])
+
+    def exit_code(self, pid: int) -> int:
+        """How it ended, waited for."""
+        while pid not in self._codes:
+            self._receive()
+        return self._codes[pid]
+
+    def kill_all(self) -> None:
+        """End the children of one test."""
+        for pid in self._living - self._codes.keys():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self.exit_code(pid)
+        self._living.clear()
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        self._control.close()
+
+    def _fork(self, request: dict[str, str], fds: list[int]) -> tuple[int, list[int]]:
+        if not self._ready:
+            self._control.recv(65536)
+            self._ready = True
+        socket.send_fds(self._control, [json.dumps(request).encode()], fds)
+        while "started" not in (answer := self._receive())[0]:
+            pass
+        self._living.add(answer[0]["started"])
+        return answer[0]["started"], answer[1]
+
+    def _receive(self) -> tuple[dict[str, int], list[int]]:
+        data, fds, _, _ = socket.recv_fds(self._control, 65536, 1)
+        answer: dict[str, int] = json.loads(data)
+        if "pid" in answer:
+            self._codes[answer["pid"]] = answer["code"]
+        return answer, fds
+
+
+class Scripted:
+    """A coordinator whose every word comes from the test, at a store of its own process."""
+
+    def __init__(self, nursery: Nursery, folder: Path, listening: socket.socket, hello_run_id: str = RUN_ID) -> None:
+        self.port = port_of(listening)
+        self.keys = Keys(RUN_ID)
+        with listening:
+            self.pid = nursery.store(listening, folder / "store.log", RUN_ID, hello_run_id)
+        self.store = tcp.connect("127.0.0.1", self.port, BOUND)
+
+    def expect(self, kind: type[T], where: Callable[[T], bool] = lambda _: True) -> T:
+        """The next message of this kind; those before it are dropped."""
+        until = time.monotonic() + BOUND
+        while (data := self.store.pop(self.keys.inbox, max(0.01, until - time.monotonic()))) is not None:
+            message = codec.decode(data, messages.TO_COORDINATOR)
+            if isinstance(message, kind) and where(message):
+                return message
+        raise AssertionError(f"no {kind.__name__}")
+
+    def mail(self, message: messages.ToAgent, incarnation: int = 1) -> None:
+        """Say something to the agent."""
+        self.store.push(self.keys.mail(NODE.infra_rank, incarnation), codec.encode(message))
+
+    def kill(self) -> None:
+        """As its node's death would."""
+        os.kill(self.pid, signal.SIGKILL)
+
+
+class Agent:
+    """A real agent, seen from its daemon's end of the link."""
+
+    def __init__(self, nursery: Nursery, job: Job, incarnation: int = 1, memory: Memory | None = None) -> None:
+        self._nursery = nursery
+        self.log_file = Path(job.local_folder) / "agent.log"
+        self.pid, sock = nursery.agent(self.log_file)
+        self.link = Link(sock)
+        self.link.send(orders.Begin(job, NODE, incarnation, memory or Memory()))
+
+    def expect(self, kind: type[T], where: Callable[[T], bool] = lambda _: True) -> T:
+        """The next order of this kind; those before it are dropped."""
+        until = time.monotonic() + BOUND
+        while (order := self.link.receive(max(0.0, until - time.monotonic()))) is not None:
+            if isinstance(order, kind) and where(order):
+                return order
+        raise AssertionError(f"no {kind.__name__}; the agent's log:\n{self.log()}")
+
+    def log(self) -> str:
+        """What it and its workers have printed."""
+        return self.log_file.read_text() if self.log_file.exists() else ""
+
+    def exit_code(self) -> int:
+        """Waited for."""
+        return self._nursery.exit_code(self.pid)
+
+    def close(self) -> None:
+        """The daemon is dead."""
+        self.link.close()
+
+
+def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int = 0) -> messages.Run:
+    """A Run for the agent's first connection, with a master that nobody asks."""
+    return messages.Run(
+        term=0,
+        connection=1,
+        cycle=cycle,
+        group_rank=group_rank,
+        group_world_size=nodes,
+        restart_count=restart_count,
+        max_restarts=3,
+        master_addr="127.0.0.1",
+        master_port=29500,
+    )
+
+
+def job(folder: Path, *ports: int, command: list[str], **changes: Any) -> Job:
+    """Two nodes, of which ours is the second, in `folder`. Timeouts that no load of the machine uses up."""
+    settings: dict[str, Any] = {
+        "run_id": RUN_ID,
+        "nodes": ("n0", "n1"),
+        "hosts": ("127.0.0.1", "127.0.0.1"),
+        "ports": ports,
+        "run_folder": str(folder),
+        "local_folder": str(folder),
+        "active": 1,
+        "per_node": 1,
+        "command": tuple(command),
+        "timeouts": Timeouts(heartbeat=0.1, coordinator=BOUND, fence=2 * BOUND, restart_grace=BOUND, stop_grace=BOUND),
+    }
+    return Job(**(settings | changes))
+
+
+def living_below(pid: int) -> list[int]:
+    """The processes below `pid` that are no zombies."""
+    children: dict[int, list[int]] = {}
+    states: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        states[int(path.parent.name)] = state
+        children.setdefault(int(parent), []).append(int(path.parent.name))
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        todo.extend(below := children.get(todo.pop(), []))
+        found.extend(child for child in below if states[child] != "Z")
+    return found

@@ -1,0 +1,99 @@
+"""`python nursery.py FD`: a process that has imported torch once, and forks agents and stores, which need not wait.
+
+Each request on the socket FD is a JSON object {"kind", "log", ...}, for a store with the socket that it listens on.
+The answer is {"started": pid}, for an agent with the daemon's end of its link. {"pid", "code"} tells a child's end.
+"""
+
+import json
+import os
+import select
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from ft_supervisor.agent import __main__ as agent
+from ft_supervisor.agent import shell  # noqa: F401 - what takes long to import
+from ft_supervisor.core.model import PROTOCOL
+from ft_supervisor.process.link import LINK_FD_ENV, pair
+from ft_supervisor.store import tcp
+from ft_supervisor.store.keys import Keys
+
+
+def be_store(listening: socket.socket, run_id: str, hello_run_id: str) -> None:
+    """A coordinator's store with a lease that moves, and nobody who decides anything."""
+    store, keys = tcp.serve(listening), Keys(run_id)
+    store.set(keys.hello, json.dumps({"run_id": hello_run_id, "protocol": PROTOCOL, "infra_rank": 0}).encode())
+    while True:
+        store.add(keys.lease(0), 1)
+        time.sleep(0.05)
+
+
+def be(request: dict[str, Any], sock: socket.socket) -> None:
+    """The child."""
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    if request["kind"] == "agent":
+        os.chdir(Path(request["log"]).parent)
+        os.environ[LINK_FD_ENV] = str(sock.fileno())
+        agent.main()
+    be_store(sock, request["run_id"], request["hello_run_id"])
+
+
+class Nursery:
+    """The parent."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._pids: dict[int, int] = {}
+
+    def run(self) -> None:
+        """Never returns."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        self._control.send(b"{}")
+        while True:
+            for fd, _ in poll.poll():
+                if fd == self._control.fileno():
+                    poll.register(self._fork(), select.POLLIN)
+                else:
+                    poll.unregister(fd)
+                    self._tell_end(fd)
+
+    def _fork(self) -> int:
+        data, fds, _, _ = socket.recv_fds(self._control, 65536, 1)
+        if not data:
+            sys.exit(0)
+        request = json.loads(data)
+        # the pair is made here, as an agent's parent has to be who made its link
+        ours, theirs = (None, socket.socket(fileno=fds[0])) if fds else pair()
+        pid = os.fork()
+        if pid == 0:
+            self._control.close()
+            if ours is not None:
+                ours.close()
+            try:
+                be(request, theirs)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(99)
+        theirs.close()
+        answer = json.dumps({"started": pid}).encode()
+        socket.send_fds(self._control, [answer], [ours.fileno()] if ours is not None else [])
+        if ours is not None:
+            ours.close()
+        pidfd = os.pidfd_open(pid)
+        self._pids[pidfd] = pid
+        return pidfd
+
+    def _tell_end(self, pidfd: int) -> None:
+        pid, status = os.waitpid(self._pids.pop(pidfd), 0)
+        os.close(pidfd)
+        self._control.send(json.dumps({"pid": pid, "code": os.waitstatus_to_exitcode(status)}).encode())
+
+
+if __name__ == "__main__":
+    Nursery(socket.socket(fileno=int(sys.argv[1]))).run()

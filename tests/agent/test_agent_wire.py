@@ -1,0 +1,159 @@
+"""What an agent does when its coordinator's store is elsewhere, gone, frozen, or not a store."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.agent.harness import (
+    BOUND,
+    NODE,
+    Agent,
+    Nursery,
+    Scripted,
+    job,
+    listen,
+    living_below,
+    port_of,
+    run,
+    wait_until,
+)
+
+from ft_supervisor.core import orders
+from ft_supervisor.core.messages import Leaving, Register, Standby
+from ft_supervisor.core.model import Cycle, Memory, Outcome, Timeouts, Verdict
+from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
+from ft_supervisor.store.verdicts import dump_verdict
+
+AgentOf = Callable[..., Agent]
+CYCLE = Cycle(0, 1)
+SLEEP = ["sh", "-c", "touch up; exec sleep 1000"]
+IMPATIENT = Timeouts(heartbeat=0.1, coordinator=1.0, fence=BOUND, stop_grace=BOUND)
+
+
+def test_the_real_command(coordinator: Scripted, tmp_path: Path) -> None:
+    ours, theirs = pair()
+    command = [sys.executable, "-m", "ft_supervisor.agent"]
+    environment = {**os.environ, LINK_FD_ENV: str(theirs.fileno())}
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment) as process:
+        theirs.close()
+        link = Link(ours)
+        link.send(orders.Begin(job(tmp_path, coordinator.port, command=SLEEP), NODE, 4, Memory()))
+        assert coordinator.expect(Register).incarnation == 4
+        coordinator.store.set(coordinator.keys.permanent_close, b"not a verdict")
+        order = link.receive(BOUND)
+        while not isinstance(order, orders.Done):
+            assert order is not None
+            order = link.receive(BOUND)
+        assert order == orders.Done(1, Verdict(Outcome.FAILED, "not a verdict"), "not a verdict")
+        assert process.wait(BOUND) == 1
+        link.close()
+
+
+def test_a_port_that_another_job_or_program_has(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
+    with listen() as silent:
+        other = Scripted(nursery, tmp_path, listen(), hello_run_id="78.0.0")
+        ours = Scripted(nursery, tmp_path, listen())
+        ports = (port_of(silent), other.port, ours.port)
+        agent_of(job(tmp_path, *ports, command=SLEEP, timeouts=IMPATIENT))
+        ours.expect(Register)
+
+
+@pytest.mark.parametrize("host", ["", "no-such-node.invalid", "127.0.0.1"])
+def test_the_address_file(host: str, nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
+    with listen() as unused:
+        port = port_of(unused)
+    agent = agent_of(job(tmp_path, port, command=SLEEP, hosts=(host, "")))
+    wait_until(lambda: "coordinator_not_found" in agent.log(), "the first failure")
+    coordinator = Scripted(nursery, tmp_path, listen())
+    (tmp_path / "addr").mkdir()
+    (tmp_path / "addr" / "0").write_text(json.dumps({"host": "127.0.0.1", "port": coordinator.port}))
+    coordinator.expect(Register)
+
+
+def test_workers_survive_the_loss_of_the_store(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
+    first, listening = Scripted(nursery, tmp_path, listen()), listen()
+    agent = agent_of(job(tmp_path, first.port, port_of(listening), command=SLEEP, timeouts=IMPATIENT))
+    first.expect(Register)
+    first.mail(run(CYCLE))
+    wait_until((tmp_path / "up").exists, "the worker")
+    workers = living_below(agent.pid)
+    first.kill()
+    second = Scripted(nursery, tmp_path, listening)
+    register = second.expect(Register)
+    assert (register.running, register.memory) == (CYCLE, Memory(newest=CYCLE))
+    assert living_below(agent.pid) == workers
+    assert "event=disconnected" in agent.log()
+
+
+def test_mail_after_a_frozen_store_goes_on(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
+    """The abandoned connection waits first in the mail's queue, yet its successor gets what comes."""
+    coordinator = Scripted(nursery, tmp_path, listen())
+    agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP, timeouts=IMPATIENT))
+    coordinator.expect(Register)
+    os.kill(coordinator.pid, signal.SIGSTOP)
+    wait_until(lambda: "silent for" in agent.log(), "the silence")
+    for _ in range(5):  # a frozen store does not keep the main loop from its beats
+        agent.expect(orders.Alive)
+    os.kill(coordinator.pid, signal.SIGCONT)
+    coordinator.expect(Register)
+    coordinator.mail(Standby(0, None))
+    agent.expect(orders.Alive, lambda alive: alive.state == "standby")
+
+
+def test_a_standby_leaves_after_the_exit_barrier(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    settings = job(tmp_path, coordinator.port, command=SLEEP)
+    agent = agent_of(replace(settings, timeouts=replace(settings.timeouts, close_grace=0.1)))
+    coordinator.expect(Register)
+    coordinator.mail(Standby(0, CYCLE))
+    agent.expect(orders.Alive, lambda alive: alive.state == "standby")
+    coordinator.store.set(coordinator.keys.barrier_done(CYCLE), b"1")
+    assert agent.expect(orders.Done).code == 0
+
+
+def test_garbage_in_the_mail_is_dropped(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP))
+    coordinator.expect(Register)
+    for garbage in (b"", b"\xff", b"[]", b'{"type":"Run"}', b"x" * 70000):
+        coordinator.store.push(coordinator.keys.mail(1, 1), garbage)
+    coordinator.mail(Standby(0, None))
+    agent.expect(orders.Alive, lambda alive: alive.state == "standby")
+    assert agent.log().count("event=mail_dropped") == 5
+
+
+def test_a_signal_is_told(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP))
+    coordinator.expect(Register)
+    agent.link.send(orders.Terminate("SIGTERM"))
+    assert coordinator.expect(Leaving).reason == "SIGTERM"
+    verdict = Verdict(Outcome.CANCELLED, "by SIGTERM")
+    coordinator.store.set(coordinator.keys.permanent_close, dump_verdict(verdict))
+    assert agent.expect(orders.Done).code == 130
+
+
+def test_a_signal_without_a_coordinator(agent_of: AgentOf, tmp_path: Path) -> None:
+    with listen() as unused:
+        port = port_of(unused)
+    agent = agent_of(job(tmp_path, port, command=SLEEP))
+    agent.expect(orders.Alive)
+    agent.link.send(orders.Terminate("SIGINT"))
+    assert agent.expect(orders.Done).code == 130
+    assert agent.exit_code() == 130
+
+
+def test_fenced_when_the_lease_stands_still(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    timeouts = Timeouts(heartbeat=0.1, coordinator=0.5, fence=3.0)
+    agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP, timeouts=timeouts))
+    coordinator.expect(Register)
+    coordinator.mail(run(CYCLE))
+    wait_until((tmp_path / "up").exists, "the worker")
+    coordinator.kill()
+    done = agent.expect(orders.Done)
+    assert (done.code, done.verdict) == (75, None)
+    assert living_below(agent.pid) == []
+    assert agent.exit_code() == 75
