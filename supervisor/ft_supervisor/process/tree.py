@@ -47,9 +47,7 @@ def sweep(root: int, keep: Collection[int] = (), bound: float = 5.0) -> list[int
     dead. Nothing else is hit, even if a pid is used again meanwhile.
     """
     deadline = time.monotonic() + bound
-    while victims := {pid: process for pid, process in _below(root, keep).items() if not process.dead}:
-        if time.monotonic() >= deadline:
-            return sorted(victims)
+    while victims := _living(root, keep):
         pidfds: list[int] = []
         try:
             for pid, process in victims.items():
@@ -62,6 +60,8 @@ def sweep(root: int, keep: Collection[int] = (), bound: float = 5.0) -> list[int
         finally:
             for fd in pidfds:
                 os.close(fd)
+        if time.monotonic() >= deadline:
+            return sorted(_living(root, keep))
     return []
 
 
@@ -121,6 +121,10 @@ def _below(root: int, keep: Collection[int] = ()) -> dict[int, _Process]:
                 found[pid] = processes[pid]
                 todo.append(pid)
     return found
+
+
+def _living(root: int, keep: Collection[int]) -> dict[int, _Process]:
+    return {pid: process for pid, process in _below(root, keep).items() if not process.dead}
 
 
 def _scan() -> dict[int, _Process]:
