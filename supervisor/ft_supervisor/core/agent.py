@@ -75,6 +75,7 @@ class AgentMachine:
         """The cycle whose exit barrier is to be looked at."""
         self._began = now
         self._connected = False
+        self._connection = 0
         self._lease_at: float | None = None
         self._port = 0
         self._run: messages.Run | None = None
@@ -122,13 +123,21 @@ class AgentMachine:
 
     def _connect(self, port: int, now: float) -> None:
         self._connected, self._port = True, port
+        self._connection += 1
         self._lease_at = now if self._lease_at is None else self._lease_at
         self._do(log("connected"))
         if self.memory.succeeded is not None and self._run is None and self.state is State.JOINING:
             self._become(State.SUCCEEDED, cycle=self.memory.succeeded)
-        self._do(
-            Send(messages.Register(TERM, self.node, self.incarnation, port, running=self.running, memory=self.memory))
+        register = messages.Register(
+            term=TERM,
+            node=self.node,
+            incarnation=self.incarnation,
+            connection=self._connection,
+            port=port,
+            running=self.running,
+            memory=self.memory,
         )
+        self._do(Send(register))
 
     def _mail(self, message: messages.ToAgent, now: float) -> None:
         if message.term != TERM:
@@ -148,6 +157,12 @@ class AgentMachine:
 
     def _be_told_to_run(self, run: messages.Run, now: float) -> None:
         if self.memory.newest is not None and run.cycle <= self.memory.newest:
+            return
+        if run.connection != self._connection:
+            self._do(log("mail_dropped", "warning", message="Run", cycle=run.cycle, reason="older than our Register"))
+            return
+        if self._fence_is_over(now):  # we stood still, and it waited for us meanwhile
+            self._fence(now)
             return
         self._remember(Memory(newest=run.cycle))
         self._watch(run.cycle)
@@ -271,7 +286,10 @@ class AgentMachine:
         timeouts = self.job.timeouts
         group_rank = self._run.group_rank if self._run else None
         cycle = str(self.memory.newest) if self.memory.newest else ""
-        self._do(Tell(orders.Alive(self.state.value, cycle, group_rank)))
+        lease, fence_in = self._lease_at, None
+        if self._run is not None and lease is not None and self.memory.verdict is None:
+            fence_in = lease + timeouts.fence - now
+        self._do(Tell(orders.Alive(self.state.value, cycle, group_rank, fence_in)))
         if self._fence_is_over(now):
             self._fence(now)
         elif self._lease_at is None and now - self._began >= timeouts.join and self._end_as is None:

@@ -287,6 +287,7 @@ class CoordinatorMachine:
         master = self.members[self.group[0]]
         run = messages.Run(
             term=self.term,
+            connection=member.connection,
             cycle=self.cycle,
             group_rank=group_rank,
             group_world_size=len(self.group),

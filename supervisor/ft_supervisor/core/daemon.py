@@ -52,6 +52,7 @@ class DaemonMachine:
         self._spawned = now
         self._spawn_at: float | None = None
         self._alive: float | None = None
+        self._fence_at: float | None = None
         self._state = "joining"
         self._looked = now
         self._crashes = 0
@@ -97,6 +98,7 @@ class DaemonMachine:
     def _spawn(self, now: float) -> None:
         self.incarnation += 1
         self._agent, self._spawned, self._spawn_at, self._alive, self._done = True, now, None, None, None
+        self._fence_at = None
         self._kill_at.pop(AGENT, None)
         self._do(SpawnAgent(self.incarnation, self.memory))
 
@@ -105,8 +107,9 @@ class DaemonMachine:
             self._coordinator_ordered(order, now)
             return
         match order:
-            case Alive(state=state):
+            case Alive(state=state, fence_in=fence_in):
                 self._alive, self._state = now, state
+                self._fence_at = None if fence_in is None else now + fence_in + self.job.timeouts.heartbeat
             case Remember(memory):
                 self.memory = self.memory.newer(memory)
             case Done():
@@ -221,7 +224,8 @@ class DaemonMachine:
     def _watch_agent(self, now: float) -> None:
         silence = now - (self._spawned if self._alive is None else self._alive)
         bound = START_BOUND if self._alive is None else self.job.timeouts.agent
-        if silence >= bound:
+        fenced = self._fence_at is not None and now >= self._fence_at  # and the agent had its chance to do it itself
+        if silence >= bound or fenced:
             self._do(log("agent_silent", "warning", seconds=round(silence, 1), incarnation=self.incarnation))
             self._kill_at[AGENT] = now
 

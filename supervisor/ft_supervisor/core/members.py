@@ -15,6 +15,7 @@ class Member:
 
     node: Node
     incarnation: int
+    connection: int
     port: int
     heard: float
     running: bool = False
@@ -52,9 +53,10 @@ class Members:
     def register(self, message: Register, now: float) -> Member | None:
         """Take the node on (again); None when a newer incarnation is known, or the node has left for good."""
         known = self._members.get(message.infra_rank)
-        if known is not None and (message.incarnation < known.incarnation or known.gone):
+        which = (message.incarnation, message.connection)
+        if known is not None and (which < (known.incarnation, known.connection) or known.gone):
             return None
-        member = Member(message.node, message.incarnation, message.port, heard=now, running=message.running is not None)
+        member = Member(message.node, *which, message.port, heard=now, running=message.running is not None)
         member.times_lost = known.times_lost if known else 0
         self._members[message.infra_rank] = member
         return member

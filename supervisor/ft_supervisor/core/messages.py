@@ -15,6 +15,7 @@ from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Verdict
 class Register:
     """A node and its whole truth, so that no old mail need ever be sent again.
 
+    `connection` counts this incarnation's connections, and each Run echoes the newest one that the coordinator knows.
     `running`: the cycle whose workers may live on this node. `port`: free on this node just now, for the workers'
     own store, should this node get group_rank 0.
     """
@@ -22,6 +23,7 @@ class Register:
     term: int
     node: Node
     incarnation: int
+    connection: int
     port: int
     running: Cycle | None
     memory: Memory
@@ -103,9 +105,14 @@ class Standby:
 
 @dataclass(frozen=True)
 class Run:
-    """Run workers as `group_rank` of `group_world_size` nodes. Implies stop what runs."""
+    """Run workers as `group_rank` of `group_world_size` nodes. Implies stop what runs.
+
+    `connection` is the receiver's, as its last Register had it: a Run that is older than what the node has told
+    since may stem from a world that has given the node up, and is dropped.
+    """
 
     term: int
+    connection: int
     cycle: Cycle
     group_rank: int
     group_world_size: int

@@ -28,12 +28,14 @@ class Terminate:
 class Alive:
     """Agent to daemon, each heartbeat and from its main loop, so that a hung agent is a silent one.
 
-    `state` is one word for people: joining, standby, active, stopping, succeeded, closing.
+    `state` is one word for people: joining, standby, active, stopping, succeeded, closing. `fence_in`: seconds until
+    the agent will end its workers for want of a lease; should it be frozen then, its daemon does it.
     """
 
     state: str
     cycle: str = ""
     group_rank: int | None = None
+    fence_in: float | None = None
 
 
 @dataclass(frozen=True)

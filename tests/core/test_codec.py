@@ -1,0 +1,117 @@
+"""Every message and order survives its way through JSON, and nothing else is believed."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ft_supervisor.core.codec import MAX_BYTES, CodecError, decode, encode, from_plain, to_plain
+from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR, Register, Run, Stop, WorkersFailed
+from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Outcome, Verdict
+from ft_supervisor.core.orders import ORDERS, Alive, Done
+
+ALL = TO_COORDINATOR + TO_AGENT + ORDERS
+NO_LIMIT = 2**30
+STOP = b'{"type":"Stop","term":1,"cycle":{"term":1,"n":2}}'
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+def test_every_message_comes_back(kind: type) -> None:
+    @given(st.from_type(kind))
+    def check(message: Any) -> None:
+        data = encode(message, NO_LIMIT)
+        assert b"\n" not in data
+        back = decode(data, ALL, NO_LIMIT)
+        assert type(back) is kind
+        assert encode(back, NO_LIMIT) == data  # and not ==: a NaN is not equal to itself
+
+    check()
+
+
+def test_names_are_unique() -> None:
+    assert len({kind.__name__ for kind in ALL}) == len(ALL)
+
+
+def test_a_message_looks_like_this() -> None:
+    assert encode(Stop(1, Cycle(1, 2))) == STOP
+    assert decode(STOP, TO_AGENT) == Stop(1, Cycle(1, 2))
+    assert json.loads(encode(Done(0, Verdict(Outcome.SUCCESS, "r"), "x"))) == {
+        "type": "Done",
+        "code": 0,
+        "verdict": {"outcome": "success", "reason": "r"},
+        "reason": "x",
+    }
+
+
+def test_nested_parts_come_back_as_what_they_were() -> None:
+    failure = Failure(1, 2, signal="SIGKILL", time=1.5)
+    message = WorkersFailed(1, 2, 3, Cycle(4, 5), (failure, failure))
+    assert decode(encode(message), TO_COORDINATOR) == message
+    verdict = Verdict(Outcome.CANCELLED, "by hand")
+    memory = Memory(Cycle(1, 1), None, (failure,), verdict)
+    assert from_plain(json.loads(json.dumps(to_plain(memory))), Memory) == memory
+    assert from_plain(1, float) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 60_000, "not JSON"),
+        (b"1", "not an object with a type"),
+        (b'["Stop"]', "not an object with a type"),
+        (b'{"term":1}', "not an object with a type"),
+        (b'{"type":1}', "not an object with a type"),
+        (b'{"type":"Nothing"}', "unknown type 'Nothing'"),
+        (b'{"type":"Stop","term":1}', "Stop: fields missing or unknown: 'cycle'"),
+        (STOP[:-1] + b',"more":1}', "Stop: fields missing or unknown: 'more'"),
+        (STOP.replace(b'"term":1,"cycle"', b'"term":true,"cycle"'), "Stop.term: int expected, not bool"),
+        (STOP.replace(b'"term":1,"cycle"', b'"term":1.0,"cycle"'), "Stop.term: int expected, not float"),
+        (STOP.replace(b'"n":2', b'"n":"2"'), "Stop.cycle.n: int expected, not str"),
+        (STOP.replace(b'{"term":1,"n":2}', b"[1,2]"), "Stop.cycle: object expected, not list"),
+        (STOP.replace(b'{"term":1,"n":2}', b"null"), "Stop.cycle: object expected, not NoneType"),
+        (b'{"type":"Close","term":1,"verdict":{"outcome":"great","reason":""}}', "unknown Outcome"),
+        (b'{"type":"Close","term":1,"verdict":{"outcome":[],"reason":""}}', "unknown Outcome"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(data: bytes, why: str) -> None:
+    with pytest.raises(CodecError) as caught:
+        decode(data, TO_AGENT)
+    assert why in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_the_types_asked_for_are_taken() -> None:
+    with pytest.raises(CodecError, match="unknown type 'Stop'"):
+        decode(STOP, TO_COORDINATOR)
+
+
+def test_what_is_too_long_is_neither_sent_nor_read() -> None:
+    message = Alive("x" * MAX_BYTES)
+    with pytest.raises(CodecError, match="Alive of .* bytes"):
+        encode(message)
+    data = encode(message, NO_LIMIT)
+    with pytest.raises(CodecError, match="are allowed"):
+        decode(data, ORDERS)
+    assert decode(data, ORDERS, NO_LIMIT) == message
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
+    )
+)
+def test_no_json_at_all_breaks_it(value: object) -> None:
+    for kind in (Register, Run, Node):
+        data = {"type": kind.__name__, **value} if isinstance(value, dict) else value
+        with pytest.raises(CodecError):
+            decode(json.dumps(data).encode(), ALL)
+
+
+@given(st.binary())
+def test_no_bytes_at_all_break_it(data: bytes) -> None:
+    with pytest.raises(CodecError):
+        decode(data, ALL)
