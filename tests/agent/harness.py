@@ -35,6 +35,11 @@ def wait_until(condition: Callable[[], T], what: str) -> T:
     return value
 
 
+def environment() -> dict[str, str]:
+    """Ours, without what importing the store has put there."""
+    return {name: value for name, value in os.environ.items() if name not in tcp.ADDED_TO_ENVIRONMENT}
+
+
 def listen() -> socket.socket:
     """A port of our own on the loopback interface."""
     return socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -53,7 +58,7 @@ class Nursery:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, str(Path(__file__).with_name("nursery.py")), str(theirs.fileno())]
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment())
         self._control.settimeout(BOUND)
         self._codes: dict[int, int] = {}
         self._living: set[int] = set()

@@ -33,14 +33,14 @@ from ft_supervisor.store.verdicts import dump_verdict
 AgentOf = Callable[..., Agent]
 CYCLE = Cycle(0, 1)
 SLEEP = ["sh", "-c", "touch up; exec sleep 1000"]
-IMPATIENT = Timeouts(heartbeat=0.1, coordinator=1.0, fence=BOUND, stop_grace=BOUND)
+IMPATIENT = Timeouts(heartbeat=0.1, coordinator=0.5, fence=BOUND, stop_grace=BOUND)
 
 
 def test_the_real_command(coordinator: Scripted, tmp_path: Path) -> None:
     ours, theirs = pair()
     command = [sys.executable, "-m", "ft_supervisor.agent"]
-    environment = {**os.environ, LINK_FD_ENV: str(theirs.fileno())}
-    with subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment) as process:
+    env = {**os.environ, LINK_FD_ENV: str(theirs.fileno())}
+    with theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env) as process:
         theirs.close()
         link = Link(ours)
         link.send(orders.Begin(job(tmp_path, coordinator.port, command=SLEEP), NODE, 4, Memory()))
@@ -78,7 +78,7 @@ def test_the_address_file(host: str, nursery: Nursery, agent_of: AgentOf, tmp_pa
 
 def test_workers_survive_the_loss_of_the_store(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
     first, listening = Scripted(nursery, tmp_path, listen()), listen()
-    agent = agent_of(job(tmp_path, first.port, port_of(listening), command=SLEEP, timeouts=IMPATIENT))
+    agent = agent_of(job(tmp_path, first.port, port_of(listening), command=SLEEP))
     first.expect(Register)
     first.mail(run(CYCLE))
     wait_until((tmp_path / "up").exists, "the worker")
@@ -147,7 +147,7 @@ def test_a_signal_without_a_coordinator(agent_of: AgentOf, tmp_path: Path) -> No
 
 
 def test_fenced_when_the_lease_stands_still(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    timeouts = Timeouts(heartbeat=0.1, coordinator=0.5, fence=3.0)
+    timeouts = Timeouts(heartbeat=0.1, coordinator=BOUND, fence=2.0)
     agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP, timeouts=timeouts))
     coordinator.expect(Register)
     coordinator.mail(run(CYCLE))

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
@@ -65,19 +66,19 @@ class Dialer:
     def _addresses(self) -> Iterator[tuple[str, int]]:
         name = self._job.hosts[CANDIDATE]
         if not name:
-            yield self._bounded("file", self._read_file, "address file")
+            yield from self._bounded("file", self._read_file, "address file")
             return
         if self._rounds > 1:
             with suppress(StoreLost):  # not written yet, or not needed
-                yield self._bounded("file", self._read_file, "address file")
-        host = self._bounded("name", partial(_resolve, name), name)
-        yield from ((host, port) for port in self._job.ports)
+                yield from self._bounded("file", self._read_file, "address file")
+        hosts = self._bounded("name", partial(_resolve, name), name)
+        yield from product(hosts, self._job.ports)
 
-    def _read_file(self) -> tuple[str, int]:
+    def _read_file(self) -> list[tuple[str, int]]:
         path = Path(self._job.run_folder, "addr", str(CANDIDATE))
         try:
             address = json.loads(path.read_text())
-            return _resolve(str(address["host"])), int(address["port"])
+            return [(host, int(address["port"])) for host in _resolve(str(address["host"]))]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreLost(f"{path}: {error}") from None
 
@@ -115,8 +116,10 @@ def _fulfil(future: Future[object], function: Callable[[], object]) -> None:
         future.set_exception(error)
 
 
-def _resolve(name: str) -> str:
+def _resolve(name: str) -> list[str]:
+    """All its addresses, the preferred one first."""
     try:
-        return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise StoreLost(f"{name}: {error}") from None
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
