@@ -146,7 +146,7 @@ class Link:
             self._ended = str(error)
             self._refuse()
         except OSError as error:
-            self._ended = str(error)
+            self._ended = f"the other end is gone ({error.strerror})"
 
     def _refuse(self) -> None:
         """Both directions end: the other end notices, and ours stays readable for add_reader."""
