@@ -9,9 +9,9 @@ import os
 import random
 
 import pytest
-from tests.core import simworld
 from tests.core.simworld import Breach, SimNode, World
 
+from ft_supervisor.core import events
 from ft_supervisor.core.model import Cycle, Outcome, Verdict
 
 SEEDS = int(os.environ.get("FT_SEEDS", "2000"))
@@ -53,7 +53,7 @@ def plan_faults(world: World, plan: random.Random) -> None:
         world.after(plan.uniform(1.0, 20.0), world.kill_coordinator)
     elif last < 0.2:
         node = plan.choice(world.nodes)
-        world.after(plan.uniform(0.0, 20.0), lambda: world.tell_daemon(node, simworld.events.Signalled("SIGTERM")))
+        world.after(plan.uniform(0.0, 20.0), lambda: world.tell_daemon(node, events.Signalled("SIGTERM")))
     elif last < 0.3:
         verdict = Verdict(plan.choice([Outcome.FAILED, Outcome.INTERRUPTED]), "from outside")
         world.after(plan.uniform(1.0, 20.0), lambda: world.close_from_outside(verdict))
@@ -137,7 +137,7 @@ def test_a_lost_coordinator_ends_everybody_with_75_within_the_fence() -> None:
 
 def test_a_signal_cancels_the_job() -> None:
     world = World(1, nodes=4, active=3, work=60.0)
-    world.after(10.0, lambda: world.tell_daemon(world.nodes[2], simworld.events.Signalled("SIGTERM")))
+    world.after(10.0, lambda: world.tell_daemon(world.nodes[2], events.Signalled("SIGTERM")))
     world.run()
     assert [sim.code for sim in world.nodes] == [130] * 4
     assert world.permanent_close == Verdict(Outcome.CANCELLED, "n2 was told to end: SIGTERM")
