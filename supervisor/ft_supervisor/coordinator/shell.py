@@ -60,6 +60,9 @@ def main() -> NoReturn:
 
 
 def _serve(job: Job, node: Node, link: Link) -> NoReturn:
+    # torch's server looks up every peer's name, for its log alone, on the one thread that serves everybody: a lost
+    # packet would stop it for a second. Without any attempt only /etc/hosts is asked.
+    os.environ["RES_OPTIONS"] = "attempts:0"
     from ft_supervisor.store import tcp  # takes seconds (torch): the daemon's death is noticed meanwhile
 
     try:
