@@ -82,6 +82,7 @@ class Shell:
         self._workers = Workers(begin.job, begin.node, lambda: self._queue.put(_WorkerExited()))
         self._wire = Wire(begin.job, begin.node, begin.incarnation, self._queue.put)
         self._tick_at = time.monotonic()
+        self._leaving = False
         threading.Thread(target=self._read_link, daemon=True, name="link").start()
 
     def run(self) -> NoReturn:
@@ -137,6 +138,7 @@ class Shell:
         """Done says that nothing of ours is left, so it comes last."""
         self._wire.flush(_FLUSH_BOUND)
         sweep(os.getpid(), bound=KILL_BOUND)
+        self._leaving = True
         self._link.send(Done(leave.code, leave.verdict, leave.reason))
         self._link.flush()
         _exit(leave.code)
@@ -147,6 +149,8 @@ class Shell:
             try:
                 order = self._link.receive(None)
             except LinkClosed:
+                if self._leaving:  # the daemon has heard Done and hung up: the exit code is still the one told
+                    return
                 _die("the daemon is gone")
             if order is not None:
                 self._queue.put(order)

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from ft_supervisor.agent.node_agent import NodeAgent
 from ft_supervisor.core.events import AgentEvent, WorkersExited, WorkersGone
@@ -32,7 +33,9 @@ from ft_supervisor.process.tree import reap_orphans, sweep
 
 _PIECE = 0.1
 """Seconds that one attempt to end everything may take, and between two of them."""
+_LOOK_UP = 0.5
 _ERROR_FILE_LIMIT = 1 << 20
+"""Bytes."""
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """A shell's exit codes for a command that can't be started."""
 
@@ -151,12 +154,15 @@ class Workers:
         self._agent.release()
 
     def _cannot_start(self) -> Failure | None:
-        command = self._job.command[0]
-        if shutil.which(command) is not None:
+        """A failure with a reason instead of setpriv's bare exit code; None also when the file system hangs."""
+        found: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
+        look_up = threading.Thread(target=lambda: found.put(_look_up(self._job.command[0])), daemon=True)
+        look_up.start()
+        try:
+            wrong = found.get(timeout=_LOOK_UP)
+        except Empty:
             return None
-        if shutil.which(command, mode=os.F_OK) is not None:
-            return self._failure(0, NOT_EXECUTABLE, f"{command}: not executable")
-        return self._failure(0, NOT_FOUND, f"{command}: command not found")
+        return None if wrong is None else self._failure(0, *wrong)
 
     def _failure(self, local_rank: int, code: int, message: str = "") -> Failure:
         path = self._agent.error_file(local_rank)
@@ -170,6 +176,15 @@ class Workers:
             message=one_line(message or told or ""),
             time=time.time(),
         )
+
+
+def _look_up(command: str) -> tuple[int, str] | None:
+    """Exit code and message for a command that can't be run; None for one that can."""
+    if shutil.which(command) is not None:
+        return None
+    if shutil.which(command, mode=os.F_OK) is not None:
+        return NOT_EXECUTABLE, f"{command}: not executable"
+    return NOT_FOUND, f"{command}: command not found"
 
 
 def _signal_name(number: int) -> str:
