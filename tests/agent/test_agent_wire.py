@@ -69,7 +69,7 @@ def test_the_address_file(host: str, nursery: Nursery, agent_of: AgentOf, tmp_pa
     with listen() as unused:
         port = port_of(unused)
     agent = agent_of(job(tmp_path, port, command=SLEEP, hosts=(host, "")))
-    wait_until(lambda: "coordinator_not_found" in agent.log(), "the first failure")
+    agent.expect(orders.Alive)
     coordinator = Scripted(nursery, tmp_path, listen())
     (tmp_path / "addr").mkdir()
     (tmp_path / "addr" / "0").write_text(json.dumps({"host": "127.0.0.1", "port": coordinator.port}))

@@ -166,7 +166,7 @@ class Generation:
                 found = self._dialer.dial()
                 break
             except StoreLost as error:
-                if wait == _BACKOFF[0]:
+                if wait < longest <= 2 * wait:  # once, and not while a coordinator is only slower to start than we are
                     log("coordinator_not_found", reason=str(error))
                 self.abandoned.wait(wait)
                 wait = min(2 * wait, longest)
