@@ -41,11 +41,9 @@ def hang(deaf: bool) -> None:
 
 def main() -> None:
     stdin = sys.stdin.read()
-    Path("srun.json").write_text(
-        json.dumps(
-            {"argv": sys.argv[1:], "nonce": os.environ["FT_SUPERVISOR_NONCE"], "stdin": stdin, "pid": os.getpid()}
-        )
-    )
+    per_task = [name for name in os.environ if name.endswith("_PER_TASK")]
+    told = {"argv": sys.argv[1:], "nonce": os.environ["FT_SUPERVISOR_NONCE"], "stdin": stdin, "pid": os.getpid()}
+    Path("srun.json").write_text(json.dumps(told | {"per_task": per_task}))
     for word in os.environ["FAKE_PLAN"].split():
         match word:
             case "success" | "failed":

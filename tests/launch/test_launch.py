@@ -112,7 +112,10 @@ def test_exit_code(launched: list[Launched], tmp_path: Path, plan: str, code: in
 
 
 def test_what_srun_is_told(launched: list[Launched], tmp_path: Path) -> None:
-    launched.append(launch := Launched(tmp_path, "success 0", SLURM_RESTART_COUNT="2"))
+    launch = Launched(
+        tmp_path, "success 0", SLURM_RESTART_COUNT="2", SLURM_CPUS_PER_TASK="2", SLURM_TRES_PER_TASK="cpu=2"
+    )
+    launched.append(launch)
     assert launch.code() == 0
     told = json.loads((tmp_path / "srun.json").read_text())
     options, task = told["argv"][:-3], told["argv"][-3:]
@@ -121,6 +124,7 @@ def test_what_srun_is_told(launched: list[Launched], tmp_path: Path) -> None:
     assert {"--ntasks-per-node=1", "--export=ALL", "--disable-status"} <= set(options)
     assert not [option for option in options if option.startswith(("--cpus-per-task", "--exact"))]
     assert told["stdin"] == ""
+    assert told["per_task"] == []
     assert len(told["nonce"]) == 32
     assert "verdict success: as planned" in launch.stderr
 
@@ -183,6 +187,14 @@ def test_slurms_sigterm_is_not_passed_on_but_bounded(launched: list[Launched], t
     assert launch.code() == 143, launch.stderr
     assert launch.signals() == ["SIGTERM"]  # ours, after stop_grace, close_grace and its patience
     assert "waiting for the verdict" in launch.stderr and "ending srun" in launch.stderr
+
+
+def test_sigterm_for_launch_alone_is_passed_on(launched: list[Launched], tmp_path: Path) -> None:
+    launched.append(launch := Launched(tmp_path, "hang", patience=30, stop_grace="1h"))
+    launch.wait_for("hangs")
+    launch.process.send_signal(signal.SIGTERM)
+    assert launch.code() == 130, launch.stderr
+    assert launch.signals() == ["SIGINT"]
 
 
 def test_without_srun(launched: list[Launched], tmp_path: Path) -> None:

@@ -17,14 +17,16 @@ from types import FrameType
 
 from ft_slurm.allocation import Allocation
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Verdict
+from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Outcome, Verdict
 from ft_supervisor.daemon.identity import NONCE, local_folder
-from ft_supervisor.launch.srun import srun
+from ft_supervisor.launch import srun
 from ft_supervisor.launch.watch import watch
 from ft_supervisor.observe import runs
 
 SRUN_MARGIN = 5.0
-"""Seconds that srun gets to end by itself after a verdict, beyond `close_grace`; then again after SIGTERM."""
+"""Seconds that srun gets to end by itself after a verdict, beyond the job's graces; then again after SIGTERM."""
+TASKS_HEAR = 2.0
+"""Seconds after Slurm's SIGTERM in which its tasks, had they got it too, would have made a verdict of it."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -80,13 +82,14 @@ class Launch:
         self._allocation = allocation
         self._environ = environ
         self._margin = srun_margin
-        self._line = srun(allocation.node_count, daemon)
+        self._line = srun.srun(allocation.node_count, daemon)
         self._nonce = secrets.token_hex(16)
         # Handlers may put into a SimpleQueue while the main thread is inside its get().
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._verdict: Verdict | None = None
         self._srun_code: int | None = None
         self._asked = False
+        self._pass_on_at = math.inf
         self._until = math.inf
 
     def run(self) -> int:
@@ -107,7 +110,7 @@ class Launch:
         # Should this process be killed, srun must not stay. A session of its own: Ctrl-C is for this process alone.
         if setpriv := shutil.which("setpriv"):
             line = [setpriv, "--pdeathsig", "TERM", "--", *line]
-        environ = {**self._environ, NONCE: self._nonce}
+        environ = srun.environment(self._environ) | {NONCE: self._nonce}
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, env=environ, start_new_session=True)
         job = self._allocation
         say(f"job {job.job_id}: srun on {job.node_count} nodes, {self._config.active} of them active")
@@ -133,9 +136,10 @@ class Launch:
         self._events.put(Asked(signal.Signals(number)))
 
     def _next(self) -> Event | None:
-        """The next event; None when the time is over."""
+        """The next event; None when something is due."""
+        pause = min(self._until, self._pass_on_at) - time.monotonic()
         try:
-            return self._events.get(timeout=min(max(0.0, self._until - time.monotonic()), threading.TIMEOUT_MAX))
+            return self._events.get(timeout=min(max(0.0, pause), threading.TIMEOUT_MAX))
         except queue.Empty:
             return None
 
@@ -143,22 +147,28 @@ class Launch:
         return self._srun_code is not None and (self._verdict is not None or time.monotonic() >= self._until)
 
     def _handle(self, event: Event | None, process: subprocess.Popen[bytes]) -> None:
-        close_grace = self._config.timeouts.close_grace
+        times = self._config.timeouts
         match event:
             case Found(verdict) if self._verdict is None:
                 self._verdict = verdict
                 say(f"verdict {verdict.outcome}: {verdict.reason}")
-                self._wait_at_most(close_grace + self._margin)
+                self._pass_on_at = math.inf
+                # Of a job that has not succeeded, workers may still be at their last checkpoint.
+                stop_grace = 0.0 if verdict.outcome is Outcome.SUCCESS else times.stop_grace
+                self._wait_at_most(stop_grace + times.close_grace + self._margin)
             case SrunEnded(code):
                 self._srun_code = code
                 say(f"srun has ended with {code}")
-                self._until = time.monotonic() + close_grace  # for a verdict's file that comes late
+                self._pass_on_at = math.inf
+                self._until = time.monotonic() + times.close_grace  # for a verdict's file that comes late
             case Asked(number):
                 self._on_asked(number, process)
             case Note(text):
                 say(text)
-            case None if self._srun_code is None:
+            case None if self._srun_code is None and time.monotonic() >= self._until:
                 self._end(process)
+            case None if time.monotonic() >= self._pass_on_at:
+                self._pass_on(process)
 
     def _on_asked(self, number: signal.Signals, process: subprocess.Popen[bytes]) -> None:
         """Once: the job is to end in its own way. Again by Ctrl-C: at once."""
@@ -170,10 +180,18 @@ class Launch:
         times = self._config.timeouts
         self._wait_at_most(times.stop_grace + times.close_grace + self._margin)
         if number == signal.SIGTERM and self._allocation.host is not None:
-            say("SIGTERM: Slurm has sent it to the tasks too; waiting for the verdict")
+            # Slurm sends it to the tasks too, unless it was for the batch script alone (sbatch --signal=B:TERM).
+            say("SIGTERM: waiting for the verdict")
+            self._pass_on_at = time.monotonic() + TASKS_HEAR
         else:
-            say(f"{number.name}: passed on to the tasks by srun; waiting for the verdict")
-            process.send_signal(signal.SIGINT)
+            say(f"{number.name}: waiting for the verdict")
+            self._pass_on(process)
+
+    def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
+        """srun --disable-status hands SIGINT on to the tasks; SIGTERM would make it kill them."""
+        self._pass_on_at = math.inf
+        say("telling the tasks, by srun")
+        process.send_signal(signal.SIGINT)
 
     def _wait_at_most(self, seconds: float) -> None:
         self._until = min(self._until, time.monotonic() + seconds)

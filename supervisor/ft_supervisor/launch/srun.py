@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+PER_TASK = ("SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_GPUS_PER_TASK")
 
 
 def srun(nodes: int, task: Sequence[str]) -> list[str]:
@@ -23,3 +25,11 @@ def srun(nodes: int, task: Sequence[str]) -> list[str]:
         "--disable-status",  # one SIGINT to srun is passed on to the tasks at once
         *task,
     ]
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without what the batch script was given for each of its own tasks: our one task per node has all of the node.
+
+    Measured: with these, srun 24.11 gives the step one task's CPUs, however many the allocation has.
+    """
+    return {key: value for key, value in environ.items() if key not in PER_TASK}
