@@ -1,0 +1,527 @@
+"""The coordinator, scenario by scenario: messages and time in, deeds out, compared as they are."""
+
+import pytest
+from tests.core.machines import (
+    C0,
+    C1,
+    FAILURE,
+    TIMEOUTS,
+    Talk,
+    close,
+    failed,
+    goodbye,
+    node,
+    standby,
+    stop,
+    stopped,
+    stopping,
+    succeeded,
+)
+
+from ft_supervisor.core import messages
+from ft_supervisor.core.actions import Conclude, Leave, Mail, Record
+from ft_supervisor.core.coordinator import STOP_MARGIN, Phase
+from ft_supervisor.core.model import KILL_BOUND, Cycle, Memory, Outcome, Verdict
+
+SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
+
+
+def interrupted(reason: str) -> list[object]:
+    return [Conclude(Verdict(Outcome.INTERRUPTED, reason))]
+
+
+# -- joining
+
+
+def test_when_all_are_here_the_lowest_run_at_once() -> None:
+    talk = Talk()
+    assert talk.register(2) == [standby(2, None)]
+    assert talk.register(3) == [standby(3, None)]
+    assert talk.register(0) == [standby(0, None)]
+    assert talk.register(1) == [
+        standby(1, None),
+        talk.run(0, 0),
+        talk.run(1, 1),
+        talk.run(2, 2),
+        standby(3),
+    ]
+
+
+def test_enough_nodes_wait_for_lower_ranks() -> None:
+    talk = Talk()
+    talk.silent = {0}
+    for infra_rank in (1, 2, 3):
+        assert talk.register(infra_rank) == [standby(infra_rank, None)]
+    assert talk.wait(TIMEOUTS.node_lost - 1) == []
+    talk.silent = set()
+    assert talk.register(0) == [standby(0, None), talk.run(0, 0), talk.run(1, 1), talk.run(2, 2), standby(3)]
+
+
+def test_enough_nodes_do_not_wait_forever() -> None:
+    talk = Talk()
+    for infra_rank in (1, 2, 3):
+        talk.register(infra_rank)
+    assert talk.wait(TIMEOUTS.node_lost + 1) == [
+        talk.run(1, 0, port=101, master=1),
+        talk.run(2, 1, port=101, master=1),
+        talk.run(3, 2, port=101, master=1),
+    ]
+    assert talk.register(0) == [standby(0, C0)]
+
+
+def test_too_few_nodes_until_the_join_timeout() -> None:
+    talk = Talk()
+    talk.register(0)
+    talk.register(3)
+    assert talk.wait(TIMEOUTS.join - 1) == []
+    assert talk.wait(1) == interrupted("too few nodes: 2 of 3 came within 60 s")
+
+
+def test_a_silent_node_is_not_among_the_first() -> None:
+    talk = Talk()
+    talk.silent = {1}
+    for infra_rank in (0, 1, 2):
+        talk.register(infra_rank)
+    talk.wait(TIMEOUTS.coordinator)
+    assert talk.register(3) == [standby(3, None)]  # n1 is no more than silent: it may yet be chosen
+    assert talk.wait(TIMEOUTS.node_lost + 1) == [talk.run(0, 0), talk.run(2, 1), talk.run(3, 2)]
+
+
+# -- restart in place
+
+
+def test_a_failure_stops_all_and_the_same_nodes_begin_anew() -> None:
+    talk = Talk()
+    talk.begin()
+    assert talk.hear(failed(1)) == [stop(0), stop(1), stop(2)]
+    for infra_rank in (0, 2):
+        assert talk.hear(stopping(infra_rank)) == []
+        assert talk.hear(stopped(infra_rank)) == []
+    assert talk.hear(stopped(1)) == [
+        talk.run(0, 0, C1, port=200),  # the newest word of a free port there
+        talk.run(1, 1, C1, port=200),
+        talk.run(2, 2, C1, port=200),
+        standby(3, C1),
+    ]
+    assert talk.logged.count("restart") == 1
+
+
+def test_peers_that_fail_too_are_no_second_failure() -> None:
+    talk = Talk(max_restarts=1)
+    talk.begin()
+    talk.hear(failed(1))
+    assert talk.hear(failed(0)) == []
+    assert talk.hear(failed(2)) == []
+    assert talk.machine.phase is Phase.STOPPING
+
+
+def test_the_spent_budget_is_the_verdict() -> None:
+    talk = Talk(max_restarts=1)
+    talk.begin()
+    talk.hear(failed(1))
+    for infra_rank in range(3):
+        talk.hear(stopped(infra_rank))
+    verdict = Verdict(Outcome.FAILED, "1 restarts spent: n2: worker 0 of node 2: exit code 3")
+    assert talk.hear(failed(2, C1)) == [Conclude(verdict)]
+    assert talk.end(verdict) == [*(close(i, verdict) for i in range(4)), Record(verdict)]
+
+
+def test_a_node_that_succeeded_is_not_waited_for_and_runs_again() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.hear(succeeded(0))
+    assert talk.hear(failed(1)) == [stop(1), stop(2)]
+    talk.hear(stopped(1))
+    assert talk.hear(stopped(2))[:3] == [talk.run(0, 0, C1), talk.run(1, 1, C1), talk.run(2, 2, C1)]
+
+
+def test_stopped_unasked_means_that_word_of_the_failure_was_lost() -> None:
+    talk = Talk()
+    talk.begin()
+    assert talk.hear(stopped(1)) == [stop(0), stop(1), stop(2)]
+    talk.hear(stopped(0))
+    assert talk.hear(stopped(2))[:1] == [talk.run(0, 0, C1, port=200)]
+
+
+# -- lost nodes
+
+
+def test_a_lost_active_node_is_replaced_and_survivors_keep_their_ranks() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.silent = {1}
+    assert talk.wait(TIMEOUTS.node_lost - 0.5) == []
+    assert talk.wait(0.5) == [stop(0), stop(2)]
+    talk.hear(stopped(2))
+    assert talk.hear(stopped(0)) == [
+        talk.run(0, 0, C1, port=200),
+        talk.run(3, 1, C1, port=200),
+        talk.run(2, 2, C1, port=200),
+    ]
+    assert talk.logged[-2:] == ["cycle_started", "promoted"]
+
+
+def test_the_standby_of_the_same_domain_is_promoted() -> None:
+    talk = Talk(nodes=5, active=3, domains="xyzxy")
+    talk.begin()
+    talk.silent = {1}
+    talk.wait(TIMEOUTS.node_lost)
+    talk.hear(stopped(0))
+    assert talk.run(4, 1, C1, port=200) in talk.hear(stopped(2))
+
+
+def test_no_cycle_starts_before_the_last_node_has_stopped_or_is_lost() -> None:
+    """Invariant 10, where a dead node's peers fail before its silence is noticed."""
+    talk = Talk()
+    talk.begin()
+    talk.silent = {1}
+    assert talk.hear(failed(0)) == [stop(0), stop(1), stop(2)]
+    talk.hear(stopping(0))
+    talk.hear(stopped(0))
+    talk.hear(stopping(2))
+    talk.hear(stopped(2))
+    assert talk.wait(TIMEOUTS.node_lost - 0.5) == []
+    assert "suspect" in talk.logged
+    assert talk.wait(0.5) == [
+        talk.run(0, 0, C1, port=200),
+        talk.run(3, 1, C1, port=200),
+        talk.run(2, 2, C1, port=200),
+    ]
+
+
+def test_a_node_that_answers_the_probe_is_no_suspect() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.hear(failed(0))
+    for infra_rank in range(3):
+        talk.hear(stopping(infra_rank))
+    talk.wait(2 * TIMEOUTS.probe)
+    assert "suspect" not in talk.logged
+
+
+def test_a_lost_standby_is_nothing_but_noted() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.silent = {3}
+    assert talk.wait(TIMEOUTS.node_lost + 1) == []
+    assert talk.logged[-1] == "node_lost"
+
+
+def test_losing_a_node_that_has_succeeded_is_no_failure() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.hear(succeeded(1))
+    talk.silent = {1}
+    assert talk.wait(TIMEOUTS.node_lost + 1) == []
+    talk.hear(succeeded(0))
+    assert talk.hear(succeeded(2)) == [Conclude(SUCCESS)]
+
+
+def test_a_lost_node_that_comes_back_stands_by() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.silent = {1}
+    talk.wait(TIMEOUTS.node_lost)
+    talk.hear(stopped(0))
+    talk.hear(stopped(2))
+    talk.silent = set()
+    assert talk.wait(1) == []  # heartbeats alone do not bring it back
+    assert not talk.machine.members[1].here
+    assert talk.register(1, connection=2) == [standby(1, C1)]
+    assert talk.machine.members[1].here
+
+
+def test_the_first_loss_of_a_node_is_free_the_second_is_charged() -> None:
+    talk = Talk(nodes=1, active=1, max_restarts=0)
+    talk.begin()
+    talk.silent = {0}
+    assert talk.wait(TIMEOUTS.node_lost) == []
+    talk.silent = set()
+    assert talk.register(0, connection=2) == [talk.run(0, 0, C1, connection=2)]
+    talk.silent = {0}
+    verdict = Verdict(Outcome.FAILED, "no restarts allowed: n0 was not heard for 6.5 s")
+    assert talk.wait(TIMEOUTS.node_lost) == [Conclude(verdict)]
+
+
+def test_a_node_that_says_goodbye_is_replaced_at_once() -> None:
+    talk = Talk()
+    talk.begin()
+    assert talk.hear(goodbye(1)) == [stop(0), stop(2)]
+    assert talk.register(1, incarnation=2) == []
+    talk.hear(stopped(0))
+    assert talk.run(3, 1, C1, port=200) in talk.hear(stopped(2))
+
+
+def test_too_few_nodes_get_a_last_chance() -> None:
+    talk = Talk(nodes=3, active=3)
+    talk.begin()
+    talk.silent = {1}
+    talk.wait(TIMEOUTS.node_lost)
+    talk.hear(stopped(0))
+    assert talk.hear(stopped(2)) == []
+    assert talk.wait(TIMEOUTS.node_lost - 0.5) == []
+    talk.silent = set()
+    assert talk.register(1, incarnation=2) == [
+        talk.run(0, 0, C1, port=200),
+        talk.run(1, 1, C1, port=200, incarnation=2),
+        talk.run(2, 2, C1, port=200),
+    ]
+
+
+def test_too_few_nodes_end_the_job() -> None:
+    talk = Talk(nodes=3, active=3)
+    talk.begin()
+    talk.silent = {1}
+    talk.wait(TIMEOUTS.node_lost)
+    talk.hear(stopped(0))
+    talk.hear(stopped(2))
+    reason = "too few nodes: 2 of 3 are left; n1 was not heard for 6.5 s"
+    assert talk.wait(TIMEOUTS.node_lost) == interrupted(reason)
+    assert "too_few_nodes" in talk.logged
+
+
+def test_a_node_that_cannot_end_its_workers_ends_the_job_within_a_bound() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.hear(failed(0))
+    talk.hear(stopped(0))
+    talk.hear(stopped(2))
+    bound = TIMEOUTS.restart_grace + KILL_BOUND + TIMEOUTS.node_lost + STOP_MARGIN
+    assert talk.wait(bound - 0.5) == []
+    assert talk.wait(0.5) == interrupted(f"n1 did not stop its workers within {bound:g} s")
+
+
+def test_time_in_which_the_coordinator_stood_still_counts_against_nobody() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.wait(2)
+    talk.silent = {0, 1, 2, 3}
+    talk.now += 2 * TIMEOUTS.node_lost
+    assert talk.wait(0.5) == []
+    assert "tick_late" in talk.logged
+    talk.silent = {1}
+    assert talk.wait(TIMEOUTS.node_lost) == [stop(0), stop(2)]
+
+
+# -- a Register tells what was lost on the way
+
+
+def test_a_register_makes_up_for_a_lost_run() -> None:
+    talk = Talk()
+    talk.begin()
+    assert talk.register(1, connection=2) == [talk.run(1, 1, connection=2)]
+    assert talk.register(1, incarnation=2, memory=Memory()) == [talk.run(1, 1, incarnation=2)]
+
+
+def test_a_register_makes_up_for_a_lost_success() -> None:
+    talk = Talk(nodes=2, active=2)
+    talk.begin()
+    talk.hear(succeeded(0))
+    assert talk.register(1, incarnation=2, memory=Memory(C0, succeeded=C0)) == [Conclude(SUCCESS)]
+
+
+def test_a_register_makes_up_for_a_lost_failure() -> None:
+    talk = Talk()
+    talk.begin()
+    memory = Memory(C0, failures=(FAILURE,))
+    assert talk.register(1, connection=2, running=C0, memory=memory)[:3] == [stop(0), stop(1), stop(2)]
+
+
+def test_a_register_makes_up_for_a_lost_stop() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.hear(failed(0))
+    assert talk.register(1, connection=2, running=C0, memory=Memory(C0)) == [stop(1)]
+
+
+def test_a_register_makes_up_for_a_lost_stopped() -> None:
+    talk = Talk(nodes=2, active=2)
+    talk.begin()
+    talk.hear(failed(0))
+    talk.hear(stopped(0))
+    assert talk.register(1, connection=2, memory=Memory(C0)) == [
+        talk.run(0, 0, C1, port=200),
+        talk.run(1, 1, C1, port=200, connection=2),
+    ]
+
+
+def test_a_new_connection_of_a_node_that_runs_is_nothing() -> None:
+    talk = Talk()
+    talk.begin()
+    assert talk.register(1, connection=2, running=C0, memory=Memory(C0)) == []
+    assert talk.machine.phase is Phase.RUNNING
+
+
+def test_an_agent_that_was_replaced_takes_its_workers_with_it() -> None:
+    talk = Talk()
+    talk.begin()
+    assert talk.register(1, incarnation=2, memory=Memory(C0)) == [stop(0), stop(2)]
+    talk.hear(stopped(0))
+    assert talk.run(1, 1, C1, port=200, incarnation=2) in talk.hear(stopped(2))
+
+
+def test_a_verdict_in_a_register_is_adopted() -> None:
+    talk = Talk()
+    talk.begin()
+    verdict = Verdict(Outcome.FAILED, "found")
+    assert talk.register(3, incarnation=2, memory=Memory(verdict=verdict)) == [Conclude(verdict)]
+
+
+# -- what is old changes nothing (7)
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        failed(1, C0, incarnation=2),
+        succeeded(1, C0, incarnation=2),
+        stopped(1, C0, incarnation=2),
+        failed(1, C1, incarnation=1),
+        succeeded(1, C1, incarnation=1),
+        stopped(1, C1, incarnation=1),
+        goodbye(1, incarnation=1),
+        messages.Leaving(0, 1, 1, "SIGTERM"),
+        messages.Leaving(1, 1, 2, "SIGTERM"),
+        messages.WorkersFailed(1, 1, 2, C1, (FAILURE,)),
+        messages.Register(1, node(1), 3, 1, 9, None, Memory()),
+        messages.Register(0, node(1), 1, 7, 9, None, Memory()),
+        messages.Register(0, node(1), 2, 0, 9, None, Memory()),
+        failed(3, C1),  # a standby runs nothing
+        succeeded(3, C1),
+        succeeded(1, Cycle(0, 2), incarnation=2),
+        messages.Goodbye(0, 17, 1),
+        messages.Goodbye(0, -1, 1),
+    ],
+    ids=str,
+)
+def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> None:
+    talk = Talk()
+    talk.begin()
+    talk.register(1, incarnation=2, memory=Memory(C0))
+    talk.hear(stopped(0))
+    talk.hear(stopped(2))
+    assert talk.machine.cycle == C1
+    assert talk.hear(old) == []
+    assert talk.machine.phase is Phase.RUNNING
+    assert talk.machine._pending == {0, 1, 2}
+    assert talk.machine.members[1].incarnation == 2
+
+
+def test_a_late_stopped_of_the_former_cycle_does_not_release_the_next() -> None:
+    talk = Talk(nodes=2, active=2)
+    talk.begin()
+    talk.hear(failed(0))
+    talk.hear(stopped(0))
+    talk.hear(stopped(1))
+    assert talk.hear(failed(0, C1)) == [stop(0, C1), stop(1, C1)]
+    talk.hear(stopped(0, C1))
+    assert talk.hear(stopped(1, C0)) == []
+    assert talk.machine.cycle == C1
+    assert talk.hear(stopped(1, C1)) != []
+
+
+# -- the end
+
+
+def test_success_needs_every_active_node() -> None:
+    talk = Talk()
+    talk.begin()
+    for infra_rank in (2, 2, 0, 3):
+        assert talk.hear(succeeded(infra_rank)) == []
+    assert talk.hear(succeeded(1)) == [Conclude(SUCCESS)]
+    assert talk.end(SUCCESS) == [*(close(i, SUCCESS) for i in range(4)), Record(SUCCESS)]
+
+
+def test_success_of_a_former_cycle_does_not_count() -> None:
+    talk = Talk(nodes=2, active=2)
+    talk.begin()
+    talk.hear(succeeded(0))
+    talk.hear(failed(1))
+    talk.hear(stopped(1))
+    assert talk.machine.cycle == C1
+    assert talk.hear(succeeded(1, C1)) == []
+    assert talk.hear(succeeded(0, C1)) == [Conclude(Verdict(Outcome.SUCCESS, SUCCESS.reason.replace("0.0", "0.1")))]
+
+
+def test_what_the_key_holds_is_the_verdict_whoever_wrote_it() -> None:
+    talk = Talk(nodes=2, active=2)
+    talk.begin()
+    talk.hear(succeeded(0))
+    talk.hear(succeeded(1))
+    outside = Verdict(Outcome.INTERRUPTED, "from outside")
+    assert talk.end(outside) == [close(0, outside), close(1, outside), Record(outside)]
+    assert talk.end(SUCCESS) == []
+    assert talk.machine.verdict == outside
+
+
+def test_a_verdict_from_outside_ends_a_job_that_still_joins() -> None:
+    talk = Talk()
+    talk.register(0)
+    outside = Verdict(Outcome.FAILED, "from outside")
+    assert talk.end(outside) == [close(0, outside), Record(outside)]
+    assert talk.register(2) == [close(2, outside)]
+
+
+def test_nothing_runs_after_the_verdict() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.hear(failed(0))
+    talk.hear(messages.Leaving(0, 3, 1, "SIGTERM"))
+    for infra_rank in range(3):
+        assert talk.hear(stopped(infra_rank)) == []
+    assert talk.wait(2 * TIMEOUTS.node_lost) == []
+
+
+def test_a_node_that_is_told_to_end_cancels_the_job() -> None:
+    talk = Talk()
+    talk.begin()
+    verdict = Verdict(Outcome.CANCELLED, "n3 was told to end: SIGTERM")
+    assert talk.hear(messages.Leaving(0, 3, 1, "SIGTERM")) == [Conclude(verdict)]
+    assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == []
+
+
+def test_a_late_comer_hears_of_the_end() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.end(SUCCESS)
+    assert talk.register(1, incarnation=2, memory=Memory(C0)) == [close(1, SUCCESS, incarnation=2)]
+
+
+def test_the_coordinator_leaves_after_the_last_goodbye() -> None:
+    talk = Talk(nodes=2, active=1)
+    talk.begin()
+    talk.end(SUCCESS)
+    assert talk.hear(goodbye(1)) == []
+    assert talk.hear(goodbye(0)) == [Leave(0, SUCCESS, SUCCESS.reason)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "bound"),
+    [
+        (Outcome.SUCCESS, TIMEOUTS.close_grace),
+        (Outcome.FAILED, TIMEOUTS.close_grace + TIMEOUTS.stop_grace + KILL_BOUND),
+    ],
+)
+def test_the_coordinator_does_not_wait_forever(outcome: Outcome, bound: float) -> None:
+    talk = Talk()
+    talk.begin()
+    verdict = Verdict(outcome, "over")
+    talk.end(verdict)
+    assert talk.wait(bound - 0.5) == []
+    assert talk.wait(0.5) == [Leave(verdict.exit_code, verdict, "over")]
+
+
+def test_nobody_left_to_wait_for() -> None:
+    talk = Talk(nodes=2, active=1)
+    talk.begin()
+    talk.silent = {0, 1}
+    talk.wait(TIMEOUTS.node_lost)
+    verdict = Verdict(Outcome.FAILED, "over")
+    assert talk.end(verdict) == [Record(verdict), Leave(1, verdict, "over")]
+
+
+def test_a_message_is_addressed_to_the_incarnation_that_registered() -> None:
+    talk = Talk(nodes=1, active=1)
+    talk.register(0)
+    talk.register(0, incarnation=2)
+    assert talk.end(SUCCESS)[:1] == [Mail(0, 2, messages.Close(0, SUCCESS))]

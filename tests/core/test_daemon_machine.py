@@ -1,0 +1,310 @@
+"""The daemon's machine, scenario by scenario: events in, deeds out, compared as they are."""
+
+import pytest
+from tests.core.machines import BEAT, C0, C1, FAILURE, TIMEOUTS, deeds, job, node
+
+from ft_supervisor.core import events, orders
+from ft_supervisor.core.actions import (
+    KillChild,
+    Leave,
+    LookForVerdict,
+    SpawnAgent,
+    SpawnCoordinator,
+    Tell,
+    WriteVerdict,
+)
+from ft_supervisor.core.daemon import DONE_BOUND, LOOK_PAUSE, MAX_CRASHES, START_BOUND, STEADY, DaemonMachine
+from ft_supervisor.core.events import ChildExited, Ended, Ordered, Signalled, Tick
+from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Verdict
+
+SUCCESS = Verdict(Outcome.SUCCESS, "over")
+FAILED = Verdict(Outcome.FAILED, "over")
+CANCELLED = Leave(130, None, "told to end by a signal")
+
+
+class Play:
+    """A daemon, its clock, and an agent that says Alive for as long as `state` is set."""
+
+    def __init__(self, infra_rank: int = 1) -> None:
+        self.now = 0.0
+        self.machine = DaemonMachine(job(), node(infra_rank), 0.0)
+        self.state: str | None = None
+        self.fence_in: float | None = None
+        self.began = deeds(self.machine.start(0.0))
+
+    def feed(self, *what: events.DaemonEvent) -> list[object]:
+        """Deeds of these events."""
+        answers: list[object] = []
+        for event in what:
+            answers += deeds(self.machine.handle(event, self.now))
+        return answers
+
+    def order(self, *what: orders.Order, child: str = "agent") -> list[object]:
+        """A child says these."""
+        return self.feed(*(Ordered(child, order) for order in what))
+
+    def wait(self, seconds: float) -> list[object]:
+        """Ticks, each heartbeat."""
+        answers: list[object] = []
+        until = self.now + seconds
+        while self.now < until:
+            self.now += BEAT
+            if self.state is not None:
+                answers += self.order(orders.Alive(self.state, fence_in=self.fence_in))
+            answers += self.feed(Tick())
+        return answers
+
+    def run(self) -> None:
+        """The agent is there, and active."""
+        self.state = "active"
+        assert self.wait(BEAT) == []
+
+
+AGENT_GONE = ChildExited("agent", "killed by SIGKILL")
+COORDINATOR_GONE = ChildExited("coordinator", "exit code 0")
+
+
+def test_the_first_node_starts_a_coordinator_and_an_agent_the_others_an_agent() -> None:
+    assert Play(0).began == [SpawnCoordinator(), SpawnAgent(1, Memory())]
+    assert Play(1).began == [SpawnAgent(1, Memory())]
+
+
+# -- agents come and go
+
+
+def test_a_crashed_agent_is_replaced_at_once_and_its_successor_knows_what_it_knew() -> None:
+    play = Play()
+    play.run()
+    play.order(orders.Remember(Memory(C0)), orders.Remember(Memory(C0, failures=(FAILURE,))))
+    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory(C0, failures=(FAILURE,)))]
+
+
+def test_a_memory_is_not_replaced_by_an_older_one() -> None:
+    play = Play()
+    play.order(orders.Remember(Memory(C1, succeeded=C1)), orders.Remember(Memory(C0)))
+    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory(C1, succeeded=C1))]
+
+
+def test_agents_that_crash_in_a_row_are_given_more_and_more_time_and_then_up() -> None:
+    play = Play()
+    play.run()
+    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory())]
+    pauses = []
+    for crash in range(2, MAX_CRASHES):
+        since = play.now
+        assert play.feed(AGENT_GONE) == []
+        while not (spawned := play.feed(Tick())):
+            play.now += 0.1
+        assert spawned == [SpawnAgent(crash + 1, Memory())]
+        pauses.append(play.now - since)
+    assert pauses == pytest.approx([0.4, 0.8, 1.6, 3.2, 5, 5, 5, 5], abs=0.15)
+    reason = f"{MAX_CRASHES} agents in a row ended at once, the last: killed by SIGKILL"
+    assert play.feed(AGENT_GONE) == [Leave(75, None, reason)]
+
+
+def test_an_agent_that_lived_for_long_has_not_crashed_in_a_row() -> None:
+    play = Play()
+    play.feed(AGENT_GONE)
+    play.run()
+    play.wait(STEADY)
+    assert play.feed(AGENT_GONE) == [SpawnAgent(3, Memory())]
+
+
+def test_a_silent_agent_is_killed_and_replaced() -> None:
+    play = Play()
+    play.run()
+    play.state = None
+    assert play.wait(TIMEOUTS.agent - BEAT) == []
+    assert play.wait(BEAT) == [KillChild("agent")]
+    assert play.wait(DONE_BOUND - BEAT) == []
+    assert play.wait(BEAT) == [KillChild("agent")]  # once more, should the first have been in vain
+    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory())]
+
+
+def test_a_starting_agent_has_longer() -> None:
+    play = Play()
+    assert KillChild("agent") not in play.wait(START_BOUND - BEAT)
+    assert KillChild("agent") in play.wait(BEAT)
+
+
+def test_a_late_tick_is_no_silence_of_the_agent() -> None:
+    play = Play()
+    play.run()
+    play.now += 10 * TIMEOUTS.agent
+    assert play.feed(Tick()) == []
+    play.state = None
+    assert play.wait(TIMEOUTS.agent + BEAT) == [KillChild("agent")]
+
+
+def test_the_fence_is_guarded_where_the_agent_stands_still() -> None:
+    play = Play()
+    play.fence_in = 1.0
+    play.run()
+    play.state = None
+    assert play.wait(1.0) == []
+    assert play.wait(BEAT) == [KillChild("agent")]  # one heartbeat after the agent should have done it itself
+
+
+def test_the_fence_counts_even_while_the_daemon_stood_still_itself() -> None:
+    play = Play()
+    play.fence_in = TIMEOUTS.fence
+    play.run()
+    play.now += TIMEOUTS.fence + 2 * BEAT
+    assert play.feed(Tick()) == [KillChild("agent")]
+
+
+def test_a_new_agent_is_not_bound_by_the_fence_of_the_former_one() -> None:
+    play = Play()
+    play.fence_in = 1.0
+    play.run()
+    play.feed(AGENT_GONE)
+    play.state = None
+    assert KillChild("agent") not in play.wait(3)
+
+
+# -- the end
+
+
+def test_the_node_leaves_as_its_agent_said() -> None:
+    play = Play()
+    play.run()
+    assert play.order(orders.Done(0, SUCCESS, "over")) == []
+    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
+
+
+def test_an_agent_that_is_done_but_stays_is_killed() -> None:
+    play = Play()
+    play.run()
+    play.order(orders.Done(75, None, "no lease"))
+    play.state = None
+    assert play.wait(DONE_BOUND - BEAT) == []
+    assert play.wait(BEAT) == [KillChild("agent")]
+    assert play.feed(AGENT_GONE) == [Leave(75, None, "no lease")]
+
+
+def test_an_agent_that_dies_on_its_way_out_is_not_replaced() -> None:
+    play = Play()
+    play.run()
+    play.order(orders.Remember(Memory(C0, verdict=FAILED)))
+    assert play.feed(AGENT_GONE) == [WriteVerdict(FAILED), Leave(1, FAILED, "over")]
+
+
+def test_the_first_node_leaves_after_its_coordinator() -> None:
+    play = Play(0)
+    play.run()
+    play.order(orders.Closed(SUCCESS), child="coordinator")
+    play.order(orders.Done(0, SUCCESS, "over"))
+    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS)]
+    play.order(orders.Done(0, SUCCESS, "over"), child="coordinator")
+    assert play.feed(COORDINATOR_GONE) == [Leave(0, SUCCESS, "over")]
+
+
+def test_a_coordinator_that_stays_is_killed() -> None:
+    play = Play(0)
+    play.run()
+    play.order(orders.Done(0, SUCCESS, "over"))
+    play.feed(ChildExited("agent", "exit code 0"))
+    play.state = None
+    bound = TIMEOUTS.stop_grace + TIMEOUTS.close_grace + KILL_BOUND + 5.0
+    assert play.wait(bound - BEAT) == []
+    assert play.wait(BEAT) == [KillChild("coordinator")]
+    assert play.feed(ChildExited("coordinator", "killed")) == [Leave(0, SUCCESS, "over")]
+
+
+def test_a_coordinator_that_reaches_nobody_is_killed() -> None:
+    play = Play(0)
+    play.run()
+    play.order(orders.Done(75, None, "no lease"))
+    assert play.feed(ChildExited("agent", "exit code 75")) == [KillChild("coordinator")]
+    assert play.feed(ChildExited("coordinator", "killed")) == [Leave(75, None, "no lease")]
+
+
+def test_a_coordinator_that_dies_with_a_claimed_verdict_has_its_file_written() -> None:
+    play = Play(0)
+    play.run()
+    play.order(orders.Closed(FAILED), child="coordinator")
+    assert play.feed(ChildExited("coordinator", "killed")) == [WriteVerdict(FAILED, shared=True)]
+    play.order(orders.Done(1, FAILED, "over"))
+    assert play.feed(ChildExited("agent", "exit code 1")) == [WriteVerdict(FAILED), Leave(1, FAILED, "over")]
+
+
+def test_a_coordinator_that_dies_leaves_the_node_to_its_agent() -> None:
+    play = Play(0)
+    play.run()
+    assert play.feed(ChildExited("coordinator", "killed")) == []
+    assert play.wait(2) == []
+
+
+# -- signals
+
+
+def test_a_signal_is_told_to_the_agent_once() -> None:
+    play = Play()
+    play.run()
+    assert play.feed(Signalled("SIGTERM"), Signalled("SIGTERM")) == [Tell(orders.Terminate("SIGTERM"))]
+    assert play.feed(AGENT_GONE) == [CANCELLED]  # and not replaced
+
+
+def test_a_signal_while_no_agent_is_there() -> None:
+    play = Play()
+    play.feed(AGENT_GONE, AGENT_GONE)
+    assert play.feed(Signalled("SIGTERM")) == [Leave(130, None, "told to end by SIGTERM")]
+
+
+def test_an_agent_that_does_not_heed_the_signal_is_killed_within_a_bound() -> None:
+    play = Play()
+    play.run()
+    play.feed(Signalled("SIGTERM"))
+    patience = TIMEOUTS.stop_grace + 2 * TIMEOUTS.coordinator + KILL_BOUND + 10.0
+    assert play.wait(patience - BEAT) == []
+    assert play.wait(BEAT) == [KillChild("agent")]
+
+
+@pytest.mark.parametrize(
+    ("signals", "kills"),
+    [
+        ([("SIGINT", 0.0), ("SIGINT", 2.0)], True),
+        ([("SIGTERM", 0.0), ("SIGINT", 2.0)], True),
+        ([("SIGINT", 0.0), ("SIGINT", 0.2)], False),  # a terminal and srun both sent it
+        ([("SIGINT", 0.0), ("SIGTERM", 2.0)], False),
+    ],
+)
+def test_a_second_sigint_is_a_person_in_a_hurry(signals: list[tuple[str, float]], kills: bool) -> None:
+    play = Play(0)
+    play.run()
+    for name, after in signals:
+        play.now += after
+        play.feed(Signalled(name))
+    assert play.wait(BEAT) == ([KillChild("agent"), KillChild("coordinator")] if kills else [])
+
+
+# -- the verdict's file
+
+
+def test_who_finds_no_coordinator_looks_for_the_verdict() -> None:
+    play = Play()
+    play.state = "joining"
+    assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
+    assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
+    assert play.feed(Ended(SUCCESS), Ended(FAILED)) == [KillChild("agent")]
+    assert play.feed(AGENT_GONE) == [WriteVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
+
+
+def test_a_verdict_found_while_no_agent_is_there() -> None:
+    play = Play()
+    play.feed(AGENT_GONE, AGENT_GONE)
+    assert play.feed(Ended(FAILED)) == [WriteVerdict(FAILED), Leave(1, FAILED, "over")]
+
+
+def test_who_has_a_coordinator_looks_for_nothing() -> None:
+    play = Play()
+    play.run()
+    assert play.wait(3 * LOOK_PAUSE) == []
+
+
+def test_a_verdict_found_too_late_changes_nothing() -> None:
+    play = Play()
+    play.run()
+    play.order(orders.Done(0, SUCCESS, "over"))
+    assert play.feed(Ended(FAILED)) == []
+    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS), Leave(0, SUCCESS, "over")]

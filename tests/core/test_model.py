@@ -1,0 +1,73 @@
+"""The nouns: order of cycles, exit codes, sentences, and memories that only grow."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ft_supervisor.core.model import Cycle, Failure, Memory, Outcome, Timeouts, Verdict, one_line
+
+CYCLES = st.none() | st.builds(Cycle, st.integers(0, 3), st.integers(0, 3))
+
+
+def test_cycles_are_ordered_as_pairs() -> None:
+    assert sorted([Cycle(1, 0), Cycle(0, 9), Cycle(0, 10)]) == [Cycle(0, 9), Cycle(0, 10), Cycle(1, 0)]
+    assert str(Cycle(2, 31)) == "2.31"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [(Outcome.SUCCESS, 0), (Outcome.FAILED, 1), (Outcome.INTERRUPTED, 75), (Outcome.CANCELLED, 130)],
+)
+def test_the_verdict_is_the_exit_code(outcome: Outcome, code: int) -> None:
+    assert Verdict(outcome, "why").exit_code == code
+
+
+def test_only_success_is_0() -> None:
+    assert [outcome for outcome in Outcome if Verdict(outcome, "").exit_code == 0] == [Outcome.SUCCESS]
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (Failure(3, 1, exit_code=7), "worker 1 of node 3: exit code 7"),
+        (Failure(0, 0, signal="SIGKILL"), "worker 0 of node 0: killed by SIGKILL"),
+        (Failure(0, 0, 1, message="out of memory"), "worker 0 of node 0: exit code 1 (out of memory)"),
+    ],
+)
+def test_a_failure_is_one_sentence(failure: Failure, text: str) -> None:
+    assert str(failure) == text
+
+
+@given(CYCLES, CYCLES)
+def test_the_newer_memory_wins(one: Cycle | None, other: Cycle | None) -> None:
+    older, newer = Memory(one), Memory(other)
+    beginning = Cycle(-1, -1)
+    assert older.newer(newer).newest == max(one or beginning, other or beginning) or (one is None and other is None)
+
+
+def test_what_is_learned_of_the_same_cycle_is_kept() -> None:
+    known = Memory(Cycle(0, 1))
+    learned = Memory(Cycle(0, 1), succeeded=Cycle(0, 1))
+    assert known.newer(learned) is learned
+    assert learned.newer(Memory(Cycle(0, 0), verdict=Verdict(Outcome.FAILED, "old"))) is learned
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("", ""), (" a\n b\t\r\nc ", "a b c"), ("x" * 500, "x" * 500), ("x" * 501, "x" * 499 + "…")],
+)
+def test_one_line(text: str, line: str) -> None:
+    assert one_line(text) == line
+
+
+@given(st.text(), st.integers(1, 20))
+def test_one_line_is_one_short_line(text: str, limit: int) -> None:
+    line = one_line(text, limit)
+    assert len(line) <= limit
+    assert len(line.splitlines()) <= 1
+
+
+def test_the_default_timeouts_let_a_node_fence_before_it_is_given_up() -> None:
+    timeouts = Timeouts()
+    assert timeouts.coordinator < timeouts.fence < timeouts.node_lost
+    assert timeouts.probe < timeouts.coordinator
