@@ -1,0 +1,257 @@
+"""`ft-supervisor local` with real daemons, agents, coordinator and workers, as a test sees and hits it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+BOUND = 90.0
+"""Seconds until a test gives up, on a machine that does other things too; nothing waits for it otherwise."""
+MARKER = "FT_SUPERVISOR_TEST"
+"""In the environment of every process of a job."""
+COMMAND = [sys.executable, "-P", "-m", "ft_supervisor"]
+PYTHONPATH = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
+
+CALM = {"coordinator": "10s", "fence": "30s", "node_lost": "40s", "agent": "30s"}
+"""Timeouts that no load of the machine uses up, for tests in which nobody falls silent."""
+QUICK = {"coordinator": "3s", "fence": "8s", "node_lost": "9s", "agent": "7s"}
+"""For tests that wait for one of them."""
+
+_LINE = re.compile(r"(?P<source>\w+)\| (?:\S+Z (?P<level>\w+) )?event=(?P<event>\w+)(?P<fields>.*)")
+_FIELD = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|\S+)""")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A log line, or one of a worker's. `said` is who said it, the rest what."""
+
+    at: float
+    said: str
+    level: str
+    event: str
+    fields: frozenset[tuple[str, str]]
+    text: str
+
+    def __getitem__(self, name: str) -> str:
+        """The value of a field that is there once."""
+        (value,) = (value for key, value in self.fields if key == name)
+        return value
+
+
+def parse(text: str) -> Line | None:
+    """None for what is neither."""
+    match = _LINE.fullmatch(text)
+    if match is None:
+        return None
+    fields = frozenset(
+        (key, json.loads(value) if value.startswith('"') else value) for key, value in _FIELD.findall(match["fields"])
+    )
+    return Line(time.monotonic(), match["source"], match["level"] or "", match["event"], fields, text)
+
+
+def until(condition: Callable[[], T], what: str) -> T:
+    """Its first true value."""
+    deadline = time.monotonic() + BOUND
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what} did not come true"
+        time.sleep(0.02)
+    return value
+
+
+class Job:
+    """One run of `local` in `folder`, with everything that its nodes print."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        nodes: int,
+        active: int,
+        worker: Iterable[str] = (),
+        timeouts: dict[str, str] | None = None,
+        max_restarts: int = 10,
+        port: int | str = "auto",
+    ) -> None:
+        self.folder = folder
+        self.nodes = [f"node{rank}" for rank in range(nodes)]
+        script = str(Path(__file__).with_name("worker.py"))
+        settings: dict[str, Any] = {
+            "name": "test",
+            "cluster": "none",
+            "nodes": {"active": active},
+            "workers": {"per_node": 1, "command": [sys.executable, "-I", "-S", script, *worker]},
+            "run_dir": "runs/{job_id}",
+            "policy": {
+                "network": {"port": port},
+                "timeouts": CALM if timeouts is None else timeouts,
+                "failures": [{"match": "any", "action": "restart", "budget": {"max": max_restarts}}],
+            },
+        }
+        folder.mkdir(exist_ok=True)
+        (folder / "job.yaml").write_text(json.dumps(settings))  # YAML too
+        self._marker = uuid.uuid4().hex
+        self.local = subprocess.Popen(
+            [*COMMAND, "local", "--config", "job.yaml", "-N", str(nodes)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": PYTHONPATH, MARKER: self._marker},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.texts: list[str] = []
+        self.lines: list[Line] = []
+        self._changed = threading.Condition()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.local.stdout is not None
+        for text in self.local.stdout:
+            line = parse(text.rstrip("\n"))
+            with self._changed:
+                self.texts.append(text)
+                if line is not None:
+                    self.lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    @property
+    def output(self) -> str:
+        """All that it has printed so far."""
+        return "".join(self.texts)
+
+    # -- what happened
+
+    def all(self, event: str, said: str = "", **fields: object) -> list[Line]:
+        """The lines so far with this event, of this node, that hold all these fields."""
+        wanted = {(key, str(value)) for key, value in fields.items()}
+        return [
+            line
+            for line in list(self.lines)
+            if line.event == event and said in ("", line.said) and wanted <= line.fields
+        ]
+
+    def wait(self, event: str, said: str = "", **fields: object) -> Line:
+        """The first such line."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self.all(event, said, **fields), BOUND)
+            found = self.all(event, said, **fields)
+        assert found, f"no {event} {said} {fields}:\n{self.output}"
+        return found[0]
+
+    def worker(self, rank: int, restart: int = 0, kind: str = "worker") -> Line:
+        """The line of this rank's worker in the cycle after so many restarts, once it runs."""
+        return self.wait(kind, restart=restart, rank=rank)
+
+    def pid(self, child: str, node: str, incarnation: int | None = None) -> int:
+        """The newest agent or coordinator of a node, or its daemon."""
+        if child == "daemon":
+            (path,) = self.folder.glob("runs/*/*/local.json")
+            return {str(known["name"]): int(known["pid"]) for known in json.loads(path.read_text())["nodes"]}[node]
+        fields = {} if incarnation is None else {"incarnation": incarnation}
+        self.wait("started", node, child=child, **fields)
+        return int(self.all("started", node, child=child, **fields)[-1]["pid"])
+
+    @property
+    def run_folder(self) -> Path:
+        """Where the files of the run are."""
+        (path,) = self.folder.glob("runs/*/*/local.json")
+        return path.parent
+
+    def verdict(self) -> dict[str, Any] | None:
+        """What the run's file says, if there is one."""
+        path = self.run_folder / "verdict.json"
+        found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+        return found
+
+    def processes(self, node: str | None = None) -> dict[int, str]:
+        """pid -> command line of all living processes of the job, or of one of its nodes."""
+        wanted = [f"{MARKER}={self._marker}"] + ([f"SLURMD_NODENAME={node}"] if node else [])
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                environ = (path / "environ").read_bytes().decode(errors="replace").split("\0")
+                if all(variable in environ for variable in wanted):
+                    found[int(path.name)] = (path / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+        return found
+
+    # -- what is done to it
+
+    def finish(self) -> None:
+        """All workers, these and later ones, exit with 0."""
+        (self.folder / "finish").touch()
+
+    def fail(self, worker: Line) -> None:
+        """This worker exits with 1."""
+        os.kill(int(worker["pid"]), signal.SIGUSR1)
+
+    def kill_node(self, node: str) -> None:
+        """SIGKILL to its daemon; returns when nothing of the node is left."""
+        os.kill(self.pid("daemon", node), signal.SIGKILL)
+        until(lambda: not self.processes(node), f"the end of {node}")
+
+    # -- the end
+
+    def end(self) -> dict[str, int]:
+        """The nodes' exit codes, once all of it has ended; nothing of it may be left."""
+        try:
+            self.local.wait(BOUND)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not end:\n{self.output}") from None
+        left = self.processes()
+        assert not left, f"left behind: {left}\n{self.output}"
+        self._reader.join(BOUND)
+        states = [text for text in self.texts if text.startswith("local| node0 ")][-1]
+        codes = {name: int(code) for name, code in re.findall(r"(\w+) gone \((\d+)\)", states)}
+        assert list(codes) == self.nodes, self.output
+        assert "Traceback" not in self.output, self.output
+        return codes
+
+    def assert_end(self, code: int, outcome: str | None, reason: str = "", dead: Iterable[str] = ()) -> None:
+        """All nodes but the `dead` ones leave with `code`, and the verdict says so in one line with `reason` in it."""
+        codes = self.end()
+        assert codes == {node: 137 if node in dead else code for node in self.nodes}, self.output
+        verdict = self.verdict()
+        if outcome is None:
+            assert verdict is None, self.output
+            return
+        assert verdict is not None, self.output
+        assert (verdict["outcome"], verdict["exit_code"]) == (outcome, code), self.output
+        assert reason in verdict["reason"] and "\n" not in verdict["reason"], verdict
+        assert self.local.returncode == code
+        assert self.texts[-1] == f"local| {outcome}: {verdict['reason']} (exit code {code})\n"
+        for node in self.nodes:
+            if node not in dead:
+                assert self.all("leaving", node, proc="daemon", code=code, verdict=outcome), self.output
+
+    def clean_up(self) -> None:
+        """SIGKILL to whatever a failed test has left."""
+        while self.local.poll() is None or self.processes():
+            for pid in self.processes():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self.local.wait(0.1)
+        self._reader.join(BOUND)
+        assert self.local.stdout is not None
+        self.local.stdout.close()
+
+
+StartJob = Callable[..., Job]
