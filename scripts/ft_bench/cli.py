@@ -1,0 +1,82 @@
+"""The command line of scripts/bench."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ft_bench import daemon, ending, faults, rendezvous, report
+from ft_bench.seen import BenchError
+from ft_supervisor.process import tree
+
+SECTIONS: Mapping[str, Callable[[bool], list[report.Row]]] = {
+    "rendezvous": rendezvous.measure,
+    "faults": faults.measure,
+    "ending": ending.measure,
+    "daemon": daemon.measure,
+}
+DESCRIPTION = """\
+Measures how fast and how big ft-supervisor is: its real processes on this machine, and torchrun's in the same run.
+Prints a table: medians and 95th percentiles of n repetitions, the target, torchrun's median and by how much it is more.
+"""
+EXAMPLES = """\
+what:
+  rendezvous  N agents join at one moment, in threads of a few processes: until the last one is told to run
+  faults      8 nodes, a worker is killed: until the other nodes know, and until all workers run again
+  ending      8 nodes, all workers exit with 0: until the last daemon is gone
+  daemon      memory, CPU, and time to start
+
+examples:
+  scripts/bench                            everything, about ten minutes on two cores
+  scripts/bench --only faults --only ending
+  scripts/bench --quick                    small and once, to see that it works: its figures say nothing
+  scripts/bench --json bench.json          the table's figures and every sample; `-` for stdout instead of the table
+
+On a machine that does other things the figures are worse; the table's title has the load when it began.
+Exit code 0 also when a target is missed; 1 when something could not be measured.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    options = _parser().parse_args(arguments)
+    tree.become_subreaper()  # so that what a killed daemon leaves behind is ended, too
+    notes, about = Console(stderr=True), report.machine()
+    rows, failed = [], {}
+    for name in options.only or SECTIONS:
+        began = time.monotonic()
+        notes.print(f"{name} ...", highlight=False)
+        try:
+            rows += SECTIONS[name](options.quick)
+        except BenchError as error:
+            failed[name] = str(error)
+            notes.print(f"{name}: {error}", style="red", highlight=False, markup=False)
+        notes.print(f"{name} took {time.monotonic() - began:.0f} s", highlight=False)
+    figures = json.dumps({"machine": about, "quick": options.quick, "rows": report.plain(rows), "failed": failed})
+    if options.json == "-":
+        print(figures)
+    else:
+        report.show(rows, about, Console(width=None if sys.stdout.isatty() else 120))
+        if options.json:
+            Path(options.json).write_text(figures + "\n")
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bench",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this alone; may be given again")
+    parser.add_argument("--quick", action="store_true", help="a few nodes, one repetition")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
+    return parser

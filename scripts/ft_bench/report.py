@@ -1,0 +1,121 @@
+"""Figures to rows, rows to a table and to JSON."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+NO_TORCHRUN = "-"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that was measured, in `unit`, once for each of `samples`.
+
+    `judged` names the figure that `target` is for: median or p95. `torchrun` holds its samples for the same thing, and
+    `torchrun_note` says what there is instead of them.
+    """
+
+    what: str
+    unit: str
+    samples: Sequence[float]
+    target: float | None = None
+    judged: str = "median"
+    torchrun: Sequence[float] = ()
+    torchrun_note: str = NO_TORCHRUN
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target was reached; None without one."""
+        figure = p95(self.samples) if self.judged == "p95" else median(self.samples)
+        return None if self.target is None else figure <= self.target
+
+    @property
+    def ratio(self) -> float | None:
+        """torchrun's median by ours; None where either is missing or ours is not above 0."""
+        ours = median(self.samples)
+        return median(self.torchrun) / ours if self.torchrun and ours > 0 else None
+
+
+def median(samples: Sequence[float]) -> float:
+    """The middle one, or the mean of the middle two."""
+    ordered = sorted(samples)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def p95(samples: Sequence[float]) -> float:
+    """The smallest sample that at least 95 % of them do not exceed: of fewer than 20, the largest."""
+    return sorted(samples)[math.ceil(0.95 * len(samples)) - 1]
+
+
+def machine() -> dict[str, Any]:
+    """On what, and beside what load, the figures were taken."""
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": [round(load, 1) for load in os.getloadavg()],
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+    }
+
+
+def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows for JSON: what the table shows, and every sample."""
+    return [
+        {
+            "what": row.what,
+            "unit": row.unit,
+            "median": median(row.samples),
+            "p95": p95(row.samples),
+            "target": row.target,
+            "judged": row.judged,
+            "met": row.met,
+            "torchrun_median": median(row.torchrun) if row.torchrun else None,
+            "torchrun_note": None if row.torchrun else row.torchrun_note,
+            "ratio": row.ratio,
+            "samples": list(row.samples),
+            "torchrun": list(row.torchrun),
+        }
+        for row in rows
+    ]
+
+
+def show(rows: Sequence[Row], about: dict[str, Any], console: Console) -> None:
+    """Print the table."""
+    load = " ".join(map(str, about["load"]))
+    title = f"{about['cores']} cores, load before {load}, torch {about['torch']}, Python {about['python']}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("what", overflow="fold")
+    for name in ("n", "median", "p95", "target", "torchrun", "ratio"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        ratio = f"{row.ratio:.1f}x" if row.ratio is not None else ""
+        torchrun = text(median(row.torchrun), row.unit) if row.torchrun else row.torchrun_note
+        figures = [text(median(row.samples), row.unit), text(p95(row.samples), row.unit)]
+        table.add_row(row.what, str(len(row.samples)), *figures, _target(row), torchrun, ratio)
+    console.print(table)
+
+
+def text(value: float, unit: str) -> str:
+    """A figure with three digits that count, at least."""
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:.{digits}f} {unit}".rstrip()
+
+
+def _target(row: Row) -> str:
+    if row.target is None:
+        return ""
+    sign, colour = ("≤", "green") if row.met else (">", "red")
+    which = "p95 " if row.judged == "p95" else ""
+    return f"[{colour}]{which}{sign} {row.target:g} {row.unit}".rstrip() + f"[/{colour}]"
