@@ -49,7 +49,7 @@ def test_what_is_learned_of_the_same_cycle_is_kept() -> None:
     known = Memory(Cycle(0, 1))
     learned = Memory(Cycle(0, 1), succeeded=Cycle(0, 1))
     assert known.newer(learned) is learned
-    assert learned.newer(Memory(Cycle(0, 0), verdict=Verdict(Outcome.FAILED, "old"))) is learned
+    assert learned.newer(Memory(Cycle(0, 0), failures=(Failure(0, 0, 1),))) is learned
 
 
 @pytest.mark.parametrize(
