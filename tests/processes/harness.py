@@ -221,7 +221,7 @@ class Job:
         states = [text for text in self.texts if text.startswith("local| node0 ")][-1]
         codes = {name: int(code) for name, code in re.findall(r"(\w+) gone \((\d+)\)", states)}
         assert list(codes) == self.nodes, self.output
-        assert "Traceback" not in self.output, self.output
+        assert "Traceback" not in self.output and "Exception raised" not in self.output, self.output
         return codes
 
     def assert_end(self, code: int, outcome: str | None, reason: str = "", dead: Iterable[str] = ()) -> None:

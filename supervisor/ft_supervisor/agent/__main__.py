@@ -11,6 +11,7 @@ def main() -> NoReturn:
     """Never returns: the agent leaves by os._exit, threads that hang in a store's call behind it."""
     link = enter_child()
     # Only now, as it takes seconds: from here on signals are ignored, and the daemon's death is ours.
+    import ft_supervisor.store.tcp  # noqa: F401 - before whatever else imports torch, which reads the environment then
     from ft_supervisor.agent.shell import run
 
     run(link)

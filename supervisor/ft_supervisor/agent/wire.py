@@ -110,9 +110,7 @@ class Wire:
         """Wait until what was sent is with the store, at most `timeout` seconds; whether it is."""
         if not self._up:
             return False
-        done = threading.Event()
-        self._current.outbox.put(done)
-        return done.wait(timeout)
+        return self._current.flush(timeout)
 
     def _renew(self) -> None:
         self._current.abandoned.set()
@@ -140,7 +138,15 @@ class Generation:
         self._lease: int | None = None
         self._ended = False
         self._passed: Cycle | None = None
+        self._over = False
+        self._flushing: threading.Event | None = None
         self._run(self._connect_and_beat, "wire")
+
+    def flush(self, timeout: float) -> bool:
+        """See Wire.flush. Not waited for with a connection that is lost: the coordinator may well leave before us."""
+        done = self._flushing = threading.Event()
+        self.outbox.put(done)
+        return not self._over and done.wait(timeout) and not self._over
 
     def _run(self, body: Callable[[], None], name: str) -> None:
         def target() -> None:
@@ -151,6 +157,9 @@ class Generation:
             except Exception as error:  # a bug, but a thread that ends in silence would be worse than a new connection
                 log("wire_failed", level="error", error=traceback.format_exc())
                 self._post(Disconnected(repr(error)))
+            self._over = True
+            if self._flushing is not None:
+                self._flushing.set()
 
         threading.Thread(target=target, daemon=True, name=f"{name} {self.number}").start()
 
