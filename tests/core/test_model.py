@@ -48,8 +48,8 @@ def test_the_newer_memory_wins(one: Cycle | None, other: Cycle | None) -> None:
 def test_what_is_learned_of_the_same_cycle_is_kept() -> None:
     known = Memory(Cycle(0, 1))
     learned = Memory(Cycle(0, 1), succeeded=Cycle(0, 1))
-    assert known.newer(learned) is learned
-    assert learned.newer(Memory(Cycle(0, 0), failures=(Failure(0, 0, 1),))) is learned
+    assert known.newer(learned) == learned
+    assert learned.newer(Memory(Cycle(0, 0), failures=(Failure(0, 0, 1),))) == learned
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,8 @@ class AgentMachine:
     def handle(self, event: AgentEvent, now: float) -> list[AgentAction]:
         """One event in, actions out, in order."""
         self._actions = []
+        if self._fence_is_over(now) and not isinstance(event, Ended):
+            self._fence(now)  # first of all: a node that stood still hears of a world that has moved on
         match event:
             case Connected(port):
                 self._connect(port, now)
@@ -160,9 +162,6 @@ class AgentMachine:
             return
         if run.connection != self._connection:
             self._do(log("mail_dropped", "warning", message="Run", cycle=run.cycle, reason="older than our Register"))
-            return
-        if self._fence_is_over(now):  # we stood still, and it waited for us meanwhile
-            self._fence(now)
             return
         self._remember(Memory(newest=run.cycle))
         self._watch(run.cycle)
@@ -268,7 +267,9 @@ class AgentMachine:
 
     def _end(self, leave: Leave, grace: float, now: float) -> None:
         """Leave as soon as no worker is left. What ends the node first decides how; only a verdict overrides it."""
-        if self._end_as is None or self._end_as.verdict is None:
+        if self._end_as is not None and self._run is None:
+            return  # Leave was said
+        if self._end_as is None or (self._end_as.verdict is None and leave.verdict is not None):
             self._end_as = leave
         self._next = None
         if self.state is not State.CLOSING:
@@ -290,9 +291,7 @@ class AgentMachine:
         if self._run is not None and lease is not None and self.memory.verdict is None:
             fence_in = lease + timeouts.fence - now
         self._do(Tell(orders.Alive(self.state.value, cycle, group_rank, fence_in)))
-        if self._fence_is_over(now):
-            self._fence(now)
-        elif self._lease_at is None and now - self._began >= timeouts.join and self._end_as is None:
+        if self._lease_at is None and now - self._began >= timeouts.join and self._end_as is None:
             self._end(Leave(INTERRUPTED, None, f"no coordinator within {timeouts.join:g} s"), 0.0, now)
         elif self._barrier_at is not None and self._run is None and now - self._barrier_at >= timeouts.close_grace:
             self._end(Leave(0, None, f"the exit barrier of cycle {self.watched} is passed"), 0.0, now)

@@ -155,7 +155,9 @@ class CoordinatorMachine:
             self._run(member, self.group.index(message.infra_rank))
         else:
             if self.phase is Phase.RUNNING:
-                self._restart(f"{member.node.name}: its agent was replaced", charged=True, now=now)
+                failures = message.memory.failures
+                why = failures[0] if failures else "its agent was replaced"
+                self._restart(f"{member.node.name}: {why}", charged=True, now=now)
             self._stopped(member, now)
 
     def _succeeded(self, member: Member, now: float) -> None:
@@ -187,21 +189,21 @@ class CoordinatorMachine:
         self._last_tick = now
         if late > 0:
             self._log("tick_late", "warning", seconds=round(late, 1))
-            self.members.forgive(late)
+            self.members.forgive(late, now)
         for member in self.members:
             if member.here and now - member.heard >= timeouts.node_lost:
                 self._lose(member, now)
         if self.phase is Phase.CLOSING:
             self._leave_when_done(now)
             return
+        self._advance(now)
         if self.phase is Phase.JOINING and now - self._since >= timeouts.join:
             here = sum(member.here for member in self.members)
             self._conclude(
                 Outcome.INTERRUPTED, f"too few nodes: {here} of {self.job.active} came within {timeouts.join:g} s"
             )
-        if self.phase is Phase.STOPPING:
+        elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
-        self._advance(now)
 
     def _watch_stopping(self, now: float) -> None:
         timeouts = self.job.timeouts
@@ -241,7 +243,8 @@ class CoordinatorMachine:
                 self._enough_since = None
                 return
             self._enough_since = now if self._enough_since is None else self._enough_since
-            if len(healthy) == len(self.job.nodes) or now - self._enough_since >= timeouts.node_lost:
+            waited = now - self._enough_since >= timeouts.node_lost or now - self._since >= timeouts.join
+            if waited or len(healthy) == len(self.job.nodes):
                 group = placement.first(healthy, self.job.active)
                 assert group is not None
                 self._start(group, "enough nodes are here")

@@ -209,7 +209,9 @@ class DaemonMachine:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
         self._last_tick = now
         if late > 0 and self._alive is not None:
-            self._alive += late  # this daemon stood still, and may not have read what its agent said
+            self._alive = min(
+                self._alive + late, now
+            )  # this daemon stood still, and may not have read what its agent said
         self._spawn_when_due(now)
         if self._agent and AGENT not in self._kill_at:
             self._watch_agent(now)

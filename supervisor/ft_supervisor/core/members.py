@@ -67,10 +67,10 @@ class Members:
         if member is not None:
             member.heard = now
 
-    def forgive(self, seconds: float) -> None:
+    def forgive(self, seconds: float, now: float) -> None:
         """Time in which the coordinator itself stood still counts against nobody."""
         for member in self._members.values():
-            member.heard += seconds
+            member.heard = min(member.heard + seconds, now)
 
     def healthy(self, now: float, silence: float) -> set[int]:
         """Who can be chosen: here, running nothing, and heard within `silence` seconds."""

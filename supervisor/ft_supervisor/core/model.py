@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
@@ -133,8 +133,9 @@ class Memory:
     verdict: Verdict | None = None
 
     def newer(self, other: Self) -> Self:
-        """The one of the two that knows more: a memory only ever grows."""
-        return other if (other.newest or Cycle(-1, -1)) >= (self.newest or Cycle(-1, -1)) else self
+        """The one of the two that knows the newer cycle, with the verdict of either: a memory only ever grows."""
+        newest = other if (other.newest or Cycle(-1, -1)) >= (self.newest or Cycle(-1, -1)) else self
+        return replace(newest, verdict=self.verdict or other.verdict)
 
 
 def one_line(text: str, limit: int = 500) -> str:
