@@ -13,10 +13,12 @@ from .errors import LabError
 from .machine import Machine
 from .record import Record
 from .releases import DEFAULT_RELEASE, RELEASES, lab_dir
-from .settings import CONTROLLER, Layout, Parameters
+from .settings import CONTROLLER, LOGIN, Layout, Parameters
 
-LOGIN = "login"
 NAMESPACES = ["unshare", "--net", "--uts", "--ipc", "--pid", "--mount", "--propagation", "private", "--fork"]
+# States of nodes that answer; sinfo adds a star to those that do not. `mixed` and `allocated` say nothing about jobs:
+# once slurmctld has taken a dead node out of a job, sinfo may call the node mixed until the job is over.
+UP = {"idle", "allocated", "mixed", "completing"}
 DAEMONS = ("slurmctld", "slurmdbd")
 MARIADB = (
     *("mariadbd", "--no-defaults", "--user=mysql", "--skip-networking", "--innodb-buffer-pool-size=64M"),
@@ -112,11 +114,12 @@ class Cluster:
             node.kill()
 
     def restore_node(self, name: str) -> None:
-        """Starts a dead node again and waits until Slurm calls it idle. A living one is left alone."""
+        """Starts a dead node again and waits until Slurm has it back. A living one is left alone."""
         with self._locked():
+            self._check_name(name)
             if name not in self.machines():
                 self._start_node(name)
-            self._wait_idle([name])
+            self._wait_up([name])
 
     def cut_node(self, name: str) -> None:
         """Takes the node off the network; everything on it goes on."""
@@ -131,7 +134,7 @@ class Cluster:
             self._link(name, "up")
 
     def restore_all(self) -> None:
-        """Cancels every job, starts dead daemons and nodes, heals cuts, and waits until all nodes are idle."""
+        """Cancels every job, starts dead daemons and nodes, heals cuts, and waits until all nodes are up."""
         with self._locked():
             parameters = self._parameters()
             for daemon in ("slurmdbd", "slurmctld"):
@@ -145,14 +148,13 @@ class Cluster:
                     self._start_node(name)
             self._controller("scancel", "--state=PENDING")
             self._controller("scancel", "--state=RUNNING")
-            self._wait_idle(parameters.names())
+            self._wait("the jobs to end", self._no_jobs)
+            self._wait_up(parameters.names())
 
     def stop_daemon(self, name: str) -> None:
         """SIGTERM to slurmctld or slurmdbd, and waits until it is gone."""
         with self._locked():
-            for pid in self._daemon_pids(name):
-                subprocess.run(["kill", str(pid)], check=False, capture_output=True)
-            self._wait(f"{name} to end", lambda: not self._daemon_pids(name))
+            self._stop_daemon(name)
 
     def start_daemon(self, name: str) -> None:
         """Starts slurmctld or slurmdbd if it does not run, and waits until it answers."""
@@ -161,21 +163,14 @@ class Cluster:
                 self._start_daemon(name)
 
     def slurmd_timeout(self, seconds: int) -> None:
-        """Changes SlurmdTimeout of the running cluster (`scontrol reconfigure`)."""
+        """Changes SlurmdTimeout of the running cluster by a restart of slurmctld; jobs go on."""
         with self._locked():
             parameters = replace(self._parameters(), slurmd_timeout=seconds)
             settings.write_slurm_conf(self.release, parameters, self.layout)
             self._record.save(parameters, list(self.machines().values()))
-            self._controller("scontrol", "reconfigure")
-            expected = f"= {seconds} sec"
-            self._wait(
-                f"SlurmdTimeout {expected}",
-                lambda: any(
-                    line.startswith("SlurmdTimeout") and line.endswith(expected)
-                    for line in self._try("scontrol", "show", "config").stdout.splitlines()
-                ),
-            )
-            self._wait_up(parameters.names())
+            self._stop_daemon("slurmctld")
+            self._start_daemon("slurmctld")
+            self._wait_up([name for name in parameters.names() if name in self.machines()])
 
     # How
 
@@ -198,7 +193,7 @@ class Cluster:
         self._start_daemon("slurmctld")
         for name in parameters.names():
             self._start_node(name)
-        self._wait_idle(parameters.names())
+        self._wait_up(parameters.names())
 
     def _down(self) -> None:
         alive = self.machines()
@@ -216,7 +211,8 @@ class Cluster:
             return False
         for name in parameters.names():
             self._link(name, "up")
-        return all(state in ("idle", "allocated", "mixed", "completing") for state in self._states().values())
+        states = self._states()
+        return all(states.get(name) in UP for name in parameters.names())
 
     def _start_machine(self, name: str, command: list[str] | None = None) -> Machine:
         if command is None:
@@ -259,6 +255,11 @@ class Cluster:
         answers = ("scontrol", "ping") if name == "slurmctld" else ("sacctmgr", "-n", "list", "cluster")
         self._wait(f"{name} to answer", lambda: self._try(*answers).returncode == 0)
 
+    def _stop_daemon(self, name: str) -> None:
+        for pid in self._daemon_pids(name):
+            subprocess.run(["kill", str(pid)], check=False, capture_output=True)
+        self._wait(f"{name} to end", lambda: not self._daemon_pids(name))
+
     def _daemon_pids(self, name: str) -> list[int]:
         if name not in DAEMONS:
             raise LabError(f"{name!r} is none of {', '.join(DAEMONS)}")
@@ -297,20 +298,28 @@ class Cluster:
         self._controller("ip", "link", "set", name, state)
 
     def _node(self, name: str) -> Machine:
-        if name not in self._parameters().names():
-            raise LabError(f"{name!r} is no node of the lab; they are {', '.join(self._parameters().names())}")
+        self._check_name(name)
         return self.machine(name)
+
+    def _check_name(self, name: str) -> None:
+        names = self._parameters().names()
+        if name not in names:
+            raise LabError(f"{name!r} is no node of the lab; they are {', '.join(names)}")
 
     def _states(self) -> dict[str, str]:
         lines = self._try("sinfo", "--noheader", "--Node", "--format=%N %T").stdout.splitlines()
         return dict(line.split() for line in lines)
 
-    def _wait_idle(self, names: list[str]) -> None:
-        self._wait(f"{' '.join(names)} to be idle", lambda: _all_in(self._states(), names, {"idle"}))
-
     def _wait_up(self, names: list[str]) -> None:
-        usable = {"idle", "allocated", "mixed", "completing"}
-        self._wait(f"{' '.join(names)} to be up", lambda: _all_in(self._states(), names, usable))
+        def up() -> bool:
+            states = self._states()
+            return all(states.get(name) in UP for name in names)
+
+        self._wait(f"{' '.join(names)} to be up", up)
+
+    def _no_jobs(self) -> bool:
+        done = self._try("squeue", "--noheader")
+        return done.returncode == 0 and not done.stdout.strip()
 
     def _wait(self, what: str, done: Callable[[], bool], timeout: float | None = None) -> None:
         bound = self.patience if timeout is None else timeout
@@ -330,10 +339,6 @@ class Cluster:
     def _locked(self) -> Iterator[None]:
         with chroot.locked(self.base / "cluster.lock"):
             yield
-
-
-def _all_in(states: dict[str, str], names: list[str], wanted: set[str]) -> bool:
-    return all(states.get(name) in wanted for name in names)
 
 
 def _succeeds(command: list[str]) -> bool:

@@ -8,19 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .cluster import LOGIN, Cluster
+from .cluster import Cluster
 from .errors import LabError
 from .machine import DAEMONS, Process
+from .settings import LOGIN
 
-ENDED = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
-)
+ENDED = {
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+}
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """One row of `sacct -X`. State is the word alone (CANCELLED, not `CANCELLED by 0`); exit codes are `code:signal`."""
+    """One row of `sacct -X`. State is one word (CANCELLED, not `CANCELLED by 0`); exit codes are `code:signal`."""
 
     job_id: int
     state: str
@@ -87,11 +89,11 @@ class Lab(Cluster):
             capture_output=True,
             text=True,
             timeout=timeout,
-            **({"stdin": subprocess.DEVNULL} if input is None else {"input": input}),  # type: ignore[call-overload]
+            input=input or "",
         )
         if check and done.returncode:
             raise LabError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return done  # type: ignore[no-any-return]
+        return done
 
     def popen(
         self,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .releases import checkout
-from .settings import Layout
+from .settings import LOGIN, Layout
 
 
 def specification(hostname: str, layout: Layout) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def specification(hostname: str, layout: Layout) -> dict[str, Any]:
 
 def login_specification(layout: Layout) -> dict[str, Any]:
     """The login machine is the controller with the host's processes: a command there is a plain child of its caller."""
-    return {"hostname": "login", "root": str(layout.root), "mounts": [proc(layout)], "folders": []}
+    return {"hostname": LOGIN, "root": str(layout.root), "mounts": [proc(layout)], "folders": []}
 
 
 def proc(layout: Layout) -> list[str]:

@@ -12,6 +12,7 @@ from .errors import LabError
 from .releases import Release
 
 CONTROLLER = "ctl"
+LOGIN = "login"  # on the controller's network, so at its address
 TOPOLOGIES = ("none", "tree", "block")
 
 
@@ -64,7 +65,7 @@ class Layout:
 
 def address(name: str) -> str:
     """The machine's address in the cluster's own network, which exists in its namespaces only."""
-    if name == CONTROLLER:
+    if name in (CONTROLLER, LOGIN):
         return "10.213.0.1"
     return f"10.213.1.{1 + int(name.removeprefix('n'))}"
 
@@ -156,7 +157,7 @@ def _topology_conf(parameters: Parameters, layout: Layout) -> None:
 
 
 def _network_files(parameters: Parameters, layout: Layout) -> None:
-    machines = "".join(f"{address(name)} {name}\n" for name in (CONTROLLER, *parameters.names()))
+    machines = "".join(f"{address(name)} {name}\n" for name in (CONTROLLER, LOGIN, *parameters.names()))
     (layout.cluster / "hosts").write_text(f"127.0.0.1 localhost\n{machines}")
     # No name server at all: there is none to be reached, and a look-up that waits for one stops torch's store.
     (layout.cluster / "resolv.conf").write_text("")

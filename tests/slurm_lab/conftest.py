@@ -1,0 +1,57 @@
+"""The lab's fixture: every test that asks for `lab` runs once on each Slurm release of $FT_LAB_VERSIONS.
+
+Releases take turns: pytest runs all tests of one before it sets the next one up. A machine that cannot hold the lab
+skips these tests; with CI=true that is a failure.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from slurm_lab import Lab, Parameters
+
+VERSIONS = os.environ.get("FT_LAB_VERSIONS", "24.11 22.05").split()
+# On a busy machine slurmctld calls live nodes DOWN with less; tests that wait for DOWN ask for less themselves.
+STANDARD = Parameters(nodes=4, slurmd_timeout=30)
+
+
+def why_not() -> str | None:
+    """Why this machine cannot hold the lab, in words; None when it can."""
+    if os.geteuid() != 0:
+        return "the Slurm lab needs root"
+    namespaces = ["unshare", "--net", "--pid", "--mount", "--uts", "--ipc", "--fork", "true"]
+    done = subprocess.run(namespaces, capture_output=True, text=True)
+    return None if done.returncode == 0 else f"the Slurm lab needs Linux namespaces: {done.stderr.strip()}"
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def release_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The release's lab, built when it is needed first; taken down before the next release's, leaving nothing."""
+    reason = why_not()
+    if reason is not None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    lab = Lab(request.param)
+    yield lab
+    lab.down()
+    assert remaining(lab) == []
+
+
+@pytest.fixture
+def lab(release_lab: Lab) -> Lab:
+    """A healthy cluster of four idle nodes, n0 to n3, without jobs, whatever the test before did to it."""
+    if not release_lab.up(STANDARD):
+        release_lab.restore_all()
+    return release_lab
+
+
+def remaining(lab: Lab, patience: float = 30.0) -> list[str]:
+    """What is left of a lab that was taken down; parents of what was killed get `patience` seconds to notice."""
+    end = time.monotonic() + patience
+    while (left := lab.leftovers()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return left

@@ -1,0 +1,193 @@
+"""The lab itself: each of its commands, on a real cluster of each release."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from slurm_lab import LAB_USER, Lab, LabError, Parameters, Process, machine
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts/slurm-lab"
+
+
+def cli(lab: Lab, action: str, *arguments: str, **options: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), action, "--slurm", lab.release.version, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def wait_for(done: Callable[[], object], timeout: float = 60.0) -> None:
+    end = time.monotonic() + timeout
+    while not done():
+        assert time.monotonic() < end, f"not within {timeout} s"
+        time.sleep(0.05)
+
+
+@contextmanager
+def started(lab: Lab, *command: str) -> Iterator[subprocess.Popen[str]]:
+    """A command on the login machine that does not outlive a failed test."""
+    process = lab.popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def sleepers(lab: Lab, node: str) -> list[Process]:
+    return [process for process in lab.node_processes(node) if process.name == "sleep"]
+
+
+def node_state(lab: Lab, node: str) -> str:
+    return lab.run(["sinfo", "--noheader", f"--nodes={node}", "--format=%T"]).stdout.strip()
+
+
+def test_every_node_runs_a_task(lab: Lab) -> None:
+    done = cli(lab, "run", "--", "srun", "-N4", "--label", "hostname")
+    assert (sorted(done.stdout.splitlines()), done.returncode) == (["0: n0", "1: n1", "2: n2", "3: n3"], 0)
+
+
+def test_run_passes_everything_through(lab: Lab, tmp_path: Path) -> None:
+    done = cli(lab, "run", "--", "sh", "-c", "cat; pwd; echo no >&2; exit 7", input="yes\n", cwd=tmp_path)
+    assert (done.stdout, done.stderr, done.returncode) == (f"yes\n{tmp_path}\n", "no\n", 7)
+    script = 'read line; echo "$line on $(hostname)"; exit 9'
+    done = cli(lab, "run", "--", "srun", "-N1", "-wn2", "sh", "-c", script, input="hello\n")
+    assert (done.stdout, done.returncode) == ("hello on n2\n", 9)
+
+
+def test_run_becomes_the_command(lab: Lab) -> None:
+    with started(lab, "sh", "-c", "echo $$; exec sleep 1000") as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) == process.pid
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_unprivileged_job_completes_and_is_accounted(lab: Lab) -> None:
+    folder = lab.work_dir("unprivileged", LAB_USER)
+    script = f"#!/bin/sh\nsrun sh -c 'echo $(id -un) {sys.executable} $({sys.executable} -c \"print(6*7)\")'\nexit 0\n"
+    job = lab.submit(script, "-N2", "--output=out", user=LAB_USER, cwd=folder)
+    record = lab.wait_job(job, timeout=60)
+    assert (record.state, record.exit_code, record.nodes) == ("COMPLETED", "0:0", "n[0-1]")
+    assert (folder / "out").read_text() == f"{LAB_USER} {sys.executable} 42\n" * 2
+
+
+def test_failed_job_is_accounted_with_its_code_and_its_owners_comment(lab: Lab) -> None:
+    script = "#!/bin/sh\nscontrol update job=$SLURM_JOB_ID comment='a|b'\nexit 75\n"
+    record = lab.wait_job(lab.submit(script, "--output=/dev/null", user=LAB_USER), timeout=60)
+    assert (record.state, record.exit_code, record.comment) == ("FAILED", "75:0", "a|b")
+
+
+def test_on_node_is_root_among_the_nodes_own_processes(lab: Lab) -> None:
+    done = cli(lab, "on-node", "n1", "--", "sh", "-c", "hostname; id -u; pgrep -x slurmd | wc -l; exit 3")
+    assert (done.stdout.split(), done.returncode) == (["n1", "0", "1"], 3)
+
+
+def test_names_resolve_without_a_name_server(lab: Lab) -> None:
+    assert lab.run(["getent", "hosts", "n3"], node="n0").stdout.split() == ["10.213.1.4", "n3"]
+    assert lab.run(["getent", "hosts", "nobody.example"], node="n0", check=False, timeout=3).returncode == 2
+
+
+def test_killed_node_is_gone_with_all_its_processes_and_comes_back(lab: Lab) -> None:
+    lab.slurmd_timeout(10)
+    orphan = "setsid sleep 1000 & exec sleep 1000"
+    with started(lab, "srun", "--no-kill", "--exclusive", "-N2", "-wn[2-3]", "sh", "-c", orphan) as srun:
+        wait_for(lambda: len(sleepers(lab, "n2")) == len(sleepers(lab, "n3")) == 2)
+        doomed = sleepers(lab, "n3")
+        assert cli(lab, "kill-node", "n3").returncode == 0
+        assert not any(Path(f"/proc/{process.pid}").exists() for process in doomed)
+        assert (lab.node_processes("n3"), len(sleepers(lab, "n2"))) == ([], 2)
+        assert "n3: dead" in cli(lab, "status").stdout
+        wait_for(lambda: node_state(lab, "n3").startswith("down"), 90)
+        lab.run(["scancel", "--state=RUNNING"])
+        srun.wait(timeout=60)
+    assert cli(lab, "restore-node", "n3").returncode == 0
+    assert node_state(lab, "n3") == "idle"
+    assert lab.run(["srun", "-wn3", "hostname"]).stdout == "n3\n"
+
+
+def test_cut_node_goes_on_but_is_not_reached(lab: Lab) -> None:
+    reach = [sys.executable, "-c", "import socket; socket.create_connection(('n2', 6818), 3)"]
+    assert lab.run(reach, check=False).returncode == 0
+    assert cli(lab, "cut-node", "n2").returncode == 0
+    assert lab.run(reach, check=False).returncode == 1
+    assert lab.run(["hostname"], node="n2").stdout == "n2\n"
+    assert cli(lab, "heal-node", "n2").returncode == 0
+    assert lab.run(reach, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("daemon", "question"), [("slurmctld", ["squeue"]), ("slurmdbd", ["sacctmgr", "list", "user"])]
+)
+def test_controllers_daemons_stop_and_start(lab: Lab, daemon: str, question: list[str]) -> None:
+    assert cli(lab, "stop-daemon", daemon).returncode == 0
+    assert [process.name for process in lab.machine("ctl").processes()].count(daemon) == 0
+    assert cli(lab, "start-daemon", daemon).returncode == 0
+    assert lab.run(question).returncode == 0
+
+
+def test_up_leaves_a_healthy_cluster_alone(lab: Lab) -> None:
+    before = lab.machines()
+    done = cli(lab, "up", "--slurmd-timeout", "30")
+    assert (done.returncode, lab.machines()) == (0, before), done.stderr
+    lab.machine("n1").kill()
+    assert lab.up(Parameters(slurmd_timeout=30))
+    assert set(lab.machines()) == set(before)
+
+
+def test_topologies(lab: Lab) -> None:
+    expected = {"tree": "spine.s1.n3", "block": "b1.n3"}
+    if not lab.release.has_block_topology:
+        with pytest.raises(LabError, match="no topology/block"):
+            lab.up(Parameters(topology="block"))
+        del expected["block"]
+    for topology, address in expected.items():
+        assert lab.up(Parameters(topology=topology))
+        assert lab.run(["srun", "-wn3", "printenv", "SLURM_TOPOLOGY_ADDR"]).stdout == f"{address}\n"
+
+
+def test_what_is_not_there_is_refused_in_words(lab: Lab) -> None:
+    for arguments, text in (
+        (("kill-node", "n9"), "'n9' is no node of the lab"),
+        (("run", "--user", "nobody2", "--", "true"), "no user 'nobody2'"),
+    ):
+        done = cli(lab, *arguments)
+        assert (text in done.stderr, done.returncode) == (True, 1), done.stderr
+
+
+def test_down_leaves_nothing(lab: Lab) -> None:
+    assert len(lab.leftovers()) > 6  # so that an empty list below says something
+    with started(lab, "sleep", "1000") as client:
+        wait_for(lambda: any(process.name == "sleep" for process in lab.machine("login").processes()))
+        assert cli(lab, "down").returncode == 0
+        assert client.wait(timeout=30) == -signal.SIGKILL
+    wait_for(lambda: lab.leftovers() == [], 30)
+    assert "down" in cli(lab, "status").stdout
+    with pytest.raises(LabError, match="the lab is down"):
+        lab.run(["true"])
+
+
+def test_machine_that_nobody_took_down_ends(lab: Lab, tmp_path: Path) -> None:
+    started: list[machine.Machine] = []
+
+    def interrupted(holder: machine.Machine) -> None:
+        started.append(holder)
+        raise KeyboardInterrupt
+
+    specification = {"hostname": "x", "root": "/", "mounts": [], "folders": []}
+    with (tmp_path / "log").open("wb") as log, pytest.raises(KeyboardInterrupt):
+        machine.start("x", ["unshare", "--uts", "--pid", "--fork"], specification, log, interrupted)
+    wait_for(lambda: not started[0].alive(), 30)
+
+
+def test_other_processes_are_never_taken_for_a_machine(lab: Lab) -> None:
+    mine = machine.start_time(os.getpid())
+    assert mine is not None
+    stranger = machine.Machine("n0", os.getpid(), mine + 1)
+    stranger.kill()
+    assert (stranger.alive(), stranger.processes()) == (False, [])
