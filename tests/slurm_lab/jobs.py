@@ -1,0 +1,149 @@
+"""The example as a user runs it on the lab's cluster: a batch job, its faults, and what it said."""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slurm_lab import LAB_USER, Lab, Process
+
+BOUND = 180.0
+"""Seconds for everything that is waited for, on a machine that does other things too."""
+NODES = ("n0", "n1", "n2", "n3")
+REPOSITORY = Path(__file__).resolve().parents[2]
+STEPS = 100
+
+JOB = """\
+name: ddp-example
+cluster: none
+nodes: {active: 3}
+workers: {per_node: 1}
+"""
+# Each worker leaves an orphan in a session of its own: nobody but the daemon would find that one.
+TRAIN = """\
+import os, subprocess, sys
+null = subprocess.DEVNULL
+subprocess.run(["setsid", "--fork", "sleep", "1000"], stdin=null, stdout=null, stderr=null, check=True)
+time = "%s" if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" else "%s"
+options = ["--steps", "%d", "--step-time", time, "--checkpoint-every", "2", "--log-every", "1"]
+os.execv(sys.executable, [sys.executable, "%s", *options])
+"""
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """A submitted job; waits are bounded by BOUND and fail with the job's output."""
+
+    lab: Lab
+    id: int
+    folder: Path
+    dead: set[str] = field(default_factory=set)
+
+    @property
+    def output(self) -> str:
+        path = self.folder / "out"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    @property
+    def told(self) -> str:
+        """The output for a person: of each hundred of training's lines, one."""
+        return re.sub(r'(?m)^\{"step": \d*(?!00)\d\d?, .*\n', "", self.output)
+
+    def wait(self, what: str, done: Callable[[], object]) -> None:
+        end = time.monotonic() + BOUND
+        while not done():
+            assert time.monotonic() < end, f"job {self.id}: {what}: not within {BOUND:.0f} s\n{self.told}"
+            time.sleep(0.1)
+
+    # Training
+
+    def rows(self, cycle: int) -> list[dict[str, Any]]:
+        """What rank 0 printed in that cycle, one row a step."""
+        lines = (line for line in self.output.splitlines() if line.startswith('{"step"') and line.endswith("}"))
+        return [row for row in map(json.loads, lines) if row["cycle"] == cycle]
+
+    def train(self, *, steps: int = 4, cycle: int = 0) -> None:
+        """Waits until the cycle has made so many steps; each second one's checkpoint is on disk when the next ends."""
+        self.wait(f"{steps} steps of cycle {cycle}", lambda: len(self.rows(cycle)) >= steps)
+
+    def worker(self, node: str) -> Process:
+        """The training process on the node."""
+        (found,) = (each for each in self.lab.node_processes(node) if "train.py --steps" in each.command)
+        return found
+
+    # Faults
+
+    def kill_node(self, name: str, *, noticed: bool) -> None:
+        """`noticed`: Slurm learns of it at once (from the administrators' monitoring); else by SlurmdTimeout alone."""
+        self.lab.kill_node(name)
+        self.dead.add(name)
+        if noticed:
+            self.lab.run(["scontrol", "update", f"nodename={name}", "state=down", "reason=dead"])
+
+    # The end
+
+    def ends(self, state: str, exit_code: str) -> None:
+        """Waits for the end by sacct's newest record, and checks that nothing runs on any node any more."""
+        record = self.lab.wait_job(self.id, BOUND)
+        assert (record.state, record.exit_code) == (state, exit_code), self.told
+        left: dict[str, list[Process]] = {}
+        end = time.monotonic() + 30.0  # Slurm tells the database first, and then ends the batch script's own step
+        while left := {name: running for name in NODES if (running := self.lab.node_processes(name))}:
+            assert time.monotonic() < end, f"job {self.id} left {left}\n{self.told}"
+            time.sleep(0.1)
+
+    def check_codes(self, code: int) -> None:
+        """Every daemon whose node lived, active or not, left with this code."""
+        said = re.findall(r" event=leaving code=(\d+) .*\bnode=(\w+) proc=daemon$", self.output, re.MULTILINE)
+        assert sorted((node, int(each)) for each, node in said) == [
+            (node, code) for node in NODES if node not in self.dead
+        ], self.told
+
+    def check_trained(self, cycle: int = 0) -> None:
+        """The training of three nodes ended in this cycle, resumed from a checkpoint unless it is the first."""
+        rows = self.rows(cycle)
+        assert rows, self.told
+        assert rows[-1]["step"] == STEPS, self.told
+        assert {row["world"] for row in rows} == {3}
+        (resumed_from,) = {row["resumed_from"] for row in rows}
+        assert (resumed_from > 0) == (cycle > 0)
+        assert [row["step"] for row in rows] == list(range(resumed_from + 1, STEPS + 1))
+        first = self.rows(0)[0]
+        assert (first["step"], self.rows(cycle + 1)) == (1, [])
+        assert rows[-1]["loss"] < 0.5 * first["loss"]
+
+    def verdict(self) -> dict[str, Any] | None:
+        """What the verdict's file of the job's one step says; None without a file."""
+        (folder,) = (self.folder / "ft-runs" / str(self.id)).iterdir()
+        path = folder / "verdict.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def seconds_since_training(self) -> float:
+        """By the last checkpoint."""
+        return time.time() - (self.folder / f"checkpoints/{self.id}/checkpoint.pt").stat().st_mtime
+
+    def states(self) -> list[str]:
+        """The state of each of sacct's records of the job."""
+        fields = ["--noheader", "--parsable2", "--format=State"]
+        return self.lab.run(["sacct", "-X", "-j", str(self.id), *fields]).stdout.split()
+
+
+def submit(
+    lab: Lab, name: str, *, script: str = "launch", config: str = JOB, first: float = 0.5, later: float = 0.0
+) -> BatchJob:
+    """The example on four nodes, by one of slurm/job_scripts, as the unprivileged user.
+
+    A step takes `first` seconds in cycle 0: long, so that a fault comes in the middle; `later` seconds in others.
+    """
+    folder = lab.work_dir(name, LAB_USER)
+    (folder / "job.yaml").write_text(config)
+    (folder / "train.py").write_text(TRAIN % (first, later, STEPS, REPOSITORY / "configs/examples/ddp/train.py"))
+    if not (folder / ".venv").is_symlink():
+        (folder / ".venv").symlink_to(sys.prefix)
+    text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
+    job = lab.submit(text, "--nodes=4", "--output=out", user=LAB_USER, cwd=folder)
+    return BatchJob(lab, job, folder)

@@ -1,0 +1,88 @@
+"""The main job, end to end: real training on a real Slurm, nodes that die, and what sacct says in the end.
+
+Three nodes train, the fourth is a hot spare. The first node is never killed: it is the coordinator's and the batch
+script's.
+"""
+
+import os
+import signal
+from dataclasses import replace
+
+from tests.slurm_lab.conftest import STANDARD
+from tests.slurm_lab.jobs import JOB, submit
+
+from slurm_lab import Lab
+
+
+def test_no_fault(lab: Lab) -> None:
+    job = submit(lab, "no-fault", first=0.0)
+    job.ends("COMPLETED", "0:0")
+    job.check_trained()
+    job.check_codes(0)
+    assert (job.verdict() or {})["outcome"] == "success"
+
+
+def test_worker_crash_under_an_own_srun_line(lab: Lab) -> None:
+    job = submit(lab, "crash", script="own_srun")
+    job.train()
+    os.kill(job.worker("n1").pid, signal.SIGKILL)
+    job.ends("COMPLETED", "0:0")
+    job.check_trained(cycle=1)
+    job.check_codes(0)
+    assert "killed by SIGKILL" in job.output
+    assert "\nsuccess: " in job.output  # what `ft-supervisor verdict` prints
+
+
+def test_active_node_dies_and_slurm_does_not_know_it_when_the_job_ends(release_lab: Lab) -> None:
+    release_lab.up(replace(STANDARD, slurmd_timeout=300))
+    job = submit(release_lab, "active")
+    job.train()
+    job.kill_node("n1", noticed=False)
+    job.ends("COMPLETED", "0:0")
+    assert job.seconds_since_training() < 60
+    job.check_trained(cycle=1)
+    job.check_codes(0)
+    assert " event=promoted node=n3 instead_of=n1 group_rank=1 " in job.output
+    assert job.states() == ["COMPLETED"]
+    state = release_lab.run(["sinfo", "--noheader", "--nodes=n1", "--format=%T"]).stdout
+    assert not state.startswith("down")
+
+
+def test_standby_dies(lab: Lab) -> None:
+    job = submit(lab, "standby", first=0.14)
+    job.train()
+    job.kill_node("n3", noticed=True)
+    job.ends("COMPLETED", "0:0")
+    job.check_trained()
+    job.check_codes(0)
+    assert " event=node_lost node=n3 " in job.output
+    assert sorted(job.states()) == ["COMPLETED", "RESIZING"]
+
+
+def test_no_spare_left(lab: Lab) -> None:
+    job = submit(lab, "exhausted", later=0.5)
+    job.train()
+    job.kill_node("n1", noticed=True)
+    job.train(cycle=1)
+    assert job.rows(1)[0]["resumed_from"] > 0
+    job.kill_node("n2", noticed=True)
+    job.ends("FAILED", "75:0")
+    job.check_codes(75)
+    verdict = job.verdict() or {}
+    assert (verdict["outcome"], verdict["exit_code"]) == ("interrupted", 75)
+    assert verdict["reason"].startswith("too few nodes: 2 of 3 are left")
+
+
+def test_wrong_configuration(lab: Lab) -> None:
+    job = submit(lab, "wrong", config=JOB.replace("active: 3", "active: 5"))
+    job.ends("FAILED", "2:0")
+    assert "job.yaml:3: nodes.active: 5 is more than the 4 nodes that there are" in job.output
+    assert "Traceback" not in job.output
+
+
+def test_cancelled(lab: Lab) -> None:
+    job = submit(lab, "cancelled")
+    job.train()
+    lab.run(["scancel", str(job.id)])
+    job.ends("CANCELLED", "0:0")
+    assert (job.verdict() or {"outcome": "cancelled"})["outcome"] == "cancelled"
