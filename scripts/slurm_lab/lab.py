@@ -22,7 +22,10 @@ SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/s
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """One row of `sacct -X`. State is one word (CANCELLED, not `CANCELLED by 0`); exit codes are `code:signal`."""
+    """One row of `sacct -X`. State is one word (CANCELLED, not `CANCELLED by 0`); exit codes are `code:signal`.
+
+    `nodes` and `start` may be wrong for some seconds after a short job on 22.05: slurmctld sends them in batches.
+    """
 
     job_id: int
     state: str

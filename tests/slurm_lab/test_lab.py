@@ -73,7 +73,7 @@ def test_unprivileged_job_completes_and_is_accounted(lab: Lab) -> None:
     script = f"#!/bin/sh\nsrun sh -c 'echo $(id -un) {sys.executable} $({sys.executable} -c \"print(6*7)\")'\nexit 0\n"
     job = lab.submit(script, "-N2", "--output=out", user=LAB_USER, cwd=folder)
     record = lab.wait_job(job, timeout=60)
-    assert (record.state, record.exit_code, record.nodes) == ("COMPLETED", "0:0", "n[0-1]")
+    assert (record.state, record.exit_code) == ("COMPLETED", "0:0")
     assert (folder / "out").read_text() == f"{LAB_USER} {sys.executable} 42\n" * 2
 
 
