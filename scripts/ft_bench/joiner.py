@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from queue import SimpleQueue
 
+from ft_supervisor.store import tcp  # isort: skip - before torch, as in an agent: torch reads the environment it sets
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
 
@@ -23,7 +24,6 @@ from ft_supervisor.agent.wire import FromWire, Wire
 from ft_supervisor.core.events import Connected, Mailed
 from ft_supervisor.core.messages import Register, Run
 from ft_supervisor.core.model import Job, Memory, Node
-from ft_supervisor.store import tcp
 
 RUN_ID = "1.0.0"
 HOST = "127.0.0.1"
