@@ -80,3 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a few nodes, one repetition")
     parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

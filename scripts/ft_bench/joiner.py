@@ -10,9 +10,9 @@ import json
 import os
 import resource
 import sys
-import threading
 import time
-from dataclasses import asdict, dataclass
+import traceback
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from queue import SimpleQueue
 
@@ -20,39 +20,11 @@ from ft_supervisor.store import tcp  # isort: skip - before torch, as in an agen
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
 
+from ft_bench.joining import HOST, RUN_ID, Task, job
 from ft_supervisor.agent.wire import FromWire, Wire
 from ft_supervisor.core.events import Connected, Mailed
 from ft_supervisor.core.messages import Register, Run
-from ft_supervisor.core.model import Job, Memory, Node
-
-RUN_ID = "1.0.0"
-HOST = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class Task:
-    """Be the agents `ranks` of `size` at the store that listens on `port`; `ours` or torch's c10d rendezvous."""
-
-    ours: bool
-    ranks: list[int]
-    size: int
-    port: int
-
-
-def job(size: int, port: int, folder: str) -> Job:
-    """A job without spares of so many nodes, all of them on this machine."""
-    names = tuple(f"node{rank}" for rank in range(size))
-    return Job(
-        run_id=RUN_ID,
-        nodes=names,
-        hosts=(HOST,),
-        ports=(port,),
-        run_folder=f"{folder}/run",
-        local_folder=f"{folder}/local",
-        active=size,
-        per_node=1,
-        command=("true",),
-    )
+from ft_supervisor.core.model import Memory, Node
 
 
 def join_ours(task: Task) -> None:
@@ -80,18 +52,15 @@ def join_ours(task: Task) -> None:
 def join_c10d(task: Task) -> None:
     """What torchruns do."""
 
-    def join() -> None:
+    def join(_rank: int) -> None:
         store = tcp.connect(HOST, task.port, 60.0).torch_store
         backend = C10dRendezvousBackend(store, RUN_ID)
         patience = RendezvousTimeout(join=timedelta(hours=1))
         handler = DynamicRendezvousHandler.from_backend(RUN_ID, store, backend, task.size, task.size, HOST, patience)
         handler.next_rendezvous()
 
-    threads = [threading.Thread(target=join, daemon=True) for _ in task.ranks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(task.ranks)) as threads:
+        list(threads.map(join, task.ranks))  # raises what any of them raises
 
 
 def main() -> None:
@@ -102,15 +71,14 @@ def main() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     began = time.monotonic()
-    (join_ours if task.ours else join_c10d)(task)
+    try:
+        (join_ours if task.ours else join_c10d)(task)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
     print(json.dumps({"began": began, "released": time.monotonic()}), flush=True)
     sys.stdin.readline()  # until all have been released: others still need what is ours
     os._exit(0)
-
-
-def command(task: Task) -> list[str]:
-    """The command line of this program."""
-    return [sys.executable, "-P", "-m", "ft_bench.joiner", json.dumps(asdict(task))]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from ft_bench import joiner
+from ft_bench import joining
 from ft_bench.job import BOUND, environ, folder
 from ft_bench.report import NO_TORCHRUN, Row, median
 from ft_bench.seen import BenchError
@@ -73,7 +73,7 @@ def ours(size: int) -> float:
         link = Link(here)
         port = free_port()
         try:
-            link.send(Begin(joiner.job(size, port, str(path)), Node(0, "node0", joiner.HOST), 0, Memory()))
+            link.send(Begin(joining.job(size, port, str(path)), Node(0, "node0", joining.HOST), 0, Memory()))
             listening = link.receive(BOUND)
             if not isinstance(listening, Listening):
                 raise BenchError(f"the coordinator says {listening} instead of Listening")
@@ -91,7 +91,7 @@ def c10d(size: int) -> float:
     """Seconds. Raises TimeoutError after C10D_BOUND."""
     from ft_supervisor.store import tcp  # torch, which no other bench needs here
 
-    sock: socket.socket = bind_first(joiner.HOST, [free_port(joiner.HOST)])
+    sock: socket.socket = bind_first(joining.HOST, [free_port(joining.HOST)])
     port = sock.getsockname()[1]
     store = tcp.serve(sock)
     try:
@@ -108,7 +108,7 @@ def _joined(is_ours: bool, size: int, port: int, bound: float, path: Path) -> fl
     with (path / "joiners.log").open("wb") as log:
         processes = [
             subprocess.Popen(
-                [*without_dns(), *joiner.command(joiner.Task(is_ours, ranks, size, port))],
+                [*without_dns(), *joining.command(joining.Task(is_ours, ranks, size, port))],
                 env=environ(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
