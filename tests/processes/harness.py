@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from ft_supervisor.daemon.identity import local_folder
 
 BOUND = 90.0
 """Seconds until a test gives up, on a machine that does other things too; nothing waits for it otherwise."""
@@ -175,9 +178,10 @@ class Job:
         (path,) = self.folder.glob("runs/*/*/local.json")
         return path.parent
 
-    def verdict(self) -> dict[str, Any] | None:
-        """What the run's file says, if there is one."""
-        path = self.run_folder / "verdict.json"
+    def verdict(self, node: str | None = None) -> dict[str, Any] | None:
+        """What the run's file says, or a node's own copy of it, if there is one."""
+        folder = local_folder(self.run_folder.name, node) if node else self.run_folder
+        path = folder / "verdict.json"
         found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
         return found
 
@@ -240,10 +244,13 @@ class Job:
         for node in self.nodes:
             if node not in dead:
                 assert self.all("leaving", node, proc="daemon", code=code, verdict=outcome), self.output
+                kept = self.verdict(node)
+                assert kept and (kept["outcome"], kept["reason"]) == (outcome, verdict["reason"]), self.output
 
     def clean_up(self) -> None:
         """SIGKILL to whatever a failed test has left."""
-        while self.local.poll() is None or self.processes():
+        deadline = time.monotonic() + BOUND
+        while (self.local.poll() is None or self.processes()) and time.monotonic() < deadline:
             for pid in self.processes():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -252,6 +259,8 @@ class Job:
         self._reader.join(BOUND)
         assert self.local.stdout is not None
         self.local.stdout.close()
+        for run in self.folder.glob("runs/*/*"):
+            shutil.rmtree(local_folder(run.name, "node0").parent, ignore_errors=True)
 
 
 StartJob = Callable[..., Job]
