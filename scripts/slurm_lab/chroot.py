@@ -80,6 +80,9 @@ def _mmdebstrap(release: Release, target: Path, options: Path) -> list[str]:
     command = ["mmdebstrap", "--mode=root", "--variant=essential", "--format=directory", f"--aptopt={options}"]
     command += [f"--include={','.join(PACKAGES)}", "--dpkgopt=path-exclude=/usr/share/man/*"]
     command += ["--dpkgopt=path-exclude=/usr/share/locale/*", f'--customize-hook=chroot "$1" useradd {user}']
+    # Not every MariaDB makes its empty database when its package is installed.
+    install = 'chroot "$1" mariadb-install-db --force --user=mysql --datadir=/var/lib/mysql --skip-test-db'
+    command.append(f'--customize-hook=test -d "$1/var/lib/mysql/mysql" || {install}')
     command += [release.suite, str(target)]
     return command + _mirror()
 
