@@ -30,9 +30,8 @@ def measure(quick: bool) -> list[Row]:
         resident = _resident(daemon)
         whole = resident + sum(_resident(pid) for pid in children if pid != worker)
         memory = [_resident(other)]
-    starts = 1 if quick else 5
-    spawned, execs = zip(*(_start() for _ in range(starts)), strict=True)
-    torchrun_execs = [_start_torchrun() for _ in range(0 if quick else 3)]
+    starts = [(*_start(), _start_torchrun()) for _ in range(1 if quick else 5)]
+    spawned, execs, torchrun_execs = zip(*starts, strict=True)
     return [
         Row("daemon: resident memory", "MB", [resident], 45.0, torchrun=memory),
         Row("daemon, agent and coordinator: resident memory", "MB", [whole], torchrun=memory),

@@ -202,7 +202,9 @@ def start_daemon(path: Path) -> Job:
     """The daemon of a job with one node, started directly; returns at once."""
     job = Job(path)
     config = write_config(path, 1, job.workers.command)
-    env = environment.of_node(environ(), environment.job_id(), 1, 0, path, "bench")
+    number = environment.job_id()
+    (path / "runs" / str(number) / environment.run_id(number)).mkdir(parents=True)  # as `local` does; see folder()
+    env = environment.of_node(environ(), number, 1, 0, path, "bench")
     line = [sys.executable, "-P", "-m", "ft_supervisor", "--config", str(config)]
     process = _popen(line, path, env, subprocess.PIPE)
     job.follow(process)
