@@ -17,8 +17,13 @@ def specification(hostname: str, layout: Layout) -> dict[str, Any]:
         mounts.append(["--rbind", tree, _point(root, Path(tree))])
     mounts.append(["-t", "tmpfs", "-o", "mode=1777", "shm", str(root / "dev/shm")])  # a node's own, as in life
     mounts.append(["-t", "tmpfs", "-o", "mode=755", "run", _point(root, Path("/run"))])
+    opened: set[Path] = set()
     for path in (Path("/tmp"), *visible(), layout.cluster):
-        mounts.append(["--bind", str(path), _point(root, path)])
+        closed = closed_to_others(path)
+        if closed is not None and closed not in opened:
+            opened.add(closed)
+            mounts.append(["-t", "tmpfs", "-o", "mode=755", "open", str(root / closed.relative_to("/"))])
+        mounts.append(["--bind", "-o", "X-mount.mkdir", str(path), _point(root, path)])
     mounts.append(["--bind", str(layout.slurm), _point(root, Path("/etc/slurm"), directory=True)])
     for name in ("hosts", "resolv.conf", "nsswitch.conf"):
         mounts.append(["--bind", str(layout.cluster / name), _point(root, Path("/etc") / name, directory=False)])
@@ -50,6 +55,13 @@ def visible() -> list[Path]:
         paths |= {Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib")).resolve()}
     paths -= {Path("/usr"), Path("/")}
     return sorted(paths)  # a folder before what lies in it
+
+
+def closed_to_others(path: Path) -> Path | None:
+    """The uppermost folder on the way to `path` that is the machine's own in the chroot too, being below /tmp, and that
+    the unprivileged user may not pass: somebody's `mktemp -d` with a checkout in it. A new empty one hides it there."""
+    way = [folder for folder in reversed(path.parents) if Path("/tmp") in folder.parents]
+    return next((folder for folder in way if not folder.stat().st_mode & 0o001), None)
 
 
 def _point(root: Path, path: Path, *, directory: bool | None = None) -> str:
