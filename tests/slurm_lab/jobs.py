@@ -91,7 +91,7 @@ class BatchJob:
         record = self.lab.wait_job(self.id, BOUND)
         assert (record.state, record.exit_code) == (state, exit_code), self.told
         left: dict[str, list[Process]] = {}
-        end = time.monotonic() + 30.0  # Slurm tells the database first, and then ends the batch script's own step
+        end = time.monotonic() + 60.0  # Slurm tells the database first, and then ends the batch script's own step
         while left := {name: running for name in NODES if (running := self.lab.node_processes(name))}:
             assert time.monotonic() < end, f"job {self.id} left {left}\n{self.told}"
             time.sleep(0.1)

@@ -39,7 +39,7 @@ def test_active_node_dies_and_slurm_does_not_know_it_when_the_job_ends(release_l
     job.train()
     job.kill_node("n1", noticed=False)
     job.ends("COMPLETED", "0:0")
-    assert job.seconds_since_training() < 60
+    assert job.seconds_since_training() < 100  # Slurm alone would need 300
     job.check_trained(cycle=1)
     job.check_codes(0)
     assert " event=promoted node=n3 instead_of=n1 group_rank=1 " in job.output
@@ -49,7 +49,7 @@ def test_active_node_dies_and_slurm_does_not_know_it_when_the_job_ends(release_l
 
 
 def test_standby_dies(lab: Lab) -> None:
-    job = submit(lab, "standby", first=0.14)
+    job = submit(lab, "standby", first=0.2)
     job.train()
     job.kill_node("n3", noticed=True)
     job.ends("COMPLETED", "0:0")
