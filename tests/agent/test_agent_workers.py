@@ -209,7 +209,7 @@ def test_workers_get_signals_that_the_agent_ignores(agent_of: AgentOf, coordinat
 
 
 def test_a_dead_daemon_takes_everything_along(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    agent = active(agent_of, coordinator, tmp_path, shell("trap '' TERM; touch up; sleep 1000 & wait"))
+    agent = active(agent_of, coordinator, tmp_path, shell("trap '' TERM; sleep 1000 & touch up; wait"))
     wait_until((tmp_path / "up").exists, "the worker")
     pidfds = [os.pidfd_open(pid) for pid in living_below(agent.pid)]
     assert len(pidfds) == 2
