@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +40,7 @@ examples:
   scripts/bench --json bench.json          the table's figures and every sample; `-` for stdout instead of the table
 
 On a machine that does other things the figures are worse; the table's title has the load when it began.
-Exit code 0 also when a target is missed; 1 when something could not be measured.
+Exit code 0 also when a target is missed; 1 when something could not be measured, 130 when interrupted.
 """
 
 
@@ -47,24 +48,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     options = _parser().parse_args(arguments)
     tree.become_subreaper()  # so that what a killed daemon leaves behind is ended, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing may stay then either
+    try:
+        return _measure(options.only or list(SECTIONS), options.quick, options.json)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _measure(names: Sequence[str], quick: bool, path: str | None) -> int:
     notes, about = Console(stderr=True), report.machine()
     rows, failed = [], {}
-    for name in options.only or SECTIONS:
+    for name in names:
         began = time.monotonic()
         notes.print(f"{name} ...", highlight=False)
         try:
-            rows += SECTIONS[name](options.quick)
+            rows += SECTIONS[name](quick)
         except BenchError as error:
             failed[name] = str(error)
             notes.print(f"{name}: {error}", style="red", highlight=False, markup=False)
         notes.print(f"{name} took {time.monotonic() - began:.0f} s", highlight=False)
-    figures = json.dumps({"machine": about, "quick": options.quick, "rows": report.plain(rows), "failed": failed})
-    if options.json == "-":
+    figures = json.dumps({"machine": about, "quick": quick, "rows": report.plain(rows), "failed": failed})
+    if path == "-":
         print(figures)
     else:
         report.show(rows, about, Console(width=None if sys.stdout.isatty() else 120))
-        if options.json:
-            Path(options.json).write_text(figures + "\n")
+        if path:
+            Path(path).write_text(figures + "\n")
     return 1 if failed else 0
 
 

@@ -2,45 +2,65 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 
+BOUND = 120.0
 
-def bench(repository: Path, temporary: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+
+def start(repository: Path, temporary: Path, *arguments: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join(str(repository / name) for name in ("supervisor", "slurm", "scripts"))
+    return subprocess.Popen(
         [sys.executable, "-m", "ft_bench.cli", *arguments],
-        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": ":".join(python_path(repository))},
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=240,
     )
 
 
-def python_path(repository: Path) -> list[str]:
-    return [str(repository / name) for name in ("supervisor", "slurm", "scripts")]
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Those whose command line names something in `folder`."""
+    return [process for process in psutil.process_iter(["cmdline"]) if str(folder) in str(process.info["cmdline"])]
 
 
 def test_a_small_run(repository: Path, tmp_path: Path) -> None:
     figures, temporary = tmp_path / "bench.json", tmp_path / "tmp"
     temporary.mkdir()
-    arguments = ["--quick", "--only", "faults", "--json", str(figures)]
-    done = bench(repository, temporary, *arguments)
-    assert done.returncode == 0, done.stderr
+    process = start(repository, temporary, "--quick", "--only", "faults", "--json", str(figures))
+    out, err = process.communicate(timeout=BOUND * 2)
+    assert process.returncode == 0, err
     rows = json.loads(figures.read_text())["rows"]
     assert len(rows) == 4
     for row in rows:
         assert row["samples"], row
-        assert row["what"].split(",")[0].split()[0] in done.stdout
+        assert row["what"].split(",")[0] in out
     assert not list(temporary.iterdir())
-    left = [process for process in psutil.process_iter(["cmdline"]) if str(temporary) in str(process.info["cmdline"])]
-    assert not left
+    assert not processes_of(temporary)
+
+
+def test_an_interrupted_run_leaves_nothing(repository: Path, tmp_path: Path) -> None:
+    process = start(repository, tmp_path, "--quick", "--only", "faults")
+    until = time.monotonic() + BOUND
+    while len(processes_of(tmp_path)) < 2:  # `local` and a daemon
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=BOUND)
+    assert process.returncode == 130, err
+    assert not list(tmp_path.iterdir())
+    assert not processes_of(tmp_path)
 
 
 def test_help_has_examples(repository: Path, tmp_path: Path) -> None:
-    done = bench(repository, tmp_path, "--help")
-    assert done.returncode == 0
-    assert "scripts/bench --quick" in done.stdout
+    process = start(repository, tmp_path, "--help")
+    out, _ = process.communicate(timeout=BOUND)
+    assert process.returncode == 0
+    assert "scripts/bench --quick" in out
