@@ -6,6 +6,7 @@ import errno
 import random
 import socket
 from collections.abc import Collection, Sequence
+from itertools import chain
 from pathlib import Path
 
 _LOWEST = 20000
@@ -24,9 +25,11 @@ def free_port(host: str = "", avoid: Collection[int] = ()) -> int:
     these takes it until it is used, and random, so that two who ask at once rarely get the same. Raises PortsTaken, and
     OSError when `host` is no address of this node.
     """
-    ports = [port for port in _range() if port not in avoid]
-    start = random.randrange(len(ports)) if ports else 0
-    for port in ports[start:] + ports[:start]:
+    ports = _range()
+    start = random.randrange(len(ports))
+    for port in chain(ports[start:], ports[:start]):
+        if port in avoid:
+            continue
         try:
             _bind(host, port, reuse=False).close()
         except OSError as error:
@@ -34,7 +37,7 @@ def free_port(host: str = "", avoid: Collection[int] = ()) -> int:
                 raise
             continue
         return port
-    raise PortsTaken(f"no port is free between {_range().start} and {_range().stop - 1}")
+    raise PortsTaken(f"no port is free between {ports.start} and {ports.stop - 1}")
 
 
 def bind_first(host: str, ports: Sequence[int]) -> socket.socket:

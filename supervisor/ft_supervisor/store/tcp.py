@@ -30,6 +30,7 @@ from ft_supervisor.store.base import StoreLost, number  # noqa: E402
 
 _TIMEOUT = 30.0
 """Seconds for any call but pop, against a server that is there but does not answer this connection."""
+_CLONE_TIMEOUT = 5.0
 
 
 def serve(sock: socket.socket) -> TcpStore:
@@ -127,8 +128,11 @@ class TcpStore:
 
     def clone(self) -> Self:
         """See Store."""
-        # not torch's own clone, which tries for the whole timeout when the server is gone
-        return type(self)(connect(self.torch_store.host, self.torch_store.port, _TIMEOUT).torch_store)
+        # Not torch's own clone, which tries for this store's whole timeout when the server is gone; and without
+        # connect's look at the port, as the server was there a moment ago: a thousand agents do this at once.
+        host, port = self.torch_store.host, self.torch_store.port
+        with _lost_if_error(f"{host}:{port}"):
+            return type(self)(TCPStore(host, port, wait_for_workers=False, timeout=timedelta(seconds=_CLONE_TIMEOUT)))
 
 
 @contextmanager
