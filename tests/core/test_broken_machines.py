@@ -127,8 +127,8 @@ def late_failure(world: World, plan: random.Random) -> None:
 
 
 class StartsWithoutWaiting(CoordinatorMachine):
-    def _restart(self, reason: str, *, charged: bool, now: float) -> None:
-        super()._restart(reason, charged=charged, now=now)
+    def _restart(self, reason: str, *, charged: bool, now: float, patient: bool = False) -> None:
+        super()._restart(reason, charged=charged, now=now, patient=patient)
         if self.phase is Phase.STOPPING:
             for member in self.members:
                 member.running = False

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.core.machines import (
+    BEAT,
     C0,
     C1,
     FAILURE,
@@ -21,7 +22,7 @@ from tests.core.machines import (
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import Conclude, Leave, Mail, Record
 from ft_supervisor.core.coordinator import STOP_MARGIN, Phase
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Memory, Outcome, Verdict
+from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 
@@ -124,6 +125,27 @@ def test_the_spent_budget_is_the_verdict() -> None:
     verdict = Verdict(Outcome.FAILED, "1 restarts spent: n2: worker 0 of node 2: exit code 3")
     assert talk.hear(failed(2, C1)) == [Conclude(verdict)]
     assert talk.end(verdict) == [*(close(i, verdict) for i in range(4)), Record(verdict)]
+
+
+def by_sigterm(infra_rank: int) -> messages.WorkersFailed:
+    failures = (Failure(infra_rank, 0, signal="SIGTERM"),)
+    return messages.WorkersFailed(0, infra_rank, 1, C0, failures)
+
+
+def test_with_the_budget_spent_a_cancelled_job_is_not_called_failed() -> None:
+    talk = Talk(max_restarts=0)
+    talk.begin()
+    assert talk.hear(by_sigterm(1)) == [stop(0), stop(1), stop(2)]
+    reason = "n2 was told to end: SIGTERM"
+    assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == [Conclude(Verdict(Outcome.CANCELLED, reason))]
+
+
+def test_with_the_budget_spent_workers_that_somebody_ended_fail_the_job_a_little_later() -> None:
+    talk = Talk(max_restarts=0)
+    talk.begin()
+    talk.hear(by_sigterm(1))
+    reason = "no restarts allowed: n1: worker 0 of node 1: killed by SIGTERM"
+    assert talk.wait(TIMEOUTS.probe + BEAT) == [Conclude(Verdict(Outcome.FAILED, reason))]
 
 
 def test_a_node_that_succeeded_is_not_waited_for_and_runs_again() -> None:

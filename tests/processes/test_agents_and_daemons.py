@@ -82,3 +82,14 @@ def test_a_killed_coordinator_ends_all_nodes_within_the_fence(start: StartJob) -
     left = job.all("leaving", proc="daemon")
     assert {line["reason"] for line in left} == {"no coordinator for 8 s"}
     assert max(line.at for line in left) - lost.at < 8 + 1 + 15  # fence, kill, and what a loaded machine takes
+
+
+def test_a_killed_first_node_ends_all_others_within_the_fence(start: StartJob) -> None:
+    """Its coordinator dies with its daemon."""
+    job = start(nodes=3, active=2, timeouts=QUICK)
+    for rank in (0, 1):
+        job.worker(rank)
+    job.wait("standby", "node2")
+    job.kill_node("node0")
+    job.assert_end(75, None, dead=["node0"])
+    assert {line["reason"] for line in job.all("leaving", proc="daemon")} == {"no coordinator for 8 s"}

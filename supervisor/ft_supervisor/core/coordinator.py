@@ -50,6 +50,7 @@ class CoordinatorMachine:
         self._waiting: set[int] = set()
         self._since = now
         self._reason = ""
+        self._held: Verdict | None = None
         self._enough_since: float | None = None
         self._short_since: float | None = None
         self._suspects: set[int] = set()
@@ -117,7 +118,7 @@ class CoordinatorMachine:
                     self._log("worker_failed", "warning", node=member.node.name, cycle=self.cycle, failure=str(failure))
                 if self.phase is Phase.RUNNING:
                     first = f"{member.node.name}: {failures[0]}" if failures else f"{member.node.name}: workers failed"
-                    self._restart(first, charged=True, now=now)
+                    self._restart(first, charged=True, now=now, patient=policy.told_to_end(failures))
 
     def _register(self, message: messages.Register, now: float) -> None:
         member = self.members.register(message, now)
@@ -248,6 +249,9 @@ class CoordinatorMachine:
                 group = placement.first(healthy, self.job.active)
                 assert group is not None
                 self._start(group, "enough nodes are here")
+        elif self.phase is Phase.STOPPING and self._held is not None:
+            if now - self._since >= timeouts.probe:
+                self._conclude(self._held.outcome, self._held.reason)
         elif self.phase is Phase.STOPPING and not self._waiting:
             healthy = self.members.healthy(now, timeouts.coordinator)
             group = placement.replace(self.group, healthy, self.members.domains())
@@ -301,17 +305,18 @@ class CoordinatorMachine:
         )
         self._mail(member, run)
 
-    def _restart(self, reason: str, *, charged: bool, now: float) -> None:
-        """Stop the running cycle; the next begins when all have stopped."""
+    def _restart(self, reason: str, *, charged: bool, now: float, patient: bool = False) -> None:
+        """Stop the running cycle; the next begins when all have stopped. With the budget spent the job ends instead,
+        if `patient` only after `probe`: should a Leaving follow, it was cancelled."""
         assert self.cycle is not None
         if self.phase is not Phase.RUNNING:
             return
         decision = policy.decide(reason, charged=charged, used=self._used, max_restarts=self.job.max_restarts)
         self._used = decision.used
-        if decision.verdict is not None:
+        if decision.verdict is not None and not patient:
             self._conclude(decision.verdict.outcome, decision.verdict.reason)
             return
-        self.phase, self._since, self._reason = Phase.STOPPING, now, reason
+        self.phase, self._since, self._reason, self._held = Phase.STOPPING, now, reason, decision.verdict
         self._waiting = {node for node in self.group if self.members[node].running}
         self._suspects = set(self._waiting)
         self._log("restart", "warning", cycle=self.cycle, reason=reason, used=self._used, budget=self.job.max_restarts)

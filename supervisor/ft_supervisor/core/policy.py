@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.core.model import Failure, Outcome, Verdict
+
+ENDING_SIGNALS = frozenset({"SIGTERM", "SIGINT", "SIGHUP"})
 
 
 @dataclass(frozen=True)
@@ -26,3 +29,9 @@ def decide(reason: str, *, charged: bool, used: int, max_restarts: int) -> Decis
         return Decision(None, used)
     spent = f"no restarts allowed: {reason}" if max_restarts == 0 else f"{max_restarts} restarts spent: {reason}"
     return Decision(Verdict(Outcome.FAILED, spent), max_restarts)
+
+
+def told_to_end(failures: Sequence[Failure]) -> bool:
+    """Whether somebody may just be cancelling the job: Slurm and terminals signal workers and daemons alike, and word
+    of the workers' deaths can be the faster one."""
+    return bool(failures) and all(failure.signal in ENDING_SIGNALS for failure in failures)
