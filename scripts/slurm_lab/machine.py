@@ -20,7 +20,7 @@ from .errors import LabError
 
 START_TIMEOUT = 30.0  # seconds until a holder has mounted everything
 KILL_TIMEOUT = 30.0  # seconds until the kernel has ended a machine's last process
-DAEMONS = frozenset({"slurmd", "slurmstepd", "munged"})
+DAEMONS = frozenset({"slurmd", "slurmd-wlm", "slurmstepd", "munged"})
 
 
 @dataclass(frozen=True)
