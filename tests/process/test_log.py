@@ -13,10 +13,11 @@ from ft_supervisor.process.log import emit, log, setup
 
 @pytest.fixture(autouse=True)
 def writer() -> Iterator[None]:
-    """This process's name in the lines, forgotten afterwards."""
+    """This process's name in the lines, forgotten afterwards; so are lines that nobody took."""
     setup("agent", "n1")
     yield
     module._who.clear()
+    module._dropped = 0
 
 
 def test_a_line_has_time_level_event_fields_and_writer(capfd: pytest.CaptureFixture[str]) -> None:
@@ -75,4 +76,3 @@ def test_a_reader_that_stopped_costs_lines_and_no_time(monkeypatch: pytest.Monke
         os.close(reader)
         log("nobody_reads")  # EPIPE is no error either
         os.close(pipe)
-        monkeypatch.setattr(module, "_dropped", 0)
