@@ -54,7 +54,10 @@ class Local:
         """The next line that has all of `parts`."""
         until = time.monotonic() + BOUND
         while True:
-            line = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+            try:
+                line = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError("\n".join([f"nothing with {parts} within {BOUND:g} s", *self.lines])) from None
             assert line is not None, "\n".join(["it ended without " + " ".join(parts), *self.lines])
             self.lines.append(line)
             if all(part in line for part in parts):

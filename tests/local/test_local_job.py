@@ -31,9 +31,8 @@ def test_a_job_with_a_spare_succeeds(start: Start, tmp_path: Path) -> None:
 
 
 def test_interrupt_ends_all_of_it(start: Start) -> None:
-    family = (
-        "import os, sys, time; os.fork() or os.setsid(); print('worker', os.getpid(), flush=True); time.sleep(1000)"
-    )
+    # One write each: two processes share the pipe.
+    family = "import os, time; os.fork() or os.setsid(); os.write(1, b'worker %d\\n' % os.getpid()); time.sleep(1000)"
     local = start(*COMMAND, "-N", "2", "--", sys.executable, "-c", family)
     for _ in range(4):
         local.wait_for("| worker")
