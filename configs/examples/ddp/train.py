@@ -10,6 +10,7 @@ with, 0 for none) and cycle (how often the world was restarted).
 import argparse
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,9 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
             mean = loss.detach()
             dist.all_reduce(mean)
             if rank == 0:
-                print(json.dumps({"step": step, "loss": round(mean.item() / world, 6), **facts}), flush=True)
+                line = json.dumps({"step": step, "loss": round(mean.item() / world, 6), **facts})
+                sys.stdout.write(line + "\n")  # in one piece: others may write there too
+                sys.stdout.flush()
         if rank == 0 and (step % options.checkpoint_every == 0 or last):
             save(path, {"step": step, "model": student.state_dict(), "optimizer": optimizer.state_dict()})
     dist.barrier()  # nobody reports success before the last checkpoint is on disk
