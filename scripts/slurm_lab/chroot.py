@@ -100,12 +100,13 @@ def _mirror() -> list[str]:
 def _apt_settings() -> str:
     """The machine's own settings of how apt fetches (proxies, checks of dates, languages), in apt.conf's language."""
     lines = _output("apt-config", "dump").splitlines()
-    return "".join(f"{line}\n" for line in lines if line.startswith("Acquire::") and not line.endswith('"";'))
+    kept = [line for line in lines if line.startswith("Acquire::") and not line.endswith('"";')]
+    return "\n".join([*kept, 'Acquire::Retries "3";', ""])
 
 
 def _apt_get(*arguments: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(["apt-get", *arguments], env=environment, capture_output=True, text=True)
+    done = subprocess.run(["apt-get", "-o", "Acquire::Retries=3", *arguments], env=environment, capture_output=True, text=True)
     if done.returncode:
         raise LabError(f"apt-get {' '.join(arguments)} failed: {done.stderr.strip()}")
 
