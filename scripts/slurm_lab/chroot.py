@@ -106,7 +106,8 @@ def _apt_settings() -> str:
 
 def _apt_get(*arguments: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(["apt-get", "-o", "Acquire::Retries=3", *arguments], env=environment, capture_output=True, text=True)
+    command = ["apt-get", "-o", "Acquire::Retries=3", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise LabError(f"apt-get {' '.join(arguments)} failed: {done.stderr.strip()}")
 
