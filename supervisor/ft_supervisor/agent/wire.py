@@ -18,7 +18,7 @@ from ft_supervisor.agent.dial import Dialer
 from ft_supervisor.core import codec
 from ft_supervisor.core.events import AgentEvent, BarrierPassed, Connected, Disconnected, Ended, LeaseMoved, Mailed
 from ft_supervisor.core.messages import TO_AGENT, ToCoordinator
-from ft_supervisor.core.model import Cycle, Job, Node
+from ft_supervisor.core.model import TERM, Cycle, Job, Node
 from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.store.base import Store, StoreLost
@@ -29,8 +29,6 @@ _BACKOFF = (0.05, 0.5)
 """Seconds between attempts to connect: the first, doubled up to the second."""
 _POP = 10.0
 """Seconds that one wait for mail lasts: how long an abandoned one may stay in the queue's way, at most."""
-_TERM = 0
-"""The only term until there is takeover."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +202,7 @@ class Generation:
     def _look(self, store: Store) -> None:
         asked = time.monotonic()
         store.add(self._counter, 1)
-        (lease,) = store.counters([self._keys.lease(_TERM)])
+        (lease,) = store.counters([self._keys.lease(TERM)])
         if self._lease is not None and lease > self._lease:  # the first value may be as old as the store
             self._post(LeaseMoved(asked))
         self._lease = lease

@@ -35,6 +35,7 @@ from ft_supervisor.core.model import (
     EXIT_CODES,
     INTERRUPTED,
     KILL_BOUND,
+    TERM,
     Cycle,
     Failure,
     Job,
@@ -43,9 +44,6 @@ from ft_supervisor.core.model import (
     Outcome,
     Verdict,
 )
-
-TERM = 0
-"""Takeover will make it grow; until then there is one coordinator and one term."""
 
 STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""

@@ -19,7 +19,7 @@ from ft_supervisor.core import messages, placement, policy
 from ft_supervisor.core.actions import Conclude, CoordinatorAction, Leave, Mail, Record, log
 from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Tick
 from ft_supervisor.core.members import Member, Members
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Job, Outcome, Verdict, one_line
+from ft_supervisor.core.model import KILL_BOUND, TERM, Cycle, Job, Outcome, Verdict, one_line
 
 STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
@@ -37,7 +37,7 @@ class Phase(StrEnum):
 class CoordinatorMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
 
-    def __init__(self, job: Job, now: float, term: int = 0) -> None:
+    def __init__(self, job: Job, now: float, term: int = TERM) -> None:
         self.job = job
         self.term = term
         self.phase = Phase.JOINING

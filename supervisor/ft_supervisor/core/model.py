@@ -9,6 +9,9 @@ from typing import Self
 KILL_BOUND = 1.0
 """Seconds from SIGKILL until no process of a node's workers is left, as the inequalities of the timeouts assume."""
 
+TERM = 0
+"""The only coordinator's, until takeover makes it grow."""
+
 PROTOCOL = 1
 """Version of what is said through the store and over the links; different versions do not talk."""
 

@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ft_supervisor.core.daemon import AGENT, COORDINATOR
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered
 from ft_supervisor.core.orders import Begin, Order
 from ft_supervisor.process import tree
 from ft_supervisor.process.link import LINK_FD_ENV, Link, LinkClosed, pair
 from ft_supervisor.process.log import log
 
-AGENT, COORDINATOR = "agent", "coordinator"
 # -P: a user's folder that holds a queue.py must not stop us.
 COMMANDS: Mapping[str, Sequence[str]] = {
     AGENT: (sys.executable, "-P", "-m", "ft_supervisor.agent"),

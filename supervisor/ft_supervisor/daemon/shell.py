@@ -16,12 +16,12 @@ from ft_slurm import environment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core import actions
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon import AGENT, COORDINATOR, DaemonMachine
 from ft_supervisor.core.events import DaemonEvent, Ended, Ordered, Signalled, Tick
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Job, Memory, Node, Verdict
 from ft_supervisor.core.orders import Begin, Listening
 from ft_supervisor.daemon import files, identity
-from ft_supervisor.daemon.children import AGENT, COMMANDS, COORDINATOR, Children
+from ft_supervisor.daemon.children import COMMANDS, Children
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.process import tree

@@ -47,7 +47,7 @@ class Link:
         self._post(json.dumps({"protocol": PROTOCOL}).encode())
 
     def fileno(self) -> int:
-        """For asyncio's add_reader; -1 after close."""
+        """To poll for reading; -1 after close."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Link:
 
     def drain(self) -> list[Order]:
         """All that has come, without waiting. Raises LinkClosed, but first returns what came before the end; the socket
-        stays readable then, so that add_reader calls again."""
+        stays readable then, so that a poll tells of it again."""
         if self._ended is None:
             self._read()
         if self._ended is not None and not self._orders:
@@ -149,7 +149,7 @@ class Link:
             self._ended = f"the other end is gone ({error.strerror})"
 
     def _refuse(self) -> None:
-        """Both directions end: the other end notices, and ours stays readable for add_reader."""
+        """Both directions end: the other end notices, and ours stays readable."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
