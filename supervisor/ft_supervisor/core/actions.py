@@ -37,11 +37,29 @@ class Leave:
 
 @dataclass(frozen=True)
 class Mail:
-    """Push `message` to this node's mail."""
+    """Push `message` into this node's mail."""
 
     infra_rank: int
     incarnation: int
+    connection: int
     message: ToAgent
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """Set the store's pulse: see events.Looked."""
+
+    round: int
+    term: int | None
+    lease: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """Tell the daemon that this is the job's verdict, and write its file; Recorded follows, within a bound."""
+
+    verdict: Verdict
+    lost: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -52,13 +70,21 @@ class Conclude:
 
 
 @dataclass(frozen=True)
-class Record:
-    """Write the verdict's file, and tell the daemon. After the key: the key alone decides between two verdicts."""
-
-    verdict: Verdict
+class LookForVerdict:
+    """Look whether the run's verdict file is there; Ended follows if so."""
 
 
 # -- the agent's
+
+
+@dataclass(frozen=True)
+class Dial:
+    """Give up the present connection, if any, and connect to the first of these candidates that answers.
+
+    Goes on until Connected, or until the next Dial.
+    """
+
+    candidates: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -98,7 +124,7 @@ class EnterBarrier:
 
 @dataclass(frozen=True)
 class Tell:
-    """An order to the other end of the link (agent: its daemon; daemon: its agent)."""
+    """An order to the other end of the link (a child: its daemon; the daemon: its agent)."""
 
     order: Order
 
@@ -116,7 +142,10 @@ class SpawnAgent:
 
 @dataclass(frozen=True)
 class SpawnCoordinator:
-    """Start this node's coordinator."""
+    """Start this node's next coordinator."""
+
+    incarnation: int
+    memory: Memory
 
 
 @dataclass(frozen=True)
@@ -134,11 +163,6 @@ class WriteVerdict:
     shared: bool = False
 
 
-@dataclass(frozen=True)
-class LookForVerdict:
-    """Look whether the run's verdict file is there; Ended follows if so."""
-
-
-CoordinatorAction = Log | Mail | Conclude | Record | Leave
-AgentAction = Log | Send | Start | StopWorkers | EnterBarrier | Tell | Leave
+CoordinatorAction = Log | Mail | Pulse | Record | Conclude | LookForVerdict | Tell | Leave
+AgentAction = Log | Dial | Send | Start | StopWorkers | EnterBarrier | Tell | Leave
 DaemonAction = Log | SpawnAgent | SpawnCoordinator | KillChild | Tell | WriteVerdict | LookForVerdict | Leave

@@ -123,4 +123,8 @@ def _load_dataclass(value: object, kind: type, where: str) -> Any:
     if value.keys() != hints.keys():
         wrong = sorted(set(value) ^ set(hints))
         raise CodecError(f"{where}: fields missing or unknown: {', '.join(map(repr, wrong))[:200]}")
-    return kind(**{name: _load(value[name], hint, f"{where}.{name}") for name, hint in hints.items()})
+    values = {name: _load(value[name], hint, f"{where}.{name}") for name, hint in hints.items()}
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise CodecError(f"{where}: {error}") from None

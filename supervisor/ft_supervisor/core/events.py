@@ -26,9 +26,16 @@ class Received:
 
 @dataclass(frozen=True)
 class Heard:
-    """The heartbeat counters of these nodes have moved since the last look."""
+    """The heartbeats of these nodes have moved since the last look: (infra_rank, the round of ours that it has read)."""
 
-    infra_ranks: frozenset[int]
+    echoes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """After Record: the run's verdict file holds this verdict, or could not be written in time."""
+
+    verdict: Verdict
 
 
 # -- the agent's
@@ -36,16 +43,25 @@ class Heard:
 
 @dataclass(frozen=True)
 class Connected:
-    """The store of our coordinator answers on new connections. `port` is free on this node just now."""
+    """The store of this candidate answers on our `connection`, the highest number so far.
 
+    `round`: the store's, asked for at `asked` (seconds of the caller's monotonic clock) on this connection. `port` is
+    free on this node just now.
+    """
+
+    candidate: int
+    connection: int
+    round: int
+    asked: float
     port: int
 
 
 @dataclass(frozen=True)
 class Disconnected:
-    """The connections are gone or silent; the shell goes on trying."""
+    """The connection broke, or (`silent`) its other end does not answer. A Dial must follow."""
 
     reason: str
+    silent: bool
 
 
 @dataclass(frozen=True)
@@ -56,10 +72,14 @@ class Mailed:
 
 
 @dataclass(frozen=True)
-class LeaseMoved:
-    """The lease has a newer value, which was asked for at `asked` (seconds of the caller's monotonic clock)."""
+class Looked:
+    """The store's pulse, asked for at `asked` (seconds of the caller's monotonic clock): its coordinator's round, the
+    term in which it is in charge (None: in none), and the newest round that a majority has read in that term."""
 
     asked: float
+    round: int
+    term: int | None
+    lease: int
 
 
 @dataclass(frozen=True)
@@ -97,7 +117,7 @@ class Terminated:
 
 @dataclass(frozen=True)
 class Ended:
-    """The store's `permanent_close` (or, for a daemon, the run's verdict file) holds this verdict, whoever wrote it."""
+    """The store's `permanent_close` (or the run's verdict file) holds this verdict, whoever wrote it."""
 
     verdict: Verdict
 
@@ -128,13 +148,13 @@ class Signalled:
     name: str
 
 
-CoordinatorEvent = Tick | Received | Heard | Ended
+CoordinatorEvent = Tick | Received | Heard | Recorded | Ended
 AgentEvent = (
     Tick
     | Connected
     | Disconnected
     | Mailed
-    | LeaseMoved
+    | Looked
     | BarrierPassed
     | WorkersExited
     | WorkersGone

@@ -1,29 +1,31 @@
-"""What agents and the coordinator say to one another through the store (design section 6).
+"""What agents and coordinators say to one another through the store (design sections 6 and 7).
 
-Every message carries the term of the coordinator it is from or for; those of agents also say whose they are. A
-receiver drops what is older than what it knows.
+Every message carries a term: a coordinator's its own, an agent's the one that its node has promised. A receiver drops
+what is of an older term, cycle, incarnation or connection than it knows. Mail travels in a queue for one connection
+of one incarnation, so whatever comes out of it was said after the Register of that connection.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Verdict
+from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Roster, Verdict
+from ft_supervisor.core.ranks import unfold
 
 
 @dataclass(frozen=True)
 class Register:
-    """A node and its whole truth, so that no old mail need ever be sent again.
+    """A node and its whole truth, so that no old mail need ever be sent again; also the answer to Prepare.
 
-    `connection` counts this incarnation's connections, and each Run echoes the newest one that the coordinator knows.
+    `connection` counts this incarnation's connections. `round`: the store's, as read on this connection.
     `running`: the cycle whose workers may live on this node. `port`: free on this node just now, for the workers'
-    own store, should this node get group_rank 0.
+    own store, should this node get group_rank 0. The term is `memory.promise`.
     """
 
-    term: int
     node: Node
     incarnation: int
     connection: int
+    round: int
     port: int
     running: Cycle | None
     memory: Memory
@@ -32,6 +34,11 @@ class Register:
     def infra_rank(self) -> int:
         """Whose message this is."""
         return self.node.infra_rank
+
+    @property
+    def term(self) -> int:
+        """What the node has promised."""
+        return self.memory.promise
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,25 @@ class WorkersStopped:
 
 
 @dataclass(frozen=True)
+class RosterKept:
+    """This node's daemon keeps the roster with this stamp."""
+
+    term: int
+    infra_rank: int
+    incarnation: int
+    stamp: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class VerdictKept:
+    """This node's daemon keeps the verdict that was proposed in this term."""
+
+    term: int
+    infra_rank: int
+    incarnation: int
+
+
+@dataclass(frozen=True)
 class Leaving:
     """This node was told to end by a signal: somebody cancels the job."""
 
@@ -88,38 +114,73 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Goodbye:
-    """The last message of a node that ends."""
+    """The last message of a node that ends, with the job's verdict if it knows that."""
 
     term: int
     infra_rank: int
     incarnation: int
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Promise this term: refuse all lower ones from now on. The answer is a new Register."""
+
+    term: int
+
+
+@dataclass(frozen=True)
+class Members:
+    """Keep this roster; the answer is RosterKept."""
+
+    term: int
+    roster: Roster
 
 
 @dataclass(frozen=True)
 class Standby:
-    """Wait. `cycle` is the one that runs now, whose exit barrier the standby watches. Implies stop what runs."""
+    """Wait. `cycle` is the one that runs now, whose exit barrier the standby watches. Implies stop what runs.
+
+    `age`: seconds since the coordinator's last proof that it has a majority; None without one.
+    """
 
     term: int
     cycle: Cycle | None
+    used: int
+    age: float | None
 
 
 @dataclass(frozen=True)
 class Run:
     """Run workers as `group_rank` of `group_world_size` nodes. Implies stop what runs.
 
-    `connection` is the receiver's, as its last Register had it: a Run that is older than what the node has told
-    since may stem from a world that has given the node up, and is dropped.
+    `group`: infra_ranks by group_rank, folded. `used`: restarts charged to the budget. `age` as in Standby.
     """
 
     term: int
-    connection: int
     cycle: Cycle
+    group: str
     group_rank: int
     group_world_size: int
     restart_count: int
     max_restarts: int
     master_addr: str
     master_port: int
+    used: int
+    age: float
+
+    def __post_init__(self) -> None:
+        unfold(self.group)  # ValueError
+
+
+@dataclass(frozen=True)
+class Continue:
+    """A new coordinator, or a new connection to the old one: the workers of `cycle` simply go on. `age` as above."""
+
+    term: int
+    cycle: Cycle
+    used: int
+    age: float | None
 
 
 @dataclass(frozen=True)
@@ -131,6 +192,14 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class Propose:
+    """Keep this verdict, which becomes the job's once a majority does; the answer is VerdictKept."""
+
+    term: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
 class Close:
     """The job is over."""
 
@@ -138,8 +207,18 @@ class Close:
     verdict: Verdict
 
 
-ToCoordinator = Register | WorkersFailed | WorkersSucceeded | Stopping | WorkersStopped | Leaving | Goodbye
-ToAgent = Standby | Run | Stop | Close
+ToCoordinator = (
+    Register
+    | WorkersFailed
+    | WorkersSucceeded
+    | Stopping
+    | WorkersStopped
+    | RosterKept
+    | VerdictKept
+    | Leaving
+    | Goodbye
+)
+ToAgent = Prepare | Members | Standby | Run | Continue | Stop | Propose | Close
 
 TO_COORDINATOR: tuple[type, ...] = (
     Register,
@@ -147,7 +226,9 @@ TO_COORDINATOR: tuple[type, ...] = (
     WorkersSucceeded,
     Stopping,
     WorkersStopped,
+    RosterKept,
+    VerdictKept,
     Leaving,
     Goodbye,
 )
-TO_AGENT: tuple[type, ...] = (Standby, Run, Stop, Close)
+TO_AGENT: tuple[type, ...] = (Prepare, Members, Standby, Run, Continue, Stop, Propose, Close)

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from ft_supervisor.core.ranks import unfold
+
 KILL_BOUND = 1.0
 """Seconds from SIGKILL until no process of a node's workers is left, as the inequalities of the timeouts assume."""
 
-TERM = 0
-"""The only coordinator's, until takeover makes it grow."""
+NO_PROMISE = -1
+"""The promise of a node that has promised nothing yet."""
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of what is said through the store and over the links; different versions do not talk."""
 
 
@@ -87,6 +89,7 @@ class Timeouts:
     stop_grace: float = 30.0
     join: float = 600.0
     exit_barrier: float = 300.0
+    takeover: float = 60.0
     close_grace: float = 3.0
 
 
@@ -104,8 +107,9 @@ class Node:
 class Job:
     """What the processes of one node must know of the job: configuration and Slurm's environment, boiled down.
 
-    `nodes` are Slurm's names by infra_rank. `hosts` are the addresses of the candidates' stores by infra_rank, with
+    `nodes` are Slurm's names by infra_rank. `hosts` are the addresses of the nodes' stores by infra_rank, with
     "" where only the address file can tell, and `ports` the ports to try there, in this order.
+    `candidates`: how many of the first members keep a coordinator, or the infra_ranks of those that do.
     `run_folder` is shared between nodes, `local_folder` is this node's own; both absolute.
     `signal_workers` says that this job's daemon passes SIGTERM on to workers (there is no Slurm that does it).
     """
@@ -122,23 +126,62 @@ class Job:
     env: tuple[tuple[str, str], ...] = ()
     max_restarts: int = 10
     timeouts: Timeouts = Timeouts()
+    candidates: int | tuple[int, ...] = 3
     signal_workers: bool = False
     nonce: str = ""
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What a node's daemon keeps for it while agents come and go."""
+class Roster:
+    """The members as a numbered list, in the order in which they came; infra_ranks folded (`ranks.fold`).
 
+    `former` is the list that this one replaces, "" once that needs no asking any more. (term, number) is its stamp:
+    of two rosters the one with the greater stamp counts.
+    """
+
+    term: int
+    number: int
+    members: str
+    former: str = ""
+
+    def __post_init__(self) -> None:
+        unfold(self.members), unfold(self.former)  # ValueError
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Which roster this is."""
+        return self.term, self.number
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A verdict that the coordinator of `term` has proposed and this node has accepted: not yet the job's."""
+
+    term: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a node's daemon keeps for it while agents come and go; it only ever grows.
+
+    `promise`: the highest term that the node has promised to. `group`: the active nodes of `newest` by group_rank,
+    folded. `used`: restarts charged to the budget. `verdict`: the job's.
+    """
+
+    promise: int = NO_PROMISE
+    roster: Roster | None = None
+    used: int = 0
     newest: Cycle | None = None
+    group: str = ""
     succeeded: Cycle | None = None
     failures: tuple[Failure, ...] = ()
+    accepted: Accepted | None = None
     verdict: Verdict | None = None
 
     def newer(self, other: Self) -> Self:
-        """The one of the two that knows the newer cycle, with the verdict of either: a memory only ever grows."""
-        newest = other if (other.newest or Cycle(-1, -1)) >= (self.newest or Cycle(-1, -1)) else self
-        return replace(newest, verdict=self.verdict or other.verdict)
+        """`other`, a later truth of the same node, but with this one's verdict: the first that was learnt stays."""
+        return replace(other, verdict=self.verdict or other.verdict)
 
 
 def one_line(text: str, limit: int = 500) -> str:

@@ -9,7 +9,7 @@ from ft_supervisor.core.model import Job, Memory, Node, Verdict
 
 @dataclass(frozen=True)
 class Begin:
-    """Daemon to a new child: who it is. `memory` and `incarnation` matter to agents only."""
+    """Daemon to a new child: who it is, what its node remembers. Agents and coordinators are counted each."""
 
     job: Job
     node: Node
@@ -26,10 +26,11 @@ class Terminate:
 
 @dataclass(frozen=True)
 class Alive:
-    """Agent to daemon, each heartbeat and from its main loop, so that a hung agent is a silent one.
+    """Child to daemon, each heartbeat and from its main loop, so that a hung child is a silent one.
 
-    `state` is one word for people: joining, standby, active, stopping, succeeded, closing. `fence_in`: seconds until
-    the agent will end its workers for want of a lease; should it be frozen then, its daemon does it.
+    `state` is one word for people: an agent's joining, standby, active, stopping, succeeded, closing; a coordinator's
+    phase. `fence_in`: seconds until the agent will end its workers for want of a lease; should it be frozen then, its
+    daemon does it.
     """
 
     state: str
@@ -63,9 +64,13 @@ class Listening:
 
 @dataclass(frozen=True)
 class Closed:
-    """Coordinator to daemon: the verdict is claimed; should I die now, write its file."""
+    """Coordinator to daemon: this is the job's verdict; should I die now, write its file.
+
+    `lost`: names of the nodes that are not there any more, without having said Goodbye.
+    """
 
     verdict: Verdict
+    lost: tuple[str, ...] = ()
 
 
 ORDERS: tuple[type, ...] = (Begin, Terminate, Alive, Remember, Done, Listening, Closed)

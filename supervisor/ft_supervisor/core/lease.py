@@ -1,0 +1,102 @@
+"""The lease: why no worker of a node that has lost touch still lives when its replacement starts.
+
+The coordinator counts rounds in its store; agents read the round and write it back (their heartbeat). A round r that a
+majority has written back proves that at the moment when r appeared nobody else could be in charge: whoever is in
+charge later has the promise of one of those agents, given after it had read r. So
+
+    a node may run workers until `fence` after a moment that was certainly before r appeared: when it asked and r was
+    not there yet (Lease), and
+    a coordinator that takes charge replaces nobody within `node_lost` after that,
+
+and no clock is ever compared with another host's: only their rates matter, over seconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from ft_supervisor.core.model import Roster
+from ft_supervisor.core.roster import quorum
+
+_KEPT = 256
+"""Rounds that are remembered: minutes, and a lease lasts seconds."""
+
+
+class Lease:
+    """A node's side. `since`: the moment from which its fence counts, by its own clock; None before the first lease."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        self._round = 0
+        self._asked = 0.0
+        self._bounds: deque[tuple[int, float]] = deque(maxlen=_KEPT)
+
+    def connect(self, round_: int, asked: float) -> None:
+        """Another store, whose rounds so far may be of any age."""
+        self._round, self._asked = round_, asked
+        self._bounds.clear()
+
+    def look(self, asked: float, round_: int, lease: int) -> None:
+        """The store's round and lease, asked for at `asked`. A lease of a round that is older than the connection
+        says nothing."""
+        if round_ > self._round:
+            self._bounds.append((self._round + 1, self._asked))  # all newer rounds appeared after we had asked
+            self._round = round_
+        self._asked = asked
+        while self._bounds and self._bounds[0][0] <= lease:
+            self.grant(self._bounds.popleft()[1])
+
+    def grant(self, since: float) -> None:
+        """A proof from `since`; older ones change nothing."""
+        self.since = since if self.since is None else max(self.since, since)
+
+
+class Proof:
+    """The coordinator's side: since when each node was certainly with us, and since when a majority was."""
+
+    def __init__(self) -> None:
+        self.round = 0
+        self._published: deque[tuple[int, float]] = deque(maxlen=_KEPT)
+        self._echoes: dict[int, int] = {}
+        self._since: dict[int, float] = {}
+
+    def publish(self, now: float) -> int:
+        """The next round, not to be seen by anybody before `now`."""
+        self.round += 1
+        self._published.append((self.round, now))
+        return self.round
+
+    def echo(self, infra_rank: int, round_: int) -> None:
+        """The node has read this round, and had promised nobody else by then."""
+        if not self._echoes.get(infra_rank, 0) < round_ <= self.round:
+            return
+        self._echoes[infra_rank] = round_
+        first = self._published[0][0]
+        if round_ >= first:
+            self.promise(infra_rank, self._published[round_ - first][1])
+
+    def promise(self, infra_rank: int, since: float) -> None:
+        """The node has answered something that was not asked before `since`."""
+        self._since[infra_rank] = max(since, self._since.get(infra_rank, since))
+
+    def since(self, roster: Roster) -> float | None:
+        """The latest moment at which a majority was certainly with us; None if there is none."""
+        return _greatest(self._since, roster)
+
+    def lease(self, roster: Roster) -> int:
+        """The newest round that a majority has read; 0 if there is none."""
+        return int(_greatest(self._echoes, roster) or 0)
+
+
+def _greatest(values: Mapping[int, float], roster: Roster) -> float | None:
+    """The greatest value that a majority has reached."""
+    low, steps = None, sorted(set(values.values()))
+    while steps:
+        middle = len(steps) // 2
+        if quorum(roster, {rank for rank, value in values.items() if value >= steps[middle]}):
+            low, steps = steps[middle], steps[middle + 1 :]
+        else:
+            steps = steps[:middle]
+    return low
+

@@ -1,0 +1,67 @@
+"""Who counts: majorities over the members, and who of them may be the coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ft_supervisor.core.model import Job, Memory, Roster
+from ft_supervisor.core.ranks import fold, unfold
+
+
+def first_roster(job: Job) -> Roster:
+    """Before anybody has decided anything, all nodes of the job count."""
+    return Roster(term=-1, number=0, members=fold(range(len(job.nodes))))
+
+
+def majority(members: Sequence[int], present: Collection[int]) -> bool:
+    """More than half of the members, or exactly half with the first of them: any two majorities share a node."""
+    here = sum(member in present for member in members)
+    return 2 * here > len(members) or (2 * here == len(members) > 0 and members[0] in present)
+
+
+def quorum(roster: Roster, present: Collection[int]) -> bool:
+    """A majority of the members, and of the former list for as long as that has to be asked too."""
+    return majority(unfold(roster.members), present) and (
+        not roster.former or majority(unfold(roster.former), present)
+    )
+
+
+def candidates(job: Job, roster: Roster | None) -> tuple[int, ...]:
+    """Whose daemons keep a coordinator, in the order in which agents ask them."""
+    if not isinstance(job.candidates, int):
+        return job.candidates
+    return unfold((roster or first_roster(job)).members)[: job.candidates]
+
+
+def first_candidate(job: Job) -> int:
+    """Whose first coordinator takes charge of a fresh job without a vote."""
+    return candidates(job, None)[0]
+
+
+def first_term(job: Job) -> int:
+    """The term of a fresh job."""
+    return first_candidate(job)
+
+
+def coordinator_of(term: int, job: Job) -> int:
+    """Whose coordinator a term is: no two nodes share one."""
+    return term % len(job.nodes)
+
+
+def next_term(above: int, infra_rank: int, job: Job) -> int:
+    """The smallest term of this node that is greater than `above`."""
+    nodes = len(job.nodes)
+    return above + 1 + (infra_rank - above - 1) % nodes
+
+
+def survivable_losses(job: Job) -> int:
+    """How many nodes, whichever they are, may die at the same moment without ending the job: a majority, a candidate
+    and enough nodes to train have to be left."""
+    nodes = len(job.nodes)
+    keepers = job.candidates if isinstance(job.candidates, int) else len(job.candidates)
+    return max(0, min(nodes - (nodes // 2 + 1), min(keepers, nodes) - 1, nodes - job.active))
+
+
+def is_candidate(job: Job, infra_rank: int, memory: Memory) -> bool:
+    """Whether this node is to keep a coordinator, as far as it knows."""
+    return infra_rank in candidates(job, memory.roster)
