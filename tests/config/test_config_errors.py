@@ -32,12 +32,11 @@ ADDED = [
     ("policy:\n  timeouts:\n    heartbeet: 1s", "5: policy.timeouts.heartbeet", "mean policy.timeouts.heartbeat?"),
     ("timeouts: {join: 1s}", "3: timeouts", "did you mean policy.timeouts?"),
     ("zzz: 1", "3: zzz", "known here: cluster, name, nodes, policy, run_dir, workers"),
-    ("policy: {coordinator: {candidates: 3}}", "3: policy.coordinator", "not yet in this version"),
+    ("policy: {coordinator: {candidate: 3}}", "3: policy.coordinator.candidate", "mean policy.coordinator.candidates?"),
     ("policy: {health: {checks: []}}", "3: policy.health", "not yet in this version"),
     ("policy: {interruption: {}}", "3: policy.interruption", "not yet"),
     ("policy: {accounting: {}}", "3: policy.accounting", "not yet"),
     ("policy: {spares: {pools: []}}", "3: policy.spares.pools", "not yet"),
-    ("policy: {timeouts: {takeover: 60s}}", "3: policy.timeouts.takeover", "not yet"),
     ("policy: {limits: {max_restarts: 1000}}", "3: policy.limits", "a job cannot set limits"),
     ("nodes: {active: 2}", "3: nodes", "given twice, first on line 1"),
     ("yes: 1", "3", "quote it"),
@@ -77,6 +76,12 @@ ADDED = [
     ("policy: {network: {port: true}}", "3: policy.network.port", "is true"),
     ("policy: {network: {interface: a/b}}", "3: policy.network.interface", "a network interface"),
     ("policy: {network: {suffix: 'a b'}}", "3: policy.network.suffix", "what follows the node's name"),
+    ("policy: {coordinator: {candidates: 0}}", "3: policy.coordinator.candidates", "is 0; it must be a whole number"),
+    ("policy: {coordinator: {candidates: true}}", "3: policy.coordinator.candidates", "or a list of infra_ranks"),
+    ("policy: {coordinator: {candidates: all}}", "3: policy.coordinator.candidates", "is 'all'; it must be a whole"),
+    ("policy: {coordinator: {candidates: []}}", "3: policy.coordinator.candidates", "is empty, so no node could"),
+    ("policy: {coordinator: {candidates: [0, -1]}}", "3: policy.coordinator.candidates[1]", "is -1; it must be a"),
+    ("policy: {coordinator: {candidates: [0, 2, 0]}}", "3: policy.coordinator.candidates[2]", "0 is given twice"),
     ("policy: {spares: {on_exhausted: shrink}}", "3: policy.spares.on_exhausted", "shrink is not yet in this version"),
     ("policy: {spares: {on_exhausted: never}}", "3: policy.spares.on_exhausted", "it must be fail"),
     ("policy: {failures: []}", "3: policy.failures", "has no rule; write [{match: any"),
@@ -201,7 +206,13 @@ RELATIONS = [
         "twice heartbeat (800ms, job.yaml:3) must be at most coordinator (1.5s, built-in)",
     ),
     ("coordinator: 900ms", "coordinator", "twice heartbeat (500ms, built-in) must be at most coordinator (900ms, job"),
-    ("coordinator: 5s", "coordinator", "coordinator (5s, job.yaml:3) must be less than fence (5s, built-in)"),
+    (
+        "coordinator: 2501ms",
+        "coordinator",
+        "coordinator (2.501s, job.yaml:3) plus 3 times heartbeat (500ms, built-in) plus 1s must be at most fence (5s,",
+    ),
+    ("fence: 3s", "fence", "; lower timeouts.coordinator or timeouts.heartbeat, or make timeouts.fence at least 4s"),
+    ("takeover: 5s", "takeover", "fence (5s, built-in) must be less than takeover (5s, job.yaml:3)"),
     ("fence: 8s", "fence", "fence (8s, job.yaml:3) plus 1s must be at most node_lost ("),
     ("node_lost: 5999ms", "node_lost", "; lower timeouts.fence, or make timeouts.node_lost at least 6s"),
     ("agent: 400ms", "agent", "heartbeat (500ms, built-in) must be less than agent (400ms, job.yaml:3)"),
@@ -217,7 +228,9 @@ def test_timeouts_that_contradict(tmp_path: Path, timeout: str, key: str, words:
     assert words in message
 
 
-@pytest.mark.parametrize("timeouts", ["fence: 100ms, coordinator: 60ms, heartbeat: 30ms", "fence: 5s, node_lost: 6s"])
+@pytest.mark.parametrize(
+    "timeouts", ["fence: 1150ms, coordinator: 60ms, heartbeat: 30ms", "fence: 5s, node_lost: 6s", "takeover: 5001ms"]
+)
 def test_timeouts_at_the_edge_are_accepted(tmp_path: Path, timeouts: str) -> None:
     (tmp_path / NAME).write_text(f"{JOB}policy: {{timeouts: {{{timeouts}}}}}")
     load(tmp_path / NAME, environ={}, system=tmp_path / "etc")

@@ -66,9 +66,10 @@ run_dir: /scratch/{job_id}
 policy:
   topology: {domain: {source: node_name, pattern: '(rack\\d+)-.*'}}
   network: {interface: ib0, suffix: -ib, port: 29500}
+  coordinator: {candidates: [2, 0]}
   spares: {on_exhausted: fail}
   failures: [{match: any, action: restart, budget: {max: 0}}]
-  timeouts: {heartbeat: 250ms, join: 1h, stop_grace: 0s, close_grace: 1.5s}
+  timeouts: {heartbeat: 250ms, join: 1h, stop_grace: 0s, close_grace: 1.5s, takeover: 2m}
 """
     )
     assert (config.name, config.active, config.per_node, config.max_restarts) == ("pretrain 7b", 6, 8, 0)
@@ -76,8 +77,9 @@ policy:
     assert config.env == (("A", "yes"), ("B", "1"), ("EMPTY", ""))
     assert config.domain == Domain(source="node_name", pattern=r"(rack\d+)-.*")
     assert dataclasses.astuple(config.network) == ("ib0", "-ib", 29500)
-    assert config.timeouts == Timeouts(heartbeat=0.25, join=3600, stop_grace=0, close_grace=1.5)
-    assert config.sources["timeouts.join"] == f"{site.job}:15"
+    assert config.candidates == (2, 0)
+    assert config.timeouts == Timeouts(heartbeat=0.25, join=3600, stop_grace=0, close_grace=1.5, takeover=120)
+    assert config.sources["timeouts.join"] == f"{site.job}:16"
 
 
 def test_it_is_frozen_and_hashable(site: Site) -> None:
@@ -153,6 +155,17 @@ def test_as_many_nodes_as_there_are(site: Site) -> None:
     assert str(error.value) == f"{site.job}:1: nodes.active: {wrong}"
 
 
+def test_candidates_that_there_are(site: Site) -> None:
+    some = "policy:\n  coordinator: {candidates: [0, 2]}\n"
+    assert site.load(JOB + some).candidates == (0, 2)
+    assert site.load(JOB + some, allocation_nodes=3).candidates == (0, 2)
+    assert site.load(JOB, allocation_nodes=2).candidates == 3, "as many as there are"
+    with pytest.raises(ConfigError) as error:
+        site.load(JOB + some, allocation_nodes=2)
+    wrong = "there is no infra_rank 2 among 2 nodes; name ranks from 0 to 1"
+    assert str(error.value) == f"{site.job}:4: coordinator.candidates: {wrong}"
+
+
 def test_a_limit_refuses_what_was_asked_and_lowers_what_was_not(site: Site) -> None:
     cluster = site.cluster("c", "# ours\nlimits: {max_restarts: 5}\n")
     assert site.load(JOB, {"SLURM_CLUSTER_NAME": "c"}).max_restarts == 5
@@ -167,9 +180,11 @@ def test_a_limit_refuses_what_was_asked_and_lowers_what_was_not(site: Site) -> N
 def test_the_example_policy_holds_the_built_in_values(site: Site) -> None:
     config = site.load(JOB, {"SLURM_CLUSTER_NAME": "example", "FT_SUPERVISOR_POLICY_PATH": str(EXAMPLES)})
     assert config.timeouts == Timeouts() and config.max_restarts == 10
-    assert config.domain == Domain("slurm_topology", "block")
+    assert config.domain == Domain("slurm_topology", "block") and config.candidates == 3
     built_in = {key for key, where in config.sources.items() if where == "built-in"}
-    assert not {key for key in built_in if key.split(".")[0] in ("topology", "network", "timeouts", "spares")}
+    assert not {
+        key for key in built_in if key.split(".")[0] in ("topology", "network", "timeouts", "spares", "coordinator")
+    }
 
 
 def test_loading_imports_nothing_heavy() -> None:

@@ -43,7 +43,8 @@ def test_a_node_of_a_step() -> None:
     assert node == Node(1, "rack1n1", "127.0.0.3", "")
     assert job.run_id == "17.2.0"
     assert job.nodes == ("rack1n2", "rack1n1", "rack2n1")
-    assert job.hosts == ("127.0.0.2",)
+    assert job.hosts == ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+    assert job.candidates == 3
     assert len(job.ports) == 8
     assert job.run_folder == "/home/a person/ft-runs/17/17.2.0"
     assert job.local_folder == f"/tmp/ft-{os.getuid()}/17.2.0/rack1n1"
@@ -111,6 +112,15 @@ def test_more_active_nodes_than_the_step_has() -> None:
         build(config)
 
 
+def test_candidates_are_nodes_of_the_step() -> None:
+    config = replace(CONFIG, candidates=(2, 0), sources={"coordinator.candidates": "job.yaml:3"})
+    assert build(config)[0].candidates == (2, 0)
+    with pytest.raises(identity.IdentityError) as error:
+        build(replace(config, candidates=(3,)))
+    wrong = "there is no infra_rank 3 among 3 nodes; name ranks from 0 to 2"
+    assert str(error.value) == f"job.yaml:3: coordinator.candidates: {wrong}"
+
+
 def test_a_name_that_does_not_resolve_is_a_warning_and_its_address_is_announced() -> None:
     _, node, warnings = build(SLURM_NODE_ALIASES="")
     assert node.addr == network.primary_address()
@@ -126,7 +136,7 @@ def test_a_name_that_resolves_is_announced_with_its_suffix() -> None:
         SLURMD_NODENAME="local",
     )
     assert (node.addr, warnings) == ("localhost", ())
-    assert job.hosts == ("n0host",)
+    assert job.hosts == ("n0host", "localhost")
 
 
 def test_an_interface_of_this_node() -> None:

@@ -10,7 +10,7 @@ from ft_supervisor.config import relations, schema, yamltree
 from ft_supervisor.config.errors import ConfigError
 from ft_supervisor.config.model import Domain, JobConfig, Network
 from ft_supervisor.config.schema import Setting
-from ft_supervisor.core.model import Timeouts
+from ft_supervisor.core.model import Job, Timeouts
 
 SYSTEM = Path("/etc/ft-supervisor")
 BUILT_IN = "built-in"
@@ -90,6 +90,7 @@ def _built_in() -> dict[str, Setting]:
     defaults: dict[str, object] = {
         "topology.domain": Domain(),
         **{f"network.{name}": value for name, value in dataclasses.asdict(Network()).items()},
+        "coordinator.candidates": Job.candidates,
         "spares.on_exhausted": "fail",
         "failures": 10,
         **{f"timeouts.{name}": value for name, value in dataclasses.asdict(timeouts).items()},
@@ -124,6 +125,16 @@ def _required(settings: Mapping[str, Setting], path: Path, allocation_nodes: int
     if allocation_nodes is not None and active.value > allocation_nodes:
         wrong = f"{active.value} is more than the {allocation_nodes} nodes that there are"
         raise ConfigError(active.where, "nodes.active", wrong, f"lower it, or start with at least -N {active.value}")
+    candidates = settings["coordinator.candidates"]
+    if allocation_nodes is not None and (beyond := beyond_nodes(candidates.value, allocation_nodes)):
+        raise ConfigError(candidates.where, "coordinator.candidates", *beyond)
+
+
+def beyond_nodes(candidates: int | tuple[int, ...], nodes: int) -> tuple[str, str] | None:
+    """What is wrong and what would be right, when a candidate is none of the job's nodes; None when all are."""
+    if isinstance(candidates, int) or max(candidates) < nodes:
+        return None
+    return f"there is no infra_rank {max(candidates)} among {nodes} nodes", f"name ranks from 0 to {nodes - 1}"
 
 
 def _assemble(settings: Mapping[str, Setting], cluster: str | None, note: str | None) -> JobConfig:
@@ -136,6 +147,7 @@ def _assemble(settings: Mapping[str, Setting], cluster: str | None, note: str | 
         "env": "workers.env",
         "run_dir": "run_dir",
         "domain": "topology.domain",
+        "candidates": "coordinator.candidates",
         "max_restarts": "failures",
         "on_exhausted": "spares.on_exhausted",
     }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from ft_supervisor.core.model import Timeouts
+from ft_supervisor.core.model import Job, Timeouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ class JobConfig:
     """A template; relative paths start at the submit directory."""
     domain: Domain = Domain()
     network: Network = Network()
+    candidates: int | tuple[int, ...] = Job.candidates
+    """How many of the first nodes keep a coordinator, or the infra_ranks of those that do, in the order of trying."""
     max_restarts: int = 10
     """How many new cycles the job may have before its verdict is failed."""
     on_exhausted: Literal["fail"] = "fail"

@@ -10,6 +10,7 @@ from ft_supervisor.config.model import Domain
 from ft_supervisor.config.values import (
     Convert,
     active,
+    candidates,
     choice,
     command,
     count,
@@ -135,6 +136,7 @@ POLICY: Table = {
     "network.suffix": text('what follows the node\'s name, such as "-ib0", or ""', r"[A-Za-z0-9.-]*", 100),
     # The next 7 ports are tried when the first is taken.
     "network.port": one_of_or(("auto",), 1024, 65535 - 7),
+    "coordinator.candidates": candidates,
     "spares.on_exhausted": _on_exhausted,
     "failures": failures,
     **{f"timeouts.{field.name}": duration(field.name.endswith("_grace")) for field in dataclasses.fields(Timeouts)},
@@ -153,7 +155,7 @@ JOB: Table = {
 }
 
 LATER = frozenset(
-    {"nodes.segment", "coordinator", "spares.pools", "health", "interruption", "accounting", "timeouts.takeover"}
+    {"nodes.segment", "spares.pools", "health", "interruption", "accounting"}
     | {"failures[0].budget.window", "failures[0].budget.same_node", "failures[0].reason"}
 )
 """Keys that the design has and this version does not."""

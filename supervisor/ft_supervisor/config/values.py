@@ -10,6 +10,7 @@ from ft_supervisor.config.yamltree import Value, as_list, as_map
 Convert = Callable[[Value, str], Any]
 
 MAX_SECONDS = 7 * 24 * 3600.0
+MAX_NODES = 100_000
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h)")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?")
@@ -103,7 +104,25 @@ def active(value: Value, key: str) -> int:
         raise value.error(key, "a range of active nodes is not yet in this version", "write one number")
     if value.data == 0 and isinstance(value.data, int) and not isinstance(value.data, bool):
         raise value.error(key, "is 0, so no node would train", "it must be at least 1")
-    return int(count(1, 100_000)(value, key))
+    return int(count(1, MAX_NODES)(value, key))
+
+
+def candidates(value: Value, key: str) -> int | tuple[int, ...]:
+    """How many nodes keep a coordinator, or which: distinct infra_ranks, at least one."""
+    if not isinstance(value.data, list):
+        if not isinstance(value.data, int) or isinstance(value.data, bool) or not 1 <= value.data <= MAX_NODES:
+            right = f"it must be a whole number from 1 to {MAX_NODES}, or a list of infra_ranks such as [0, 3]"
+            raise value.error(key, f"is {value.shown()}", right)
+        return value.data
+    convert = count(0, MAX_NODES - 1)
+    found: list[int] = []
+    for at, item in enumerate(value.data):
+        if (rank := convert(item, f"{key}[{at}]")) in found:
+            raise item.error(f"{key}[{at}]", f"{rank} is given twice", "name each node once")
+        found.append(rank)
+    if not found:
+        raise value.error(key, "is empty, so no node could decide anything", "name the infra_rank of at least one node")
+    return tuple(found)
 
 
 def command(value: Value, key: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ft_slurm import ports, topology
 from ft_slurm.environment import StepEnvironment
+from ft_supervisor.config.merge import beyond_nodes
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core.model import Job, Node
 from ft_supervisor.daemon import network
@@ -37,12 +38,15 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
             f"{where}: nodes.active: {config.active} active nodes are more than the step's {len(step.nodes)} nodes; "
             f"ask Slurm for {config.active} and the spares"
         )
+    if beyond := beyond_nodes(config.candidates, len(step.nodes)):
+        where = config.sources.get("coordinator.candidates", "coordinator.candidates")
+        raise IdentityError(f"{where}: coordinator.candidates: {'; '.join(beyond)}")
     addr, warnings = _own_addr(config, step)
     run_dir = config.run_dir.replace("{job_id}", str(step.job_id))
     job = Job(
         run_id=step.run_id,
         nodes=step.nodes,
-        hosts=(_host(config, step, 0),),
+        hosts=tuple(step.addresses.get(name) or name + config.network.suffix for name in step.nodes),
         ports=ports.candidates(step, None if config.network.port == "auto" else config.network.port),
         run_folder=str(step.submit_dir / run_dir / step.run_id),
         local_folder=str(local_folder(step.run_id, step.node_name)),
@@ -52,6 +56,7 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
         env=config.env,
         max_restarts=config.max_restarts,
         timeouts=config.timeouts,
+        candidates=config.candidates,
         signal_workers=environ.get(LOCAL) == "1",
         nonce=environ.get(NONCE, ""),
     )
@@ -62,12 +67,6 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
 def local_folder(run_id: str, node_name: str) -> Path:
     """The node's own folder of a run."""
     return Path(f"/tmp/ft-{os.getuid()}") / run_id / node_name
-
-
-def _host(config: JobConfig, step: StepEnvironment, infra_rank: int) -> str:
-    """Where others look for a candidate's store, which listens on all interfaces."""
-    name = step.nodes[infra_rank]
-    return step.addresses.get(name) or name + config.network.suffix
 
 
 def _own_addr(config: JobConfig, step: StepEnvironment) -> tuple[str, tuple[str, ...]]:
