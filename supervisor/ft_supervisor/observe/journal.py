@@ -1,0 +1,243 @@
+"""The journal: every event that one of the core's machines was given, and what came out, as JSON lines.
+
+`<folder>/journal-<name>.jsonl`, where the name begins with the machine's kind: daemon, agent-3, coordinator-1. A
+process writes a header and then a line for each event; each line is one write(2), so that a kill leaves whole lines and
+at most one torn last line, which readers skip. Whoever opens the file again goes on below with a header of its own.
+
+    header      {"journal": 1, "protocol", "version", "machine", "name", "time", "now", "begin"}
+    event       {"time", "now", "term", "cycle", "event", "actions", "reason"}; `event` is null for start(now)
+    quiet event [TYPE, now, checksum of the actions (0: there were none), fields of the event...]
+    full        {"full": "...", "rest": FILE}: the bound is reached
+
+`now` is the machine's own clock, in seconds and exact, `time` is for people. `reason` is that of the first action which
+has one. A quiet event is one of those that come every heartbeat, with nothing but the usual heartbeat coming out: about
+40 bytes, a tenth of what it would be. The first half of the bound is kept, as only a journal with its beginning can be
+replayed; the rest goes on in `journal-<name>.rest.jsonl`, which starts anew (the former one becomes `.rest-old`) at
+each quarter, and is for reading only.
+
+No secrets: see tagged.hide_secrets. The core does not decide by them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import zlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+from ft_supervisor.core.actions import Conclude, Leave, Log, Pulse, Record, Tell, WriteVerdict
+from ft_supervisor.core.events import Heard, Looked, Ordered, Tick
+from ft_supervisor.core.model import PROTOCOL, Cycle
+from ft_supervisor.core.orders import Alive, Begin
+from ft_supervisor.core.ranks import fold
+from ft_supervisor.observe.tagged import brief, dump, text
+
+VERSION = 1
+LIMIT = 64 * 1024 * 1024
+"""Bytes of one journal, the part for reading only included: a day and more of heartbeats can be replayed."""
+
+_ROOM = 512
+"""Bytes for the line that says where the journal goes on."""
+
+
+class Journal:
+    """One machine's journal. `failed` is told, once, why nothing is recorded any more: training goes on without it."""
+
+    def __init__(self, path: Path, failed: Callable[[str], None], limit: int) -> None:
+        self._path = path
+        self._failed = failed
+        self._limit = limit
+        self._fd: int | None = None
+        self._size = 0
+        self._bound = limit // 2 - _ROOM
+        self._rest = path.with_suffix(".rest.jsonl")
+        self._in_rest = False
+        self._last: tuple[int | None, str | None] = (None, None)
+
+    @classmethod
+    def open(
+        cls, folder: Path, name: str, begin: Begin, now: float, failed: Callable[[str], None], limit: int = LIMIT
+    ) -> Journal:
+        """The journal of the machine that was made of `begin` at `now` (the very same number: replay needs it).
+
+        A daemon gives Begin(job, node, 0, Memory()). `name` begins with the machine's kind. `folder` is made if
+        missing. Never raises: without a file nothing is recorded.
+        """
+        journal = cls(folder / f"journal-{name}.jsonl", failed, limit)
+        journal._guarded(lambda: journal._begin(name, begin, now))
+        return journal
+
+    def record(
+        self, now: float, event: object, actions: Sequence[object], *, term: int | None, cycle: Cycle | None
+    ) -> None:
+        """That `handle(event, now)` has returned these actions; `event` None means start(now).
+
+        To be called in the order of the calls, and before the actions are carried out: the last one may be the end of
+        the process. Never raises.
+        """
+        if self._fd is not None:
+            self._guarded(lambda: self._event(now, event, actions, (term, None if cycle is None else str(cycle))))
+
+    def close(self) -> None:
+        """Record nothing more. A process that ends needs not."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # nothing that is wrong with the journal may end a training
+            try:
+                self.close()
+            finally:
+                self._fd = None
+                self._failed(f"no journal any more: {type(error).__name__}: {error}")
+
+    # -- lines
+
+    def _begin(self, name: str, begin: Begin, now: float) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._open(self._path)
+        header = {
+            "journal": VERSION,
+            "protocol": PROTOCOL,
+            "machine": name.partition("-")[0],
+            "name": name,
+            "time": _wall(),
+            "now": now,
+            "begin": dump(begin),
+        }
+        self._write(text(header))
+
+    def _event(
+        self, now: float, event: object, actions: Sequence[object], where: tuple[int | None, str | None]
+    ) -> None:
+        if where == self._last and is_quiet(event, actions):
+            self._write(quiet_line(now, event, actions))
+            return
+        self._last = where
+        line = {
+            "time": _wall(),
+            "now": now,
+            "term": where[0],
+            "cycle": where[1],
+            "event": dump(event),
+            "actions": dump(actions),
+            "reason": reason_of(actions),
+        }
+        self._write(text(line))
+
+    # -- the file
+
+    def _open(self, path: Path) -> None:
+        self.close()
+        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
+        if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
+            self._put(b"\n")  # somebody was killed in the middle of a line
+        if path == self._rest and not self._size:
+            self._write_line({"rest": f"for reading only: what comes before is in {self._path.name}"})
+
+    def _write(self, line: str) -> None:
+        data = line.encode() + b"\n"
+        if self._size and self._size + len(data) > self._bound:
+            self._go_on(len(data))
+        self._put(data)
+
+    def _go_on(self, length: int) -> None:
+        """This file is full: go on in the next one."""
+        if not self._in_rest:
+            self._write_line(
+                {"full": "the bound is reached; what follows is for reading only", "rest": self._rest.name}
+            )
+            self._in_rest, self._bound = True, self._limit // 4
+            self._open(self._rest)
+            if self._size + length <= self._bound:
+                return
+        self._rest.replace(self._path.with_suffix(".rest-old.jsonl"))
+        self._open(self._rest)
+
+    def _write_line(self, value: object) -> None:
+        self._put(text(value).encode() + b"\n")
+
+    def _put(self, data: bytes) -> None:
+        assert self._fd is not None
+        written = os.write(self._fd, data)
+        self._size += written
+        if written != len(data):
+            raise OSError(f"{self._path}: only {written} of {len(data)} bytes could be written")
+
+
+def is_quiet(event: object, actions: Sequence[object]) -> bool:
+    """Whether this is a heartbeat's usual, with no more in it than that everything goes on."""
+    usual = all(isinstance(one, Pulse) or (isinstance(one, Tell) and isinstance(one.order, Alive)) for one in actions)
+    if isinstance(event, Heard):
+        usual = usual and fold_echoes(event) is not None
+    return usual and (
+        isinstance(event, Tick | Looked | Heard) or (isinstance(event, Ordered) and isinstance(event.order, Alive))
+    )
+
+
+def quiet_line(now: float, event: object, actions: Sequence[object]) -> str:
+    """The line for an event that is_quiet."""
+    name, *parts = [type(event).__name__, fold_echoes(event)] if isinstance(event, Heard) else brief(event)
+    return text([name, now, checksum(dump(actions)), *parts])
+
+
+def checksum(actions: Sequence[object]) -> int:
+    """Of actions as `dump` gives them; 0 for none."""
+    return zlib.crc32(text(actions).encode()) if actions else 0
+
+
+def fold_echoes(heard: Heard) -> dict[str, str] | None:
+    """The ranks that have read each round, folded; None where the order of the event would be lost.
+
+    Nearly all of ten thousand nodes have read the same round: a few bytes instead of 100 KB twice a second.
+    """
+    ranks = [rank for rank, _ in heard.echoes]
+    if any(one >= other for one, other in pairwise(ranks)):
+        return None
+    rounds: dict[int, list[int]] = {}
+    for rank, round_ in heard.echoes:
+        rounds.setdefault(round_, []).append(rank)
+    return {str(round_): fold(members) for round_, members in rounds.items()}
+
+
+def reason_of(actions: Sequence[object]) -> str | None:
+    """Why: the reason of the first action that gives one."""
+    for action in actions:
+        match action:
+            case Leave(reason=reason):
+                return reason
+            case Log(fields=fields):
+                if reasons := [str(value) for name, value in fields if name == "reason"]:
+                    return reasons[0]
+            case Record(verdict=verdict) | Conclude(verdict=verdict) | WriteVerdict(verdict=verdict):
+                return verdict.reason
+    return None
+
+
+def publish(folder: Path, destination: Path) -> None:
+    """Copy a node's journals from its own folder to the run's (made if missing), each a whole file or not at all.
+
+    For a thread: a shared file system may hang. Raises OSError.
+    """
+    found = sorted(folder.glob("journal-*.jsonl"))
+    if found:
+        destination.mkdir(parents=True, exist_ok=True)
+    for path in found:
+        temporary = destination / f".{path.name}.{secrets.token_hex(8)}"
+        try:
+            shutil.copyfile(path, temporary)
+            temporary.replace(destination / path.name)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _wall() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
