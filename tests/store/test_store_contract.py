@@ -74,12 +74,11 @@ def test_an_empty_value_is_there(store: Store) -> None:
     assert store.get("key") == b""
 
 
-def test_adds_of_several_connections_all_count(server: Server) -> None:
-    connections = [server.connect() for _ in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda store: [store.add("n", 1) for _ in range(50)], connections))
-    assert connections[0].add("n", -10) == 190
-    assert connections[1].get("n") == b"190"
+def test_asking_for_a_missing_key_does_not_make_it(server: Server, store: Store) -> None:
+    assert store.get("k") is None
+    assert server.connect().get("k") is None
+    assert server.connect().compare_set("k", b"", b"first") == b"first"
+    assert store.get("k") == b"first"
 
 
 def test_compare_set_lets_the_first_one_win(server: Server, store: Store) -> None:
@@ -98,11 +97,13 @@ def test_compare_set_against_a_missing_key_changes_nothing(store: Store, expecte
 
 def test_counters_of_missing_and_odd_keys_are_zero(server: Server, store: Store) -> None:
     other = server.connect()
-    other.add("a", 3)
+    other.set("a", b"3")
     other.set("odd", b"\xffno number")
+    assert other.get("a") == b"3"  # what this connection said before has arrived
     assert store.counters(["a", "b", "odd"]) == [3, 0, 0]
-    other.add("b", 1)
-    other.add("a", 1)
+    other.set("b", b"1")
+    other.set("a", b"4")
+    assert other.get("a") == b"4"
     assert store.counters(["b", "a", "odd"]) == [1, 4, 0]
     assert store.counters([]) == []
     assert other.get("odd") == b"\xffno number"
@@ -111,16 +112,10 @@ def test_counters_of_missing_and_odd_keys_are_zero(server: Server, store: Store)
 def test_a_thousand_counters(server: Server, store: Store) -> None:
     keys = [f"heartbeat/{i}" for i in range(1000)]
     assert store.counters(keys) == [0] * 1000
-    server.connect().add(keys[-1], 7)
-    assert store.counters(keys) == [0] * 999 + [7]
-
-
-def test_adding_to_what_is_no_number_loses_the_caller_alone(server: Server, store: Store) -> None:
     other = server.connect()
-    other.set("odd", b"no number")
-    with pytest.raises(StoreLost):
-        store.add("odd", 1)
-    assert other.get("odd") == b"no number"
+    other.set(keys[-1], b"7")
+    assert other.get(keys[-1]) == b"7"
+    assert store.counters(keys) == [0] * 999 + [7]
 
 
 def test_a_clone_is_another_connection_to_the_same_contents(store: Store) -> None:
@@ -128,7 +123,7 @@ def test_a_clone_is_another_connection_to_the_same_contents(store: Store) -> Non
     store.set("k", b"v")
     with ThreadPoolExecutor(1) as pool:
         popped = pool.submit(clone.pop, "q", 60)
-        assert store.add("n", 1) == 1  # not held up by the blocked clone
+        assert store.get("k") == b"v"  # not held up by the blocked clone
         store.push("q", b"x")
         assert popped.result(60) == b"x"
     assert clone.get("k") == b"v"
@@ -142,8 +137,6 @@ def test_when_the_server_dies_every_call_says_lost(server: Server, store: Store)
         server.die()
         with pytest.raises(StoreLost):
             popped.result(60)
-    with pytest.raises(StoreLost):
-        store.add("n", 1)
     with pytest.raises(StoreLost):
         store.get("k")
     with pytest.raises(StoreLost):

@@ -37,7 +37,7 @@ def test_a_port_is_free_again_after_its_store() -> None:
     del store
     gc.collect()
     with pytest.raises(StoreLost):
-        client.add("n", 1)
+        client.get("n")
     socket.create_server(("127.0.0.1", port)).close()
 
 

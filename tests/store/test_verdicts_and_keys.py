@@ -1,4 +1,4 @@
-"""The verdict's form in the store, and the names of the keys."""
+"""The forms of verdict and pulse in the store, and the names of the keys."""
 
 import json
 
@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ft_supervisor.core.actions import Pulse
 from ft_supervisor.core.model import Cycle, Outcome, Verdict
+from ft_supervisor.store.base import StoreLost
 from ft_supervisor.store.keys import Keys
+from ft_supervisor.store.pulses import dump_pulse, parse_pulse
 from ft_supervisor.store.verdicts import dump_verdict, parse_verdict
 
 
@@ -60,8 +63,37 @@ def test_no_value_is_taken_for_a_success(data: bytes) -> None:
 
 def test_all_keys_are_below_the_run_and_differ() -> None:
     keys = Keys("12.0.1")
-    names = [keys.hello, keys.inbox, keys.permanent_close, keys.mail(1, 2), keys.mail(2, 1), keys.heartbeat(1)]
-    names += [keys.lease(1), keys.barrier_prefix(Cycle(1, 2)), keys.barrier_done(Cycle(1, 2)), keys.mail(1, 3)]
+    names = [keys.hello, keys.inbox, keys.permanent_close, keys.pulse]
+    names += [keys.mail(1, 2, 3), keys.mail(2, 1, 3), keys.mail(1, 3, 2), keys.mail(12, 3, 1), keys.mail(1, 23, 1)]
+    names += [keys.heartbeat(1, 2, 3), keys.heartbeat(2, 1, 3), keys.heartbeat(1, 3, 2), keys.heartbeat(12, 3, 1)]
+    names += [keys.barrier_prefix(Cycle(1, 2)), keys.barrier_done(Cycle(1, 2)), keys.barrier_done(Cycle(12, 2))]
     assert len(set(names)) == len(names)
     assert all(name.startswith("ft/12.0.1/") for name in names)
     assert not keys.barrier_prefix(Cycle(1, 2)).endswith("/")
+
+
+@pytest.mark.parametrize("pulse", [Pulse(1, None, 0), Pulse(12, 4, 11)])
+def test_a_pulse_comes_back(pulse: Pulse) -> None:
+    assert parse_pulse(dump_pulse(pulse)) == pulse
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        b"",
+        b"7",
+        b'{"round": 1, "term": 0}',
+        b'{"round": "1", "term": 0, "lease": 0}',
+        b'{"round": true, "term": 0, "lease": 0}',
+        b'{"round": 1, "term": 0, "lease": 2}',
+        b'{"round": -1, "term": 0, "lease": -1}',
+        b'{"round": 1, "term": -1, "lease": 0}',
+        b'{"round": 1, "term": 0, "lease": 0, "more": 1}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_what_is_no_pulse_is_no_coordinators_store(data: bytes | None) -> None:
+    with pytest.raises(StoreLost, match="no valid pulse"):
+        parse_pulse(data)

@@ -23,11 +23,8 @@ class Store(Protocol):
     def pop(self, queue: str, timeout: float) -> bytes | None:
         """Take the first of a queue, waiting `timeout` seconds for it (0: not at all); None when nothing came."""
 
-    def add(self, key: str, amount: int) -> int:
-        """Add to a counter, which begins at 0; its new value. StoreLost when the key holds something else."""
-
     def get(self, key: str) -> bytes | None:
-        """What the key holds, at once; None when there is no such key. Never ask for a queue."""
+        """What the key holds, at once and in one round trip; None when there is no such key. Never ask for a queue."""
 
     def set(self, key: str, data: bytes) -> None:
         """Write the key. Not acknowledged."""
@@ -36,14 +33,15 @@ class Store(Protocol):
         """Write `desired` if the key holds `expected`; what it holds afterwards. b"" is the same as no such key."""
 
     def counters(self, keys: Sequence[str]) -> list[int]:
-        """Their values, 0 for a key that is missing or holds no number; one round trip for keys asked for before."""
+        """The decimal numbers in these keys, 0 for one that is missing or holds none; one round trip for keys asked for
+        before. Not for keys whose absence means something: a missing one may come to hold a 0."""
 
     def clone(self) -> Self:
         """A second connection to the same store."""
 
 
 def number(data: bytes) -> int:
-    """A counter's value; 0 when it is none."""
+    """The number in a counter; 0 when it is none."""
     try:
         return int(data)
     except ValueError:

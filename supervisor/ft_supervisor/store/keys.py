@@ -18,18 +18,19 @@ class Keys:
         self.hello = f"{self._root}/hello"
         self.inbox = f"{self._root}/inbox"
         self.permanent_close = f"{self._root}/permanent_close"
+        self.pulse = f"{self._root}/pulse"
 
-    def mail(self, infra_rank: int, incarnation: int) -> str:
-        """The queue of directives for this incarnation of a node's agent."""
-        return f"{self._root}/mail/{infra_rank}/{incarnation}"
+    def mail(self, infra_rank: int, incarnation: int, connection: int) -> str:
+        """The queue of directives for this connection of this incarnation of a node's agent."""
+        return f"{self._root}/mail/{infra_rank}/{incarnation}/{connection}"
 
-    def heartbeat(self, infra_rank: int) -> str:
-        """The counter that the node's agent moves."""
-        return f"{self._root}/heartbeat/{infra_rank}"
+    def heartbeat(self, infra_rank: int, incarnation: int, connection: int) -> str:
+        """The newest round that the node's agent has read in the pulse, as a decimal number.
 
-    def lease(self, term: int) -> str:
-        """The counter that the coordinator in charge moves."""
-        return f"{self._root}/lease/{term}"
+        One key a connection: a heartbeat of a connection whose Register has not arrived yet must prove nothing, as the
+        node may have promised somebody else meanwhile.
+        """
+        return f"{self._root}/heartbeat/{infra_rank}/{incarnation}/{connection}"
 
     def barrier_prefix(self, cycle: Cycle) -> str:
         """For a PrefixStore, below which torch enters its exit barrier; without the slash that PrefixStore adds."""

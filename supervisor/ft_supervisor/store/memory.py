@@ -53,17 +53,6 @@ class MemoryStore:
                 self._contents.changed.wait(left)
             return self._contents.queues[queue].popleft()
 
-    def add(self, key: str, amount: int) -> int:
-        """See Store."""
-        with self._contents.changed:
-            values = self._living().values
-            try:
-                total = int(values.get(key, b"0")) + amount
-            except ValueError:
-                raise StoreLost(f"{key} holds no number") from None
-            values[key] = str(total).encode()
-            return total
-
     def get(self, key: str) -> bytes | None:
         """See Store."""
         with self._contents.changed:

@@ -31,6 +31,8 @@ from ft_supervisor.store.base import StoreLost, number  # noqa: E402
 _TIMEOUT = 30.0
 """Seconds for any call but pop, against a server that is there but does not answer this connection."""
 _CLONE_TIMEOUT = 5.0
+_NO_KEY = b"\0no such key\0"
+"""What no key of ours holds."""
 
 
 def serve(sock: socket.socket) -> TcpStore:
@@ -91,16 +93,13 @@ class TcpStore:
             finally:
                 self.torch_store.set_timeout(timedelta(seconds=_TIMEOUT))
 
-    def add(self, key: str, amount: int) -> int:
-        """See Store."""
-        with _lost_if_error(key):
-            return self.torch_store.add(key, amount)
-
     def get(self, key: str) -> bytes | None:
         """See Store."""
+        # torch's get waits for a missing key. Its compare_set answers with what it expected when there is none, and
+        # writes nothing then.
         with _lost_if_error(key):
-            # get waits for a missing key; keys are never deleted, so that one which is there stays
-            return self.torch_store.get(key) if self.torch_store.check([key]) else None
+            held = self.torch_store.compare_set(key, cast(str, _NO_KEY), cast(str, _NO_KEY))
+        return None if held == _NO_KEY else held
 
     def set(self, key: str, data: bytes) -> None:
         """See Store."""
@@ -121,7 +120,7 @@ class TcpStore:
             return []
         with _lost_if_error(keys[0]):
             for key in keys:
-                if key not in self._counted:  # multi_get would wait for it; add would break on what is no number
+                if key not in self._counted:  # multi_get would wait for it
                     self.torch_store.compare_set(key, "", "0")
                     self._counted.add(key)
             return [number(value) for value in self.torch_store.multi_get(list(keys))]
