@@ -78,7 +78,7 @@ class Children:
         finally:
             theirs.close()
         child = self._children[name] = _Child(name, pid, link)
-        log("started", child=name, pid=pid, incarnation=begin.incarnation if name == AGENT else None)
+        log("started", child=name, pid=pid, incarnation=begin.incarnation)
         self._send(child, begin)
 
     def tell(self, name: str, order: Order) -> None:

@@ -1,4 +1,4 @@
-"""What the daemon writes: the address file of its coordinator, verdicts, its node's own folder."""
+"""What the daemon writes: the address file of its coordinator, verdicts, journals, its node's own folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ft_supervisor.core.model import Job, Node, Verdict
 from ft_supervisor.daemon import network
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe import journal, verdict_file
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process.log import log
 
@@ -65,6 +65,17 @@ def result(looking: Background[Verdict | None]) -> Verdict | None:
     except (OSError, Hangs, verdict_file.BadVerdictFile) as error:
         failed(looking.what, error)
         return None
+
+
+def publish_journals(job: Job, node: Node) -> Background[None]:
+    """Begin to copy this node's journals to <run folder>/journal/<node>/; errors are logged."""
+    destination = Path(job.run_folder) / "journal" / node.name
+    return Background("journals", lambda: journal.publish(Path(job.local_folder), destination), failed)
+
+
+def no_journal(reason: str) -> None:
+    """Log that this process records nothing any more."""
+    log("journal_failed", "warning", reason=reason)
 
 
 def failed(what: str, error: Exception) -> None:

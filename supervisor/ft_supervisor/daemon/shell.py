@@ -18,12 +18,13 @@ from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core import actions
 from ft_supervisor.core.daemon import AGENT, COORDINATOR, DaemonMachine
 from ft_supervisor.core.events import DaemonEvent, Ended, Ordered, Signalled, Tick
-from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Job, Memory, Node, Verdict
+from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
 from ft_supervisor.core.orders import Begin, Listening
 from ft_supervisor.daemon import files, identity
 from ft_supervisor.daemon.children import COMMANDS, Children
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.observe.background import Background, wait_all
+from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import tree
 from ft_supervisor.process.log import emit, log, setup
 
@@ -89,13 +90,17 @@ class _Shell:
         self._node = node
         self._signals = signals
         self._children = children
-        self._machine = DaemonMachine(job, node, time.monotonic())
+        now = time.monotonic()
+        self._machine = DaemonMachine(job, node, now)
+        begin = Begin(job, node, 0, Memory())
+        self._journal = Journal.open(Path(job.local_folder), "daemon", begin, now, files.no_journal)
         self._writing: list[Background[Any]] = []
         self._looking: Background[Verdict | None] | None = None
 
     def loop(self, notes: Iterable[actions.Log]) -> NoReturn:
         """Raises _Left at the end."""
-        self._perform(self._machine.start(time.monotonic()))
+        now = time.monotonic()
+        self._carry_out(None, self._machine.start(now), now)
         for note in notes:
             emit(note)
         next_tick = time.monotonic() + self._job.timeouts.heartbeat
@@ -133,7 +138,15 @@ class _Shell:
         if isinstance(event, Ordered) and isinstance(event.order, Listening):
             port = event.order.port
             self._write("address file", lambda: files.write_address(self._job, self._node, port))
-        self._perform(self._machine.handle(event, time.monotonic()))
+        now = time.monotonic()
+        self._carry_out(event, self._machine.handle(event, now), now)
+
+    def _carry_out(self, event: DaemonEvent | None, todo: list[actions.DaemonAction], now: float) -> None:
+        """The journal's line, and then the deeds, of which the last may be the end."""
+        memory = self._machine.memory
+        term = None if memory.promise == NO_PROMISE else memory.promise
+        self._journal.record(now, event, todo, term=term, cycle=memory.newest)
+        self._perform(todo)
 
     def _perform(self, todo: Iterable[actions.DaemonAction]) -> None:
         for action in todo:
@@ -142,8 +155,8 @@ class _Shell:
                     emit(action)
                 case actions.SpawnAgent(incarnation, memory):
                     self._children.spawn(AGENT, Begin(self._job, self._node, incarnation, memory))
-                case actions.SpawnCoordinator():
-                    self._children.spawn(COORDINATOR, Begin(self._job, self._node, 0, Memory()))
+                case actions.SpawnCoordinator(incarnation, memory):
+                    self._children.spawn(COORDINATOR, Begin(self._job, self._node, incarnation, memory))
                 case actions.KillChild(child):
                     self._children.kill(child)
                 case actions.Tell(order):
@@ -164,6 +177,7 @@ class _Shell:
         if verdict is None and code == INTERRUPTED and (found := files.result(files.look_for_verdict(self._job))):
             # A late comer: nobody answers any more, because the job is over.
             code, verdict, reason = found.exit_code, found, f"the run's verdict is there already: {found.reason}"
+        self._writing.append(files.publish_journals(self._job, self._node))
         for what in wait_all(self._writing, files.SHARED_BOUND):
             log("file_hangs", "warning", what=what)
         log("leaving", code=code, verdict=verdict.outcome.value if verdict else None, reason=reason)

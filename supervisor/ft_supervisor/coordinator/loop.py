@@ -1,0 +1,160 @@
+"""The coordinator's main loop: feeds the machine from inbox, heartbeats and clock, and carries out its actions."""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from collections.abc import Iterable
+from typing import NoReturn
+
+from ft_supervisor.coordinator import files
+from ft_supervisor.core import actions
+from ft_supervisor.core.codec import encode
+from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Recorded, Tick
+from ft_supervisor.core.model import Job, Verdict
+from ft_supervisor.core.orders import Closed, Done
+from ft_supervisor.observe.background import Background, wait_all
+from ft_supervisor.observe.journal import Journal
+from ft_supervisor.process.link import Link
+from ft_supervisor.process.log import emit, log
+from ft_supervisor.store.base import Store, StoreLost
+from ft_supervisor.store.keys import Keys
+from ft_supervisor.store.pulses import dump_pulse
+from ft_supervisor.store.verdicts import dump_verdict, parse_verdict
+
+FILE_BOUND = 2.0
+"""Seconds that the verdict's file gets, before the job ends without it."""
+
+Inbox = queue.SimpleQueue[Received | files.Written | Ended | StoreLost]
+
+
+class Loop:
+    """`store` and all methods are for the main thread alone."""
+
+    def __init__(
+        self, job: Job, machine: CoordinatorMachine, journal: Journal, store: Store, link: Link, inbox: Inbox
+    ) -> None:
+        self._job = job
+        self._keys = Keys(job.run_id)
+        self._machine = machine
+        self._journal = journal
+        self._store = store
+        self._link = link
+        self._inbox = inbox
+        self._echoes: dict[str, int] = {}
+        """The members' heartbeats by their keys, at the last look."""
+        self._ended = False
+        self._recording: dict[Verdict, float] = {}
+        """Verdicts whose Recorded is still to come, and when it does at the latest."""
+        self._writing: list[Background[None]] = []
+        self._looking: Background[None] | None = None
+
+    def prepare(self) -> None:
+        """The first pulse, before anybody looks for one."""
+        self._handle(Tick())
+
+    def run(self) -> NoReturn:
+        """Until Leave. Raises StoreLost, LinkClosed."""
+        while True:
+            next_beat = time.monotonic() + self._job.timeouts.heartbeat
+            self._listen(next_beat)
+            self._beat()
+
+    def _listen(self, until: float) -> None:
+        """What comes until then; and, as a coordinator that stood still must not blame anybody whose words it has not
+        read, what lies there then. But no flood keeps the pulse waiting for long."""
+        while (left := until - time.monotonic()) > 0:
+            try:
+                self._take(self._inbox.get(timeout=left))
+            except queue.Empty:
+                return
+        bound = time.monotonic() + self._job.timeouts.heartbeat / 2
+        for _ in range(self._inbox.qsize()):
+            if time.monotonic() >= bound:
+                return
+            self._take(self._inbox.get_nowait())
+
+    def _take(self, item: Received | files.Written | Ended | StoreLost) -> None:
+        match item:
+            case StoreLost():
+                raise item
+            case files.Written(verdict, held):
+                self._recorded(verdict, held)
+            case _:
+                self._handle(item)
+
+    def _beat(self) -> None:
+        """Who is alive, whether somebody has ended the job, and the machine's own clock, which moves the pulse."""
+        if echoes := self._moved():
+            self._handle(Heard(echoes))
+        if not self._ended and (data := self._store.get(self._keys.permanent_close)) is not None:
+            self._end(data)
+        for verdict, until in list(self._recording.items()):
+            if time.monotonic() >= until:
+                log("file_hangs", "warning", what="verdict file")
+                self._recorded(verdict, verdict)
+        self._handle(Tick())
+
+    def _moved(self) -> tuple[tuple[int, int], ...]:
+        ranks = {
+            self._keys.heartbeat(member.node.infra_rank, member.incarnation, member.connection): member.node.infra_rank
+            for member in self._machine.members
+        }
+        values = dict(zip(ranks, self._store.counters(list(ranks)), strict=True))
+        moved = tuple((ranks[key], value) for key, value in values.items() if value != self._echoes.get(key, 0))
+        self._echoes = values
+        return moved
+
+    def _end(self, data: bytes) -> None:
+        self._ended = True
+        self._handle(Ended(parse_verdict(data)))
+
+    def _handle(self, event: CoordinatorEvent) -> None:
+        now = time.monotonic()
+        todo = self._machine.handle(event, now)
+        self._journal.record(now, event, todo, term=self._machine.term, cycle=self._machine.cycle)
+        self._perform(todo)
+
+    def _perform(self, todo: Iterable[actions.CoordinatorAction]) -> None:
+        for action in todo:
+            match action:
+                case actions.Log():
+                    emit(action)
+                case actions.Mail(infra_rank, incarnation, connection, message):
+                    self._store.push(self._keys.mail(infra_rank, incarnation, connection), encode(message))
+                case actions.Pulse():
+                    self._store.set(self._keys.pulse, dump_pulse(action))
+                case actions.Tell(order):
+                    self._link.send(order)
+                case actions.Record(verdict, lost):
+                    self._record(verdict, lost)
+                case actions.Conclude(verdict):
+                    self._end(self._store.compare_set(self._keys.permanent_close, b"", dump_verdict(verdict)))
+                case actions.LookForVerdict():
+                    if self._looking is None or self._looking.wait(0):
+                        self._looking = files.look(self._job, self._inbox.put)
+                case actions.Leave():
+                    self._leave(action)
+
+    def _record(self, verdict: Verdict, lost: tuple[str, ...]) -> None:
+        self._link.send(Closed(verdict, lost))
+        if verdict not in self._recording:
+            self._recording[verdict] = time.monotonic() + FILE_BOUND
+            self._writing.append(files.write(self._job, verdict, self._inbox.put))
+
+    def _recorded(self, verdict: Verdict, held: Verdict) -> None:
+        if self._recording.pop(verdict, None) is not None:  # else it came too late
+            self._handle(Recorded(held))
+
+    def _leave(self, leave: actions.Leave) -> NoReturn:
+        """Say Done and end, the store with us; not by sys.exit, which would wait for threads."""
+        self._store.get(self._keys.hello)  # answered: so are all pushes on this connection before it
+        for what in wait_all(self._writing, FILE_BOUND):
+            log("file_hangs", "warning", what=what)
+        verdict = leave.verdict
+        log("leaving", code=leave.code, verdict=verdict.outcome.value if verdict else None, reason=leave.reason)
+        self._link.send(Done(leave.code, verdict, leave.reason))
+        self._link.flush()
+        os._exit(leave.code)
