@@ -23,20 +23,14 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import zlib
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 
-from ft_supervisor.core.actions import Conclude, Leave, Log, Pulse, Record, Tell, WriteVerdict
-from ft_supervisor.core.events import Heard, Looked, Ordered, Tick
-from ft_supervisor.core.model import PROTOCOL, Cycle
-from ft_supervisor.core.orders import Alive, Begin
-from ft_supervisor.core.ranks import fold
-from ft_supervisor.observe.tagged import brief, dump, text
+from ft_supervisor.core.model import Cycle
+from ft_supervisor.core.orders import Begin
+from ft_supervisor.observe.journal_lines import event_line, header_line, is_quiet, quiet_line
+from ft_supervisor.observe.tagged import text
 
-VERSION = 1
 LIMIT = 64 * 1024 * 1024
 """Bytes of one journal, the part for reading only included: a day and more of heartbeats can be replayed."""
 
@@ -103,16 +97,7 @@ class Journal:
     def _begin(self, name: str, begin: Begin, now: float) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._open(self._path)
-        header = {
-            "journal": VERSION,
-            "protocol": PROTOCOL,
-            "machine": name.partition("-")[0],
-            "name": name,
-            "time": _wall(),
-            "now": now,
-            "begin": dump(begin),
-        }
-        self._write(text(header))
+        self._write(header_line(name, begin, now))
 
     def _event(
         self, now: float, event: object, actions: Sequence[object], where: tuple[int | None, str | None]
@@ -121,16 +106,7 @@ class Journal:
             self._write(quiet_line(now, event, actions))
             return
         self._last = where
-        line = {
-            "time": _wall(),
-            "now": now,
-            "term": where[0],
-            "cycle": where[1],
-            "event": dump(event),
-            "actions": dump(actions),
-            "reason": reason_of(actions),
-        }
-        self._write(text(line))
+        self._write(event_line(now, event, actions, *where))
 
     # -- the file
 
@@ -173,55 +149,6 @@ class Journal:
             raise OSError(f"{self._path}: only {written} of {len(data)} bytes could be written")
 
 
-def is_quiet(event: object, actions: Sequence[object]) -> bool:
-    """Whether this is a heartbeat's usual, with no more in it than that everything goes on."""
-    usual = all(isinstance(one, Pulse) or (isinstance(one, Tell) and isinstance(one.order, Alive)) for one in actions)
-    if isinstance(event, Heard):
-        usual = usual and fold_echoes(event) is not None
-    return usual and (
-        isinstance(event, Tick | Looked | Heard) or (isinstance(event, Ordered) and isinstance(event.order, Alive))
-    )
-
-
-def quiet_line(now: float, event: object, actions: Sequence[object]) -> str:
-    """The line for an event that is_quiet."""
-    name, *parts = [type(event).__name__, fold_echoes(event)] if isinstance(event, Heard) else brief(event)
-    return text([name, now, checksum(dump(actions)), *parts])
-
-
-def checksum(actions: Sequence[object]) -> int:
-    """Of actions as `dump` gives them; 0 for none."""
-    return zlib.crc32(text(actions).encode()) if actions else 0
-
-
-def fold_echoes(heard: Heard) -> dict[str, str] | None:
-    """The ranks that have read each round, folded; None where the order of the event would be lost.
-
-    Nearly all of ten thousand nodes have read the same round: a few bytes instead of 100 KB twice a second.
-    """
-    ranks = [rank for rank, _ in heard.echoes]
-    if any(one >= other for one, other in pairwise(ranks)):
-        return None
-    rounds: dict[int, list[int]] = {}
-    for rank, round_ in heard.echoes:
-        rounds.setdefault(round_, []).append(rank)
-    return {str(round_): fold(members) for round_, members in rounds.items()}
-
-
-def reason_of(actions: Sequence[object]) -> str | None:
-    """Why: the reason of the first action that gives one."""
-    for action in actions:
-        match action:
-            case Leave(reason=reason):
-                return reason
-            case Log(fields=fields):
-                if reasons := [str(value) for name, value in fields if name == "reason"]:
-                    return reasons[0]
-            case Record(verdict=verdict) | Conclude(verdict=verdict) | WriteVerdict(verdict=verdict):
-                return verdict.reason
-    return None
-
-
 def publish(folder: Path, destination: Path) -> None:
     """Copy a node's journals from its own folder to the run's (made if missing), each a whole file or not at all.
 
@@ -237,7 +164,3 @@ def publish(folder: Path, destination: Path) -> None:
             temporary.replace(destination / path.name)
         finally:
             temporary.unlink(missing_ok=True)
-
-
-def _wall() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
