@@ -41,25 +41,21 @@ def text(value: object) -> str:
 
 
 def dump(value: object) -> Any:
-    """What json.dumps takes. A value that is neither ours nor JSON's becomes its text: `Log` carries such."""
+    """What json.dumps takes, of whatever the core says. What JSON has no word for becomes text in a `Log`."""
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Job):
-        value = hide_secrets(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        if isinstance(value, actions.Log):
-            return {"type": "Log", **_log(value)}
-        tag = {"type": type(value).__name__} if type(value) in _TAGGED else {}
-        return {**tag, **{field.name: dump(getattr(value, field.name)) for field in fields(value)}}
     if isinstance(value, tuple | list):
         return [dump(item) for item in value]
-    return _scalar(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        tag = {"type": type(value).__name__} if type(value) in _TAGGED else {}
+        return tag | {name: dump(part) for name, part in _parts(value)}
+    return value
 
 
 def brief(value: object) -> Any:
     """As dump, but what is tagged is [NAME, its fields in order]: for what comes every heartbeat."""
-    if type(value) in _TAGGED and is_dataclass(value):
-        return [type(value).__name__, *(brief(getattr(value, field.name)) for field in fields(value))]
+    if type(value) in _TAGGED:
+        return [type(value).__name__, *(brief(part) for _, part in _parts(value))]
     return dump(value)
 
 
@@ -106,9 +102,13 @@ def _hints(kind: type) -> dict[str, Any]:
     return hints | {"fields": tuple[tuple[str, _SCALAR], ...]} if kind is actions.Log else hints
 
 
-def _log(line: actions.Log) -> dict[str, Any]:
-    plain = [[name, value.value if isinstance(value, Enum) else _scalar(value)] for name, value in line.fields]
-    return {"event": line.event, "fields": plain, "level": line.level}
+def _parts(value: Any) -> list[tuple[str, object]]:
+    """The names and values of a dataclass' fields."""
+    if isinstance(value, Job):
+        value = hide_secrets(value)
+    elif isinstance(value, actions.Log):
+        value = replace(value, fields=tuple((name, _scalar(part)) for name, part in value.fields))
+    return [(field.name, getattr(value, field.name)) for field in fields(value)]
 
 
 def _scalar(value: object) -> str | bool | int | float | None:
