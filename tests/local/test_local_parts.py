@@ -66,6 +66,27 @@ def test_the_terminal_tells_changes_once(capsys: pytest.CaptureFixture[str]) -> 
     assert said == ["local| node0 standby, node1 active 0"]
 
 
+def test_the_terminal_tells_who_is_in_charge(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(["node0", "node1"], quiet=True)
+    assert terminal.line("node0", log_line("cycle_started", proc="coordinator"))
+    assert not terminal.line("node0", log_line("cycle_started", proc="coordinator"))
+    assert not terminal.line("node1", log_line("in_charge", proc="agent"))
+    terminal.status()
+    assert terminal.line("node1", log_line("in_charge", proc="coordinator"))
+    assert not terminal.line("node0", log_line("coordinator_lost", "warning", proc="daemon")), "not in charge any more"
+    terminal.status()
+    assert terminal.line("node1", log_line("coordinator_lost", "warning", proc="daemon"))
+    assert terminal.line("node0", log_line("in_charge", proc="coordinator"))
+    terminal.gone("node0", "gone (0)")
+    terminal.status()
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("local| ")]
+    assert said == [
+        "local| node0 starting, node1 starting; in charge: node0",
+        "local| node0 starting, node1 starting; in charge: node1",
+        "local| node0 gone (0), node1 starting",
+    ]
+
+
 def test_quiet_hides_what_is_ours_and_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
     terminal = Terminal(["node0"], quiet=True)
     terminal.line("node0", log_line("standby"))

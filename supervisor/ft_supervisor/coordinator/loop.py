@@ -101,6 +101,7 @@ class Loop:
         ranks = {
             self._keys.heartbeat(member.node.infra_rank, member.incarnation, member.connection): member.node.infra_rank
             for member in self._machine.members
+            if member.register is not None
         }
         values = dict(zip(ranks, self._store.counters(list(ranks)), strict=True))
         moved = tuple((ranks[key], value) for key, value in values.items() if value != self._echoes.get(key, 0))

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 _OURS = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z (?P<level>\w+) event=(?P<event>\w+)")
 _FIELD = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|\S*)""")
+IN_CHARGE = ("in_charge", "cycle_started")
+"""What only the coordinator in charge says."""
+NOT_IN_CHARGE = ("stepped_down", "coordinator_lost")
 STATES = ("joining", "standby", "active", "stopping", "succeeded", "closing")
 
 
@@ -17,6 +20,7 @@ class Terminal:
 
     def __init__(self, names: Sequence[str], quiet: bool) -> None:
         self._states = dict.fromkeys(names, "starting")
+        self._in_charge = ""
         self._quiet = quiet
         self._width = max(map(len, names))
         self._said = ""
@@ -28,15 +32,17 @@ class Terminal:
         ours = _OURS.match(text)
         if ours is None or not self._quiet or ours["level"] in ("warning", "error"):
             self._print(f"{name:>{self._width}}| {text}")
-        return ours is not None and ours["event"] in STATES and self._changed(name, ours["event"], text)
+        return ours is not None and self._changed(name, ours["event"], text)
 
     def gone(self, name: str, how: str) -> None:
         """The node's daemon has ended."""
         self._states[name] = how
+        self._charge(name, False)
 
     def status(self) -> None:
         """Who does what, unless that is what was said last."""
         said = ", ".join(f"{name} {state}" for name, state in self._states.items())
+        said += f"; in charge: {self._in_charge}" if self._in_charge else ""
         if said != self._said:
             self._said = said
             self.say(said)
@@ -45,13 +51,27 @@ class Terminal:
         """A line of our own."""
         self._print(f"{'local':>{self._width}}| {text}")
 
-    def _changed(self, name: str, state: str, text: str) -> bool:
+    def _changed(self, name: str, event: str, text: str) -> bool:
         fields = dict(_FIELD.findall(text))
-        if fields.get("proc") != "agent" or "gone" in self._states[name]:
+        process = fields.get("proc")
+        if "gone" in self._states[name]:
             return False
-        rank = f" {fields['group_rank']}" if state == "active" and "group_rank" in fields else ""
-        before, self._states[name] = self._states[name], state + rank
-        return before != self._states[name]
+        if process == "agent" and event in STATES:
+            rank = f" {fields['group_rank']}" if event == "active" and "group_rank" in fields else ""
+            before, self._states[name] = self._states[name], event + rank
+            return before != self._states[name]
+        if process == "coordinator" and event in IN_CHARGE:
+            return self._charge(name, True)
+        return process in ("coordinator", "daemon") and event in NOT_IN_CHARGE and self._charge(name, False)
+
+    def _charge(self, name: str, takes: bool) -> bool:
+        """Whether somebody else, or nobody any more, is in charge now."""
+        before = self._in_charge
+        if takes:
+            self._in_charge = name
+        elif before == name:
+            self._in_charge = ""
+        return before != self._in_charge
 
     def _print(self, text: str) -> None:
         if self.closed:
