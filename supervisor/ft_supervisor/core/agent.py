@@ -1,5 +1,7 @@
 """The agent: what one node runs, by the coordinator's mail, its own workers' exits, and its fence.
 
+Whom it listens to is the Caller's business (core.caller); here is what it does about it.
+
     state      workers   leaves it on
     joining    none      Standby: standby; Run: active
     standby    none      Run: active
@@ -8,7 +10,9 @@
     succeeded  none      Run: active
     closing    ending    WorkersGone, or none there: Goodbye and out
 
-Whatever ends the node (verdict, exit barrier, fence, a signal without a coordinator to tell) goes through `_end`.
+The fence (no lease for `fence`) ends the workers and leaves the rest as it is: the node is a standby again once it
+finds a coordinator. Whatever ends the node (verdict, exit barrier, no coordinator for `takeover`, a signal without a
+coordinator to tell) goes through `_end`.
 """
 
 from __future__ import annotations
@@ -18,32 +22,37 @@ from enum import StrEnum
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Send, Start, StopWorkers, Tell, log
+from ft_supervisor.core.caller import Caller
 from ft_supervisor.core.events import (
     AgentEvent,
     BarrierPassed,
     Connected,
     Disconnected,
     Ended,
-    LeaseMoved,
+    Looked,
     Mailed,
     Terminated,
     Tick,
     WorkersExited,
     WorkersGone,
 )
+from ft_supervisor.core.lease import Lease
 from ft_supervisor.core.model import (
     EXIT_CODES,
     INTERRUPTED,
     KILL_BOUND,
-    TERM,
+    NO_PROMISE,
+    Accepted,
     Cycle,
     Failure,
     Job,
     Memory,
     Node,
     Outcome,
+    Roster,
     Verdict,
 )
+from ft_supervisor.core.roster import first_candidate, first_term
 
 STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
@@ -72,17 +81,24 @@ class AgentMachine:
         self.watched: Cycle | None = memory.newest
         """The cycle whose exit barrier is to be looked at."""
         self._began = now
-        self._connected = False
-        self._connection = 0
-        self._lease_at: float | None = None
+        self._caller = Caller(job, node)
+        self._lease = Lease()
+        self._said = now
+        self._serial = 0
         self._port = 0
         self._run: messages.Run | None = None
         self._next: messages.Run | None = None
         self._gone_by: float | None = None
+        self._fenced = False
         self._barrier_at: float | None = None
         self._terminated_at: float | None = None
+        self._told = ""
         self._end_as: Leave | None = None
         self._actions: list[AgentAction] = []
+
+    def start(self, now: float) -> list[AgentAction]:
+        """The first actions."""
+        return [self._caller.dial(self.memory, now)]
 
     @property
     def running(self) -> Cycle | None:
@@ -95,15 +111,16 @@ class AgentMachine:
         if self._fence_is_over(now) and not isinstance(event, Ended):
             self._fence(now)  # first of all: a node that stood still hears of a world that has moved on
         match event:
-            case Connected(port):
-                self._connect(port, now)
+            case Connected():
+                self._connect(event, now)
             case Disconnected(reason):
-                self._connected = False
                 self._do(log("disconnected", "warning", reason=reason))
+                self._do(self._caller.lose(self.memory, now))
             case Mailed(message):
                 self._mail(message, now)
-            case LeaseMoved(asked):
-                self._lease_at = max(asked, self._lease_at or asked)
+            case Looked(asked, round_, term, lease):
+                self._caller.look(round_, term, self.memory, now)
+                self._lease.look(asked, round_, lease if term == self.memory.promise else 0)
             case BarrierPassed(cycle):
                 if cycle == self.watched and self._barrier_at is None:
                     self._barrier_at = now
@@ -121,33 +138,66 @@ class AgentMachine:
 
     # -- the coordinator
 
-    def _connect(self, port: int, now: float) -> None:
-        self._connected, self._port = True, port
-        self._connection += 1
-        self._lease_at = now if self._lease_at is None else self._lease_at
-        self._do(log("connected"))
+    def _connect(self, event: Connected, now: float) -> None:
+        self._port, self._said = event.port, now
+        self._caller.connect(event, now)
+        self._lease.connect(event.round, event.asked)
+        self._do(log("connected", candidate=self.job.nodes[event.candidate]))
         if self.memory.succeeded is not None and self._run is None and self.state is State.JOINING:
             self._become(State.SUCCEEDED, cycle=self.memory.succeeded)
+        if self.memory.promise == NO_PROMISE and event.candidate == first_candidate(self.job):
+            self._remember(replace(self.memory, promise=first_term(self.job)))  # a fresh job needs no vote
+        self._register()
+
+    def _register(self) -> None:
+        self._serial += 1
         register = messages.Register(
-            term=TERM,
             node=self.node,
             incarnation=self.incarnation,
-            connection=self._connection,
-            port=port,
+            connection=self._caller.connection,
+            round=self._caller.round,
+            port=self._port,
             running=self.running,
             memory=self.memory,
+            serial=self._serial,
         )
         self._do(Send(register))
 
     def _mail(self, message: messages.ToAgent, now: float) -> None:
-        if message.term != TERM:
+        if isinstance(message, messages.Close):  # the job's verdict is that in every term
+            self._close(message.verdict, now)
+            return
+        prepare = isinstance(message, messages.Prepare)
+        if prepare and message.term > self.memory.promise:
+            self._remember(replace(self.memory, promise=message.term))
+            self._do(log("promised", term=message.term))
+        elif message.term != self.memory.promise:
             self._do(log("mail_dropped", "warning", message=type(message).__name__, term=message.term))
             return
+        if not prepare and self._caller.charge() and self._terminated_at is not None:
+            self._send(messages.Leaving, reason=self._told)
         match message:
-            case messages.Close(verdict=verdict):
-                self._close(verdict, now)
-            case _ if self.state is State.CLOSING:
-                pass
+            case messages.Prepare():
+                self._caller.wait(now)
+                self._register()
+            case messages.Members(roster=roster):
+                self._keep(roster)
+            case messages.Propose(verdict=verdict):
+                self._remember(replace(self.memory, accepted=Accepted(message.term, verdict)))
+                self._send(messages.VerdictKept)
+            case _:
+                self._be_led(message, now)
+
+    def _be_led(self, message: messages.Standby | messages.Run | messages.Continue | messages.Stop, now: float) -> None:
+        """By a coordinator that is in charge."""
+        if not isinstance(message, messages.Stop):
+            if message.age is not None:
+                self._lease.grant(self._said - message.age)
+            if message.used != self.memory.used:
+                self._remember(replace(self.memory, used=message.used))
+        if self.state is State.CLOSING:
+            return
+        match message:
             case messages.Run():
                 self._be_told_to_run(message, now)
             case messages.Stop(cycle=cycle):
@@ -155,13 +205,20 @@ class AgentMachine:
             case messages.Standby(cycle=cycle):
                 self._stand_by(cycle, now)
 
+    def _keep(self, roster: Roster) -> None:
+        if self.memory.roster is None or roster.stamp > self.memory.roster.stamp:
+            self._remember(replace(self.memory, roster=roster))
+        if roster == self.memory.roster:
+            self._send(messages.RosterKept, stamp=roster.stamp)
+
     def _be_told_to_run(self, run: messages.Run, now: float) -> None:
         if self.memory.newest is not None and run.cycle <= self.memory.newest:
             return
-        if run.connection != self._connection:
-            self._do(log("mail_dropped", "warning", message="Run", cycle=run.cycle, reason="older than our Register"))
+        if self._lease.since is None or now - self._lease.since >= self.job.timeouts.fence:
+            self._do(log("mail_dropped", "warning", message="Run", cycle=run.cycle, reason="no lease to run it"))
+            self._do(self._caller.lose(self.memory, now))
             return
-        self._remember(Memory(newest=run.cycle))
+        self._remember(self._memory_of(run.cycle, run.group))
         self._watch(run.cycle)
         if self._run is None:
             self._start(run)
@@ -173,7 +230,7 @@ class AgentMachine:
         if self.memory.newest is not None and cycle < self.memory.newest:
             return
         if cycle != self.memory.newest:  # its Run was lost on the way: should it come still, it is old
-            self._remember(Memory(newest=cycle))
+            self._remember(self._memory_of(cycle, self.memory.group))
         if self._run is not None:
             self._send(messages.Stopping, cycle=cycle)
             self._stop(self.job.timeouts.restart_grace, now)
@@ -189,6 +246,9 @@ class AgentMachine:
             self._stop(self.job.timeouts.restart_grace, now)
         else:
             self._become(State.STANDBY)
+
+    def _memory_of(self, cycle: Cycle, group: str) -> Memory:
+        return replace(self.memory, newest=cycle, group=group, succeeded=None, failures=())
 
     def _watch(self, cycle: Cycle | None) -> None:
         if cycle != self.watched:
@@ -234,7 +294,7 @@ class AgentMachine:
     def _gone(self, cycle: Cycle, port: int, now: float) -> None:
         if self._run is None or cycle != self._run.cycle:
             return
-        self._run, self._gone_by, self._port = None, None, port
+        self._run, self._gone_by, self._port, self._fenced = None, None, port, False
         if self._end_as is not None:
             self._leave(self._end_as)
             return
@@ -253,11 +313,9 @@ class AgentMachine:
 
     def _terminate(self, reason: str, now: float) -> None:
         if self._terminated_at is None:
-            self._terminated_at = now
+            self._terminated_at, self._told = now, reason
             self._do(log("terminated", reason=reason))
             self._send(messages.Leaving, reason=reason)
-            if not self._connected:
-                self._end_cancelled(now)
 
     def _end_cancelled(self, now: float) -> None:
         reason = "told to end by a signal, and no coordinator to tell"
@@ -278,31 +336,49 @@ class AgentMachine:
             self._leave(self._end_as)
 
     def _leave(self, leave: Leave) -> None:
-        self._send(messages.Goodbye)
+        self._send(messages.Goodbye, verdict=self.memory.verdict)
         self._do(leave)
 
     def _tick(self, now: float) -> None:
         timeouts = self.job.timeouts
-        group_rank = self._run.group_rank if self._run else None
-        cycle = str(self.memory.newest) if self.memory.newest else ""
-        lease, fence_in = self._lease_at, None
-        if self._run is not None and lease is not None and self.memory.verdict is None:
-            fence_in = lease + timeouts.fence - now
-        self._do(Tell(orders.Alive(self.state.value, cycle, group_rank, fence_in)))
-        if self._lease_at is None and now - self._began >= timeouts.join and self._end_as is None:
-            self._end(Leave(INTERRUPTED, None, f"no coordinator within {timeouts.join:g} s"), 0.0, now)
+        self._tell_alive(now)
+        if (dial := self._caller.tick(self.memory, now)) is not None:
+            self._do(dial)
+        since = self._lease.since
+        patience = timeouts.join if since is None else timeouts.takeover
+        if now - (self._began if since is None else since) >= patience and self._end_as is None:
+            self._end(Leave(INTERRUPTED, None, f"no coordinator with a majority for {patience:g} s"), 0.0, now)
         elif self._barrier_at is not None and self._run is None and now - self._barrier_at >= timeouts.close_grace:
             self._end(Leave(0, None, f"the exit barrier of cycle {self.watched} is passed"), 0.0, now)
         elif self._unanswered(now):
-            self._end_cancelled(now)
+            reason = "told to end by a signal, and no coordinator answers"
+            self._end(Leave(EXIT_CODES[Outcome.CANCELLED], None, reason), timeouts.stop_grace, now)
         if self._gone_by is not None and now >= self._gone_by:
             code = self._end_as.code if self._end_as else INTERRUPTED
             self._do(Leave(code, self.memory.verdict, "workers that can't be ended"))
 
+    def _tell_alive(self, now: float) -> None:
+        led = self._caller.charged or self._run is not None or self.state is State.CLOSING
+        fence_in = None
+        if self._run is not None and self._lease.since is not None and self.memory.verdict is None:
+            fence_in = self._lease.since + self.job.timeouts.fence - now
+        self._do(
+            Tell(
+                orders.Alive(
+                    state=self.state.value if led else State.JOINING.value,
+                    cycle=str(self.memory.newest) if self.memory.newest else "",
+                    group_rank=self._run.group_rank if self._run else None,
+                    fence_in=fence_in,
+                )
+            )
+        )
+
     def _fence_is_over(self, now: float) -> bool:
         """With a verdict there is nothing to fence: no other node will run anything any more."""
-        lease = self._lease_at
-        return lease is not None and self.memory.verdict is None and now - lease >= self.job.timeouts.fence
+        since = self._lease.since
+        if self._run is None or since is None or self.memory.verdict is not None:
+            return False
+        return now - since >= self.job.timeouts.fence
 
     def _unanswered(self, now: float) -> bool:
         """We told the coordinator of the signal, and no verdict came."""
@@ -311,11 +387,11 @@ class AgentMachine:
 
     def _fence(self, now: float) -> None:
         """Our peers may be about to run our replacement: end our workers, with no grace."""
-        passed = self._barrier_at is not None and self._run is None
-        reason = f"no coordinator for {self.job.timeouts.fence:g} s"
-        if self._end_as is None:
-            self._do(log("fenced", "warning", reason=reason))
-        self._end(Leave(0 if passed else INTERRUPTED, None, reason), 0.0, now)
+        if not self._fenced:
+            self._fenced = True
+            self._do(log("fenced", "warning", reason=f"no lease for {self.job.timeouts.fence:g} s"))
+        self._next = None
+        self._stop(0.0, now)
 
     # -- small things
 
@@ -328,8 +404,8 @@ class AgentMachine:
         self._do(log(state.value, reason=reason, **fields))
 
     def _send(self, kind: type, **fields: object) -> None:
-        if self._connected:
-            self._do(Send(kind(TERM, self.node.infra_rank, self.incarnation, **fields)))
+        if self._caller.connected:
+            self._do(Send(kind(self.memory.promise, self.node.infra_rank, self.incarnation, **fields)))
 
     def _do(self, action: AgentAction) -> None:
         self._actions.append(action)

@@ -1,10 +1,12 @@
 """The daemon: starts, watches and ends the node's agent and (on a candidate) coordinator, and keeps their memory.
 
-It ends when its agent has said Done, when its agent can't be kept alive, or when it was told to by a signal; on the
-coordinator's node only after the coordinator has ended too.
+It ends when its agent has said Done, when its agent can't be kept alive, or when it was told to by a signal; the node
+whose coordinator is closing the job only after that has ended too.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from ft_supervisor.core.actions import (
     DaemonAction,
@@ -18,8 +20,19 @@ from ft_supervisor.core.actions import (
     log,
 )
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Tick
-from ft_supervisor.core.model import EXIT_CODES, INTERRUPTED, KILL_BOUND, Job, Memory, Node, Outcome, Verdict
+from ft_supervisor.core.model import (
+    EXIT_CODES,
+    INTERRUPTED,
+    KILL_BOUND,
+    NO_PROMISE,
+    Job,
+    Memory,
+    Node,
+    Outcome,
+    Verdict,
+)
 from ft_supervisor.core.orders import Alive, Closed, Done, Listening, Order, Remember, Terminate
+from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
 
 AGENT = "agent"
 COORDINATOR = "coordinator"
@@ -39,6 +52,47 @@ LOOK_PAUSE = 5.0
 """Seconds between looks for the run's verdict file while the agent finds no coordinator."""
 
 
+class Keeper:
+    """What the daemon knows of its node's coordinator."""
+
+    def __init__(self, job: Job, node: Node) -> None:
+        self._job = job
+        self.lives = False
+        self.alive: float | None = None
+        self.closed: Verdict | None = None
+        """The job's verdict, once this coordinator has said so."""
+        self.done = False
+        self.crashes = 0
+        self._incarnation = 0
+        self._spawned = 0.0
+        self._spawn_at: float | None = None
+
+    def spawn(self, now: float) -> int | None:
+        """The incarnation of the one to start now; None when there is one, or its time has not come."""
+        if self.lives or self.closed is not None or (self._spawn_at is not None and now < self._spawn_at):
+            return None
+        self._incarnation += 1
+        self.lives, self.alive, self._spawned = True, None, now
+        return self._incarnation
+
+    def exit(self, now: float) -> None:
+        """It is gone; the more often in a row, the longer until the next."""
+        self.crashes = 1 if now - self._spawned >= STEADY else self.crashes + 1
+        self.lives, self._spawn_at = False, now + (0.0 if self.crashes == 1 else min(10.0, 0.2 * 2**self.crashes))
+
+    def forgive(self, seconds: float, now: float) -> None:
+        """Time in which the daemon itself stood still counts against nobody."""
+        self.alive = None if self.alive is None else min(self.alive + seconds, now)
+
+    def silent(self, now: float) -> bool:
+        """Whether it hangs."""
+        if not self.lives:
+            return False
+        if self.alive is None:
+            return now - self._spawned >= START_BOUND
+        return now - self.alive >= self._job.timeouts.agent
+
+
 class DaemonMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
 
@@ -48,7 +102,7 @@ class DaemonMachine:
         self.memory = Memory()
         self.incarnation = 0
         self._agent = False
-        self._coordinator = False
+        self._coordinator = Keeper(job, node)
         self._spawned = now
         self._spawn_at: float | None = None
         self._alive: float | None = None
@@ -59,8 +113,7 @@ class DaemonMachine:
         self._done: Done | None = None
         self._kill_at: dict[str, float] = {}
         self._signalled: float | None = None
-        self._closed: Verdict | None = None
-        self._coordinator_done = False
+        self._met: float | None = None
         self._ending: Leave | None = None
         self._last_tick = now
         self._actions: list[DaemonAction] = []
@@ -68,11 +121,24 @@ class DaemonMachine:
     def start(self, now: float) -> list[DaemonAction]:
         """The first actions."""
         self._actions = []
-        if self.node.infra_rank == 0:
-            self._coordinator = True
-            self._do(SpawnCoordinator())
+        self._introduce()
+        self._keep_coordinator(now)
         self._spawn(now)
         return self._actions
+
+    def _introduce(self) -> None:
+        job, losses = self.job, survivable_losses(self.job)
+        names = ",".join(job.nodes[rank] for rank in candidates(job, None))
+        self._do(
+            log(
+                "job",
+                nodes=len(job.nodes),
+                active=job.active,
+                spares=len(job.nodes) - job.active,
+                candidates=names,
+                survives=f"the loss of any {losses} node{'' if losses == 1 else 's'} at the same moment",
+            )
+        )
 
     def handle(self, event: DaemonEvent, now: float) -> list[DaemonAction]:
         """One event in, actions out, in order."""
@@ -84,7 +150,7 @@ class DaemonMachine:
                 if child == AGENT:
                     self._agent_exited(status, now)
                 else:
-                    self._coordinator_exited(status)
+                    self._coordinator_exited(status, now)
             case Signalled(name):
                 self._signal(name, now)
             case Ended(verdict):
@@ -109,6 +175,7 @@ class DaemonMachine:
         match order:
             case Alive(state=state, fence_in=fence_in):
                 self._alive, self._state = now, state
+                self._met = self._met or now
                 self._fence_at = None if fence_in is None else now + fence_in + self.job.timeouts.heartbeat
             case Remember(memory):
                 self.memory = self.memory.newer(memory)
@@ -143,23 +210,37 @@ class DaemonMachine:
 
     # -- the coordinator
 
+    def _keep_coordinator(self, now: float) -> None:
+        """A candidate keeps one. The first candidate's starts at once; the others are needed when that has been met,
+        or when it does not come."""
+        first = self.node.infra_rank == first_candidate(self.job)
+        waited = self._met is not None and now - self._met >= self.job.timeouts.node_lost
+        needed = first or waited or self.memory.promise != NO_PROMISE
+        if needed and self._ending is None and is_candidate(self.job, self.node.infra_rank, self.memory):
+            incarnation = self._coordinator.spawn(now)
+            if incarnation is not None:
+                self._do(SpawnCoordinator(incarnation, self.memory))
+
     def _coordinator_ordered(self, order: Order, now: float) -> None:
         match order:
+            case Alive():
+                self._coordinator.alive = now
             case Listening(port):
                 self._do(log("coordinator_listens", port=port))
             case Closed(verdict):
-                self._closed = verdict
+                self._coordinator.closed = verdict
             case Done():
-                self._coordinator_done = True
+                self._coordinator.done = True
                 self._kill_at[COORDINATOR] = now + DONE_BOUND
 
-    def _coordinator_exited(self, status: str) -> None:
-        self._coordinator = False
+    def _coordinator_exited(self, status: str, now: float) -> None:
+        keeper = self._coordinator
+        keeper.exit(now)
         self._kill_at.pop(COORDINATOR, None)
-        if not self._coordinator_done and (self._ending is None or self._ending.verdict is not None):
-            self._do(log("coordinator_lost", "warning", status=status))
-            if self._closed is not None:  # it may not have come to writing the file
-                self._do(WriteVerdict(self._closed, shared=True))
+        if not keeper.done and (self._ending is None or keeper.closed is not None):
+            self._do(log("coordinator_lost", "warning", status=status, crashes=keeper.crashes))
+            if keeper.closed is not None:  # it may not have come to writing the file
+                self._do(WriteVerdict(keeper.closed, shared=True))
         if self._ending is not None:
             self._do(self._ending)
 
@@ -182,7 +263,7 @@ class DaemonMachine:
     def _find_verdict(self, verdict: Verdict) -> None:
         """The run's verdict file is there, and our agent has no coordinator to hear it from."""
         if self.memory.verdict is None and self._ending is None and self._done is None:
-            self.memory = Memory(self.memory.newest, self.memory.succeeded, self.memory.failures, verdict)
+            self.memory = replace(self.memory, verdict=verdict)
             self._do(log("verdict_found", outcome=verdict.outcome.value, reason=verdict.reason))
             if self._agent:
                 self._do(KillChild(AGENT))
@@ -196,9 +277,9 @@ class DaemonMachine:
         self._spawn_at = None
         if verdict is not None:
             self._do(WriteVerdict(verdict))
-        if not self._coordinator:
+        if not self._coordinator.lives:
             self._do(self._ending)
-        elif verdict is None:  # without a verdict here, it is a coordinator that reaches nobody
+        elif self._coordinator.closed is None:  # if it is in charge at all, another one will be
             self._do(KillChild(COORDINATOR))
         else:
             timeouts = self.job.timeouts
@@ -208,13 +289,16 @@ class DaemonMachine:
     def _tick(self, now: float) -> None:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
         self._last_tick = now
-        if late > 0 and self._alive is not None:
-            self._alive = min(
-                self._alive + late, now
-            )  # this daemon stood still, and may not have read what its agent said
+        if late > 0:  # this daemon stood still, and may not have read what its children said
+            self._alive = None if self._alive is None else min(self._alive + late, now)
+            self._coordinator.forgive(late, now)
         self._spawn_when_due(now)
+        self._keep_coordinator(now)
         if self._agent and AGENT not in self._kill_at:
             self._watch_agent(now)
+        if COORDINATOR not in self._kill_at and self._coordinator.silent(now):
+            self._do(log("coordinator_silent", "warning"))
+            self._kill_at[COORDINATOR] = now
         for child, at in list(self._kill_at.items()):
             if now >= at:
                 self._kill_at[child] = now + DONE_BOUND

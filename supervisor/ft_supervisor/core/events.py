@@ -26,7 +26,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Heard:
-    """The heartbeats of these nodes have moved since the last look: (infra_rank, the round of ours that it has read)."""
+    """The heartbeats of these nodes have moved since the last look: (infra_rank, the round that it has read)."""
 
     echoes: tuple[tuple[int, int], ...]
 
@@ -150,15 +150,6 @@ class Signalled:
 
 CoordinatorEvent = Tick | Received | Heard | Recorded | Ended
 AgentEvent = (
-    Tick
-    | Connected
-    | Disconnected
-    | Mailed
-    | Looked
-    | BarrierPassed
-    | WorkersExited
-    | WorkersGone
-    | Terminated
-    | Ended
+    Tick | Connected | Disconnected | Mailed | Looked | BarrierPassed | WorkersExited | WorkersGone | Terminated | Ended
 )
 DaemonEvent = Tick | ChildExited | Ordered | Signalled | Ended

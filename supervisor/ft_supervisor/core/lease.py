@@ -99,4 +99,3 @@ def _greatest(values: Mapping[int, float], roster: Roster) -> float | None:
         else:
             steps = steps[:middle]
     return low
-

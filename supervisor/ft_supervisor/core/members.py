@@ -6,20 +6,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ft_supervisor.core.messages import Register
-from ft_supervisor.core.model import Node
+from ft_supervisor.core.model import Cycle, Node
+
+NEVER = -1
+"""The incarnation and connection of a node that has not registered with this coordinator."""
 
 
 @dataclass
 class Member:
-    """A node that has registered. Times are the coordinator's own clock, in seconds."""
+    """A node that has registered, or that should. Times are the coordinator's own clock, in seconds."""
 
     node: Node
     incarnation: int
     connection: int
     port: int
     heard: float
+    register: Register | None = None
+    """The newest; None for one that has not come yet."""
     running: bool = False
     """Its workers may be running."""
+    cycle: Cycle | None = None
+    """The newest that it may be running; None also where that is not known."""
     lost: bool = False
     gone: bool = False
     """It said Goodbye: it runs nothing and will never be back."""
@@ -29,6 +36,15 @@ class Member:
     def here(self) -> bool:
         """Neither lost nor gone."""
         return not (self.lost or self.gone)
+
+    @property
+    def registered(self) -> bool:
+        """Here, and with a connection to send mail to."""
+        return self.register is not None and self.here
+
+    def stopped(self) -> None:
+        """Nothing runs there."""
+        self.running, self.cycle = False, None
 
 
 class Members:
@@ -47,19 +63,31 @@ class Members:
         return len(self._members)
 
     def get(self, infra_rank: int) -> Member | None:
-        """The member, if it has ever registered."""
+        """The member, if it has ever registered, or should."""
         return self._members.get(infra_rank)
 
     def register(self, message: Register, now: float) -> Member | None:
-        """Take the node on (again); None when a newer incarnation is known, or the node has left for good."""
+        """Take the node on (again); None when a newer word of it is known, or the node has left for good."""
         known = self._members.get(message.infra_rank)
-        which = (message.incarnation, message.connection)
-        if known is not None and (which < (known.incarnation, known.connection) or known.gone):
+        if known is not None and (known.gone or not _is_newer(message, known)):
             return None
-        member = Member(message.node, *which, message.port, heard=now, running=message.running is not None)
+        member = Member(
+            message.node,
+            message.incarnation,
+            message.connection,
+            message.port,
+            heard=now,
+            register=message,
+            running=message.running is not None,
+            cycle=message.running,
+        )
         member.times_lost = known.times_lost if known else 0
         self._members[message.infra_rank] = member
         return member
+
+    def expect(self, node: Node, now: float) -> None:
+        """A member whose word we do not have: it may be running anything, until it registers or is lost."""
+        self._members[node.infra_rank] = Member(node, NEVER, NEVER, 0, heard=now, running=True)
 
     def heard(self, infra_rank: int, now: float) -> None:
         """A sign of life. A lost node stays lost until it registers anew."""
@@ -72,13 +100,21 @@ class Members:
         for member in self._members.values():
             member.heard = min(member.heard + seconds, now)
 
+    def present(self, now: float, silence: float) -> set[int]:
+        """Who has registered and was heard within `silence` seconds."""
+        return {m.node.infra_rank for m in self if m.registered and now - m.heard < silence}
+
     def healthy(self, now: float, silence: float) -> set[int]:
-        """Who can be chosen: here, running nothing, and heard within `silence` seconds."""
-        return {
-            member.node.infra_rank
-            for member in self._members.values()
-            if member.here and not member.running and now - member.heard < silence
-        }
+        """Who can be chosen: present, and running nothing."""
+        return {rank for rank in self.present(now, silence) if not self._members[rank].running}
+
+    def anybody_runs(self) -> bool:
+        """Whether anybody's workers may be running."""
+        return any(m.running and m.here for m in self)
+
+    def running(self) -> set[int]:
+        """Whose workers may be running."""
+        return {m.node.infra_rank for m in self if m.here and m.running}
 
     def undecided(self, now: float, silence: float) -> bool:
         """Whether somebody is here who can't be chosen yet, but may be soon, or be lost."""
@@ -87,3 +123,8 @@ class Members:
     def domains(self) -> dict[int, str]:
         """Each member's domain_id."""
         return {member.node.infra_rank: member.node.domain_id for member in self}
+
+
+def _is_newer(message: Register, known: Member) -> bool:
+    serial = known.register.serial if known.register else 0
+    return (message.incarnation, message.serial) > (known.incarnation, serial)

@@ -19,7 +19,8 @@ class Register:
 
     `connection` counts this incarnation's connections. `round`: the store's, as read on this connection.
     `running`: the cycle whose workers may live on this node. `port`: free on this node just now, for the workers'
-    own store, should this node get group_rank 0. The term is `memory.promise`.
+    own store, should this node get group_rank 0. The term is `memory.promise`. `serial` counts this incarnation's
+    Registers: an old one that comes once more is none.
     """
 
     node: Node
@@ -29,6 +30,7 @@ class Register:
     port: int
     running: Cycle | None
     memory: Memory
+    serial: int = 1
 
     @property
     def infra_rank(self) -> int:

@@ -15,15 +15,15 @@ def first_roster(job: Job) -> Roster:
 
 def majority(members: Sequence[int], present: Collection[int]) -> bool:
     """More than half of the members, or exactly half with the first of them: any two majorities share a node."""
+    if 2 * len(present) < len(members):
+        return False
     here = sum(member in present for member in members)
     return 2 * here > len(members) or (2 * here == len(members) > 0 and members[0] in present)
 
 
 def quorum(roster: Roster, present: Collection[int]) -> bool:
     """A majority of the members, and of the former list for as long as that has to be asked too."""
-    return majority(unfold(roster.members), present) and (
-        not roster.former or majority(unfold(roster.former), present)
-    )
+    return majority(unfold(roster.members), present) and (not roster.former or majority(unfold(roster.former), present))
 
 
 def candidates(job: Job, roster: Roster | None) -> tuple[int, ...]:

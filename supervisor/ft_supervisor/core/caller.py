@@ -1,0 +1,92 @@
+"""Whom an agent calls: one candidate at a time, in an order in which those who look for a coordinator soon meet.
+
+A candidate that answers but is not in charge gets `patience` to become it: it does so once a majority has come to it.
+"""
+
+from __future__ import annotations
+
+from ft_supervisor.core.actions import Dial
+from ft_supervisor.core.events import Connected
+from ft_supervisor.core.model import NO_PROMISE, Job, Memory, Node
+from ft_supervisor.core.roster import candidates, coordinator_of, first_candidate
+
+
+class Caller:
+    """An agent's connection, as far as it decides anything."""
+
+    def __init__(self, job: Job, node: Node) -> None:
+        self._job = job
+        self._node = node
+        self._candidate: int | None = None
+        self._since = 0.0
+        self._round_at = 0.0
+        self._waits_until = 0.0
+        self._fresh = False
+        self.connected = False
+        self.connection = 0
+        self.round = 0
+        self.charged = False
+        """Whether the coordinator there has said on this connection that it is in charge."""
+
+    def dial(self, memory: Memory, now: float) -> Dial:
+        """The first call: for a fresh job the first candidate alone, who may be slower to start than we are."""
+        self._since = now
+        self._fresh = memory.promise == NO_PROMISE
+        if self._fresh:
+            return Dial((first_candidate(self._job),))
+        return self._call((), memory)
+
+    def lose(self, memory: Memory, now: float) -> Dial:
+        """The connection is gone: most often that candidate's coordinator is, but it may also be a mere hiccup."""
+        again = () if self._candidate is None else (self._candidate,)
+        return self._call((*again, *self._after(memory)), memory)
+
+    def connect(self, event: Connected, now: float) -> None:
+        """Somebody has answered."""
+        self._candidate, self.connection, self.round = event.candidate, event.connection, event.round
+        self.connected, self.charged, self._round_at = True, False, now
+        self.wait(now)
+
+    def wait(self, now: float) -> None:
+        """Give this candidate time. How much differs from node to node, so that two groups never swap for ever."""
+        spread = (self._node.infra_rank * 5 + self.connection * 3) % 8
+        self._waits_until = now + self._job.timeouts.coordinator * (1 + spread / 8)
+
+    def look(self, round_: int, term: int | None, memory: Memory, now: float) -> None:
+        """The pulse of the store."""
+        if round_ != self.round:
+            self.round, self._round_at = round_, now
+        if self.charged and term != memory.promise:
+            self.charged = False
+            self.wait(now)
+
+    def charge(self) -> bool:
+        """The coordinator has told us what to do; whether that is the first time on this connection."""
+        first, self.charged = not self.charged, True
+        return first
+
+    def tick(self, memory: Memory, now: float) -> Dial | None:
+        """Call somebody else when this one does not help."""
+        timeouts = self._job.timeouts
+        if self.connected:
+            hangs = now - self._round_at >= timeouts.coordinator + 2 * timeouts.heartbeat
+            if hangs or (not self.charged and now >= self._waits_until):
+                return self._call(self._after(memory), memory)
+        elif self._fresh and now - self._since >= timeouts.node_lost:
+            return self._call((), memory)
+        return None
+
+    def _after(self, memory: Memory) -> tuple[int, ...]:
+        """The others, beginning with the one after the last that we called."""
+        known = candidates(self._job, memory.roster)
+        if self._candidate not in known:
+            return known
+        at = known.index(self._candidate)
+        return (*known[at + 1 :], *known[:at])
+
+    def _call(self, first: tuple[int, ...], memory: Memory) -> Dial:
+        likely = () if memory.promise == NO_PROMISE else (coordinator_of(memory.promise, self._job),)
+        last = () if self._candidate is None else (self._candidate,)
+        self.connected = self.charged = False
+        self._fresh = False
+        return Dial(tuple(dict.fromkeys((*first, *likely, *candidates(self._job, memory.roster), *last))))

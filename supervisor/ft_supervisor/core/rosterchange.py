@@ -1,0 +1,64 @@
+"""Changing the list of members, so that a majority of the old list and one of the new always know of it.
+
+    kept by majorities of both   {members: new, former: old}  ->  {members: new}  kept by a majority of the new
+
+A successor that finds either goes on from there: it needs the majorities that its roster asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ft_supervisor.core.model import Roster
+from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.roster import quorum
+
+
+class RosterChange:
+    """The roster of a coordinator that is in charge. `roster` counts from the moment when it is proposed."""
+
+    def __init__(self, roster: Roster) -> None:
+        self.roster = roster
+        self.eligible: frozenset[int] = frozenset()
+        """Members that a successor would certainly ask: only these may be given work."""
+        self._kept: set[int] = set()
+        self._done = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether a change is under way; the next has to wait."""
+        return not self._done
+
+    def begin(self) -> None:
+        """Of a fresh job: nobody has to be asked."""
+        self._done = True
+        self.eligible = frozenset(unfold(self.roster.members))
+
+    def take_over(self, term: int) -> Roster:
+        """The first proposal of a term: what was found, so that everybody has it."""
+        return self._propose(replace(self.roster, term=term))
+
+    def change(self, term: int, members: Iterable[int]) -> Roster | None:
+        """The proposal of these members, in the order given; None when they are that already, or one is under way."""
+        folded = fold(members)
+        if self.pending or folded == self.roster.members:
+            return None
+        return self._propose(Roster(term, self.roster.number + 1, folded, former=self.roster.members))
+
+    def keep(self, infra_rank: int, stamp: tuple[int, int]) -> Roster | None:
+        """A node keeps the roster with this stamp; what is to be proposed next, if anything."""
+        if stamp != self.roster.stamp or self._done:
+            return None
+        self._kept.add(infra_rank)
+        if not quorum(self.roster, self._kept):
+            return None
+        self.eligible = frozenset(unfold(self.roster.members))
+        if self.roster.former:
+            return self._propose(replace(self.roster, number=self.roster.number + 1, former=""))
+        self._done = True
+        return None
+
+    def _propose(self, roster: Roster) -> Roster:
+        self.roster, self._kept, self._done = roster, set(), False
+        return roster
