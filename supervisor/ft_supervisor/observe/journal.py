@@ -128,9 +128,7 @@ class Journal:
     def _go_on(self, length: int) -> None:
         """This file is full: go on in the next one."""
         if not self._in_rest:
-            self._write_line(
-                {"full": "the bound is reached; what follows is for reading only", "rest": self._rest.name}
-            )
+            self._write_line({"full": "what follows can be read, but not replayed", "rest": self._rest.name})
             self._in_rest, self._bound = True, self._limit // 4
             self._open(self._rest)
             if self._size + length <= self._bound:

@@ -103,7 +103,7 @@ def story(path: Path) -> Iterator[str]:
             case Header():
                 begin = value.begin
                 yield f"=== {value.name} of {begin.node.name} (node {begin.node.infra_rank}), run {begin.job.run_id}"
-                yield f"    {value.time}  made at {value.now}: {show(dump(begin.memory))}"
+                yield f"    {value.time}  made at {value.now}: Memory{show(dump(begin.memory))}"
             case Note(_, said):
                 yield f"=== {said}"
             case Entry():
