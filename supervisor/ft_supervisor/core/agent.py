@@ -178,7 +178,7 @@ class AgentMachine:
             self._send(messages.Leaving, reason=self._told)
         match message:
             case messages.Prepare():
-                self._caller.wait(now)
+                self._caller.prepare(now)
                 self._register()
             case messages.Members(roster=roster):
                 self._keep(roster)

@@ -20,7 +20,7 @@ class Caller:
         self._candidate: int | None = None
         self._since = 0.0
         self._round_at = 0.0
-        self._waits_until = 0.0
+        self._waits_until: float | None = None
         self._fresh = False
         self.connected = False
         self.connection = 0
@@ -47,6 +47,11 @@ class Caller:
         self.connected, self.charged, self._round_at = True, False, now
         self.wait(now)
 
+    def prepare(self, now: float) -> None:
+        """The candidate asks for a promise: it may soon be in charge, and will say so."""
+        self.charged = False
+        self.wait(now)
+
     def wait(self, now: float) -> None:
         """Give this candidate time. How much differs from node to node, so that two groups never swap for ever."""
         spread = (self._node.infra_rank * 5 + self.connection * 3) % 8
@@ -56,13 +61,14 @@ class Caller:
         """The pulse of the store."""
         if round_ != self.round:
             self.round, self._round_at = round_, now
-        if self.charged and term != memory.promise:
-            self.charged = False
+        if self.charged and term == memory.promise:
+            self._waits_until = None
+        elif self._waits_until is None:
             self.wait(now)
 
     def charge(self) -> bool:
         """The coordinator has told us what to do; whether that is the first time on this connection."""
-        first, self.charged = not self.charged, True
+        first, self.charged, self._waits_until = not self.charged, True, None
         return first
 
     def tick(self, memory: Memory, now: float) -> Dial | None:
@@ -70,7 +76,7 @@ class Caller:
         timeouts = self._job.timeouts
         if self.connected:
             hangs = now - self._round_at >= timeouts.coordinator + 2 * timeouts.heartbeat
-            if hangs or (not self.charged and now >= self._waits_until):
+            if hangs or (self._waits_until is not None and now >= self._waits_until):
                 return self._call(self._after(memory), memory)
         elif self._fresh and now - self._since >= timeouts.node_lost:
             return self._call((), memory)

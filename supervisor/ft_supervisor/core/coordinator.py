@@ -167,7 +167,7 @@ class CoordinatorMachine:
         assert election.term is not None
         self.phase, self._since, self._reason = Phase.JOINING, now, "takeover"
         self._held = self._enough_since = self._short_since = None
-        self._proof_now()
+        self._suspects = set()
         self._log("in_charge", term=election.term, promises=len(election.promises), takeover=True)
         known, self.members = self.members, Members()
         self._rosters = RosterChange(election.roster)
@@ -182,6 +182,7 @@ class CoordinatorMachine:
         if self.cycle is not None:
             self.phase, self._pending = Phase.RUNNING, set(self.group)
         self._spread(self._rosters.take_over(election.term))
+        self._pulse(now)
         self._do(LookForVerdict())
         accepted = max((memory.accepted for memory in memories if memory.accepted), key=lambda a: a.term, default=None)
         if accepted is not None:  # it may have been the job's verdict already
@@ -189,6 +190,8 @@ class CoordinatorMachine:
             self._closing.propose(accepted.verdict)
         for message in election.promises.values():
             self._welcome(message, self.members[message.infra_rank], now)
+        if gone := [rank for rank in self.group if self.members.get(rank) is None]:
+            self._restart(f"{self._names(gone)} was given up by the former coordinator", charged=False, now=now)
 
     def _unknown(self, infra_rank: int) -> Node:
         return Node(infra_rank, self.job.nodes[infra_rank], "")
@@ -560,9 +563,9 @@ class CoordinatorMachine:
     def _restart(self, reason: str, *, charged: bool, now: float, patient: bool = False) -> None:
         """Stop the running cycle; the next begins when all have stopped. With the budget spent the job ends instead,
         if `patient` only after `probe`: should a Leaving follow, it was cancelled."""
-        assert self.cycle is not None and self.term is not None
         if self.phase is not Phase.RUNNING:
             return
+        assert self.cycle is not None and self.term is not None
         decision = policy.decide(reason, charged=charged, used=self._used, max_restarts=self.job.max_restarts)
         self._used = decision.used
         if decision.verdict is not None and not patient:
