@@ -1,0 +1,174 @@
+"""Ends a batch job in Slurm whose script died with its host.
+
+Such a job stays RUNNING until its time limit, even when all tasks on the other nodes have ended (slurm-facts.md: the
+batch host dies). Its owner may end it with slurm_complete_job, from any node.
+"""
+
+import os
+import time
+from enum import StrEnum, unique
+from typing import Protocol
+
+from ft_slurm import libslurm
+from ft_slurm.cli_client import CliClient, JobState
+from ft_slurm.command import Unanswered
+from ft_slurm.errors import SlurmError
+from ft_slurm.nodelist import expand
+
+PAUSE = 5.0
+"""Seconds between two looks; each is two or three calls to slurmctld, by one node of the job."""
+MARGIN = 60.0
+"""Seconds beyond SlurmdTimeout that slurmctld may take to give the batch host up."""
+USUAL_SLURMD_TIMEOUT = 300.0
+"""Seconds; Slurm's default, until slurmctld has told its own."""
+_ALIVE = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "CONFIGURING"})
+_GONE = frozenset({"DOWN", "POWERED_DOWN", "POWERING_DOWN", "FUTURE"})
+
+
+@unique
+class Outcome(StrEnum):
+    """How it went. LEFT: the job is still there, and the log says what ends it."""
+
+    COMPLETED = "completed"
+    NOTHING = "nothing"
+    LEFT = "left"
+
+
+class Log(Protocol):
+    """Writes one line."""
+
+    def __call__(self, event: str, level: str = "info", **fields: object) -> None: ...
+
+
+def complete(job_id: int, step_id: int, exit_code: int, *, restart_count: int | None = None, log: Log) -> Outcome:
+    """Ends the job with `exit_code` (0 to 255), as sacct shows it, if its batch script died with its host.
+
+    To be called when the caller's own step is done with everything else: all that still runs in the job is killed,
+    the caller too, if it is in the step. Does nothing for a job without a batch script (salloc, a direct srun), for one
+    that has ended or, with `restart_count`, was started anew. Waits until no other step runs and slurmctld has given
+    the batch host up, at most SlurmdTimeout + MARGIN; then a host that no longer answers Slurm counts as dead, while
+    one that answers is left alone with its script, which will end the job. While slurmctld is away it goes on trying.
+    Needs Slurm's commands and library. Blocks. Raises ValueError for a code that is none.
+    """
+    if not 0 <= exit_code <= 255:
+        raise ValueError(f"exit code {exit_code}: from 0 to 255")
+    return _Completion(job_id, step_id, exit_code, restart_count, log).run()
+
+
+class _Left(SlurmError):
+    """It cannot be done."""
+
+
+class _Completion:
+    def __init__(self, job_id: int, step_id: int, exit_code: int, restart_count: int | None, log: Log) -> None:
+        self._job_id = job_id
+        self._step_id = step_id
+        self._exit_code = exit_code
+        self._restart_count = restart_count
+        self._log = log
+        self._began = time.monotonic()
+        self._slurmd_timeout = USUAL_SLURMD_TIMEOUT
+        self._plugin_dir: str | None = None
+        self._job: JobState | None = None
+        self._said = ""
+        self._called = False
+
+    def run(self) -> Outcome:
+        try:
+            client = CliClient(os.environ)
+            while True:
+                last = self._time_left() <= 0
+                try:
+                    why: str | Outcome = self._look(client, last)
+                except Unanswered as error:
+                    why = str(error)
+                if isinstance(why, Outcome):
+                    return why
+                if last:
+                    raise _Left(why)
+                self._waiting(why)
+                time.sleep(max(0.0, min(PAUSE, self._time_left())))
+        except SlurmError as error:
+            return self._left(error)
+
+    def _time_left(self) -> float:
+        return self._began + self._slurmd_timeout + MARGIN - time.monotonic()
+
+    def _look(self, client: CliClient, last: bool) -> Outcome | str:
+        """One attempt: how it ended, or what there is still to wait for. Raises SlurmError: Unanswered means again."""
+        job = client.job(self._job_id)
+        if job is None or job.state not in _ALIVE:
+            return self._over("forgotten" if job is None else job.state)
+        self._job = job
+        if not job.has_batch_script:
+            return self._nothing("the job has no batch script: whoever made the allocation ends it")
+        if self._restart_count is not None and job.restart_count != self._restart_count:
+            return self._nothing("the job has been started anew")
+        if job.heterogeneous:
+            raise _Left("it is a heterogeneous job: to complete one of those was never tried")
+        if self._plugin_dir is None:
+            self._configure(client.configuration())
+        library = libslurm.find(self._plugin_dir or "", os.environ)
+        if library is None:
+            raise _Left(f"there is no {libslurm.NAME} here")
+        if waiting := self._in_the_way(client, job, last):
+            return waiting
+        self._log("completing_job", job=job.job_id, exit_code=self._exit_code, batch_host=job.batch_host)
+        self._called = True
+        libslurm.complete(library, job.job_id, self._exit_code, os.environ)
+        return self._over("ended")
+
+    def _configure(self, configuration: dict[str, str]) -> None:
+        self._plugin_dir = configuration.get("PluginDir", "")
+        seconds = configuration["SlurmdTimeout"].split()[0]
+        if seconds.isdecimal():
+            self._slurmd_timeout = float(seconds)
+
+    def _in_the_way(self, client: CliClient, job: JobState, last: bool) -> str:
+        """What the job must not be ended for yet; empty for nothing."""
+        if job.state != "RUNNING":
+            return f"the job is {job.state}"
+        if others := [step for step in client.running_steps(job) if step != self._step_id]:
+            return f"other steps of the job run: {', '.join(map(str, others))}"
+        if job.batch_host not in expand(job.nodes):
+            return ""  # taken out of the job
+        states = client.node(job.batch_host)
+        if not states or states & _GONE:
+            return ""
+        # With SlurmdTimeout=0 slurmctld gives no node up.
+        if last and ("NOT_RESPONDING" in states or not self._slurmd_timeout):
+            return ""
+        shown = "+".join(sorted(states))
+        return f"slurmctld lists the batch host {job.batch_host} as {shown}: its script may live and end the job"
+
+    def _over(self, state: str) -> Outcome:
+        if self._called:
+            self._log("job_completed", job=self._job_id, exit_code=self._exit_code)
+            return Outcome.COMPLETED
+        return self._nothing(f"the job is over: {state}")
+
+    def _nothing(self, why: str) -> Outcome:
+        self._log("nothing_to_complete", job=self._job_id, why=why)
+        return Outcome.NOTHING
+
+    def _waiting(self, why: str) -> None:
+        if why != self._said:
+            self._said = why
+            self._log("waiting_to_complete_job", job=self._job_id, why=why, seconds_left=round(self._time_left()))
+
+    def _left(self, error: SlurmError) -> Outcome:
+        """No command does better than scancel (measured: CANCELLED; with the time limit set to now, TIMEOUT)."""
+        if self._job is None:
+            what = f"job {self._job_id}, if it has a batch script, holds its nodes until its time limit"
+        else:
+            what = f"job {self._job_id} holds {self._job.nodes} until its time limit"
+        self._log(
+            "job_left_running",
+            "error",
+            job=self._job_id,
+            left=what,
+            why=str(error),
+            ends_it=f"scancel {self._job_id}",
+            verdict_code=self._exit_code,
+        )
+        return Outcome.LEFT
