@@ -104,9 +104,10 @@ class Loop:
             if member.register is not None
         }
         values = dict(zip(ranks, self._store.counters(list(ranks)), strict=True))
-        moved = tuple((ranks[key], value) for key, value in values.items() if value != self._echoes.get(key, 0))
+        moved = ((ranks[key], value) for key, value in values.items() if value != self._echoes.get(key, 0))
+        echoes = tuple(sorted(moved))  # sorted, they take a line of the journal, not a page
         self._echoes = values
-        return moved
+        return echoes
 
     def _end(self, data: bytes) -> None:
         self._ended = True
