@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.observe.smalljob import SmallJob
 from tests.observe.stories import agent, live
 
 from ft_supervisor.core.actions import Leave, Start, StopWorkers
+from ft_supervisor.core.model import Failure
 from ft_supervisor.observe.journal_lines import BadJournal
 from ft_supervisor.observe.replay import replay, story
 from replay import main
@@ -50,16 +52,6 @@ def test_a_recorded_life_replays(journal: Path) -> None:
     result = replay(journal)
     assert result.difference is None
     assert result.events == len(journal.read_text().splitlines()) - 1
-
-
-@pytest.mark.parametrize("seed", ["1", "2"])
-def test_it_replays_in_another_process(seed: str, journal: Path, repository: Path) -> None:
-    """Nothing may depend on the order of a set of texts, which differs from process to process."""
-    command = [sys.executable, "-W", "error", str(repository / "scripts" / "replay.py"), str(journal)]
-    environment = {**os.environ, "PYTHONHASHSEED": seed}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(" events, the same actions\n")
 
 
 def forget_an_action(values: list[Any]) -> None:
@@ -198,3 +190,72 @@ def test_a_journal_without_its_header_is_refused(journal: Path) -> None:
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[1:]))
     with pytest.raises(BadJournal, match="without a header"):
         replay(journal)
+
+
+# -- a whole job
+
+
+@pytest.fixture(scope="module")
+def small_job(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The journals of a job in which a worker fails, then a coordinator is killed, then an agent."""
+    folder = tmp_path_factory.mktemp("job")
+    job = SmallJob(folder)
+
+    def beat_until(reached: Callable[[], bool]) -> None:
+        for _ in range(200):
+            if reached():
+                return
+            job.beat()
+        raise AssertionError("the job does not go on")
+
+    def trains_in(cycles: set[Any]) -> bool:
+        now = {host.running.cycle for host in job.active()}
+        return len(job.active()) == 2 and len(now) == 1 and not now & cycles
+
+    beat_until(lambda: trains_in(set()))
+    first = job.active()[0].running.cycle
+    job.finish_workers(job.active()[0], Failure(0, 0, exit_code=1, error_file="/tmp/error.json"))
+    beat_until(lambda: trains_in({first}))
+    second = job.active()[0].running.cycle
+    job.kill(job.hosts[0], "coordinator")
+    beat_until(lambda: any(host.pulse[1] not in (None, 0) for host in job.hosts))
+    assert {host.running.cycle for host in job.active()} == {second}
+    job.kill(job.active()[0], "agent")
+    beat_until(lambda: trains_in({first, second}))
+    for host in job.active():
+        job.finish_workers(host)
+    beat_until(lambda: job.over)
+    assert [host.code for host in job.hosts] == [0, 0, 0]
+    return sorted(folder.rglob("journal-*.jsonl"))
+
+
+def test_every_machine_of_a_job_replays(small_job: list[Path]) -> None:
+    names = [path.stem.partition("-")[2] for path in small_job]
+    assert {"daemon", "agent-1", "agent-2", "coordinator-1", "coordinator-2"} <= set(names)
+    assert len(names) >= 3 * 3 + 2
+    for path in small_job:
+        result = replay(path)
+        assert result.difference is None, path
+        assert result.events == len(path.read_text().splitlines()) - 1 > 5
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_a_job_replays_in_another_process(seed: str, small_job: list[Path], repository: Path) -> None:
+    """Nothing may depend on the order of a set of texts, which differs from process to process."""
+    command = [sys.executable, "-W", "error", str(repository / "scripts" / "replay.py"), *map(str, small_job)]
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.endswith(" events, the same actions") for line in done.stdout.splitlines()] == [True] * len(small_job)
+
+
+@pytest.mark.parametrize("kind", ["daemon", "agent", "coordinator"])
+def test_an_event_that_was_lost_is_noticed(kind: str, small_job: list[Path], tmp_path: Path) -> None:
+    """Each in turn. Of heartbeats most make no difference to what comes later, but what changes something does."""
+    path = next(path for path in small_job if path.stem.startswith(f"journal-{kind}"))
+    whole, cut = path.read_bytes().splitlines(keepends=True), tmp_path / path.name
+    noticed = 0
+    for index in range(1, len(whole)):
+        cut.write_bytes(b"".join([*whole[:index], *whole[index + 1 :]]))
+        noticed += replay(cut).difference is not None
+    assert noticed >= 5
