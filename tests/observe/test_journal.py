@@ -32,6 +32,17 @@ with agent(Path(sys.argv[1])) as one:
         one.beat(1, None)
 """
 
+FILLER = """\
+import resource, sys
+from pathlib import Path
+from tests.observe import stories
+stories.must_not_fail = print
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+with stories.agent(Path(sys.argv[1])) as one:
+    one.start()
+    one.beat(100, None)
+"""
+
 
 def open_journal(folder: Path, limit: int = LIMIT, name: str = "agent-1") -> Journal:
     return Journal.open(folder, name, Begin(JOB, NODES[1], 1, Memory()), 1.5, must_not_fail, limit)
@@ -285,6 +296,21 @@ def test_a_full_disk_ends_the_journal_and_nothing_else(tmp_path: Path) -> None:
     assert len(problems) == 1 and "No space left on device" in problems[0]
 
 
+def test_a_disk_that_takes_half_a_line_leaves_a_journal_that_replays(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FILLER, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    path = tmp_path / "journal-agent-1.jsonl"
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"no journal any more: OSError: {path}: only " in done.stdout and done.stdout.count("\n") == 1
+    assert path.stat().st_size == 5_000 and not path.read_bytes().endswith(b"\n")
+    assert replay(path).difference is None and replay(path).events > 10
+
+
 def test_what_json_does_not_know_ends_the_journal_and_nothing_else(tmp_path: Path) -> None:
     problems: list[str] = []
     journal = Journal.open(tmp_path, "agent-1", Begin(JOB, NODES[1], 1, Memory()), 1.5, problems.append)
@@ -327,6 +353,20 @@ def test_publish_copies_what_is_there(tmp_path: Path) -> None:
         copies = {path.name: path.read_bytes() for path in destination.iterdir()}
         assert copies == {path.name: path.read_bytes() for path in (tmp_path / "node").glob("journal-*")}
     assert len(copies) == 3
+
+
+def test_a_copy_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    """Whoever reads it meanwhile goes on reading the former one."""
+    destination = tmp_path / "run"
+    with agent(tmp_path / "node") as one:
+        one.start()
+        publish(tmp_path / "node", destination)
+        with (destination / "journal-agent-1.jsonl").open() as reader:
+            before = reader.read()
+            one.beat(3, None)
+            publish(tmp_path / "node", destination)
+            assert reader.read() == ""
+        assert (destination / "journal-agent-1.jsonl").read_text().startswith(before)
 
 
 def test_publish_without_journals_makes_nothing(tmp_path: Path) -> None:
