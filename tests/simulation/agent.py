@@ -1,0 +1,124 @@
+"""The agent's process: the real machine, and what its shell does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.process import Process
+from tests.simulation.wire import Wire
+from tests.simulation.words import brief
+from tests.simulation.workers import SimWorkers
+
+from ft_supervisor.core import actions
+from ft_supervisor.core.actions import AgentAction
+from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.events import AgentEvent, Looked, Tick, WorkersGone
+from ft_supervisor.core.messages import Run
+from ft_supervisor.core.model import Cycle, Memory
+from ft_supervisor.core.orders import Done
+
+if TYPE_CHECKING:
+    from tests.simulation.node import SimNode
+    from tests.simulation.world import World
+
+IMPORTS = (0.2, 2.5)
+"""Seconds from the agent's exec until it is there."""
+
+
+class SimAgent(Process):
+    """One incarnation."""
+
+    def __init__(self, node: SimNode, incarnation: int, memory: Memory) -> None:
+        world = node.world
+        super().__init__(world, node.beat)
+        self.world: World = world
+        self.node: SimNode = node
+        self.beat: float = node.beat
+        self.incarnation: int = incarnation
+        self.wire: Wire | None = None
+        self.machine: AgentMachine | None = None
+        self._dials = 0
+        self._memory = memory
+        world.after(world.between(*IMPORTS), self.do, self._begin)
+
+    @property
+    def watched(self) -> Cycle | None:
+        """Whose exit barrier to look at."""
+        assert self.machine is not None
+        return self.machine.watched
+
+    def feed(self, event: AgentEvent) -> None:
+        """Something happened. Only from what this process does."""
+        if self.alive and self.machine is not None:
+            if self.world.history is not None and not isinstance(event, Tick | Looked):
+                self.world.note(f"{self.node.name} agent", f"<- {brief(event)}")
+            self._perform(self.machine.handle(event, self.node.local()))
+
+    def die(self) -> None:
+        """It is gone, and its workers soon are."""
+        self.alive = False
+        if self.wire is not None:
+            self.wire.abandoned = True
+        if self.node.workers is not None:
+            self.node.workers.orphaned()
+
+    def on_beat(self) -> None:
+        self.feed(Tick())
+
+    def on_thaw(self, stood_still: float) -> None:
+        if self.wire is not None:
+            self.wire.answered += stood_still
+
+    def _begin(self) -> None:
+        node, now = self.node, self.node.local()
+        self.machine = self.world.machines.agent(self.world.job, node.node, self.incarnation, self._memory, now)
+        self._perform(self.machine.start(now))
+        self.start_beating()
+
+    def _perform(self, todo: list[AgentAction]) -> None:
+        for action in todo:
+            if not self.alive:
+                return
+            if self.world.history is not None:
+                self.world.note_action(f"{self.node.name} agent", action)
+            match action:
+                case actions.Tell(order):
+                    self.node.tell_daemon("agent", order)
+                case actions.Send(message):
+                    if self.wire is not None:
+                        self.wire.send(message)
+                case actions.Dial(candidates):
+                    self._dial(candidates)
+                case actions.Start(run):
+                    self._start(run)
+                case actions.StopWorkers(cycle, grace, _):
+                    self._stop(cycle, grace)
+                case actions.EnterBarrier(cycle, world_size):
+                    if self.wire is not None:
+                        self.wire.enter_barrier(cycle, world_size)
+                case actions.Leave(code, verdict, reason):
+                    if self.wire is not None:
+                        self.wire.flush()
+                    self.world.checks.agent_leaves(self.node, action)
+                    self.node.tell_daemon("agent", Done(code, verdict, reason))
+                    self.node.kill_agent()
+
+    def _dial(self, candidates: tuple[int, ...]) -> None:
+        if self.wire is not None:
+            self.wire.abandoned = True
+        self._dials += 1
+        self.wire = Wire(self, self._dials, candidates)
+
+    def _start(self, run: Run) -> None:
+        self.world.checks.start(self.node, run)
+        self.node.workers = SimWorkers(self, run)
+        self.node.workers.start()
+        self.world.moment("running" if run.restart_count == 0 else "promoting", self.node.rank)
+
+    def _stop(self, cycle: Cycle, grace: float) -> None:
+        workers = self.node.workers
+        if workers is not None and workers.cycle == cycle:
+            self.world.checks.stop(self.node, cycle)
+            workers.stop(grace)
+        else:
+            self.world.after(0.01, self.do, self.feed, WorkersGone(cycle, 9))

@@ -1,0 +1,52 @@
+"""Simulated time: a heap of deeds, one random stream, and what a breach of an invariant is."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from typing import Any
+
+
+class Breach(AssertionError):
+    """An invariant does not hold. `number`: as in the design's section 9, or a word for what is asked beside them."""
+
+    def __init__(self, number: str, text: str) -> None:
+        super().__init__(f"{number}: {text}")
+        self.number = number
+
+
+class Clockwork:
+    """Deeds at their time, in seconds. The same seed and deeds give the same world."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.history: list[str] | None = None
+        """Lines for people, where somebody wants them."""
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0
+
+    def after(self, delay: float, deed: Callable[..., None], *arguments: Any) -> None:
+        """Do `deed` in `delay` seconds."""
+        self._count += 1
+        heapq.heappush(self._heap, (self.now + delay, self._count, deed, arguments))
+
+    def at(self, time: float, deed: Callable[..., None], *arguments: Any) -> None:
+        """Do `deed` then."""
+        self._count += 1
+        heapq.heappush(self._heap, (max(time, self.now), self._count, deed, arguments))
+
+    def step(self) -> None:
+        """The next deed. Raises IndexError when there is none."""
+        self.now, _, deed, arguments = heapq.heappop(self._heap)
+        deed(*arguments)
+
+    def between(self, low: float, high: float) -> float:
+        """A random number of seconds."""
+        return low + (high - low) * self.random.random()
+
+    def note(self, who: str, what: object) -> None:
+        """One line of the history."""
+        if self.history is not None:
+            self.history.append(f"{self.now:9.3f} {who:<12} {what}")

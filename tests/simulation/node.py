@@ -1,0 +1,185 @@
+"""A node: its host, its clock, the daemon with the real machine, and the processes below it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.agent import SimAgent
+from tests.simulation.coordinator import SimCoordinator
+from tests.simulation.network import Host
+from tests.simulation.process import Process
+from tests.simulation.words import brief
+from tests.simulation.workers import ORPHAN_TIME, SimWorkers
+
+from ft_supervisor.core import actions
+from ft_supervisor.core.actions import DaemonAction
+from ft_supervisor.core.daemon import AGENT
+from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Terminated, Tick
+from ft_supervisor.core.model import INTERRUPTED, Node
+from ft_supervisor.core.orders import Order, Terminate
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+DRIFT = 1e-3
+
+
+class SimDaemon(Process):
+    """The daemon's process and its shell."""
+
+    events_first = True
+
+    def __init__(self, node: SimNode) -> None:
+        super().__init__(node.world, node.beat)
+        self.node = node
+        self.machine = node.world.machines.daemon(node.world.job, node.node, node.local())
+
+    def begin(self) -> None:
+        """srun has started it."""
+        self._perform(self.machine.start(self.node.local()))
+        self.start_beating()
+
+    def feed(self, event: DaemonEvent) -> None:
+        """Something happened. Only from what this process does."""
+        if self.alive:
+            if self.node.world.history is not None and isinstance(event, ChildExited | Signalled | Ended):
+                self.node.world.note(f"{self.node.name} daemon", f"<- {brief(event)}")
+            self._perform(self.machine.handle(event, self.node.local()))
+
+    def on_beat(self) -> None:
+        self.feed(Tick())
+
+    def _perform(self, todo: list[DaemonAction]) -> None:
+        node = self.node
+        for action in todo:
+            if not self.alive:
+                return
+            if node.world.history is not None:
+                node.world.note_action(f"{node.name} daemon", action)
+            match action:
+                case actions.SpawnAgent(incarnation, memory):
+                    node.agent = SimAgent(node, incarnation, memory)
+                case actions.SpawnCoordinator(incarnation, memory):
+                    node.coordinator = SimCoordinator(node, incarnation, memory)
+                case actions.KillChild(child):
+                    node.kill_agent() if child == AGENT else node.kill_coordinator()
+                case actions.Tell(Terminate(reason)) if node.agent is not None:
+                    node.agent.do(node.agent.feed, Terminated(reason))
+                case actions.WriteVerdict(verdict, True):
+                    node.world.checks.verdict(verdict, f"{node.name} daemon writes")
+                    if not node.world.files_away:
+                        node.world.write_file(verdict, f"{node.name} daemon")
+                case actions.LookForVerdict():
+                    node.world.look_for_verdict(self, lambda verdict: self.feed(Ended(verdict)))
+                case actions.Leave():
+                    self._leave(action)
+
+    def _leave(self, leave: actions.Leave) -> None:
+        world = self.node.world
+        code, verdict = leave.code, leave.verdict
+        if verdict is None and code == INTERRUPTED and world.file is not None and not world.files_away:
+            code = world.file.exit_code
+        world.checks.daemon_leaves(self.node, leave, code)
+        self.node.end(code)
+
+
+class SimNode:
+    """`rank` is its infra_rank."""
+
+    def __init__(self, world: World, node: Node) -> None:
+        self.world = world
+        self.node = node
+        self.rank = node.infra_rank
+        self.name = node.name
+        self.host = Host(self.rank)
+        self.up = True
+        self.code: int | None = None
+        self.agent: SimAgent | None = None
+        self.coordinator: SimCoordinator | None = None
+        self.workers: SimWorkers | None = None
+        self.frozen = False
+        self._rate = 1.0 + world.between(-DRIFT, DRIFT)
+        self._offset = world.between(0.0, 1e6)
+        self._frozen_since = 0.0
+        self._stood_still = 0.0
+        self.beat = world.job.timeouts.heartbeat / self._rate
+        self.daemon = SimDaemon(self)
+        world.after(world.between(0.0, 2.0), self.daemon.do, self.daemon.begin)
+
+    def local(self) -> float:
+        """This node's monotonic clock."""
+        return self._offset + self._rate * self.world.now
+
+    def note(self, what: object) -> None:
+        """A line of the history."""
+        self.world.note(self.name, what)
+
+    # -- children
+
+    def tell_daemon(self, child: str, order: Order) -> None:
+        """By the child's link."""
+        self.daemon.do(self.daemon.feed, Ordered(child, order))
+
+    def kill_agent(self) -> None:
+        """SIGKILL to the agent and everything below it; also its end, when it leaves."""
+        agent = self.agent
+        if agent is not None and agent.alive:
+            agent.die()
+            self.world.after(ORPHAN_TIME + 0.05, self.daemon.do, self.daemon.feed, ChildExited("agent", "gone"))
+
+    def kill_coordinator(self) -> None:
+        """SIGKILL to the coordinator; also its end, when it leaves."""
+        coordinator = self.coordinator
+        if coordinator is not None and coordinator.alive:
+            coordinator.die()
+            self.world.after(0.03, self.daemon.do, self.daemon.feed, ChildExited("coordinator", "gone"))
+
+    # -- the whole node
+
+    def end(self, code: int | None) -> None:
+        """The daemon is gone, and takes all its processes along; `code`: what it left with."""
+        if not self.up:
+            return
+        self.up, self.code, self.daemon.alive = False, code, False
+        for process in (self.agent, self.coordinator):
+            if process is not None and process.alive:
+                process.die()
+        if code is not None and self.workers is not None:
+            self.workers.gone()  # the daemon's last sweep
+
+    def power_off(self) -> None:
+        """The machine dies."""
+        self.world.network.power_off(self.host)
+        self.end(None)
+        if self.workers is not None:
+            self.workers.gone()
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP to everything, workers included, and SIGCONT."""
+        if not self.frozen:
+            self.frozen, self._frozen_since = True, self.world.now
+            self.world.after(seconds, self._thaw)
+        for process in (self.daemon, self.agent, self.coordinator):
+            if process is not None and process.alive:
+                process.freeze(seconds + self.world.between(0.0, 0.02))
+
+    def _thaw(self) -> None:
+        self.frozen = False
+        self._stood_still += self.world.now - self._frozen_since
+        self.note("goes on")
+
+    def stood_still(self) -> float:
+        """Seconds in which this node's workers could not run, so far."""
+        return self._stood_still + (self.world.now - self._frozen_since if self.frozen else 0.0)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether agent or daemon can act: with both standing still, nobody can end the workers."""
+        agent = self.agent is not None and self.agent.alive and not self.agent.frozen
+        return not self.frozen and (agent or not self.daemon.frozen)
+
+    @property
+    def guarded_since(self) -> float:
+        """When one of them was last seen to go on."""
+        agent = self.agent.went_on_at if self.agent is not None else 0.0
+        return max(agent, self.daemon.went_on_at)

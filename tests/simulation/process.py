@@ -1,0 +1,80 @@
+"""A simulated process: it can be stopped (SIGSTOP), go on, and be killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.clockwork import Clockwork
+
+
+class Process:
+    """What reaches a process that stands still waits until it goes on; what reaches a dead one is lost."""
+
+    def __init__(self, clock: Clockwork, beat: float) -> None:
+        self.clock = clock
+        self.alive = True
+        self.frozen = 0
+        self.went_on_at = 0.0
+        """When it last did, after a freeze."""
+        self._beat = beat
+        self._beat_is_due = False
+        self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._stopped_at = 0.0
+
+    # -- for subclasses
+
+    def on_beat(self) -> None:
+        """Every heartbeat; late after a freeze."""
+
+    def on_thaw(self, stood_still: float) -> None:
+        """The process goes on after so many seconds; called before anything else."""
+
+    events_first = False
+    """Whether, after a freeze, what has waited is handled before the late beat for sure."""
+
+    # -- for the world
+
+    def do(self, deed: Callable[..., None], *arguments: Any) -> None:
+        """Something for this process to do, as soon as it can."""
+        if self.frozen:
+            self._waiting.append((deed, arguments))
+        elif self.alive:
+            deed(*arguments)
+
+    def start_beating(self) -> None:
+        """The first beat now, the others `beat` seconds apart."""
+        if not self.alive:
+            return
+        if self.frozen:
+            self._beat_is_due = True
+            return
+        self.clock.after(self._beat, self.start_beating)
+        self.on_beat()
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        if not self.frozen:
+            self._stopped_at = self.clock.now
+        self.frozen += 1
+        self.clock.after(seconds, self._thaw)
+
+    def _thaw(self) -> None:
+        self.frozen -= 1
+        if self.frozen or not self.alive:
+            return
+        self.went_on_at = self.clock.now
+        self.on_thaw(self.clock.now - self._stopped_at)
+        beat_first = not self.events_first and self.clock.random.random() < 0.5
+        if beat_first:
+            self._late_beat()
+        waiting, self._waiting = self._waiting, []
+        for deed, arguments in waiting:
+            self.do(deed, *arguments)
+        if not beat_first:
+            self._late_beat()
+
+    def _late_beat(self) -> None:
+        if self._beat_is_due:
+            self._beat_is_due = False
+            self.start_beating()

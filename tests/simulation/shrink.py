@@ -1,0 +1,70 @@
+"""From a plan that fails to a smaller one that fails in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tests.simulation.clockwork import Breach
+from tests.simulation.plan import Plan
+from tests.simulation.world import Machines, World
+
+BOUND = 600
+"""Jobs that are lived at most."""
+
+
+def breach(plan: Plan, machines: Machines | None = None) -> Breach | None:
+    """How this plan's job goes wrong; None: it does not."""
+    try:
+        World(plan, machines).run()
+    except Breach as found:
+        return found
+    return None
+
+
+def shrink(plan: Plan, machines: Machines | None = None) -> Plan:
+    """Fewer and shorter faults, fewer nodes, a plainer job, for as long as the same invariant breaks."""
+    first = breach(plan, machines)
+    assert first is not None
+    number, lived = first.number, 0
+
+    def fails(smaller: Plan) -> bool:
+        nonlocal lived
+        lived += 1
+        found = breach(smaller, machines)
+        return found is not None and found.number == number
+
+    while lived < BOUND:
+        smaller = _first(_smaller(plan), fails, BOUND - lived)
+        if smaller is None:
+            break
+        plan = smaller
+    return plan
+
+
+def _first(plans: Iterator[Plan], fails: Callable[[Plan], bool], bound: int) -> Plan | None:
+    for _, plan in zip(range(bound), plans, strict=False):
+        if fails(plan):
+            return plan
+    return None
+
+
+def _smaller(plan: Plan) -> Iterator[Plan]:
+    """All that are one step smaller, the greatest steps first."""
+    for i in range(len(plan.faults)):
+        yield replace(plan, faults=plan.faults[:i] + plan.faults[i + 1 :])
+    if plan.fails:
+        yield replace(plan, fails=plan.fails[1:])
+    if plan.stubborn:
+        yield replace(plan, stubborn=())
+    if plan.nodes > 2 and all(max(fault.nodes, default=0) < plan.nodes - 1 for fault in plan.faults):
+        yield replace(plan, nodes=plan.nodes - 1, active=min(plan.active, plan.nodes - 1))
+    if plan.active > 1:
+        yield replace(plan, active=plan.active - 1)
+    for slow in (0.005, 0.05):
+        if slow < plan.slow:
+            yield replace(plan, slow=slow)
+    for i, fault in enumerate(plan.faults):
+        if fault.seconds > 0.2 and not plan.gentle:
+            shorter = replace(fault, seconds=float(int(fault.seconds / 2)) or 0.1)
+            yield replace(plan, faults=(*plan.faults[:i], shorter, *plan.faults[i + 1 :]))

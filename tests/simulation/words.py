@@ -1,0 +1,46 @@
+"""Events and actions in a few words, for a history that people read."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+
+from ft_supervisor.core.actions import Log
+from ft_supervisor.core.model import NO_PROMISE, Cycle, Failure, Memory, Node, Roster, Verdict
+
+_QUIET = {"incarnation", "port", "master_addr", "master_port", "restart_count", "max_restarts", "error_file", "term"}
+
+
+def brief(value: object) -> str:
+    """`value`, without what is empty or plain to see."""
+    match value:
+        case Cycle() | Failure():
+            return str(value)
+        case Verdict(outcome, reason):
+            return f"{outcome.value} ({reason})"
+        case Node(infra_rank=rank):
+            return f"n{rank}"
+        case Roster(term, number, members, former):
+            return f"{term}.{number}:[{members}]" + (f" for [{former}]" if former else "")
+        case Memory() if value == Memory():
+            return "nothing"
+        case Log(event, told, _):
+            return f"-- {event} " + " ".join(f"{name}={brief(field)}" for name, field in told)
+        case float():
+            return f"{value:.3f}"
+        case tuple():
+            return "(" + ", ".join(map(brief, value)) + ")"
+    if not is_dataclass(value):
+        return str(value)
+    words = []
+    for field in fields(value):
+        inside = getattr(value, field.name)
+        if inside is None or inside in ("", ()) or (field.name in _QUIET and not _telling(value, field.name)):
+            continue
+        if field.name == "promise" and inside == NO_PROMISE:
+            continue
+        words.append(brief(inside) if is_dataclass(inside) else f"{field.name}={brief(inside)}")
+    return f"{type(value).__name__} " + " ".join(words) if words else type(value).__name__
+
+
+def _telling(value: object, name: str) -> bool:
+    return name == "term" and type(value).__name__ in ("Prepare", "Propose", "Accepted", "Looked")

@@ -1,0 +1,136 @@
+"""The workers of one node, all of them as one: they run, finish together or fail, and are stopped.
+
+They live until they are gone: a worker that has failed still counts as running, as what it started may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ft_supervisor.core.events import WorkersExited, WorkersGone
+from ft_supervisor.core.messages import Run
+from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure
+from ft_supervisor.core.ranks import unfold
+
+if TYPE_CHECKING:
+    from tests.simulation.agent import SimAgent
+
+TERM_TIME = 0.8
+"""Seconds that workers which heed SIGTERM need, at most."""
+KILL_TIME = 0.9 * KILL_BOUND
+"""Seconds from SIGKILL until nothing is left, at most."""
+ORPHAN_TIME = 0.3
+"""The same, when their agent dies: the kernel tells them."""
+
+
+@dataclass(eq=False)
+class SimWorkers:
+    """Workers of `run` under `agent`. `alive` until nothing is left of them."""
+
+    agent: SimAgent
+    run: Run
+    alive: bool = True
+    over: bool = False
+    """They have failed, or are being stopped: they will not succeed any more."""
+    killed_at: float | None = None
+    _lag: float = 0.0
+
+    @property
+    def cycle(self) -> Cycle:
+        """Whose workers they are."""
+        return self.run.cycle
+
+    def start(self) -> None:
+        """Begin to work; all of a cycle take about as long."""
+        agent, plan, clock = self.agent, self.agent.world.plan, self.agent.clock
+        self._lag = agent.node.stood_still()
+        if (agent.node.rank, self.cycle.n) in plan.fails:
+            clock.after(clock.between(0.0, plan.work), self.fail, Failure(agent.node.rank, 0, exit_code=1))
+        else:
+            clock.after(plan.work + clock.between(0.0, 0.5), self._finish)
+
+    def fail(self, failure: Failure) -> None:
+        """One of them has failed; the agent hears of it."""
+        if self.alive and not self.over:
+            self.over = True
+            self.agent.node.note(f"workers of {self.cycle} fail: {failure}")
+            self.agent.do(self.agent.feed, WorkersExited(self.cycle, (failure,)))
+
+    def stop(self, grace: float) -> None:
+        """SIGTERM, and SIGKILL after `grace` seconds; both by the agent."""
+        self.over = True
+        clock = self.agent.clock
+        if self.agent.node.rank not in self.agent.world.plan.stubborn and self.killed_at is None:
+            clock.after(clock.between(0.0, TERM_TIME), self._gone_if_thawed)
+        kill_at = clock.now + grace
+        if self.killed_at is None or kill_at < self.killed_at:
+            self.killed_at = kill_at
+            clock.after(grace, self.agent.do, self._kill)
+
+    def _kill(self) -> None:
+        self.agent.clock.after(self.agent.clock.between(0.0, KILL_TIME), self.gone)
+
+    def orphaned(self) -> None:
+        """Their agent is dead."""
+        self.over = True
+        self.agent.clock.after(self.agent.clock.between(0.0, ORPHAN_TIME), self.gone)
+
+    def gone(self) -> None:
+        """Nothing is left of them."""
+        if self.alive:
+            self._die()
+            self.agent.do(self.agent.feed, WorkersGone(self.cycle, 9))
+
+    def _die(self) -> None:
+        self.alive = False
+        node = self.agent.node
+        if node.workers is self:
+            node.workers = None
+        node.note(f"no worker of {self.cycle} is left")
+        self._miss(node.rank)
+
+    def _gone_if_thawed(self) -> None:
+        if self.agent.node.frozen:  # SIGTERM waits for SIGCONT
+            self.agent.clock.after(0.1, self._gone_if_thawed)
+        else:
+            self.gone()
+
+    def _finish(self) -> None:
+        node = self.agent.node
+        lag, self._lag = node.stood_still() - self._lag, node.stood_still()
+        if not self.alive or self.over:
+            return
+        if lag > 0.0 or node.frozen:
+            self.agent.clock.after(max(lag, 0.1), self._finish)
+        elif self._complete():
+            self.alive, node.workers = False, None
+            self.agent.world.checks.worked(self.cycle, node.rank)
+            node.note(f"workers of {self.cycle} succeed")
+            self.agent.do(self.agent.feed, WorkersExited(self.cycle, ()))
+        elif self.agent.world.plan.peers == "hang":
+            self.agent.clock.after(0.5, self._finish)
+        else:
+            self.fail(Failure(node.rank, 0, signal="SIGABRT"))
+
+    def _complete(self) -> bool:
+        """Whether all the others of the world are there, or were to the end."""
+        if self.agent.world.plan.peers == "independent":
+            return True
+        done = self.agent.world.checks.succeeded(self.cycle)
+        for rank in unfold(self.run.group):
+            workers = self.agent.world.nodes[rank].workers
+            there = workers is not None and workers.cycle == self.cycle and not workers.over
+            if not there and rank not in done:
+                return False
+        return True
+
+    def _miss(self, rank: int) -> None:
+        """The others of the world miss us."""
+        world = self.agent.world
+        if world.plan.peers != "crash" or rank in world.checks.succeeded(self.cycle):
+            return
+        for other in world.nodes:
+            if other.workers is not None and other.workers.cycle == self.cycle and not other.workers.over:
+                failure = Failure(other.rank, 0, exit_code=1, message="a peer is gone")
+                self.agent.clock.after(self.agent.clock.between(0.05, 1.0), other.workers.fail, failure)

@@ -1,0 +1,127 @@
+"""A whole job in one thread, from a plan: the real machines, everything else pretended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.simulation.checks import Checks
+from tests.simulation.clockwork import Breach, Clockwork
+from tests.simulation.coordinator import FILE_TIME
+from tests.simulation.injector import Injector
+from tests.simulation.network import Network
+from tests.simulation.node import SimNode
+from tests.simulation.plan import Plan
+from tests.simulation.process import Process
+from tests.simulation.words import brief
+
+from ft_supervisor.core import actions, orders
+from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.messages import ToAgent
+from ft_supervisor.core.model import KILL_BOUND, Job, Node, Timeouts, Verdict
+
+TIMEOUTS = Timeouts(stop_grace=5.0, join=30.0, exit_barrier=20.0, takeover=20.0)
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What is run."""
+
+    coordinator: type[CoordinatorMachine] = CoordinatorMachine
+    agent: type[AgentMachine] = AgentMachine
+    daemon: type[DaemonMachine] = DaemonMachine
+
+
+def end_bound(plan: Plan) -> float:
+    """Seconds after which no daemon of this job can be left, whatever the plan does (invariant 6)."""
+    t = TIMEOUTS
+    disturbed = max((f.at + f.seconds for f in plan.faults if not f.moment), default=0.0)
+    disturbed += sum(f.at + f.seconds for f in plan.faults if f.moment)
+    stopping = t.restart_grace + KILL_BOUND + t.node_lost + 10.0
+    cycle = plan.work + 1.0 + t.node_lost + stopping + t.node_lost
+    cycles = (plan.restarts + plan.nodes + 1) * cycle
+    return disturbed + t.join + cycles + t.takeover + t.stop_grace + t.close_grace + KILL_BOUND + 30.0
+
+
+class World(Clockwork):
+    """`history`: whether to keep lines for people, which costs time."""
+
+    def __init__(self, plan: Plan, machines: Machines | None = None, *, history: bool = False) -> None:
+        super().__init__(plan.seed)
+        self.plan = plan
+        self.machines = machines or Machines()
+        self.history = [] if history else None
+        names = tuple(f"n{rank}" for rank in range(plan.nodes))
+        candidates = plan.candidates
+        if not isinstance(candidates, int):
+            candidates = tuple(rank for rank in candidates if rank < plan.nodes) or 3
+        self.job = Job(
+            run_id="1.0.0",
+            nodes=names,
+            hosts=names,
+            ports=(1,),
+            run_folder="/r",
+            local_folder="/l",
+            active=min(plan.active, plan.nodes),
+            per_node=1,
+            command=("x",),
+            max_restarts=plan.restarts,
+            timeouts=TIMEOUTS,
+            candidates=candidates,
+        )
+        self.network = Network(self, plan.slow)
+        self.checks = Checks(self)
+        self.file: Verdict | None = None
+        self.files_away = 0
+        self.old_mail: list[tuple[tuple[int, int, int], ToAgent]] = []
+        self.nodes = [SimNode(self, Node(rank, name, name)) for rank, name in enumerate(names)]
+        self._injector = Injector(self, plan.faults)
+
+    def run(self) -> None:
+        """Live until every daemon has left. Raises Breach."""
+        limit = end_bound(self.plan)
+        while any(node.up for node in self.nodes):
+            if self.now > limit:
+                left = [node.name for node in self.nodes if node.up]
+                raise Breach("6", f"after {self.now:.0f} s {left} are still there")
+            self.step()
+        self.checks.end()
+
+    # -- faults
+
+    def moment(self, name: str, actor: int) -> None:
+        """Something happens at `actor`'s that faults may be aimed at."""
+        self._injector.moment(name, actor)
+
+    # -- files
+
+    def write_file(self, verdict: Verdict, who: str) -> Verdict:
+        """link(2): the first one stays. What the file holds."""
+        if self.file is None:
+            self.file = verdict
+            self.note(who, f"writes the file: {verdict}")
+        return self.file
+
+    def look_for_verdict(self, process: Process, found: Callable[[Verdict], None]) -> None:
+        """In the background; nothing comes of it when there is no file."""
+        self.after(self.between(*FILE_TIME), process.do, self._look, found)
+
+    def _look(self, found: Callable[[Verdict], None]) -> None:
+        if self.file is not None and not self.files_away:
+            found(self.file)
+
+    # -- small things
+
+    def mailed(self, key: tuple[int, int, int], message: ToAgent) -> None:
+        """Mail is on its way; it may be repeated later."""
+        self.old_mail.append((key, message))
+
+    def note_action(self, who: str, action: object) -> None:
+        """What a machine wants done, unless it wants that every heartbeat."""
+        usual = isinstance(action, actions.Pulse) or (
+            isinstance(action, actions.Tell) and isinstance(action.order, orders.Alive)
+        )
+        if not usual:
+            self.note(who, brief(action) if isinstance(action, actions.Log) else f"-> {brief(action)}")
