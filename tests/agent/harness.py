@@ -64,10 +64,13 @@ class Nursery:
         self._living: set[int] = set()
         self._ready = False
 
-    def store(self, listening: socket.socket, log: Path, run_id: str, hello_run_id: str) -> int:
-        """A new store at `listening`; its pid."""
-        request = {"kind": "store", "log": str(log), "run_id": run_id, "hello_run_id": hello_run_id}
-        return self._fork(request, [listening.fileno()])[0]
+    def store(
+        self, listening: socket.socket, log: Path, hello: dict[str, object] | None = None, term: int | None = 0
+    ) -> int:
+        """A new store at `listening`; its pid. `hello`: what differs from node 0's. `term`: None if not in charge."""
+        request = {"kind": "store", "log": str(log), "run_id": RUN_ID, "hello": hello or {}, "term": term}
+        with listening:
+            return self._fork(request, [listening.fileno()])[0]
 
     def agent(self, log: Path) -> tuple[int, socket.socket]:
         """A new agent: its pid and the daemon's end of its link."""
@@ -94,7 +97,7 @@ class Nursery:
         self._process.wait()
         self._control.close()
 
-    def _fork(self, request: dict[str, str], fds: list[int]) -> tuple[int, list[int]]:
+    def _fork(self, request: dict[str, Any], fds: list[int]) -> tuple[int, list[int]]:
         if not self._ready:
             self._control.recv(65536)
             self._ready = True
@@ -115,11 +118,19 @@ class Nursery:
 class Scripted:
     """A coordinator whose every word comes from the test, at a store of its own process."""
 
-    def __init__(self, nursery: Nursery, folder: Path, listening: socket.socket, hello_run_id: str = RUN_ID) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        folder: Path,
+        listening: socket.socket,
+        hello: dict[str, object] | None = None,
+        term: int | None = 0,
+    ) -> None:
         self.port = port_of(listening)
         self.keys = Keys(RUN_ID)
-        with listening:
-            self.pid = nursery.store(listening, folder / "store.log", RUN_ID, hello_run_id)
+        self.register: messages.Register | None = None
+        """The newest one; whom `mail` is for."""
+        self.pid = nursery.store(listening, folder / "store.log", hello, term)
         self.store = tcp.connect("127.0.0.1", self.port, BOUND)
 
     def expect(self, kind: type[T], where: Callable[[T], bool] = lambda _: True) -> T:
@@ -127,13 +138,21 @@ class Scripted:
         until = time.monotonic() + BOUND
         while (data := self.store.pop(self.keys.inbox, max(0.01, until - time.monotonic()))) is not None:
             message = codec.decode(data, messages.TO_COORDINATOR)
+            if isinstance(message, messages.Register):
+                self.register = message
             if isinstance(message, kind) and where(message):
                 return message
         raise AssertionError(f"no {kind.__name__}")
 
-    def mail(self, message: messages.ToAgent, incarnation: int = 1) -> None:
+    @property
+    def mailbox(self) -> str:
+        """The queue of the agent's newest connection."""
+        assert self.register is not None
+        return self.keys.mail(NODE.infra_rank, self.register.incarnation, self.register.connection)
+
+    def mail(self, message: messages.ToAgent) -> None:
         """Say something to the agent."""
-        self.store.push(self.keys.mail(NODE.infra_rank, incarnation), codec.encode(message))
+        self.store.push(self.mailbox, codec.encode(message))
 
     def kill(self) -> None:
         """As its node's death would."""
@@ -172,18 +191,25 @@ class Agent:
 
 
 def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int = 0) -> messages.Run:
-    """A Run for the agent's first connection, with a master that nobody asks."""
+    """A Run of the first term, with a master that nobody asks."""
     return messages.Run(
         term=0,
-        connection=1,
         cycle=cycle,
+        group="1",
         group_rank=group_rank,
         group_world_size=nodes,
         restart_count=restart_count,
         max_restarts=3,
         master_addr="127.0.0.1",
         master_port=29500,
+        used=restart_count,
+        age=0.0,
     )
+
+
+def standby(cycle: Cycle | None = None) -> messages.Standby:
+    """A Standby of the first term."""
+    return messages.Standby(term=0, cycle=cycle, used=0, age=0.0)
 
 
 def job(folder: Path, *ports: int, command: list[str], **changes: Any) -> Job:

@@ -4,6 +4,7 @@ Each request on the socket FD is a JSON object {"kind", "log", ...}, for a store
 The answer is {"started": pid}, for an agent with the daemon's end of its link. {"pid", "code"} tells a child's end.
 """
 
+import itertools
 import json
 import os
 import select
@@ -16,18 +17,24 @@ from typing import Any
 
 from ft_supervisor.agent import __main__ as agent
 from ft_supervisor.agent import shell  # noqa: F401 - what takes long to import
+from ft_supervisor.core.actions import Pulse
 from ft_supervisor.core.model import PROTOCOL
 from ft_supervisor.process.link import LINK_FD_ENV, pair
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys
+from ft_supervisor.store.pulses import dump_pulse
 
 
-def be_store(listening: socket.socket, run_id: str, hello_run_id: str) -> None:
-    """A coordinator's store with a lease that moves, and nobody who decides anything."""
+def be_store(listening: socket.socket, run_id: str, hello: dict[str, Any], term: int | None) -> None:
+    """A coordinator's store with a pulse that moves, and nobody who decides anything. With a term it is in charge, and
+    a majority has always read the round before the newest."""
     store, keys = tcp.serve(listening), Keys(run_id)
-    store.set(keys.hello, json.dumps({"run_id": hello_run_id, "protocol": PROTOCOL, "infra_rank": 0}).encode())
-    while True:
-        store.add(keys.lease(0), 1)
+    for number in itertools.count(1):
+        lease = number - 1 if term is not None else 0
+        store.set(keys.pulse, dump_pulse(Pulse(number, term, lease)))
+        if number == 1:
+            hello = {"run_id": run_id, "protocol": PROTOCOL, "infra_rank": 0} | hello
+            store.set(keys.hello, json.dumps(hello).encode())
         time.sleep(0.05)
 
 
@@ -40,7 +47,7 @@ def be(request: dict[str, Any], sock: socket.socket) -> None:
         os.chdir(Path(request["log"]).parent)
         os.environ[LINK_FD_ENV] = str(sock.fileno())
         agent.main()
-    be_store(sock, request["run_id"], request["hello_run_id"])
+    be_store(sock, request["run_id"], request["hello"], request["term"])
 
 
 class Nursery:

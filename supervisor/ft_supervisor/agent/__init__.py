@@ -1,5 +1,6 @@
 """The process that joins the rendezvous and runs this node's workers.
 
-shell.py is the main loop, wire.py the connections to the store, workers.py starts, watches and stops the workers,
-node_agent.py is torch's elastic agent underneath. What to do is decided by core.agent.
+shell.py is the main loop. wire.py and connection.py are its connection to a store, which dial.py finds; workers.py
+starts, watches and stops the workers, and node_agent.py is torch's elastic agent underneath. What to do is decided by
+core.agent.
 """

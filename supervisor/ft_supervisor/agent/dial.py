@@ -1,119 +1,192 @@
-"""Finding the coordinator's store among hosts and ports, whatever freezes on the way.
+"""Finding the first candidate whose store answers, whatever is dead or frozen on the way.
 
-A name look-up, a file on a hung NFS and a store that accepts but never answers may each block for good, so each is
-waited for with a bound in a thread of its own. A thread still hanging is waited for again later, never doubled.
+Each candidate is asked by routes: by its name, and after a first failure also by the file that its daemon writes
+(thousands of nodes need not ask a shared file system at start). A route that has failed is tried again, with backoff,
+for ever; one that hangs holds up no other.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
+from queue import Empty, SimpleQueue
 
+from ft_supervisor.agent.steps import Steps
 from ft_supervisor.core.model import PROTOCOL, Job
+from ft_supervisor.process.log import log
 from ft_supervisor.store import tcp
-from ft_supervisor.store.base import Store, StoreLost
+from ft_supervisor.store.base import HostSilent, Store, StoreLost
 from ft_supervisor.store.keys import Keys
+from ft_supervisor.store.pulses import parse_pulse
 
-CANDIDATE = 0
-"""infra_rank of the coordinator; the only one until there is takeover."""
-
-T = TypeVar("T")
+HEAD_START = 0.5
+"""Seconds that a candidate has to answer, or to fail, before the next one is asked besides."""
+_BACKOFF = (0.05, 0.5)
+"""Seconds between two attempts of a route: the first, doubled up to the second."""
+_PATIENCE = 1.0
+"""Seconds until a search that finds nothing is worth a log line: a coordinator may just be slower to start than we."""
+_GLANCE = 0.5
+"""Seconds between two looks whether the search has been abandoned."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Two connections to our coordinator's store, which listens at `address`."""
+    """Two connections to the store of `candidate`, which listens at `address`.
 
+    `round` is its pulse's, asked for at `asked` (monotonic clock) on one of them.
+    """
+
+    candidate: int
     address: tuple[str, int]
     store: Store
     mail: Store
+    asked: float
+    round: int
+
+
+@dataclass(eq=False)
+class _Route:
+    candidate: int
+    by_file: bool
+    at: float
+    """When to begin (again), by the monotonic clock; infinite while under way."""
+    wait: float = _BACKOFF[0]
+    second: bool = False
+    """Whether the candidate has another route, which has failed."""
+    why: str | None = None
+    """The reason of the last failure."""
 
 
 class Dialer:
-    """Makes connections for one thread at a time. `bound`: seconds that any one step may take."""
+    """Makes connections; for any thread. `bound`: seconds that a host may take to answer."""
 
     def __init__(self, job: Job, bound: float) -> None:
         self._job = job
         self._bound = bound
-        self._hello = Keys(job.run_id).hello
-        self._hanging: dict[object, Future[object]] = {}
-        self._rounds = 0
+        self._keys = Keys(job.run_id)
+        self._steps = Steps()
 
-    def dial(self) -> Found:
-        """Ask every address once. Raises StoreLost with the reason of the last one that is not our coordinator's.
+    def dial(self, candidates: Sequence[int], abandoned: threading.Event) -> Found | None:
+        """The first store that answers. Candidates are asked in this order, each with a head start before the next.
 
-        At first only the host's name, later also the file that the coordinator's daemon writes: thousands of nodes
-        need not ask a shared file system at start.
+        Goes on until one is found, or `abandoned` is set: None. A candidate without a name has only its file.
         """
-        self._rounds += 1
-        why = "no address"
-        for host, port in self._addresses():
+        began, told = time.monotonic(), False
+        routes = [
+            _Route(candidate, not self._job.hosts[candidate], began + i * HEAD_START)
+            for i, candidate in enumerate(dict.fromkeys(candidates))
+        ]
+        answers: SimpleQueue[_Route] = SimpleQueue()
+        asked: dict[_Route, Future[Found]] = {}
+        while not abandoned.is_set():
+            self._begin_due(routes, answers, asked)
             try:
-                return self._bounded((host, port), partial(self._connect, host, port), host)
+                route = answers.get(timeout=_until(routes))
+            except Empty:
+                continue
+            future = asked.pop(route)
+            error = future.exception()
+            if error is None:
+                return future.result()
+            if not isinstance(error, StoreLost):
+                raise error
+            _fail(route, routes, str(error))
+            if not told and time.monotonic() - began >= _PATIENCE and all(route.why for route in routes):
+                told = True
+                log("coordinator_not_found", reason="; ".join(str(route.why) for route in routes))
+        return None
+
+    def _begin_due(
+        self, routes: list[_Route], answers: SimpleQueue[_Route], asked: dict[_Route, Future[Found]]
+    ) -> None:
+        now = time.monotonic()
+        for route in routes:
+            if route.at <= now:
+                route.at = math.inf
+                key = ("route", route.candidate, route.by_file)
+                asked[route] = self._steps.begin(key, partial(self._ask, route.candidate, route.by_file))
+                # not the future itself: one that nobody waits for has to vanish, with its connections
+                asked[route].add_done_callback(partial(_answer, answers, route))
+
+    def _ask(self, candidate: int, by_file: bool) -> Found:
+        """Every address of one route once. Raises StoreLost with the last one's reason."""
+        why, silent = "no address", set()
+        for host, port in self._from_file(candidate) if by_file else self._from_name(candidate):
+            if host in silent:
+                continue
+            try:
+                connect = partial(self._connect, candidate, host, port)
+                return self._steps.wait((candidate, host, port), connect, 2 * self._bound, f"{host}:{port}")
             except StoreLost as error:
                 why = str(error)
+                if isinstance(error, HostSilent):
+                    silent.add(host)
         raise StoreLost(why)
 
-    def _addresses(self) -> Iterator[tuple[str, int]]:
-        name = self._job.hosts[CANDIDATE]
-        if not name:
-            yield from self._bounded("file", self._read_file, "address file")
-            return
-        if self._rounds > 1:
-            with suppress(StoreLost):  # not written yet, or not needed
-                yield from self._bounded("file", self._read_file, "address file")
-        hosts = self._bounded("name", partial(_resolve, name), name)
-        yield from product(hosts, self._job.ports)
+    def _from_name(self, candidate: int) -> Iterator[tuple[str, int]]:
+        name = self._job.hosts[candidate]
+        hosts = self._steps.wait(("name", name), partial(_resolve, name), 2 * self._bound, name)
+        return product(hosts, self._job.ports)
 
-    def _read_file(self) -> list[tuple[str, int]]:
-        path = Path(self._job.run_folder, "addr", str(CANDIDATE))
-        try:
-            address = json.loads(path.read_text())
-            return [(host, int(address["port"])) for host in _resolve(str(address["host"]))]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreLost(f"{path}: {error}") from None
+    def _from_file(self, candidate: int) -> Iterator[tuple[str, int]]:
+        path = Path(self._job.run_folder, "addr", str(candidate))
+        read = partial(_read_address, path)
+        return iter(self._steps.wait(("file", candidate), read, 2 * self._bound, str(path)))
 
-    def _connect(self, host: str, port: int) -> Found:
+    def _connect(self, candidate: int, host: str, port: int) -> Found:
         store = tcp.connect(host, port, self._bound)
-        hello = store.get(self._hello)
+        hello = store.get(self._keys.hello)
         try:
             told = json.loads(hello or b"null")
-        except ValueError:
+        except (ValueError, RecursionError):
             told = None
-        ours = {"run_id": self._job.run_id, "protocol": PROTOCOL, "infra_rank": CANDIDATE}
+        ours = {"run_id": self._job.run_id, "protocol": PROTOCOL, "infra_rank": candidate}
         if not isinstance(told, dict) or {key: told.get(key) for key in ours} != ours:
-            raise StoreLost(f"{host}:{port}: not our coordinator's store")
-        return Found((host, port), store, store.clone())
-
-    def _bounded(self, key: object, function: Callable[[], T], what: str) -> T:
-        future = self._hanging.get(key)
-        if future is None:
-            future = self._hanging[key] = Future()
-            threading.Thread(target=_fulfil, args=(future, function), daemon=True, name=f"dial {what}").start()
-        try:
-            result: T = future.result(self._bound * 2)  # type: ignore[assignment] # a key's function is always the same
-        except TimeoutError:
-            raise StoreLost(f"{what}: no answer within {self._bound * 2:g} s") from None
-        finally:
-            if future.done():
-                self._hanging.pop(key, None)
-        return result
+            raise StoreLost(f"{host}:{port}: not the store of {self._job.nodes[candidate]}'s coordinator")
+        mail = store.clone()
+        asked = time.monotonic()
+        return Found(candidate, (host, port), store, mail, asked, parse_pulse(store.get(self._keys.pulse)).round)
 
 
-def _fulfil(future: Future[object], function: Callable[[], object]) -> None:
+def _answer(answers: SimpleQueue[_Route], route: _Route, _: Future[Found]) -> None:
+    answers.put(route)
+
+
+def _until(routes: list[_Route]) -> float:
+    """Seconds until something is to be done."""
+    return max(0.0, min(_GLANCE, min((route.at for route in routes), default=math.inf) - time.monotonic()))
+
+
+def _fail(route: _Route, routes: list[_Route], why: str) -> None:
+    """Try again later; the first time it is also the next candidate's turn, and a name is not all that there is."""
+    first, now = route.why is None and not route.second, time.monotonic()
+    route.why, route.at, route.wait = why, now + route.wait, min(2 * route.wait, _BACKOFF[1])
+    if not first:
+        return
+    if not route.by_file:
+        routes.append(_Route(route.candidate, True, route.at, second=True))
+    for other in routes:
+        if other.why is None and not other.second and now < other.at < math.inf:
+            other.at = now
+            break
+
+
+def _read_address(path: Path) -> list[tuple[str, int]]:
+    """What a coordinator's daemon wrote."""
     try:
-        future.set_result(function())
-    except BaseException as error:  # raised again by who waits
-        future.set_exception(error)
+        address = json.loads(path.read_text())
+        return [(host, int(address["port"])) for host in _resolve(str(address["host"]))]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreLost(f"{path}: {error}") from None
 
 
 def _resolve(name: str) -> list[str]:

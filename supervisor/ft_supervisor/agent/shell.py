@@ -11,19 +11,23 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NoReturn
 
 from ft_supervisor.agent import barrier
+from ft_supervisor.agent.connection import FromWire
 from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
-from ft_supervisor.agent.wire import FromWire, Wire
+from ft_supervisor.agent.wire import Wire
 from ft_supervisor.agent.workers import Workers
-from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Log, Send, Start, StopWorkers, Tell
+from ft_supervisor.core.actions import AgentAction, Dial, EnterBarrier, Leave, Log, Send, Start, StopWorkers, Tell
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.events import AgentEvent, Terminated, Tick
 from ft_supervisor.core.model import KILL_BOUND
 from ft_supervisor.core.orders import Begin, Done, Order, Terminate
+from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import log as logs
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import log
@@ -71,6 +75,10 @@ def _exit(code: int) -> NoReturn:
     os._exit(code)
 
 
+def _journal_failed(reason: str) -> None:
+    log("journal_failed", level="warning", reason=reason)
+
+
 class Shell:
     """Everything of one agent; all methods but those of the link's thread are for the main thread."""
 
@@ -78,23 +86,31 @@ class Shell:
         self._job = begin.job
         self._link = link
         self._queue: SimpleQueue[Order | FromWire | _WorkerExited] = SimpleQueue()
-        self._machine = AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, time.monotonic())
+        now = time.monotonic()
+        self._machine = AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now)
+        self._journal = Journal.open(
+            Path(begin.job.local_folder), f"agent-{begin.incarnation}", begin, now, _journal_failed
+        )
         self._workers = Workers(begin.job, begin.node, lambda: self._queue.put(_WorkerExited()))
         self._wire = Wire(begin.job, begin.node, begin.incarnation, self._queue.put)
-        self._tick_at = time.monotonic()
+        self._tick_at = now
         self._leaving = False
         threading.Thread(target=self._read_link, daemon=True, name="link").start()
 
     def run(self) -> NoReturn:
         """The main loop."""
+        now = time.monotonic()
+        self._carry_out(None, self._machine.start(now), now)
         while True:
             self._wire.watch(self._machine.watched)
             now = time.monotonic()
+            self._handle(*self._wire.judge(now))
             if now >= self._tick_at:
                 self._tick_at = now + self._job.timeouts.heartbeat
-                self._handle(*self._wire.tick(now), Tick())
+                self._handle(Tick())
             else:
-                self._next_item(min(self._tick_at, self._workers.due or self._tick_at) - now)
+                dues = (self._tick_at, self._workers.due, self._wire.due)
+                self._next_item(min(due for due in dues if due is not None) - now)
             self._handle(*self._workers.poll(time.monotonic()))
 
     def _next_item(self, timeout: float) -> None:
@@ -104,7 +120,7 @@ class Shell:
             return
         match item:
             case FromWire():
-                self._handle(*self._wire.receive(item))
+                self._handle(*self._wire.receive(item, time.monotonic()))
             case Terminate(reason):
                 self._handle(Terminated(reason))
             case _WorkerExited():
@@ -114,8 +130,15 @@ class Shell:
 
     def _handle(self, *events: AgentEvent) -> None:
         for event in events:
-            for action in self._machine.handle(event, time.monotonic()):
-                self._do(action)
+            now = time.monotonic()
+            self._carry_out(event, self._machine.handle(event, now), now)
+
+    def _carry_out(self, event: AgentEvent | None, actions: Sequence[AgentAction], now: float) -> None:
+        """`event` None: the machine's start. Recorded first, as the last action does not return."""
+        memory = self._machine.memory
+        self._journal.record(now, event, actions, term=memory.promise, cycle=memory.newest)
+        for action in actions:
+            self._do(action)
 
     def _do(self, action: AgentAction) -> None:
         match action:
@@ -123,6 +146,8 @@ class Shell:
                 logs.emit(action)
             case Tell(order):
                 self._link.send(order)
+            case Dial(candidates):
+                self._wire.dial(candidates)
             case Send(message):
                 self._wire.send(message)
             case Start(run):

@@ -1,1 +1,1 @@
-"""The only channel between nodes: torch's TCPStore behind a small interface, the key names, how verdict and pulse look."""
+"""The only channel between nodes: torch's TCPStore behind a small interface, the key names, the values' forms."""

@@ -10,6 +10,10 @@ class StoreLost(ConnectionError):
     """The connection to the store is gone for good: make a new one. Every error of a store is one of these."""
 
 
+class HostSilent(StoreLost):
+    """Nothing at all answers at this address, not even to refuse: other ports of the host would not answer either."""
+
+
 class Store(Protocol):
     """One connection to a store; for one thread at a time, `clone` gives another one.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -26,11 +27,12 @@ os.environ.update(ADDED_TO_ENVIRONMENT)
 # E402: after the environment it reads; attr-defined and casts: torch's stubs lag behind its binding
 from torch.distributed import DistStoreError, TCPStore  # type: ignore[attr-defined]  # noqa: E402
 
-from ft_supervisor.store.base import StoreLost, number  # noqa: E402
+from ft_supervisor.store.base import HostSilent, StoreLost, number  # noqa: E402
 
 _TIMEOUT = 30.0
 """Seconds for any call but pop, against a server that is there but does not answer this connection."""
 _CLONE_TIMEOUT = 5.0
+_UNREACHABLE = {errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN}
 _NO_KEY = b"\0no such key\0"
 """What no key of ours holds."""
 
@@ -54,7 +56,8 @@ def serve(sock: socket.socket) -> TcpStore:
 
 
 def connect(host: str, port: int, timeout: float) -> TcpStore:
-    """A new connection, within `timeout` seconds each for the port and for the server behind it. StoreLost when not.
+    """A new connection, within `timeout` seconds each for the port and for the server behind it. StoreLost when not;
+    HostSilent when the host does not even refuse.
 
     A server that accepts and then says nothing may hold the caller for longer.
     """
@@ -62,7 +65,8 @@ def connect(host: str, port: int, timeout: float) -> TcpStore:
     try:
         socket.create_connection((host, port), timeout).close()
     except (OSError, UnicodeError) as error:
-        raise StoreLost(f"{host}:{port}: {error}") from None
+        silent = isinstance(error, TimeoutError) or getattr(error, "errno", None) in _UNREACHABLE
+        raise (HostSilent if silent else StoreLost)(f"{host}:{port}: {error}") from None
     with _lost_if_error(f"{host}:{port}"):
         return TcpStore(TCPStore(host, port, wait_for_workers=False, timeout=timedelta(seconds=timeout)))
 

@@ -1,0 +1,177 @@
+"""One connection of the agent to a coordinator's store: a thread that beats, sends and looks, and one for the mail.
+
+No call to a store keeps its timeout against a frozen host, so a generation can be abandoned with its threads at any
+moment. What it still says then changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.core import codec
+from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed
+from ft_supervisor.core.messages import TO_AGENT
+from ft_supervisor.core.model import Cycle, Job, Node
+from ft_supervisor.process.log import log
+from ft_supervisor.store.base import Store, StoreLost
+from ft_supervisor.store.keys import Keys
+from ft_supervisor.store.pulses import parse_pulse
+from ft_supervisor.store.verdicts import parse_verdict
+
+_PAUSE = 0.05
+"""Seconds before connecting anew: a store that takes and drops connections must not keep anybody busy."""
+_POP = 10.0
+"""Seconds that one wait for mail lasts."""
+_WAKE = b""
+"""The mail that ends an abandoned wait for mail."""
+
+
+@dataclass(frozen=True)
+class Up:
+    """A generation is connected; `round` is the pulse's, asked for at `asked`."""
+
+    candidate: int
+    round: int
+    asked: float
+
+
+@dataclass(frozen=True)
+class FromWire:
+    """What a generation's threads say to the main loop."""
+
+    generation: int
+    event: AgentEvent | Up
+
+
+Post = Callable[[FromWire], None]
+
+
+class Generation:
+    """The search for the first of `candidates` that answers, and the connection to it; begun at once.
+
+    The attributes are written by one side and read by the other. `number` is the connection's, part of its keys' names.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        candidates: Sequence[int],
+        job: Job,
+        node: Node,
+        incarnation: int,
+        dialer: Dialer,
+        post: Post,
+    ) -> None:
+        self.number = number
+        self.address: tuple[str, int] | None = None
+        self.answered = 0.0
+        """When the store has last answered all of a look."""
+        self.watched: Cycle | None = None
+        self._outbox: SimpleQueue[bytes | threading.Event | None] = SimpleQueue()
+        self._abandoned = threading.Event()
+        self._candidates = candidates
+        self._heartbeat = job.timeouts.heartbeat
+        self._keys = Keys(job.run_id)
+        self._echo = self._keys.heartbeat(node.infra_rank, incarnation, number)
+        self._mail = self._keys.mail(node.infra_rank, incarnation, number)
+        self._dialer = dialer
+        self._post_to = post
+        self._ended = False
+        self._passed: Cycle | None = None
+        self._over = False
+        self._flushing: threading.Event | None = None
+        self._run(self._connect_and_beat, "wire")
+
+    def abandon(self) -> None:
+        """For good. Never waits."""
+        self._abandoned.set()
+        self._outbox.put(None)
+
+    def send(self, data: bytes) -> None:
+        """For the inbox, in order."""
+        self._outbox.put(data)
+
+    def flush(self, timeout: float) -> bool:
+        """See Wire.flush. Not waited for with a connection that is lost: the coordinator may well leave before us."""
+        done = self._flushing = threading.Event()
+        self._outbox.put(done)
+        return not self._over and done.wait(timeout) and not self._over
+
+    def _run(self, body: Callable[[], None], name: str) -> None:
+        def target() -> None:
+            try:
+                body()
+            except StoreLost as error:
+                self._post(Disconnected(str(error), silent=False))
+            except Exception as error:  # a bug, but a thread that ends in silence would be worse than a new connection
+                log("wire_failed", level="error", error=traceback.format_exc())
+                self._post(Disconnected(repr(error), silent=False))
+            self._over = True
+            if self._flushing is not None:
+                self._flushing.set()
+
+        threading.Thread(target=target, daemon=True, name=f"{name} {self.number}").start()
+
+    def _post(self, event: AgentEvent | Up) -> None:
+        self._post_to(FromWire(self.number, event))
+
+    def _connect_and_beat(self) -> None:
+        if self.number > 1:
+            self._abandoned.wait(_PAUSE)
+        found = self._dialer.dial(self._candidates, self._abandoned)
+        if found is None:
+            return
+        self.address, self.answered = found.address, time.monotonic()
+        self._post(Up(found.candidate, found.round, found.asked))
+        self._run(lambda: self._read_mail(found.mail), "mail")
+        self._beat(found)
+
+    def _beat(self, found: Found) -> None:
+        store, due = found.store, time.monotonic()
+        while not self._abandoned.is_set():
+            try:
+                item = self._outbox.get(timeout=max(0.0, due - time.monotonic()))
+            except Empty:
+                due = time.monotonic() + self._heartbeat
+                self._look(store)
+                continue
+            if isinstance(item, bytes):
+                store.push(self._keys.inbox, item)
+            elif item is not None:
+                store.get(self._keys.hello)  # a push is not acknowledged, this is: the store has read what came before
+                item.set()
+        store.push(self._mail, _WAKE)
+
+    def _look(self, store: Store) -> None:
+        asked = time.monotonic()
+        pulse = parse_pulse(store.get(self._keys.pulse))
+        self._post(Looked(asked, pulse.round, pulse.term, pulse.lease))
+        # Abandoned by now, this node may have promised somebody else before it read this round: the echo would be a
+        # lie (core.lease). Abandoned later, it has not.
+        if self._abandoned.is_set():
+            return
+        store.set(self._echo, str(pulse.round).encode())
+        cycle = self.watched
+        if cycle is not None and cycle != self._passed and store.get(self._keys.barrier_done(cycle)) is not None:
+            self._passed = cycle
+            self._post(BarrierPassed(cycle))
+        if not self._ended and (verdict := store.get(self._keys.permanent_close)) is not None:
+            self._ended = True
+            self._post(Ended(parse_verdict(verdict)))
+        self.answered = time.monotonic()
+
+    def _read_mail(self, store: Store) -> None:
+        while not self._abandoned.is_set():
+            data = store.pop(self._mail, _POP)
+            if data is None or self._abandoned.is_set():
+                continue
+            try:
+                self._post(Mailed(codec.decode(data, TO_AGENT)))
+            except codec.CodecError as error:
+                log("mail_dropped", level="warning", reason=str(error))

@@ -1,0 +1,57 @@
+"""Work that may hang (a name look-up, a file on a dead NFS, a frozen store), in threads that can be left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ft_supervisor.store.base import StoreLost
+
+T = TypeVar("T")
+
+
+class Steps:
+    """Each step runs in a thread of its own under a key, which must always mean the same work. While it runs nobody
+    begins another of that key: who asks gets the one that runs, so that what hangs is never doubled. For any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[object, Future[Any]] = {}
+
+    def begin(self, key: object, work: Callable[[], T]) -> Future[T]:
+        """Begin the step, or join the one that runs. A result for which nobody waits any more is gone."""
+        with self._lock:
+            future: Future[T] | None = self._running.get(key)
+            if future is None:
+                future = Future()
+                thread = threading.Thread(target=self._work, args=(key, work, future), daemon=True, name=f"step {key}")
+                thread.start()
+                self._running[key] = future
+            return future
+
+    def wait(self, key: object, work: Callable[[], T], bound: float, what: str) -> T:
+        """What the step returns or raises; StoreLost when it is not done within `bound` seconds."""
+        try:
+            return self.begin(key, work).result(bound)
+        except TimeoutError:
+            raise StoreLost(f"{what}: no answer within {bound:g} s") from None
+
+    def _work(self, key: object, work: Callable[[], T], future: Future[T]) -> None:
+        try:
+            result = work()
+        except StoreLost as error:
+            self._forget(key)
+            future.set_exception(type(error)(*error.args))  # not itself: its frames would keep the connection open
+        except BaseException as error:  # raised again by who waits
+            self._forget(key)
+            future.set_exception(error)
+        else:
+            self._forget(key)
+            future.set_result(result)
+
+    def _forget(self, key: object) -> None:
+        with self._lock:
+            del self._running[key]

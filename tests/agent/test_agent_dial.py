@@ -1,0 +1,203 @@
+"""Finding a candidate's store among dead hosts, frozen processes and strangers: real ones, all of them."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.agent.harness import BOUND, Nursery, job, listen, port_of, wait_until
+
+from ft_supervisor.agent import dial
+from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.core.model import Job
+
+DEAD = "127.0.0.2"
+"""A host that is no more; it never answers for long."""
+
+
+def find(dialer: Dialer, *candidates: int) -> Found:
+    """What the dialer finds, within the bound."""
+    abandoned = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            found = pool.submit(dialer.dial, candidates, abandoned).result(BOUND)
+        finally:
+            abandoned.set()
+    assert found is not None
+    return found
+
+
+def of(folder: Path, *ports: int, hosts: tuple[str, str] = ("127.0.0.1", "127.0.0.1")) -> Job:
+    """A job of two nodes, each a candidate."""
+    return job(folder, *ports, command=["true"], hosts=hosts)
+
+
+@contextlib.contextmanager
+def unaccepting(port: int = 0) -> Iterator[int]:
+    """A port of the host DEAD which drops whatever comes, as its accept queue is full (listen(2), tcp_abort_on_overflow
+    being off): to who knocks it is a host that has lost its power."""
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind((DEAD, port))
+        listening.listen(0)
+        while True:
+            knock = stack.enter_context(socket.socket())
+            knock.settimeout(0.5)
+            try:
+                knock.connect(listening.getsockname())
+            except TimeoutError:
+                break
+        yield port_of(listening)
+
+
+def established(port: int) -> int:
+    """How many connections this process has to this port, by whichever protocol torch takes."""
+    inodes = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            inodes.add(os.readlink(path))
+    tables = [Path("/proc/net", name).read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    lines = [line.split() for table in tables for line in table]
+    return sum(line[2].endswith(f":{port:04X}") and f"socket:[{line[9]}]" in inodes for line in lines)
+
+
+def steps(key: object) -> int:
+    """Threads that work at this step."""
+    return sum(thread.name == f"step {key}" for thread in threading.enumerate())
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked merely because another one is slow."""
+    monkeypatch.setattr(dial, "HEAD_START", 10 * BOUND)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("candidates", [(0, 1), (1, 0), (1, 0, 1)])
+def test_the_first_of_the_candidates(candidates: tuple[int, ...], nursery: Nursery, tmp_path: Path) -> None:
+    sockets = listen(), listen()
+    ports = [port_of(sock) for sock in sockets]
+    for rank, sock in enumerate(sockets):
+        nursery.store(sock, tmp_path / "log", {"infra_rank": rank})
+        find(Dialer(of(tmp_path, ports[rank]), BOUND), rank)  # it has begun
+    found = find(Dialer(of(tmp_path, *ports), BOUND), *candidates)
+    assert (found.candidate, found.address) == (candidates[0], ("127.0.0.1", ports[candidates[0]]))
+    assert found.round >= 1
+
+
+@pytest.mark.usefixtures("patient")
+def test_one_that_refuses_is_no_reason_to_wait(nursery: Nursery, tmp_path: Path) -> None:
+    sock = listen()
+    port = port_of(sock)
+    nursery.store(sock, tmp_path / "log", {"infra_rank": 1})
+    assert find(Dialer(of(tmp_path, port, hosts=(DEAD, "127.0.0.1")), BOUND), 0, 1).candidate == 1
+
+
+def test_a_dead_host_keeps_nobody_from_the_next_candidate(nursery: Nursery, tmp_path: Path) -> None:
+    with unaccepting() as port:
+        sock = socket.create_server(("127.0.0.1", port))
+        nursery.store(sock, tmp_path / "log", {"infra_rank": 1})
+        assert find(Dialer(of(tmp_path, port, hosts=(DEAD, "127.0.0.1")), 2 * BOUND), 0, 1).candidate == 1
+
+
+def test_a_dead_hosts_other_ports_are_not_tried(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with unaccepting() as port, socket.create_server((DEAD, 0)) as other, ThreadPoolExecutor(1) as pool:
+        abandoned = threading.Event()
+        dialer = Dialer(of(tmp_path, port, port_of(other), hosts=(DEAD, "")), 0.2)
+        dialing = pool.submit(dialer.dial, (0,), abandoned)
+        told: list[str] = []
+        wait_until(lambda: told.append(capfd.readouterr().err) or "coordinator_not_found" in "".join(told), "the log")
+        abandoned.set()
+        assert dialing.result(BOUND) is None
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+    assert f"{DEAD}:{port}: timed out" in "".join(told)
+
+
+def test_a_frozen_store_is_left_behind_and_never_asked_twice(nursery: Nursery, tmp_path: Path) -> None:
+    sockets = socket.create_server((DEAD, 0)), listen()
+    ports = [port_of(sock) for sock in sockets]
+    frozen, _ = (nursery.store(sock, tmp_path / "log", {"infra_rank": i}) for i, sock in enumerate(sockets))
+    dialer = Dialer(of(tmp_path, *ports, hosts=(DEAD, "127.0.0.1")), BOUND)
+    find(dialer, 0)  # it has begun
+    os.kill(frozen, signal.SIGSTOP)
+    for _ in range(3):
+        found = find(dialer, 0, 1)
+        assert found.candidate == 1
+        assert steps((0, DEAD, ports[0])) == 1
+        assert steps(("route", 0, False)) == 1
+    assert established(ports[0]) > 0
+    os.kill(frozen, signal.SIGCONT)
+    wait_until(lambda: established(ports[0]) == 0, "the end of a connection that comes too late")
+    assert established(ports[1]) == 2  # the last one found, which is still ours
+    del found
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("hello", [{"infra_rank": 1}, {"run_id": "78.0.0"}, {"protocol": 1}])
+def test_a_store_that_is_not_the_candidates(hello: dict[str, object], nursery: Nursery, tmp_path: Path) -> None:
+    with listen() as silent:
+        other, ours = listen(), listen()
+        ports = port_of(silent), port_of(other), port_of(ours)
+        nursery.store(other, tmp_path / "log", hello)
+        nursery.store(ours, tmp_path / "log")
+        found = find(Dialer(of(tmp_path, *ports), 0.5), 0)
+        assert found.address == ("127.0.0.1", ports[2])
+        wait_until(lambda: established(ports[1]) == 0, "the end of the wrong connection")
+
+
+@pytest.mark.parametrize("host", ["", "no-such-node.invalid", "127.0.0.1"])
+def test_the_address_file(host: str, nursery: Nursery, tmp_path: Path) -> None:
+    with listen() as unused:
+        port = port_of(unused)
+    sock = listen()
+    address = {"host": "127.0.0.1", "port": port_of(sock)}
+    nursery.store(sock, tmp_path / "log", {"infra_rank": 1})
+    (tmp_path / "addr").mkdir()
+    (tmp_path / "addr" / "1").write_text(json.dumps(address))
+    found = find(Dialer(of(tmp_path, port, hosts=("", host)), BOUND), 0, 1)
+    assert (found.candidate, found.address) == (1, ("127.0.0.1", address["port"]))
+
+
+def test_an_address_file_that_hangs(nursery: Nursery, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A FIFO without a writer, which holds who opens it, as an NFS server that is gone does."""
+    (tmp_path / "addr").mkdir()
+    os.mkfifo(tmp_path / "addr" / "0")
+    with listen() as unused:
+        port = port_of(unused)
+    dialer, abandoned = Dialer(of(tmp_path, port), 0.5), threading.Event()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            dialing = pool.submit(dialer.dial, (0,), abandoned)
+            told: list[str] = []
+            wait_until(lambda: told.append(capfd.readouterr().err) or "not_found" in "".join(told), "a failed round")
+            assert steps(("file", 0)) == 1
+            nursery.store(socket.create_server(("127.0.0.1", port)), tmp_path / "log")
+            found = dialing.result(BOUND)
+            assert found is not None and found.address == ("127.0.0.1", port)
+    finally:
+        abandoned.set()
+        os.close(os.open(tmp_path / "addr" / "0", os.O_WRONLY | os.O_NONBLOCK))  # lets the reader go
+    wait_until(lambda: steps(("file", 0)) == 0, "the reader's end")
+
+
+def test_a_search_ends_when_it_is_abandoned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with listen() as unused:
+        port = port_of(unused)
+    abandoned = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        dialing = pool.submit(Dialer(of(tmp_path, port), 0.5).dial, (0, 1), abandoned)
+        told: list[str] = []
+        wait_until(lambda: told.append(capfd.readouterr().err) or "not_found" in "".join(told), "the log")
+        assert not dialing.done()
+        abandoned.set()
+        assert dialing.result(BOUND) is None
+    assert "".join(told).count("coordinator_not_found") == 1
+    assert "Connection refused" in "".join(told)
