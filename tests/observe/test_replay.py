@@ -174,7 +174,7 @@ def test_print_tells_the_story(journal: Path, capsys: pytest.CaptureFixture[str]
     assert "=== agent-1 of n1 (node 1), run 17.0.0" in said
     assert 'Mailed(message=Run(term=0, cycle=0.1, group="0-1", group_rank=1' in said
     assert "-> StopWorkers(cycle=0.1, " in said
-    assert re.search(r"\n      \.\.\. [1-9] quiet events\n", said)
+    assert re.search(r"\n      \.\.\. quiet events: [1-9]\n", said)
     assert "because: all done" in said
     assert main(["--print", str(journal.parent)]) == 2
 

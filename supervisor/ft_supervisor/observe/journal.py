@@ -11,9 +11,9 @@ at most one torn last line, which readers skip. Whoever opens the file again goe
 
 `now` is the machine's own clock, in seconds and exact, `time` is for people. `reason` is that of the first action which
 has one. A quiet event is one of those that come every heartbeat, with nothing but the usual heartbeat coming out: about
-40 bytes, a tenth of what it would be. The first half of the bound is kept, as only a journal with its beginning can be
-replayed; the rest goes on in `journal-<name>.rest.jsonl`, which starts anew (the former one becomes `.rest-old`) at
-each quarter, and is for reading only.
+40 to 90 bytes, a fifth of what it would be. The first half of the bound is kept, as only a journal with its beginning
+can be replayed; the rest goes on in `journal-<name>.rest.jsonl`, which starts anew (the former one becomes `.rest-old`)
+at each quarter, and is for reading only.
 
 No secrets: see tagged.hide_secrets. The core does not decide by them.
 """
@@ -32,7 +32,7 @@ from ft_supervisor.observe.journal_lines import event_line, header_line, is_quie
 from ft_supervisor.observe.tagged import text
 
 LIMIT = 64 * 1024 * 1024
-"""Bytes of one journal, the part for reading only included: a day and more of heartbeats can be replayed."""
+"""Bytes of one journal, the part for reading only included: 16 hours of heartbeats and more can be replayed."""
 
 _ROOM = 512
 """Bytes for the line that says where the journal goes on."""

@@ -97,7 +97,7 @@ def story(path: Path) -> Iterator[str]:
             quiet += 1
             continue
         if quiet:
-            yield f"      ... {quiet} quiet events"
+            yield f"      ... quiet events: {quiet}"
             quiet = 0
         match value:
             case Header():
@@ -109,7 +109,7 @@ def story(path: Path) -> Iterator[str]:
             case Entry():
                 yield from _tell(value)
     if quiet:
-        yield f"      ... {quiet} quiet events"
+        yield f"      ... quiet events: {quiet}"
 
 
 def _tell(entry: Entry) -> Iterator[str]:
