@@ -1,1 +1,1 @@
-"""What is left for people and programs to see: the verdict's file. Files only; no torch, no store."""
+"""What is left for people and programs to see: the verdict's file and the journal. Files only; no torch, no store."""
