@@ -1,206 +1,230 @@
-"""A real coordinator with its real store, a scripted agent, and the test as its daemon."""
+"""Real coordinators with their real stores, scripted agents, and the test as their daemons."""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.coordinator.coordinator_harness import BOUND, KEYS, RUN_ID, Agents, Begun, Coordinator, until
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.codec import decode, encode
-from ft_supervisor.core.model import Cycle, Job, Memory, Node, Outcome, Timeouts, Verdict
-from ft_supervisor.core.orders import Begin, Closed, Done, Listening, Order
+from ft_supervisor.core.model import PROTOCOL, Cycle, Memory, Outcome, Verdict
+from ft_supervisor.core.orders import Closed, Done
 from ft_supervisor.observe import verdict_file
-from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
-from ft_supervisor.store.keys import Keys
-from ft_supervisor.store.tcp import TcpStore, connect
-from ft_supervisor.store.verdicts import parse_verdict
 
-BOUND = 60.0
-KEYS = Keys("7.0.0")
-NODE = Node(0, "n0", "127.0.0.1")
+CYCLE = Cycle(0, 0)
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
+CANCELLED = Verdict(Outcome.CANCELLED, "enough")
+FRESH = Memory(promise=0)
+"""Of a node that has promised the first term to the first candidate."""
+RAN = Memory(promise=0, newest=CYCLE, group="0")
+
+FreePort = Callable[[], int]
 
 
-@dataclass
-class Coordinator:
-    """The process, and our end of its link."""
-
-    process: subprocess.Popen[bytes]
-    link: Link
-    folder: Path
-
-    def says(self) -> Order:
-        """The next thing that it tells its daemon."""
-        order = self.link.receive(BOUND)
-        assert order is not None, "the coordinator says nothing"
-        return order
-
-    def connect(self) -> TcpStore:
-        """A connection to its store, as soon as it listens."""
-        order = self.says()
-        assert isinstance(order, Listening), order
-        return connect("127.0.0.1", order.port, BOUND)
+def start_cycle(agents: Agents) -> messages.Run:
+    """All three nodes come."""
+    for infra_rank in (0, 1, 2):
+        agents.register(infra_rank, FRESH)
+    return agents.mail(0, messages.Run)
 
 
-Begun = Callable[[tuple[int, ...]], Coordinator]
+def succeed(agents: Agents) -> None:
+    """The only active node has succeeded, and a majority keeps the verdict."""
+    agents.say(messages.WorkersSucceeded(0, 0, 1, CYCLE))
+    for infra_rank in (1, 2):
+        assert agents.mail(infra_rank, messages.Propose) == messages.Propose(0, SUCCESS)
+        agents.say(messages.VerdictKept(0, infra_rank, 1))
 
 
-@pytest.fixture
-def begin(tmp_path: Path, repository: Path) -> Iterator[Begun]:
-    """begin(ports): a coordinator of a job with one active node and one standby."""
-    started: list[Coordinator] = []
-
-    def start(ports: tuple[int, ...]) -> Coordinator:
-        job = Job(
-            run_id="7.0.0",
-            nodes=("n0", "n1"),
-            hosts=("127.0.0.1",),
-            ports=ports,
-            run_folder=str(tmp_path / "shared" / "7.0.0"),
-            local_folder=str(tmp_path / "local"),
-            active=1,
-            per_node=1,
-            command=("true",),
-            # long enough for a machine on which much else runs
-            timeouts=Timeouts(heartbeat=0.1, coordinator=30.0, node_lost=60.0, close_grace=30.0),
-            nonce="abc",
-        )
-        ours, theirs = pair()
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ft_supervisor.coordinator"],
-            pass_fds=[theirs.fileno()],
-            env={
-                **os.environ,
-                LINK_FD_ENV: str(theirs.fileno()),
-                "PYTHONPATH": f"{repository}/supervisor:{repository}/slurm",
-            },
-        )
-        theirs.close()
-        coordinator = Coordinator(process, Link(ours), Path(job.run_folder))
-        started.append(coordinator)
-        coordinator.link.send(Begin(job, NODE, 0, Memory()))
-        return coordinator
-
-    yield start
-    for coordinator in started:
-        coordinator.link.close()
-        coordinator.process.kill()
-        coordinator.process.wait()
+def closed(coordinator: Coordinator, agents: Agents, term: int, verdict: Verdict) -> None:
+    """Everybody hears this verdict, says Goodbye, and the coordinator ends with it."""
+    for infra_rank in (0, 1, 2):
+        assert agents.mail(infra_rank, messages.Close) == messages.Close(term, verdict)
+    assert agents.close_key() == verdict
+    for infra_rank in (0, 1, 2):
+        agents.say(messages.Goodbye(term, infra_rank, 1, verdict))
+    assert coordinator.says(Closed) == Closed(verdict, ())
+    assert coordinator.says(Done) == Done(verdict.exit_code, verdict, verdict.reason)
+    assert coordinator.process.wait(BOUND) == verdict.exit_code
 
 
-@pytest.fixture
-def taken() -> Iterator[socket.socket]:
-    """A port of this machine that somebody else listens on."""
-    with socket.socket() as sock:
-        sock.bind(("", 0))
-        sock.listen()
-        yield sock
+def in_charge(agents: Agents, term: int | None) -> None:
+    until(lambda: agents.pulse().term == term, f"the pulse of term {term}, which is {agents.pulse()}")
 
 
-def register(store: TcpStore, infra_rank: int) -> None:
-    node = Node(infra_rank, f"n{infra_rank}", "127.0.0.1")
-    store.push(KEYS.inbox, encode(messages.Register(0, node, 1, 7, 20100 + infra_rank, None, Memory())))
+def promise(agents: Agents, infra_rank: int, term: int, running: Cycle | None = None) -> None:
+    assert agents.mail(infra_rank, messages.Prepare) == messages.Prepare(term)
+    agents.register(infra_rank, Memory(promise=term, newest=CYCLE, group="0"), running=running)
 
 
-def mail(store: TcpStore, infra_rank: int = 0) -> messages.ToAgent:
-    data = store.pop(KEYS.mail(infra_rank, 1), BOUND)
-    assert data is not None, "no mail came"
-    message: messages.ToAgent = decode(data, messages.TO_AGENT)
-    return message
+def take_over(agents: Agents, term: int) -> None:
+    """Node 0, whose workers run, and node 2 come, and promise."""
+    agents.register(0, RAN, running=CYCLE)
+    agents.register(2, RAN)
+    promise(agents, 0, term, running=CYCLE)
+    promise(agents, 2, term)
+    in_charge(agents, term)
 
 
-def goodbye(store: TcpStore) -> None:
-    for infra_rank in (0, 1):
-        store.push(KEYS.inbox, encode(messages.Goodbye(0, infra_rank, 1)))
-
-
-def held(store: TcpStore) -> Verdict:
-    data = store.get(KEYS.permanent_close)
-    assert data is not None
-    return parse_verdict(data)
-
-
-def test_a_job_from_the_first_register_to_the_verdict(begin: Begun, free_port: Callable[[], int]) -> None:
+def test_a_job_from_the_first_register_to_the_verdict(begin: Begun, free_port: FreePort) -> None:
     coordinator = begin((free_port(),))
-    store = coordinator.connect()
-    hello = store.get(KEYS.hello)
+    agents = coordinator.agents()
+    hello = agents.store.get(KEYS.hello)
     assert hello is not None
-    assert json.loads(hello) == {"run_id": "7.0.0", "protocol": 1, "infra_rank": 0}
+    assert json.loads(hello) == {"run_id": RUN_ID, "protocol": PROTOCOL, "infra_rank": 0}
     for garbage in (b"", b"\xff\x00", b'{"type": "Register"}', b"x" * 100_000, b"[" * 60_000):
-        store.push(KEYS.inbox, garbage)
-    for infra_rank in (0, 1):
-        register(store, infra_rank)
-        assert mail(store, infra_rank) == messages.Standby(0, None)
-    run = mail(store)
-    assert isinstance(run, messages.Run)
-    assert (run.cycle, run.group_rank, run.group_world_size, run.connection) == (Cycle(0, 0), 0, 1, 7)
+        agents.store.push(KEYS.inbox, garbage)
+    run = start_cycle(agents)
+    assert (run.cycle, run.group, run.group_rank, run.group_world_size) == (CYCLE, "0", 0, 1)
     assert (run.master_addr, run.master_port) == ("127.0.0.1", 20100)
-    assert mail(store, 1) == messages.Standby(0, Cycle(0, 0))
-    lease = store.add(KEYS.lease(0), 0)
-    deadline = time.monotonic() + BOUND
-    while store.add(KEYS.lease(0), 0) < lease + 3:  # it moves by itself
-        assert time.monotonic() < deadline
-    store.push(KEYS.inbox, encode(messages.WorkersSucceeded(0, 0, 1, Cycle(0, 0))))
-    assert mail(store) == mail(store, 1) == messages.Close(0, SUCCESS)
-    assert held(store) == SUCCESS
-    assert coordinator.says() == Closed(SUCCESS)
-    goodbye(store)
-    assert coordinator.says() == Done(0, SUCCESS, SUCCESS.reason)
-    assert coordinator.process.wait(BOUND) == 0
-    assert verdict_file.read(coordinator.folder, "7.0.0", "abc") == SUCCESS
+    for infra_rank in (1, 2):
+        assert agents.mail(infra_rank, messages.Standby).cycle in (None, CYCLE)
+    before = agents.pulse()
+    assert before.term == 0
+    # Rounds follow one another, and so do the newest ones that a majority has written back.
+    until(lambda: agents.pulse().round >= before.round + 3, "more rounds")
+    until(lambda: agents.pulse().lease > before.round, "a newer lease")
+    assert coordinator.alive().cycle == "0.0"
+    succeed(agents)
+    assert coordinator.says(Closed) == Closed(SUCCESS, ())
+    closed(coordinator, agents, 0, SUCCESS)
+    assert verdict_file.read(coordinator.folder, RUN_ID, "abc") == SUCCESS
+    journal = Path(coordinator.job.local_folder) / "journal-coordinator-1.jsonl"
+    header, *lines = map(json.loads, journal.read_text().splitlines())
+    assert header["begin"]["incarnation"] == 1
+    assert lines[-1]["reason"] == SUCCESS.reason
+
+
+def test_whose_node_is_not_there_any_more_is_told_with_the_verdict(begin: Begun, free_port: FreePort) -> None:
+    coordinator = begin((free_port(),))
+    agents = coordinator.agents()
+    start_cycle(agents)
+    agents.say(messages.Goodbye(0, 1, 1, None))  # not lost: it has said so
+    other = begin((free_port(),), infra_rank=2)
+    assert other.agents().pulse().term is None
+    agents.store.set(KEYS.permanent_close, b'{"outcome": "cancelled", "reason": "enough"}')
+    assert coordinator.says(Closed) == Closed(CANCELLED, ())
+    # That there is another coordinator changes nothing.
+    assert agents.mail(0, messages.Close) == messages.Close(0, CANCELLED)
 
 
 @pytest.mark.parametrize(
     ("value", "verdict"),
     [
-        (b'{"outcome": "cancelled", "reason": "enough"}', Verdict(Outcome.CANCELLED, "enough")),
+        (b'{"outcome": "cancelled", "reason": "enough"}', CANCELLED),
         (b"stop!", Verdict(Outcome.FAILED, "stop!")),
     ],
 )
 def test_anybody_may_end_the_job_by_permanent_close(
-    begin: Begun, taken: socket.socket, free_port: Callable[[], int], value: bytes, verdict: Verdict
+    begin: Begun, taken: socket.socket, free_port: FreePort, value: bytes, verdict: Verdict
 ) -> None:
-    port = free_port()
-    coordinator = begin((taken.getsockname()[1], port))  # the first port being somebody else's
-    store = coordinator.connect()
-    register(store, 1)
-    assert mail(store, 1) == messages.Standby(0, None)
-    store.set(KEYS.permanent_close, value)
-    assert mail(store, 1) == messages.Close(0, verdict)
-    assert coordinator.says() == Closed(verdict)
+    coordinator = begin((taken.getsockname()[1], free_port()))  # the first port being somebody else's
+    agents = coordinator.agents()
+    for infra_rank in (1, 2):
+        agents.register(infra_rank, FRESH)
+    assert agents.mail(1, messages.Standby).cycle is None
+    agents.store.set(KEYS.permanent_close, value)
+    assert agents.mail(1, messages.Close) == messages.Close(0, verdict)
+    assert coordinator.says(Closed) == Closed(verdict, ("n0",))
     # Who comes late hears it as well.
-    register(store, 0)
-    assert mail(store) == messages.Close(0, verdict)
-    goodbye(store)
-    assert coordinator.says() == Done(verdict.exit_code, verdict, verdict.reason)
-    assert coordinator.process.wait(BOUND) == verdict.exit_code
-    assert verdict_file.read(coordinator.folder, "7.0.0", "abc") == verdict
+    agents.register(0, FRESH)
+    agents.register(1, FRESH)
+    closed(coordinator, agents, 0, verdict)
+    assert verdict_file.read(coordinator.folder, RUN_ID, "abc") == verdict
 
 
-def test_no_free_port_is_a_verdict_in_the_file(begin: Begun, taken: socket.socket) -> None:
+def test_a_successor_takes_over_and_the_cycle_goes_on(begin: Begun, free_port: FreePort) -> None:
+    coordinator = begin((free_port(),), infra_rank=1, memory=FRESH)
+    agents = coordinator.agents()
+    first = agents.pulse()
+    assert (first.term, first.lease) == (None, 0)
+    until(lambda: agents.pulse().round >= first.round + 3, "rounds of one who is not in charge")
+    take_over(agents, 1)
+    going_on = agents.mail(0, messages.Continue)
+    assert (going_on.term, going_on.cycle) == (1, CYCLE)
+    assert agents.mail(2, messages.Standby).cycle == CYCLE
+    until(lambda: agents.pulse().lease > 0, "a lease")
+    # A node that comes later promises, and is told the same.
+    agents.register(1, RAN)
+    promise(agents, 1, 1)
+    assert agents.mail(1, messages.Standby).cycle == CYCLE
+
+
+def test_a_killed_coordinator_starts_again_in_a_newer_term(begin: Begun, free_port: FreePort) -> None:
+    port = free_port()
+    first = begin((port,))
+    start_cycle(first.agents())
+    first.end()
+    second = begin((port,), incarnation=2, memory=RAN)
+    agents = second.agents()
+    assert agents.pulse().term is None
+    take_over(agents, 3)  # 0 is taken, 1 and 2 are the others'
+    assert agents.mail(0, messages.Continue).cycle == CYCLE
+
+
+def test_who_hears_of_a_promise_to_somebody_else_is_in_charge_no_more(begin: Begun, free_port: FreePort) -> None:
+    agents = begin((free_port(),)).agents()
+    start_cycle(agents)
+    in_charge(agents, 0)
+    agents.register(1, Memory(promise=1, newest=CYCLE, group="0"), connection=2)
+    until(lambda: agents.pulse().term is None, "no term any more")
+
+
+def test_a_verdict_that_the_file_holds_already_is_the_jobs(begin: Begun, free_port: FreePort) -> None:
+    coordinator = begin((free_port(),))
+    agents = coordinator.agents()
+    start_cycle(agents)
+    verdict_file.write(coordinator.folder, CANCELLED, RUN_ID, "abc")
+    succeed(agents)
+    assert coordinator.says(Closed) == Closed(SUCCESS, ())
+    closed(coordinator, agents, 0, CANCELLED)
+
+
+def test_a_successor_finds_the_verdict_in_the_file(begin: Begun, free_port: FreePort) -> None:
+    coordinator = begin((free_port(),), infra_rank=1, memory=FRESH)
+    agents = coordinator.agents()
+    verdict_file.write(coordinator.folder, CANCELLED, RUN_ID, "abc")
+    take_over(agents, 1)
+    assert agents.mail(0, messages.Close) == messages.Close(1, CANCELLED)
+    assert coordinator.says(Closed) == Closed(CANCELLED, ("n1",))
+
+
+@pytest.mark.parametrize(("garbage", "event"), [(b"garbage", "file_failed"), (None, "file_hangs")])
+def test_a_file_that_cannot_be_written_or_hangs_stops_nobody(
+    begin: Begun, free_port: FreePort, garbage: bytes | None, event: str
+) -> None:
+    coordinator = begin((free_port(),))
+    agents = coordinator.agents()
+    start_cycle(agents)
+    coordinator.folder.mkdir(parents=True)
+    if garbage is None:
+        os.mkfifo(coordinator.folder / "verdict.json")  # opening it blocks for ever
+    else:
+        (coordinator.folder / "verdict.json").write_bytes(garbage)
+    succeed(agents)
+    assert coordinator.says(Closed) == Closed(SUCCESS, ())
+    closed(coordinator, agents, 0, SUCCESS)
+    assert f"event={event}" in coordinator.stderr.read_text()
+
+
+def test_no_free_port_is_no_verdict(begin: Begun, taken: socket.socket) -> None:
+    """Other candidates live; its daemon tries again."""
     port = taken.getsockname()[1]
     coordinator = begin((port,))
-    closed = coordinator.says()
-    assert isinstance(closed, Closed)
-    assert closed.verdict.outcome is Outcome.INTERRUPTED
-    assert str(port) in closed.verdict.reason
-    assert coordinator.says() == Done(75, closed.verdict, closed.verdict.reason)
-    assert coordinator.process.wait(BOUND) == 75
-    assert verdict_file.read(coordinator.folder, "7.0.0", "abc") == closed.verdict
+    assert coordinator.process.wait(BOUND) == 70
+    log = coordinator.stderr.read_text()
+    assert "event=cannot_listen" in log and str(port) in log
+    assert not coordinator.folder.exists()
 
 
-def test_it_ends_when_its_daemon_does(begin: Begun, free_port: Callable[[], int]) -> None:
+def test_it_ends_when_its_daemon_does(begin: Begun, free_port: FreePort) -> None:
     coordinator = begin((free_port(),))
-    coordinator.connect()
+    coordinator.agents()
     coordinator.link.close()
     assert coordinator.process.wait(BOUND) == 75
 
