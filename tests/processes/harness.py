@@ -12,9 +12,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tests.processes.lines import Line, parse
 
 from ft_supervisor.daemon.identity import local_folder
 
@@ -30,41 +31,10 @@ CALM = {"coordinator": "10s", "fence": "30s", "node_lost": "40s", "agent": "30s"
 QUICK = {"coordinator": "3s", "fence": "8s", "node_lost": "9s", "agent": "7s"}
 """For tests that wait for one of them."""
 
-_LINE = re.compile(r"(?P<source>\w+)\| (?:\S+Z (?P<level>\w+) )?event=(?P<event>\w+)(?P<fields>.*)")
-_FIELD = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|\S+)""")
-
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Line:
-    """A log line, or one of a worker's. `said` is who said it, the rest what."""
-
-    at: float
-    said: str
-    level: str
-    event: str
-    fields: frozenset[tuple[str, str]]
-    text: str
-
-    def __getitem__(self, name: str) -> str:
-        """The value of a field that is there once."""
-        (value,) = (value for key, value in self.fields if key == name)
-        return value
-
-
-def parse(text: str) -> Line | None:
-    """None for what is neither."""
-    match = _LINE.fullmatch(text)
-    if match is None:
-        return None
-    fields = frozenset(
-        (key, json.loads(value) if value.startswith('"') else value) for key, value in _FIELD.findall(match["fields"])
-    )
-    return Line(time.monotonic(), match["source"], match["level"] or "", match["event"], fields, text)
-
-
-def until(condition: Callable[[], T], what: str) -> T:
+def until(condition: Callable[[], T | None], what: str) -> T:
     """Its first true value."""
     deadline = time.monotonic() + BOUND
     while not (value := condition()):
@@ -86,6 +56,7 @@ class Job:
         timeouts: dict[str, str] | None = None,
         max_restarts: int = 10,
         port: int | str = "auto",
+        candidates: int | list[int] = 3,
     ) -> None:
         self.folder = folder
         self.nodes = [f"node{rank}" for rank in range(nodes)]
@@ -98,6 +69,7 @@ class Job:
             "run_dir": "runs/{job_id}",
             "policy": {
                 "network": {"port": port},
+                "coordinator": {"candidates": candidates},
                 "timeouts": CALM if timeouts is None else timeouts,
                 "failures": [{"match": "any", "action": "restart", "budget": {"max": max_restarts}}],
             },
@@ -206,10 +178,30 @@ class Job:
         """This worker exits with 1."""
         os.kill(int(worker["pid"]), signal.SIGUSR1)
 
-    def kill_node(self, node: str) -> None:
-        """SIGKILL to its daemon; returns when nothing of the node is left."""
-        os.kill(self.pid("daemon", node), signal.SIGKILL)
-        until(lambda: not self.processes(node), f"the end of {node}")
+    def kill_nodes(self, *nodes: str) -> None:
+        """SIGKILL to their daemons, to all before any is waited for; returns when nothing of the nodes is left."""
+        for pid in [self.pid("daemon", node) for node in nodes]:
+            os.kill(pid, signal.SIGKILL)
+        for node in nodes:
+            until(lambda node=node: not self.processes(node), f"the end of {node}")  # type: ignore[misc]
+
+    def freeze(self, node: str) -> list[int]:
+        """SIGSTOP to everything of the node, the daemon first; the pids, for `thaw`."""
+        stopped = [self.pid("daemon", node)]
+        os.kill(stopped[0], signal.SIGSTOP)
+        while new := [pid for pid in self.processes(node) if pid not in stopped]:  # what they have forked meanwhile
+            for pid in new:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            stopped += new
+        return stopped
+
+    @staticmethod
+    def thaw(pids: Iterable[int]) -> None:
+        """SIGCONT, in this order, to those that are still there."""
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     # -- the end
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.processes.harness import CALM, COMMAND, PYTHONPATH, Job, StartJob
+from tests.processes.harness import CALM, COMMAND, PYTHONPATH, QUICK, Job, StartJob
 from torch.distributed import TCPStore  # type: ignore[attr-defined] # torch's stubs lag behind its binding
 
 from ft_supervisor.local import environment
@@ -87,11 +87,28 @@ def test_two_jobs_at_once_with_a_port_that_is_taken(start: StartJob) -> None:
         jobs[1].assert_end(0, "success", "all workers of cycle 0.1 exited with 0")
 
 
-def test_all_ports_taken_is_no_endless_wait(start: StartJob) -> None:
+def test_all_ports_of_the_first_candidate_taken_means_that_another_is_in_charge(start: StartJob) -> None:
     with ExitStack() as taken:
         port = take_ports(taken, 8)
-        job = start(nodes=2, active=1, port=port, timeouts=CALM | {"coordinator": "1500ms"})
-        job.assert_end(75, "interrupted", f"all ports are taken on this node: {port}, ")
+        job = start(nodes=3, active=2, port=port, timeouts=QUICK)
+        refused = job.wait("cannot_listen", "node0", proc="coordinator")["error"]
+        assert refused.startswith(f"all ports are taken on 127.0.0.1: {port}, ")
+        for rank in (0, 1):
+            job.worker(rank)
+        assert job.wait("in_charge").said != "node0"
+        job.finish()
+        job.assert_end(0, "success", "exited with 0")
+
+
+def test_all_ports_of_the_only_candidate_taken_is_no_endless_wait(start: StartJob) -> None:
+    with ExitStack() as taken:
+        port = take_ports(taken, 8)
+        job = start(nodes=2, active=1, port=port, timeouts=QUICK | {"join": "15s"}, candidates=1)
+        job.wait("cannot_listen", "node0", proc="coordinator")
+        job.assert_end(75, None)
+        left = job.all("leaving", proc="daemon")
+        assert {line["reason"] for line in left} == {"no coordinator with a majority for 15 s"}
+        assert not job.all("worker")
 
 
 @pytest.mark.parametrize(
