@@ -61,7 +61,7 @@ def established(port: int) -> int:
     inodes = set()
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
-            inodes.add(os.readlink(path))
+            inodes.add(str(path.readlink()))
     tables = [Path("/proc/net", name).read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
     lines = [line.split() for table in tables for line in table]
     return sum(line[2].endswith(f":{port:04X}") and f"socket:[{line[9]}]" in inodes for line in lines)
@@ -70,6 +70,23 @@ def established(port: int) -> int:
 def steps(key: object) -> int:
     """Threads that work at this step."""
     return sum(thread.name == f"step {key}" for thread in threading.enumerate())
+
+
+class Told:
+    """What has been logged since it was made."""
+
+    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+        self._capfd = capfd
+        self.text = ""
+
+    def wait_for(self, what: str) -> None:
+        """Until it has been logged."""
+
+        def look() -> bool:
+            self.text += self._capfd.readouterr().err
+            return what in self.text
+
+        wait_until(look, f"{what} in the log")
 
 
 @pytest.fixture
@@ -111,14 +128,14 @@ def test_a_dead_hosts_other_ports_are_not_tried(tmp_path: Path, capfd: pytest.Ca
         abandoned = threading.Event()
         dialer = Dialer(of(tmp_path, port, port_of(other), hosts=(DEAD, "")), 0.2)
         dialing = pool.submit(dialer.dial, (0,), abandoned)
-        told: list[str] = []
-        wait_until(lambda: told.append(capfd.readouterr().err) or "coordinator_not_found" in "".join(told), "the log")
+        told = Told(capfd)
+        told.wait_for("coordinator_not_found")
         abandoned.set()
         assert dialing.result(BOUND) is None
         other.setblocking(False)
         with pytest.raises(BlockingIOError):
             other.accept()
-    assert f"{DEAD}:{port}: timed out" in "".join(told)
+    assert f"{DEAD}:{port}: timed out" in told.text
 
 
 def test_a_frozen_store_is_left_behind_and_never_asked_twice(nursery: Nursery, tmp_path: Path) -> None:
@@ -176,8 +193,8 @@ def test_an_address_file_that_hangs(nursery: Nursery, tmp_path: Path, capfd: pyt
     try:
         with ThreadPoolExecutor(1) as pool:
             dialing = pool.submit(dialer.dial, (0,), abandoned)
-            told: list[str] = []
-            wait_until(lambda: told.append(capfd.readouterr().err) or "not_found" in "".join(told), "a failed round")
+            told = Told(capfd)
+            told.wait_for("coordinator_not_found")
             assert steps(("file", 0)) == 1
             nursery.store(socket.create_server(("127.0.0.1", port)), tmp_path / "log")
             found = dialing.result(BOUND)
@@ -194,10 +211,10 @@ def test_a_search_ends_when_it_is_abandoned(tmp_path: Path, capfd: pytest.Captur
     abandoned = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         dialing = pool.submit(Dialer(of(tmp_path, port), 0.5).dial, (0, 1), abandoned)
-        told: list[str] = []
-        wait_until(lambda: told.append(capfd.readouterr().err) or "not_found" in "".join(told), "the log")
+        told = Told(capfd)
+        told.wait_for("coordinator_not_found")
         assert not dialing.done()
         abandoned.set()
         assert dialing.result(BOUND) is None
-    assert "".join(told).count("coordinator_not_found") == 1
-    assert "Connection refused" in "".join(told)
+    assert told.text.count("coordinator_not_found") == 1
+    assert "Connection refused" in told.text

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from tests.agent.harness import (
     BOUND,
     NODE,
@@ -21,11 +20,12 @@ from tests.agent.harness import (
     living_below,
     port_of,
     run,
+    standby,
     wait_until,
 )
 
 from ft_supervisor.core import orders
-from ft_supervisor.core.messages import Leaving, Register, Standby
+from ft_supervisor.core.messages import Continue, Leaving, Prepare, Register, Stop, WorkersStopped, WorkersSucceeded
 from ft_supervisor.core.model import Cycle, Memory, Outcome, Timeouts, Verdict
 from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 from ft_supervisor.store.verdicts import dump_verdict
@@ -55,27 +55,6 @@ def test_the_real_command(coordinator: Scripted, tmp_path: Path) -> None:
         link.close()
 
 
-def test_a_port_that_another_job_or_program_has(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
-    with listen() as silent:
-        other = Scripted(nursery, tmp_path, listen(), hello_run_id="78.0.0")
-        ours = Scripted(nursery, tmp_path, listen())
-        ports = (port_of(silent), other.port, ours.port)
-        agent_of(job(tmp_path, *ports, command=SLEEP, timeouts=IMPATIENT))
-        ours.expect(Register)
-
-
-@pytest.mark.parametrize("host", ["", "no-such-node.invalid", "127.0.0.1"])
-def test_the_address_file(host: str, nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
-    with listen() as unused:
-        port = port_of(unused)
-    agent = agent_of(job(tmp_path, port, command=SLEEP, hosts=(host, "")))
-    agent.expect(orders.Alive)
-    coordinator = Scripted(nursery, tmp_path, listen())
-    (tmp_path / "addr").mkdir()
-    (tmp_path / "addr" / "0").write_text(json.dumps({"host": "127.0.0.1", "port": coordinator.port}))
-    coordinator.expect(Register)
-
-
 def test_workers_survive_the_loss_of_the_store(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
     first, listening = Scripted(nursery, tmp_path, listen()), listen()
     agent = agent_of(job(tmp_path, first.port, port_of(listening), command=SLEEP))
@@ -86,13 +65,13 @@ def test_workers_survive_the_loss_of_the_store(nursery: Nursery, agent_of: Agent
     first.kill()
     second = Scripted(nursery, tmp_path, listening)
     register = second.expect(Register)
-    assert (register.running, register.memory) == (CYCLE, Memory(newest=CYCLE))
+    assert (register.running, register.memory) == (CYCLE, Memory(promise=0, newest=CYCLE, group="1"))
     assert living_below(agent.pid) == workers
     assert "event=disconnected" in agent.log()
 
 
 def test_mail_after_a_frozen_store_goes_on(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
-    """The abandoned connection waits first in the mail's queue, yet its successor gets what comes."""
+    """Its new connection gets what comes, whatever waits for mail on the abandoned one."""
     coordinator = Scripted(nursery, tmp_path, listen())
     agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP, timeouts=IMPATIENT))
     coordinator.expect(Register)
@@ -102,7 +81,7 @@ def test_mail_after_a_frozen_store_goes_on(nursery: Nursery, agent_of: AgentOf, 
         agent.expect(orders.Alive)
     os.kill(coordinator.pid, signal.SIGCONT)
     coordinator.expect(Register)
-    coordinator.mail(Standby(0, None))
+    coordinator.mail(standby())
     agent.expect(orders.Alive, lambda alive: alive.state == "standby")
 
 
@@ -110,7 +89,7 @@ def test_a_standby_leaves_after_the_exit_barrier(agent_of: AgentOf, coordinator:
     settings = job(tmp_path, coordinator.port, command=SLEEP)
     agent = agent_of(replace(settings, timeouts=replace(settings.timeouts, close_grace=0.1)))
     coordinator.expect(Register)
-    coordinator.mail(Standby(0, CYCLE))
+    coordinator.mail(standby(CYCLE))
     agent.expect(orders.Alive, lambda alive: alive.state == "standby")
     coordinator.store.set(coordinator.keys.barrier_done(CYCLE), b"1")
     assert agent.expect(orders.Done).code == 0
@@ -120,8 +99,8 @@ def test_garbage_in_the_mail_is_dropped(agent_of: AgentOf, coordinator: Scripted
     agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP))
     coordinator.expect(Register)
     for garbage in (b"", b"\xff", b"[]", b'{"type":"Run"}', b"x" * 70000):
-        coordinator.store.push(coordinator.keys.mail(1, 1), garbage)
-    coordinator.mail(Standby(0, None))
+        coordinator.store.push(coordinator.mailbox, garbage)
+    coordinator.mail(standby())
     agent.expect(orders.Alive, lambda alive: alive.state == "standby")
     assert agent.log().count("event=mail_dropped") == 5
 
@@ -139,15 +118,33 @@ def test_a_signal_is_told(agent_of: AgentOf, coordinator: Scripted, tmp_path: Pa
 def test_a_signal_without_a_coordinator(agent_of: AgentOf, tmp_path: Path) -> None:
     with listen() as unused:
         port = port_of(unused)
-    agent = agent_of(job(tmp_path, port, command=SLEEP))
+    agent = agent_of(job(tmp_path, port, command=SLEEP, timeouts=IMPATIENT))
     agent.expect(orders.Alive)
     agent.link.send(orders.Terminate("SIGINT"))
     assert agent.expect(orders.Done).code == 130
     assert agent.exit_code() == 130
 
 
-def test_fenced_when_the_lease_stands_still(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    timeouts = Timeouts(heartbeat=0.1, coordinator=BOUND, fence=2.0)
+def test_fenced_when_the_lease_stands_still(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
+    first, listening = Scripted(nursery, tmp_path, listen()), listen()
+    timeouts = Timeouts(heartbeat=0.1, coordinator=BOUND, fence=2.0, takeover=2 * BOUND)
+    agent = agent_of(job(tmp_path, first.port, port_of(listening), command=SLEEP, timeouts=timeouts))
+    first.expect(Register)
+    first.mail(run(CYCLE))
+    wait_until((tmp_path / "up").exists, "the worker")
+    wait_until(lambda: living_below(agent.pid), "the worker's process")
+    first.kill()
+    wait_until(lambda: "event=fenced" in agent.log(), "the fence")
+    wait_until(lambda: not living_below(agent.pid), "the worker's end")
+    second = Scripted(nursery, tmp_path, listening)
+    register = second.expect(Register, lambda register: register.running is None)
+    assert register.memory.newest == CYCLE
+    second.mail(run(Cycle(0, 2)))
+    wait_until(lambda: living_below(agent.pid), "the next cycle's worker")
+
+
+def test_without_a_lease_for_long_the_node_ends(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    timeouts = Timeouts(heartbeat=0.1, coordinator=BOUND, fence=1.0, takeover=3.0)
     agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP, timeouts=timeouts))
     coordinator.expect(Register)
     coordinator.mail(run(CYCLE))
@@ -157,3 +154,41 @@ def test_fenced_when_the_lease_stands_still(agent_of: AgentOf, coordinator: Scri
     assert (done.code, done.verdict) == (75, None)
     assert living_below(agent.pid) == []
     assert agent.exit_code() == 75
+
+
+def test_the_next_candidate_takes_over(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
+    """The workers go on while their node promises, by the second candidate's store, to follow it."""
+    first, second = (
+        Scripted(nursery, tmp_path, listen(), {"infra_rank": rank}, term) for rank, term in ((0, 0), (1, 1))
+    )
+    agent = agent_of(job(tmp_path, first.port, second.port, command=SLEEP))
+    first.expect(Register)
+    first.mail(run(CYCLE))
+    wait_until((tmp_path / "up").exists, "the worker")
+    (worker,) = wait_until(lambda: living_below(agent.pid), "the worker's process")
+    first.kill()
+    register = second.expect(Register)
+    assert (register.connection, register.running, register.term) == (2, CYCLE, 0)
+    second.mail(Prepare(1))
+    register = second.expect(Register, lambda register: register.term == 1)
+    assert (register.connection, register.running) == (2, CYCLE)
+    second.mail(Continue(1, CYCLE, used=0, age=0.0))
+    agent.expect(orders.Remember, lambda remember: remember.memory.promise == 1)
+    agent.expect(orders.Alive, lambda alive: alive.state == "active")
+    assert living_below(agent.pid) == [worker]
+    second.mail(Stop(1, CYCLE))
+    assert second.expect(WorkersStopped).term == 1
+
+
+def test_the_journal_has_it_all_to_the_last_deed(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    agent = agent_of(job(tmp_path, coordinator.port, command=["true"]), 5)
+    coordinator.expect(Register)
+    coordinator.mail(run(CYCLE))
+    coordinator.expect(WorkersSucceeded)
+    coordinator.store.set(coordinator.keys.permanent_close, dump_verdict(Verdict(Outcome.SUCCESS, "done")))
+    assert agent.exit_code() == 0
+    lines = (tmp_path / "journal-agent-5.jsonl").read_text().splitlines()
+    assert json.loads(lines[0])["machine"] == "agent"
+    last = json.loads(lines[-1])
+    assert (last["term"], last["cycle"]) == (0, str(CYCLE))
+    assert "Leave" in json.dumps(last["actions"]) and "Ended" in json.dumps(last["event"])

@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.agent.harness import BOUND, Agent, Scripted, environment, job, living_below, run, wait_until
+from tests.agent.harness import BOUND, Agent, Scripted, environment, job, living_below, run, standby, wait_until
 
 from ft_supervisor.core import orders
 from ft_supervisor.core.messages import (
     Goodbye,
     Register,
-    Standby,
     Stop,
     Stopping,
     WorkersFailed,
@@ -61,15 +60,17 @@ def active(agent_of: AgentOf, coordinator: Scripted, folder: Path, command: list
 def test_from_joining_to_the_verdict(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
     agent = agent_of(job(tmp_path, coordinator.port, command=shell("setsid sleep 1000 & exit 0"), per_node=2))
     register = coordinator.expect(Register)
-    assert (register.infra_rank, register.incarnation, register.running, register.memory) == (1, 1, None, Memory())
+    assert (register.infra_rank, register.incarnation, register.connection, register.running) == (1, 1, 1, None)
+    assert register.memory == Memory(promise=0)
     assert register.port > 1024
-    coordinator.mail(Standby(0, None))
+    assert agent.expect(orders.Remember).memory == Memory(promise=0)
+    coordinator.mail(standby())
     agent.expect(orders.Alive, lambda alive: alive.state == "standby")
     coordinator.mail(run(FIRST))
-    assert agent.expect(orders.Remember).memory == Memory(newest=FIRST)
+    assert agent.expect(orders.Remember).memory == Memory(promise=0, newest=FIRST, group="1")
     assert coordinator.expect(WorkersSucceeded).cycle == FIRST
     assert living_below(agent.pid) == []  # what they left in a session of its own
-    assert agent.expect(orders.Remember).memory == Memory(newest=FIRST, succeeded=FIRST)
+    assert agent.expect(orders.Remember).memory == Memory(promise=0, newest=FIRST, group="1", succeeded=FIRST)
     wait_until(lambda: coordinator.store.get(coordinator.keys.barrier_done(FIRST)), "the exit barrier")
     verdict = Verdict(Outcome.SUCCESS, "done")
     coordinator.store.set(coordinator.keys.permanent_close, dump_verdict(verdict))
