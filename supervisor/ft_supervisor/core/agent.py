@@ -119,7 +119,7 @@ class AgentMachine:
             case Mailed(message):
                 self._mail(message, now)
             case Looked(asked, round_, term, lease):
-                self._caller.look(round_, term, self.memory, now)
+                self._caller.look(round_, term, lease, self.memory, now)
                 self._lease.look(asked, round_, lease if term == self.memory.promise else 0)
             case BarrierPassed(cycle):
                 if cycle == self.watched and self._barrier_at is None:
@@ -193,7 +193,7 @@ class AgentMachine:
         if not isinstance(message, messages.Stop):
             if message.age is not None:
                 self._lease.grant(self._said - message.age)
-            if message.used != self.memory.used:
+            if message.used > self.memory.used:
                 self._remember(replace(self.memory, used=message.used))
         if self.state is State.CLOSING:
             return

@@ -10,6 +10,9 @@ from ft_supervisor.core.events import Connected
 from ft_supervisor.core.model import NO_PROMISE, Job, Memory, Node
 from ft_supervisor.core.roster import candidates, coordinator_of, first_candidate
 
+ROUNDS_ALONE = 4
+"""A coordinator whose last so many rounds no majority has read has lost it; while it has one, it is one or two."""
+
 
 class Caller:
     """An agent's connection, as far as it decides anything."""
@@ -21,6 +24,7 @@ class Caller:
         self._since = 0.0
         self._round_at = 0.0
         self._waits_until: float | None = None
+        self._alone = False
         self._fresh = False
         self.connected = False
         self.connection = 0
@@ -44,7 +48,7 @@ class Caller:
     def connect(self, event: Connected, now: float) -> None:
         """Somebody has answered."""
         self._candidate, self.connection, self.round = event.candidate, event.connection, event.round
-        self.connected, self.charged, self._round_at = True, False, now
+        self.connected, self.charged, self._round_at, self._alone = True, False, now, False
         self.wait(now)
 
     def prepare(self, now: float) -> None:
@@ -57,8 +61,9 @@ class Caller:
         spread = (self._node.infra_rank * 5 + self.connection * 3) % 8
         self._waits_until = now + self._job.timeouts.coordinator * (1 + spread / 8)
 
-    def look(self, round_: int, term: int | None, memory: Memory, now: float) -> None:
+    def look(self, round_: int, term: int | None, lease: int, memory: Memory, now: float) -> None:
         """The pulse of the store."""
+        self._alone = self.charged and lease > 0 and round_ - lease >= ROUNDS_ALONE
         if round_ != self.round:
             self.round, self._round_at = round_, now
         if self.charged and term == memory.promise:
@@ -76,7 +81,7 @@ class Caller:
         timeouts = self._job.timeouts
         if self.connected:
             hangs = now - self._round_at >= timeouts.coordinator + 2 * timeouts.heartbeat
-            if hangs or (self._waits_until is not None and now >= self._waits_until):
+            if hangs or self._alone or (self._waits_until is not None and now >= self._waits_until):
                 return self._call(self._after(memory), memory)
         elif self._fresh and now - self._since >= timeouts.node_lost:
             return self._call((), memory)

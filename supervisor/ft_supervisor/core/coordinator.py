@@ -66,6 +66,7 @@ class CoordinatorMachine:
         self._proved: float | None = None
         self._led = False
         self._closing = Closing()
+        self._early: list[messages.ToCoordinator] = []
         self._since = now
         self._last_tick = now
         self._actions: list[CoordinatorAction] = []
@@ -150,7 +151,7 @@ class CoordinatorMachine:
         if not self._election.may_ask(present):
             return
         term = self._election.ask(now)
-        self.role = Role.PREPARING
+        self.role, self._early = Role.PREPARING, []
         self.log("preparing", term=term, nodes=len(present))
         for infra_rank in sorted(present):
             self.mail(self.members[infra_rank], messages.Prepare(term))
@@ -180,6 +181,8 @@ class CoordinatorMachine:
             self._cycles.adopt(memories, now)
         for message in election.promises.values():
             self._welcome(message, self.members[message.infra_rank], now)
+        for word in self._early:  # said after a promise, and before we could act on it
+            self._receive(word, now)
 
     def _unknown(self, infra_rank: int) -> Node:
         return Node(infra_rank, self.job.nodes[infra_rank], "")
@@ -197,6 +200,9 @@ class CoordinatorMachine:
         known = 0 <= message.infra_rank < len(self.job.nodes)
         if known and isinstance(message, messages.Register):
             self._register(message, now)
+            return
+        if known and self.role is Role.PREPARING and message.term == self._election.term:
+            self._early.append(message)
             return
         if not known or message.term != self.term or isinstance(message, messages.Register):
             name = type(message).__name__

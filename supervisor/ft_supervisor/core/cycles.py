@@ -103,11 +103,14 @@ class Cycles:
                 self.advance(now)
 
     def _learn(self, memory: Memory, member: Member, now: float) -> None:
-        """A former coordinator began it and reached only nodes that had not yet told us."""
+        """A former coordinator began it and reached only nodes that had not yet told us: it may simply go on, unless
+        one of its nodes has told us already, and did not know of it."""
         self.cycle, self.group = memory.newest, unfold(memory.group)
         self.phase, self._pending = Phase.RUNNING, set(self.group)
-        reason = f"{member.node.name} knows of cycle {self.cycle}, begun by a former coordinator"
-        self._restart(reason, charged=False, now=now)
+        others = (self._members.get(rank) for rank in self.group if rank != member.node.infra_rank)
+        if any(other is None or other.registered for other in others):
+            reason = f"{member.node.name} knows of cycle {self.cycle}, begun by a former coordinator"
+            self._restart(reason, charged=False, now=now)
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         """An active node's connection, agent or coordinator is new: go by what it says of the running cycle."""
