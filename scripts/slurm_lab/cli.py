@@ -24,6 +24,9 @@ examples:
   scripts/slurm-lab run --user {LAB_USER} -- sbatch job.sh    as the lab's unprivileged user
   scripts/slurm-lab kill-node n2                       its power fails
   scripts/slurm-lab restore-node n2
+  scripts/slurm-lab cut-node n2 --only out             it hears the others, and they do not hear it
+  scripts/slurm-lab heal-node n2
+  scripts/slurm-lab freeze-node n2                     until thaw-node n2
   scripts/slurm-lab on-node n1 -- ps ax
   scripts/slurm-lab down
   scripts/slurm-lab up --slurm 22.05 --nodes 2         another release, beside the first
@@ -79,10 +82,16 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (
         ("kill-node", "end a node and all that runs on it at once, as when its power fails"),
         ("restore-node", "start a dead node again and wait until it is idle"),
-        ("cut-node", "take a node off the network"),
-        ("heal-node", "end a cut"),
+        ("cut-node", "take a node off the network, or, with --only, one direction of it"),
+        ("heal-node", "end a cut of either kind"),
+        ("freeze-node", "stop every process on a node (SIGSTOP), Slurm's daemons included"),
+        ("thaw-node", "let a frozen node go on (SIGCONT)"),
     ):
-        add(name, text).add_argument("node", metavar="NAME")
+        command = add(name, text)
+        command.add_argument("node", metavar="NAME")
+        if name == "cut-node":
+            directions = "lose only what is sent to it (in), or only what it sends (out)"
+            command.add_argument("--only", choices=("in", "out"), help=directions)
     for name in ("stop-daemon", "start-daemon"):
         text = f"{name.partition('-')[0]} one of the controller's daemons"
         add(name, text).add_argument("daemon", choices=("slurmctld", "slurmdbd"))
@@ -108,9 +117,13 @@ def _carry_out(options: argparse.Namespace, lab: Lab) -> None:
         case "restore-node":
             lab.restore_node(options.node)
         case "cut-node":
-            lab.cut_node(options.node)
+            lab.cut_node(options.node, options.only)
         case "heal-node":
             lab.heal_node(options.node)
+        case "freeze-node":
+            lab.freeze_node(options.node)
+        case "thaw-node":
+            lab.thaw_node(options.node)
         case "stop-daemon":
             lab.stop_daemon(options.daemon)
         case "start-daemon":

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from . import chroot, mounts, settings
+from . import chroot, mounts, network, settings
 from . import machine as machines
 from .errors import LabError
 from .machine import Machine
+from .network import Direction
 from .record import Record
 from .releases import DEFAULT_RELEASE, RELEASES, lab_dir
 from .settings import CONTROLLER, LOGIN, Layout, Parameters
@@ -121,30 +122,43 @@ class Cluster:
                 self._start_node(name)
             self._wait_up([name])
 
-    def cut_node(self, name: str) -> None:
-        """Takes the node off the network; everything on it goes on."""
+    def cut_node(self, name: str, only: Direction | None = None) -> None:
+        """Takes the node off the network; everything on it goes on. `only`: what it sends ("out"), or what is sent to
+        it ("in"), gets lost, and the other direction works."""
         with self._locked():
             self._node(name)
-            self._link(name, "down")
+            if only is None:
+                self._link(name, "down")
+            else:
+                network.cut(self.machines(), name, only)
 
     def heal_node(self, name: str) -> None:
-        """Ends a cut."""
+        """Ends a cut of either kind."""
         with self._locked():
             self._node(name)
-            self._link(name, "up")
+            self._heal([name])
+
+    def freeze_node(self, name: str) -> None:
+        """SIGSTOP to everything on the node, Slurm's daemons included; its network card still answers for it."""
+        with self._locked():
+            self._node(name).freeze()
+
+    def thaw_node(self, name: str) -> None:
+        """SIGCONT to everything on the node."""
+        with self._locked():
+            self._node(name).thaw()
 
     def restore_all(self) -> None:
-        """Cancels every job, starts dead daemons and nodes, heals cuts, and waits until all nodes are up."""
+        """Cancels every job, starts dead daemons and nodes, heals cuts, thaws, and waits until all nodes are up."""
         with self._locked():
             parameters = self._parameters()
             for daemon in ("slurmdbd", "slurmctld"):
                 if not self._daemon_pids(daemon):
                     self._start_daemon(daemon)
             living = self.machines()
+            self._heal([name for name in parameters.names() if name in living])
             for name in parameters.names():
-                if name in living:
-                    self._link(name, "up")
-                else:
+                if name not in living:
                     self._start_node(name)
             self._controller("scancel", "--state=PENDING")
             self._controller("scancel", "--state=RUNNING")
@@ -209,8 +223,7 @@ class Cluster:
             return False
         if not all(self._daemon_pids(daemon) for daemon in DAEMONS):
             return False
-        for name in parameters.names():
-            self._link(name, "up")
+        self._heal(parameters.names())
         states = self._states()
         return all(states.get(name) in UP for name in parameters.names())
 
@@ -296,6 +309,14 @@ class Cluster:
 
     def _link(self, name: str, state: str) -> None:
         self._controller("ip", "link", "set", name, state)
+
+    def _heal(self, names: list[str]) -> None:
+        """Ends cuts and freezes of these living nodes."""
+        living = self.machines()
+        for name in names:
+            self._link(name, "up")
+            network.heal(living, name)
+            living[name].thaw()
 
     def _node(self, name: str) -> Machine:
         self._check_name(name)

@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from .errors import LabError
 
 START_TIMEOUT = 30.0  # seconds until a holder has mounted everything
 KILL_TIMEOUT = 30.0  # seconds until the kernel has ended a machine's last process
+FREEZE_TIMEOUT = 30.0  # seconds until a machine's last process stands still
+STOPPED = "TtZX"  # /proc's state letters of what no longer moves
 DAEMONS = frozenset({"slurmd", "slurmd-wlm", "slurmstepd", "munged"})
 
 
@@ -63,6 +66,21 @@ class Machine:
         others = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
         found = (_process(pid, self.kind, identity) for pid in others if pid != self.pid)
         return [process for process in found if process is not None]
+
+    def freeze(self) -> None:
+        """SIGSTOP to every process; its holder, which only reaps, goes on. Raises LabError after FREEZE_TIMEOUT."""
+        end = time.monotonic() + FREEZE_TIMEOUT
+        while moving := [process for process in self.processes() if process.state not in STOPPED]:
+            for process in moving:  # one may have forked before it was stopped: so look again
+                _signal(process, signal.SIGSTOP)
+            if time.monotonic() > end:
+                raise LabError(f"{self.name}: not stopped within {FREEZE_TIMEOUT:.0f} s: {moving}")
+
+    def thaw(self) -> None:
+        """SIGCONT to every process that is stopped."""
+        for process in self.processes():
+            if process.state == "T":
+                _signal(process, signal.SIGCONT)
 
     def kill(self) -> None:
         """Ends the machine and everything on it. Raises LabError when the kernel does not manage in KILL_TIMEOUT."""
@@ -132,6 +150,13 @@ def _process(pid: int, kind: str, identity: Path) -> Process | None:
     except OSError:
         return None  # it ended while we looked, or is a zombie of which the kernel shows no namespaces any more
     return Process(pid, name, rest.split()[0], command)
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        pass  # it went by itself
 
 
 def _kill(pid: int, start: int | None) -> None:

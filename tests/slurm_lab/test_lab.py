@@ -29,9 +29,16 @@ def wait_for(done: Callable[[], object], timeout: float = 60.0) -> None:
 
 
 @contextmanager
-def started(lab: Lab, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """A command on the login machine that does not outlive a failed test."""
-    process = lab.popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def started(lab: Lab, *command: str, node: str | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A command on the login machine (or a node) that does not outlive a failed test."""
+    process = subprocess.Popen(
+        lab.command(command, node=node),
+        env=lab.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     try:
         yield process
     finally:
@@ -119,6 +126,46 @@ def test_cut_node_goes_on_but_is_not_reached(lab: Lab) -> None:
     assert lab.run(["hostname"], node="n2").stdout == "n2\n"
     assert cli(lab, "heal-node", "n2").returncode == 0
     assert lab.run(reach, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("only", "gets_through"), [("in", "n1"), ("out", "n2")])
+def test_one_way_cut_loses_one_direction_and_leaves_the_other(lab: Lab, only: str, gets_through: str) -> None:
+    assert cli(lab, "cut-node", "n1", "--only", only).returncode == 0
+    assert received(lab, "n1", "n2") == (gets_through == "n1")
+    assert received(lab, "n2", "n1") == (gets_through == "n2")
+    assert received(lab, "n0", "n2")
+    assert cli(lab, "heal-node", "n1").returncode == 0
+    wait_for(lambda: received(lab, "n1", "n2") and received(lab, "n2", "n1"))
+
+
+def received(lab: Lab, sender: str, receiver: str) -> bool:
+    """Whether a datagram gets from one node to the other: nothing has to come back."""
+    say = "import socket; s = socket.socket(type=socket.SOCK_DGRAM)\n"
+    listen = say + "s.bind(('', 7777)); s.settimeout(3); print('ready', flush=True); print(s.recv(99).decode())"
+    with started(lab, sys.executable, "-c", listen, node=receiver) as listener:
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "ready\n"
+        sent = lab.run([sys.executable, "-c", f"{say}s.sendto(b'hello', ('{receiver}', 7777))"], node=sender)
+        assert sent.returncode == 0
+        return "hello\n" in listener.stdout.read()
+
+
+def test_frozen_node_stands_still_and_goes_on(lab: Lab) -> None:
+    said = lab.work_dir("frozen") / "said"
+    count = "for n in itertools.count(): print(n, file=out, flush=True); time.sleep(0.01)"
+    script = f"import itertools, time\nout = open('{said}', 'w')\n{count}"
+    # Not a child of the process that entered the node, which would stop together with it.
+    lab.run(["sh", "-c", 'setsid --fork "$@" >/dev/null 2>&1', "sh", sys.executable, "-c", script], node="n2")
+    wait_for(lambda: said.exists() and said.stat().st_size)
+    assert cli(lab, "freeze-node", "n2").returncode == 0
+    before = said.read_text()
+    assert {"slurmd", "munged"} <= {each.name for each in lab.machine("n2").processes()}
+    assert {each.state for each in lab.machine("n2").processes()} <= {"T", "Z"}
+    assert said.read_text() == before
+    assert cli(lab, "thaw-node", "n2").returncode == 0
+    wait_for(lambda: said.stat().st_size > len(before))
+    (counter,) = lab.node_processes("n2")
+    os.kill(counter.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
