@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import CoordinatorAction, Log, Mail
+from ft_supervisor.core import messages, orders
+from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse, Record, Tell
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import Ended, Heard, Received, Tick
-from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Timeouts, Verdict
+from ft_supervisor.core.events import Ended, Heard, Received, Recorded, Tick
+from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
+from ft_supervisor.core.ranks import fold
 
 C0, C1, C2 = Cycle(0, 0), Cycle(0, 1), Cycle(0, 2)
 TIMEOUTS = Timeouts(join=60.0)
@@ -16,13 +18,20 @@ BEAT = TIMEOUTS.heartbeat
 FAILURE = Failure(1, 0, exit_code=3)
 
 
-def job(nodes: int = 4, active: int = 3, max_restarts: int = 3, *, signal_workers: bool = False) -> Job:
+def job(
+    nodes: int = 4,
+    active: int = 3,
+    max_restarts: int = 3,
+    *,
+    candidates: int | tuple[int, ...] = 3,
+    signal_workers: bool = False,
+) -> Job:
     """A job of nodes n0, n1, ..."""
     names = tuple(f"n{i}" for i in range(nodes))
     return Job(
         run_id="1.0.0",
         nodes=names,
-        hosts=("n0",),
+        hosts=names,
         ports=(1,),
         run_folder="/r",
         local_folder="/l",
@@ -31,6 +40,7 @@ def job(nodes: int = 4, active: int = 3, max_restarts: int = 3, *, signal_worker
         command=("x",),
         max_restarts=max_restarts,
         timeouts=TIMEOUTS,
+        candidates=candidates,
         signal_workers=signal_workers,
     )
 
@@ -50,45 +60,99 @@ def lines(actions: Iterable[object]) -> list[str]:
     return [action.event for action in actions if isinstance(action, Log)]
 
 
-def failed(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1) -> messages.WorkersFailed:
+def mailed(actions: Iterable[object], kind: type) -> dict[int, messages.ToAgent]:
+    """Messages of this kind by the node that they are mailed to."""
+    return {a.infra_rank: a.message for a in actions if isinstance(a, Mail) and isinstance(a.message, kind)}
+
+
+def failed(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, term: int = 0) -> messages.WorkersFailed:
     """Worker 0 of the node exited with 3."""
-    return messages.WorkersFailed(0, infra_rank, incarnation, cycle, (Failure(infra_rank, 0, exit_code=3),))
+    return messages.WorkersFailed(term, infra_rank, incarnation, cycle, (Failure(infra_rank, 0, exit_code=3),))
 
 
-def succeeded(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1) -> messages.WorkersSucceeded:
+def succeeded(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, term: int = 0) -> messages.WorkersSucceeded:
     """All workers of the node exited with 0."""
-    return messages.WorkersSucceeded(0, infra_rank, incarnation, cycle)
+    return messages.WorkersSucceeded(term, infra_rank, incarnation, cycle)
 
 
-def stopping(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1) -> messages.Stopping:
+def stopping(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, term: int = 0) -> messages.Stopping:
     """The node answers a Stop."""
-    return messages.Stopping(0, infra_rank, incarnation, cycle)
+    return messages.Stopping(term, infra_rank, incarnation, cycle)
 
 
-def stopped(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1) -> messages.WorkersStopped:
+def stopped(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, term: int = 0) -> messages.WorkersStopped:
     """No worker is left there; port 200 + infra_rank is free."""
-    return messages.WorkersStopped(0, infra_rank, incarnation, cycle, 200 + infra_rank)
+    return messages.WorkersStopped(term, infra_rank, incarnation, cycle, 200 + infra_rank)
 
 
-def goodbye(infra_rank: int, incarnation: int = 1) -> messages.Goodbye:
+def verdict_kept(infra_rank: int, incarnation: int = 1, term: int = 0) -> messages.VerdictKept:
+    """The node's daemon keeps the proposal."""
+    return messages.VerdictKept(term, infra_rank, incarnation)
+
+
+def goodbye(infra_rank: int, incarnation: int = 1, term: int = 0, verdict: Verdict | None = None) -> messages.Goodbye:
     """The node leaves."""
-    return messages.Goodbye(0, infra_rank, incarnation)
+    return messages.Goodbye(term, infra_rank, incarnation, verdict)
 
 
 class Talk:
-    """A coordinator, its clock and its nodes' heartbeats. Answers are what it does, log lines left out."""
+    """A coordinator on `infra_rank`, its clock and its nodes' heartbeats, each of which echoes the newest round.
 
-    def __init__(self, nodes: int = 4, active: int = 3, max_restarts: int = 3, domains: Sequence[str] = ()) -> None:
-        self.job = job(nodes, active, max_restarts)
+    Answers are what it does; log lines, pulses, what it tells its daemon each beat, and (as nodes answer them at once)
+    rosters are left out, and so are the ages of leases in Run, Standby and Continue.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 4,
+        active: int = 3,
+        max_restarts: int = 3,
+        domains: Sequence[str] = (),
+        *,
+        infra_rank: int = 0,
+        incarnation: int = 1,
+        memory: Memory | None = None,
+        a_job: Job | None = None,
+    ) -> None:
+        self.job = a_job or job(nodes, active, max_restarts)
         self.now = 0.0
-        self.machine = CoordinatorMachine(self.job, self.now)
+        self.machine = CoordinatorMachine(self.job, node(infra_rank), incarnation, memory or Memory(), self.now)
         self.silent: set[int] = set()
+        self.deaf: set[int] = set()
+        """Nodes that do not answer rosters."""
         self.logged: list[str] = []
-        self._domains = domains or [""] * nodes
+        self.pulse = Pulse(0, None, 0)
+        self.rosters: list[Roster] = []
+        """Those that were mailed, in order, each once."""
+        self._serials: dict[tuple[int, int], int] = {}
+        self._domains = domains or [""] * len(self.job.nodes)
+        self.beat()
 
     def _answer(self, actions: list[CoordinatorAction]) -> list[object]:
         self.logged += lines(actions)
-        return deeds(actions)
+        answers: list[object] = []
+        rosters: list[Mail] = []
+        for action in deeds(actions):
+            if isinstance(action, Pulse):
+                self.pulse = action
+            elif isinstance(action, Tell) and isinstance(action.order, orders.Alive):
+                continue
+            elif isinstance(action, Mail) and isinstance(action.message, messages.Members):
+                rosters.append(action)
+            else:
+                answers.append(ageless(action))
+        for mail in rosters:
+            answers += self._keep(mail)
+        return answers
+
+    def _keep(self, mail: Mail) -> list[object]:
+        assert isinstance(mail.message, messages.Members)
+        roster = mail.message.roster
+        if roster not in self.rosters:
+            self.rosters.append(roster)
+        if mail.infra_rank in self.deaf | self.silent:
+            return []
+        return self.hear(messages.RosterKept(mail.message.term, mail.infra_rank, mail.incarnation, roster.stamp))
 
     def hear(self, message: messages.ToCoordinator) -> list[object]:
         """A message arrives."""
@@ -101,33 +165,48 @@ class Talk:
         connection: int = 1,
         running: Cycle | None = None,
         memory: Memory | None = None,
+        *,
+        serial: int | None = None,
+        round_: int | None = None,
     ) -> list[object]:
-        """A Register arrives; port 100 + infra_rank is free there."""
+        """A Register arrives, by default of a node that has promised term 0; port 100 + infra_rank is free there."""
+        last = self._serials.get((infra_rank, incarnation), 0)
+        self._serials[infra_rank, incarnation] = serial or last + 1
         return self.hear(
             messages.Register(
-                0,
                 node(infra_rank, self._domains[infra_rank]),
                 incarnation,
                 connection,
+                self.pulse.round if round_ is None else round_,
                 100 + infra_rank,
                 running,
-                memory or Memory(),
+                memory or Memory(promise=0),
+                serial or last + 1,
             )
         )
 
     def end(self, verdict: Verdict) -> list[object]:
-        """The key holds this verdict."""
+        """The key or the file holds this verdict."""
         return self._answer(self.machine.handle(Ended(verdict), self.now))
 
+    def record(self, verdict: Verdict) -> list[object]:
+        """The file holds this verdict."""
+        return self._answer(self.machine.handle(Recorded(verdict), self.now))
+
+    def beat(self) -> list[object]:
+        """All but the silent nodes are heard; a Tick."""
+        echoes = tuple((m.node.infra_rank, self.pulse.round) for m in self.machine.members if m.register is not None)
+        living = tuple(echo for echo in echoes if echo[0] not in self.silent)
+        answers = self._answer(self.machine.handle(Heard(living), self.now))
+        return answers + self._answer(self.machine.handle(Tick(), self.now))
+
     def wait(self, seconds: float) -> list[object]:
-        """Ticks each heartbeat; all but the silent nodes are heard."""
+        """Beats."""
         answers: list[object] = []
         until = self.now + seconds
         while self.now < until:
             self.now += BEAT
-            living = frozenset(range(len(self.job.nodes))) - self.silent
-            answers += self._answer(self.machine.handle(Heard(living), self.now))
-            answers += self._answer(self.machine.handle(Tick(), self.now))
+            answers += self.beat()
         return answers
 
     def begin(self) -> list[object]:
@@ -137,32 +216,63 @@ class Talk:
             answers = self.register(infra_rank)
         return answers
 
+    def settle_from_outside(self, verdict: Verdict) -> list[object]:
+        """The key held this verdict, it is recorded, and claimed: what is done after that."""
+        self.end(verdict)
+        self.record(verdict)
+        return self.end(verdict)
+
     def run(self, infra_rank: int, group_rank: int, cycle: Cycle = C0, port: int = 100, **other: int) -> Mail:
-        """The Run that the node must get; group_rank 0 is n0."""
+        """The Run that the node must get; group_rank 0 is n0, and used as many restarts as the cycle's number says."""
         run = messages.Run(
-            term=0,
-            connection=other.get("connection", 1),
+            term=other.get("term", 0),
             cycle=cycle,
+            group=fold(self.machine._cycles.group),
             group_rank=group_rank,
             group_world_size=self.job.active,
             restart_count=cycle.n,
             max_restarts=max(self.job.max_restarts, cycle.n),
             master_addr=f"a{other.get('master', 0)}",
             master_port=port,
+            used=other.get("used", self.machine._cycles._used),
+            age=0.0,
         )
-        return Mail(infra_rank, other.get("incarnation", 1), run)
+        return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), run)
+
+    def standby(self, infra_rank: int, cycle: Cycle | None = C0, **other: int) -> Mail:
+        """Standby to this node."""
+        message = messages.Standby(other.get("term", 0), cycle, other.get("used", self.machine._cycles._used), None)
+        return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
+
+    def go_on(self, infra_rank: int, cycle: Cycle = C0, **other: int) -> Mail:
+        """Continue to this node."""
+        message = messages.Continue(other.get("term", 0), cycle, other.get("used", self.machine._cycles._used), None)
+        return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
+
+    def propose(self, verdict: Verdict, *ranks: int, term: int = 0) -> list[object]:
+        """Propose to these nodes, or to all."""
+        to = ranks or range(len(self.job.nodes))
+        return [Mail(i, 1, self.machine.members[i].connection, messages.Propose(term, verdict)) for i in to]
+
+    def recorded(self, verdict: Verdict) -> Record:
+        """Record with the nodes that are lost just now."""
+        return Record(verdict, self.machine._lost_names())
 
 
-def standby(infra_rank: int, cycle: Cycle | None = C0, incarnation: int = 1) -> Mail:
-    """Standby to this node."""
-    return Mail(infra_rank, incarnation, messages.Standby(0, cycle))
+def ageless(action: object) -> object:
+    """`action` without the age of the lease in it, which the clock makes (`test_takeover` looks at it)."""
+    if isinstance(action, Mail) and isinstance(action.message, messages.Run):
+        return replace(action, message=replace(action.message, age=0.0))
+    if isinstance(action, Mail) and isinstance(action.message, messages.Standby | messages.Continue):
+        return replace(action, message=replace(action.message, age=None))
+    return action
 
 
-def stop(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1) -> Mail:
+def stop(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, connection: int = 1, term: int = 0) -> Mail:
     """Stop to this node."""
-    return Mail(infra_rank, incarnation, messages.Stop(0, cycle))
+    return Mail(infra_rank, incarnation, connection, messages.Stop(term, cycle))
 
 
-def close(infra_rank: int, verdict: Verdict, incarnation: int = 1) -> Mail:
+def close(infra_rank: int, verdict: Verdict, incarnation: int = 1, connection: int = 1, term: int = 0) -> Mail:
     """Close to this node."""
-    return Mail(infra_rank, incarnation, messages.Close(0, verdict))
+    return Mail(infra_rank, incarnation, connection, messages.Close(term, verdict))

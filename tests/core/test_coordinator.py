@@ -12,23 +12,24 @@ from tests.core.machines import (
     failed,
     goodbye,
     node,
-    standby,
     stop,
     stopped,
     stopping,
     succeeded,
+    verdict_kept,
 )
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Conclude, Leave, Mail, Record
-from ft_supervisor.core.coordinator import STOP_MARGIN, Phase
+from ft_supervisor.core.actions import Conclude, Leave, Mail, Record, Tell
+from ft_supervisor.core.cycles import STOP_MARGIN, Phase
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
+from ft_supervisor.core.orders import Closed
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 
 
-def interrupted(reason: str) -> list[object]:
-    return [Conclude(Verdict(Outcome.INTERRUPTED, reason))]
+def interrupted(reason: str) -> Verdict:
+    return Verdict(Outcome.INTERRUPTED, reason)
 
 
 # -- joining
@@ -36,15 +37,15 @@ def interrupted(reason: str) -> list[object]:
 
 def test_when_all_are_here_the_lowest_run_at_once() -> None:
     talk = Talk()
-    assert talk.register(2) == [standby(2, None)]
-    assert talk.register(3) == [standby(3, None)]
-    assert talk.register(0) == [standby(0, None)]
+    assert talk.register(2) == [talk.standby(2, None)]
+    assert talk.register(3) == [talk.standby(3, None)]
+    assert talk.register(0) == [talk.standby(0, None)]
     assert talk.register(1) == [
-        standby(1, None),
+        talk.standby(1, None),
         talk.run(0, 0),
         talk.run(1, 1),
         talk.run(2, 2),
-        standby(3),
+        talk.standby(3),
     ]
 
 
@@ -52,10 +53,10 @@ def test_enough_nodes_wait_for_lower_ranks() -> None:
     talk = Talk()
     talk.silent = {0}
     for infra_rank in (1, 2, 3):
-        assert talk.register(infra_rank) == [standby(infra_rank, None)]
+        assert talk.register(infra_rank) == [talk.standby(infra_rank, None)]
     assert talk.wait(TIMEOUTS.node_lost - 1) == []
     talk.silent = set()
-    assert talk.register(0) == [standby(0, None), talk.run(0, 0), talk.run(1, 1), talk.run(2, 2), standby(3)]
+    assert talk.register(0) == [talk.standby(0, None), talk.run(0, 0), talk.run(1, 1), talk.run(2, 2), talk.standby(3)]
 
 
 def test_enough_nodes_do_not_wait_forever() -> None:
@@ -67,7 +68,7 @@ def test_enough_nodes_do_not_wait_forever() -> None:
         talk.run(2, 1, port=101, master=1),
         talk.run(3, 2, port=101, master=1),
     ]
-    assert talk.register(0) == [standby(0, C0)]
+    assert talk.register(0) == [talk.standby(0, C0)]
 
 
 def test_too_few_nodes_until_the_join_timeout() -> None:
@@ -75,7 +76,7 @@ def test_too_few_nodes_until_the_join_timeout() -> None:
     talk.register(0)
     talk.register(3)
     assert talk.wait(TIMEOUTS.join - 1) == []
-    assert talk.wait(1) == interrupted("too few nodes: 2 of 3 came within 60 s")
+    assert talk.wait(1) == talk.propose(interrupted("too few nodes: 2 of 3 came within 60 s"), 0, 3)
 
 
 def test_a_silent_node_is_not_among_the_first() -> None:
@@ -84,7 +85,7 @@ def test_a_silent_node_is_not_among_the_first() -> None:
     for infra_rank in (0, 1, 2):
         talk.register(infra_rank)
     talk.wait(TIMEOUTS.coordinator)
-    assert talk.register(3) == [standby(3, None)]  # n1 is no more than silent: it may yet be chosen
+    assert talk.register(3) == [talk.standby(3, None)]  # n1 is no more than silent: it may yet be chosen
     assert talk.wait(TIMEOUTS.node_lost + 1) == [talk.run(0, 0), talk.run(2, 1), talk.run(3, 2)]
 
 
@@ -102,7 +103,7 @@ def test_a_failure_stops_all_and_the_same_nodes_begin_anew() -> None:
         talk.run(0, 0, C1, port=200),  # the newest word of a free port there
         talk.run(1, 1, C1, port=200),
         talk.run(2, 2, C1, port=200),
-        standby(3, C1),
+        talk.standby(3, C1),
     ]
     assert talk.logged.count("restart") == 1
 
@@ -113,7 +114,7 @@ def test_peers_that_fail_too_are_no_second_failure() -> None:
     talk.hear(failed(1))
     assert talk.hear(failed(0)) == []
     assert talk.hear(failed(2)) == []
-    assert talk.machine.phase is Phase.STOPPING
+    assert talk.machine.phase == Phase.STOPPING
 
 
 def test_the_spent_budget_is_the_verdict() -> None:
@@ -123,8 +124,7 @@ def test_the_spent_budget_is_the_verdict() -> None:
     for infra_rank in range(3):
         talk.hear(stopped(infra_rank))
     verdict = Verdict(Outcome.FAILED, "1 restarts spent: n2: worker 0 of node 2: exit code 3")
-    assert talk.hear(failed(2, C1)) == [Conclude(verdict)]
-    assert talk.end(verdict) == [*(close(i, verdict) for i in range(4)), Record(verdict)]
+    assert talk.hear(failed(2, C1)) == talk.propose(verdict)
 
 
 def by_sigterm(infra_rank: int) -> messages.WorkersFailed:
@@ -137,7 +137,7 @@ def test_with_the_budget_spent_a_cancelled_job_is_not_called_failed() -> None:
     talk.begin()
     assert talk.hear(by_sigterm(1)) == [stop(0), stop(1), stop(2)]
     reason = "n2 was told to end: SIGTERM"
-    assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == [Conclude(Verdict(Outcome.CANCELLED, reason))]
+    assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == talk.propose(Verdict(Outcome.CANCELLED, reason))
 
 
 def test_with_the_budget_spent_workers_that_somebody_ended_fail_the_job_a_little_later() -> None:
@@ -145,7 +145,7 @@ def test_with_the_budget_spent_workers_that_somebody_ended_fail_the_job_a_little
     talk.begin()
     talk.hear(by_sigterm(1))
     reason = "no restarts allowed: n1: worker 0 of node 1: killed by SIGTERM"
-    assert talk.wait(TIMEOUTS.probe + BEAT) == [Conclude(Verdict(Outcome.FAILED, reason))]
+    assert talk.wait(TIMEOUTS.probe + BEAT) == talk.propose(Verdict(Outcome.FAILED, reason))
 
 
 def test_a_node_that_succeeded_is_not_waited_for_and_runs_again() -> None:
@@ -189,7 +189,8 @@ def test_the_standby_of_the_same_domain_is_promoted() -> None:
     talk.silent = {1}
     talk.wait(TIMEOUTS.node_lost)
     talk.hear(stopped(0))
-    assert talk.run(4, 1, C1, port=200) in talk.hear(stopped(2))
+    done = talk.hear(stopped(2))
+    assert talk.run(4, 1, C1, port=200) in done
 
 
 def test_no_cycle_starts_before_the_last_node_has_stopped_or_is_lost() -> None:
@@ -226,7 +227,8 @@ def test_a_lost_standby_is_nothing_but_noted() -> None:
     talk.begin()
     talk.silent = {3}
     assert talk.wait(TIMEOUTS.node_lost + 1) == []
-    assert talk.logged[-1] == "node_lost"
+    assert "node_lost" in talk.logged
+    assert [roster.members for roster in talk.rosters] == ["0-2", "0-2"]  # asked of both lists, then the new one alone
 
 
 def test_losing_a_node_that_has_succeeded_is_no_failure() -> None:
@@ -236,7 +238,7 @@ def test_losing_a_node_that_has_succeeded_is_no_failure() -> None:
     talk.silent = {1}
     assert talk.wait(TIMEOUTS.node_lost + 1) == []
     talk.hear(succeeded(0))
-    assert talk.hear(succeeded(2)) == [Conclude(SUCCESS)]
+    assert talk.hear(succeeded(2)) == talk.propose(SUCCESS, 0, 2, 3)
 
 
 def test_a_lost_node_that_comes_back_stands_by() -> None:
@@ -249,20 +251,24 @@ def test_a_lost_node_that_comes_back_stands_by() -> None:
     talk.silent = set()
     assert talk.wait(1) == []  # heartbeats alone do not bring it back
     assert not talk.machine.members[1].here
-    assert talk.register(1, connection=2) == [standby(1, C1)]
+    assert talk.register(1, connection=2) == [talk.standby(1, C1, connection=2)]
     assert talk.machine.members[1].here
 
 
 def test_the_first_loss_of_a_node_is_free_the_second_is_charged() -> None:
-    talk = Talk(nodes=1, active=1, max_restarts=0)
+    talk = Talk(nodes=3, active=3, max_restarts=0)
     talk.begin()
-    talk.silent = {0}
-    assert talk.wait(TIMEOUTS.node_lost) == []
+    talk.silent = {2}
+    assert talk.wait(TIMEOUTS.node_lost) == [stop(0), stop(1)]
+    talk.hear(stopped(0))
+    talk.hear(stopped(1))
     talk.silent = set()
-    assert talk.register(0, connection=2) == [talk.run(0, 0, C1, connection=2)]
-    talk.silent = {0}
-    verdict = Verdict(Outcome.FAILED, "no restarts allowed: n0 was not heard for 6.5 s")
-    assert talk.wait(TIMEOUTS.node_lost) == [Conclude(verdict)]
+    talk.register(2, connection=2, memory=Memory(0, newest=C0))
+    talk.wait(BEAT)  # it is to be on the list of members again
+    assert talk.machine.cycle == C1
+    talk.silent = {2}
+    verdict = Verdict(Outcome.FAILED, "no restarts allowed: n2 was not heard for 6.5 s")
+    assert talk.wait(TIMEOUTS.node_lost) == talk.propose(verdict, 0, 1)
 
 
 def test_a_node_that_says_goodbye_is_replaced_at_once() -> None:
@@ -271,7 +277,8 @@ def test_a_node_that_says_goodbye_is_replaced_at_once() -> None:
     assert talk.hear(goodbye(1)) == [stop(0), stop(2)]
     assert talk.register(1, incarnation=2) == []
     talk.hear(stopped(0))
-    assert talk.run(3, 1, C1, port=200) in talk.hear(stopped(2))
+    done = talk.hear(stopped(2))
+    assert talk.run(3, 1, C1, port=200) in done
 
 
 def test_too_few_nodes_get_a_last_chance() -> None:
@@ -281,9 +288,10 @@ def test_too_few_nodes_get_a_last_chance() -> None:
     talk.wait(TIMEOUTS.node_lost)
     talk.hear(stopped(0))
     assert talk.hear(stopped(2)) == []
-    assert talk.wait(TIMEOUTS.node_lost - 0.5) == []
+    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []
     talk.silent = set()
-    assert talk.register(1, incarnation=2) == [
+    assert talk.register(1, incarnation=2, memory=Memory(0, newest=C0)) == [talk.standby(1, C0, incarnation=2)]
+    assert talk.wait(BEAT) == [  # as soon as it is on the list of members again
         talk.run(0, 0, C1, port=200),
         talk.run(1, 1, C1, port=200, incarnation=2),
         talk.run(2, 2, C1, port=200),
@@ -298,7 +306,7 @@ def test_too_few_nodes_end_the_job() -> None:
     talk.hear(stopped(0))
     talk.hear(stopped(2))
     reason = "too few nodes: 2 of 3 are left; n1 was not heard for 6.5 s"
-    assert talk.wait(TIMEOUTS.node_lost) == interrupted(reason)
+    assert talk.wait(TIMEOUTS.node_lost) == talk.propose(interrupted(reason), 0, 2)
     assert "too_few_nodes" in talk.logged
 
 
@@ -310,7 +318,7 @@ def test_a_node_that_cannot_end_its_workers_ends_the_job_within_a_bound() -> Non
     talk.hear(stopped(2))
     bound = TIMEOUTS.restart_grace + KILL_BOUND + TIMEOUTS.node_lost + STOP_MARGIN
     assert talk.wait(bound - 0.5) == []
-    assert talk.wait(0.5) == interrupted(f"n1 did not stop its workers within {bound:g} s")
+    assert talk.wait(0.5) == talk.propose(interrupted(f"n1 did not stop its workers within {bound:g} s"))
 
 
 def test_time_in_which_the_coordinator_stood_still_counts_against_nobody() -> None:
@@ -318,11 +326,12 @@ def test_time_in_which_the_coordinator_stood_still_counts_against_nobody() -> No
     talk.begin()
     talk.wait(2)
     talk.silent = {0, 1, 2, 3}
-    talk.now += 2 * TIMEOUTS.node_lost
-    assert talk.wait(0.5) == []
+    talk.now += TIMEOUTS.fence - BEAT
+    assert talk.wait(BEAT) == []
     assert "tick_late" in talk.logged
     talk.silent = {1}
-    assert talk.wait(TIMEOUTS.node_lost) == [stop(0), stop(2)]
+    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []  # but two beats, which everybody may be late
+    assert talk.wait(BEAT) == [stop(0), stop(2)]
 
 
 # -- a Register tells what was lost on the way
@@ -332,28 +341,37 @@ def test_a_register_makes_up_for_a_lost_run() -> None:
     talk = Talk()
     talk.begin()
     assert talk.register(1, connection=2) == [talk.run(1, 1, connection=2)]
-    assert talk.register(1, incarnation=2, memory=Memory()) == [talk.run(1, 1, incarnation=2)]
+    assert talk.register(1, incarnation=2, memory=Memory(0)) == [talk.run(1, 1, incarnation=2)]
 
 
 def test_a_register_makes_up_for_a_lost_success() -> None:
     talk = Talk(nodes=2, active=2)
     talk.begin()
     talk.hear(succeeded(0))
-    assert talk.register(1, incarnation=2, memory=Memory(C0, succeeded=C0)) == [Conclude(SUCCESS)]
+    assert talk.register(1, incarnation=2, memory=Memory(0, newest=C0, succeeded=C0)) == [
+        talk.go_on(1, incarnation=2),
+        *talk.propose(SUCCESS, 0),
+        Mail(1, 2, 1, messages.Propose(0, SUCCESS)),
+    ]
 
 
 def test_a_register_makes_up_for_a_lost_failure() -> None:
     talk = Talk()
     talk.begin()
-    memory = Memory(C0, failures=(FAILURE,))
-    assert talk.register(1, connection=2, running=C0, memory=memory)[:3] == [stop(0), stop(1), stop(2)]
+    memory = Memory(0, newest=C0, failures=(FAILURE,))
+    assert talk.register(1, connection=2, running=C0, memory=memory) == [
+        stop(0),
+        stop(1, connection=2),
+        stop(2),
+        stop(1, connection=2),
+    ]
 
 
 def test_a_register_makes_up_for_a_lost_stop() -> None:
     talk = Talk()
     talk.begin()
     talk.hear(failed(0))
-    assert talk.register(1, connection=2, running=C0, memory=Memory(C0)) == [stop(1)]
+    assert talk.register(1, connection=2, running=C0, memory=Memory(0, newest=C0)) == [stop(1, connection=2)]
 
 
 def test_a_register_makes_up_for_a_lost_stopped() -> None:
@@ -361,32 +379,42 @@ def test_a_register_makes_up_for_a_lost_stopped() -> None:
     talk.begin()
     talk.hear(failed(0))
     talk.hear(stopped(0))
-    assert talk.register(1, connection=2, memory=Memory(C0)) == [
+    assert talk.register(1, connection=2, memory=Memory(0, newest=C0)) == [
+        talk.standby(1, C0, connection=2),
         talk.run(0, 0, C1, port=200),
         talk.run(1, 1, C1, port=200, connection=2),
     ]
 
 
-def test_a_new_connection_of_a_node_that_runs_is_nothing() -> None:
+def test_a_node_that_runs_goes_on_with_a_new_connection() -> None:
     talk = Talk()
     talk.begin()
-    assert talk.register(1, connection=2, running=C0, memory=Memory(C0)) == []
-    assert talk.machine.phase is Phase.RUNNING
+    assert talk.register(1, connection=2, running=C0, memory=Memory(0, newest=C0)) == [talk.go_on(1, connection=2)]
+    assert talk.machine.phase == Phase.RUNNING
 
 
 def test_an_agent_that_was_replaced_takes_its_workers_with_it() -> None:
     talk = Talk()
     talk.begin()
-    assert talk.register(1, incarnation=2, memory=Memory(C0)) == [stop(0), stop(2)]
+    assert talk.register(1, incarnation=2, memory=Memory(0, newest=C0)) == [
+        stop(0),
+        stop(2),
+        talk.standby(1, C0, incarnation=2, used=1),
+    ]
     talk.hear(stopped(0))
-    assert talk.run(1, 1, C1, port=200, incarnation=2) in talk.hear(stopped(2))
+    done = talk.hear(stopped(2))
+    assert talk.run(1, 1, C1, port=200, incarnation=2) in done
 
 
-def test_a_verdict_in_a_register_is_adopted() -> None:
+def test_a_verdict_in_a_register_is_the_jobs() -> None:
     talk = Talk()
     talk.begin()
     verdict = Verdict(Outcome.FAILED, "found")
-    assert talk.register(3, incarnation=2, memory=Memory(verdict=verdict)) == [Conclude(verdict)]
+    assert talk.register(3, incarnation=2, memory=Memory(0, verdict=verdict)) == [
+        talk.recorded(verdict),
+        Mail(3, 2, 1, messages.Propose(0, verdict)),
+    ]
+    assert talk.record(verdict) == [Conclude(verdict)]
 
 
 # -- what is old changes nothing (7)
@@ -405,27 +433,30 @@ def test_a_verdict_in_a_register_is_adopted() -> None:
         messages.Leaving(0, 1, 1, "SIGTERM"),
         messages.Leaving(1, 1, 2, "SIGTERM"),
         messages.WorkersFailed(1, 1, 2, C1, (FAILURE,)),
-        messages.Register(1, node(1), 3, 1, 9, None, Memory()),
-        messages.Register(0, node(1), 1, 7, 9, None, Memory()),
-        messages.Register(0, node(1), 2, 0, 9, None, Memory()),
+        messages.Register(node(1), 1, 7, 9, 9, None, Memory(0), serial=9),
+        messages.Register(node(1), 2, 1, 9, 9, None, Memory(0), serial=1),
+        messages.Register(node(1), 2, 7, 9, 9, None, Memory(5), serial=1),
+        messages.Register(node(1), 2, 0, 9, 9, None, Memory(0), serial=0),
+        messages.RosterKept(0, 1, 1, (0, 9)),
+        messages.VerdictKept(0, 1, 2),
         failed(3, C1),  # a standby runs nothing
         succeeded(3, C1),
         succeeded(1, Cycle(0, 2), incarnation=2),
-        messages.Goodbye(0, 17, 1),
-        messages.Goodbye(0, -1, 1),
+        messages.Goodbye(0, 17, 1, SUCCESS),
+        messages.Goodbye(0, -1, 1, SUCCESS),
     ],
     ids=str,
 )
 def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> None:
     talk = Talk()
     talk.begin()
-    talk.register(1, incarnation=2, memory=Memory(C0))
+    talk.register(1, incarnation=2, memory=Memory(0, newest=C0))
     talk.hear(stopped(0))
     talk.hear(stopped(2))
     assert talk.machine.cycle == C1
     assert talk.hear(old) == []
-    assert talk.machine.phase is Phase.RUNNING
-    assert talk.machine._pending == {0, 1, 2}
+    assert talk.machine.phase == Phase.RUNNING
+    assert talk.machine._cycles._pending == {0, 1, 2}
     assert talk.machine.members[1].incarnation == 2
 
 
@@ -450,8 +481,24 @@ def test_success_needs_every_active_node() -> None:
     talk.begin()
     for infra_rank in (2, 2, 0, 3):
         assert talk.hear(succeeded(infra_rank)) == []
-    assert talk.hear(succeeded(1)) == [Conclude(SUCCESS)]
-    assert talk.end(SUCCESS) == [*(close(i, SUCCESS) for i in range(4)), Record(SUCCESS)]
+    assert talk.hear(succeeded(1)) == talk.propose(SUCCESS)
+
+
+def test_closing_in_its_order() -> None:
+    """Kept by a majority, recorded, claimed, told: none of them before the one before."""
+    talk = Talk()
+    talk.begin()
+    for infra_rank in range(3):
+        talk.hear(succeeded(infra_rank))
+    assert talk.hear(verdict_kept(3)) == []
+    assert talk.hear(verdict_kept(3)) == []
+    assert talk.hear(verdict_kept(2)) == []  # half of them, but not the first
+    assert talk.hear(verdict_kept(1)) == [Record(SUCCESS, ())]
+    assert talk.hear(verdict_kept(0)) == []
+    assert talk.record(SUCCESS) == [Conclude(SUCCESS)]
+    assert talk.record(SUCCESS) == []
+    assert talk.end(SUCCESS) == [close(i, SUCCESS) for i in range(4)]
+    assert talk.machine.verdict == SUCCESS
 
 
 def test_success_of_a_former_cycle_does_not_count() -> None:
@@ -462,7 +509,8 @@ def test_success_of_a_former_cycle_does_not_count() -> None:
     talk.hear(stopped(1))
     assert talk.machine.cycle == C1
     assert talk.hear(succeeded(1, C1)) == []
-    assert talk.hear(succeeded(0, C1)) == [Conclude(Verdict(Outcome.SUCCESS, SUCCESS.reason.replace("0.0", "0.1")))]
+    verdict = Verdict(Outcome.SUCCESS, SUCCESS.reason.replace("0.0", "0.1"))
+    assert talk.hear(succeeded(0, C1)) == talk.propose(verdict)
 
 
 def test_what_the_key_holds_is_the_verdict_whoever_wrote_it() -> None:
@@ -470,18 +518,57 @@ def test_what_the_key_holds_is_the_verdict_whoever_wrote_it() -> None:
     talk.begin()
     talk.hear(succeeded(0))
     talk.hear(succeeded(1))
+    talk.hear(verdict_kept(0))
+    talk.record(SUCCESS)
     outside = Verdict(Outcome.INTERRUPTED, "from outside")
-    assert talk.end(outside) == [close(0, outside), close(1, outside), Record(outside)]
+    assert talk.end(outside) == [close(0, outside), close(1, outside)]
     assert talk.end(SUCCESS) == []
     assert talk.machine.verdict == outside
+
+
+def test_what_the_file_holds_is_the_verdict_whoever_wrote_it() -> None:
+    talk = Talk(nodes=2, active=2)
+    talk.begin()
+    talk.hear(succeeded(0))
+    talk.hear(succeeded(1))
+    talk.hear(verdict_kept(0))
+    former = Verdict(Outcome.INTERRUPTED, "of a former coordinator")
+    assert talk.record(former) == [Conclude(former)]
+    assert talk.end(former) == [close(0, former), close(1, former)]
 
 
 def test_a_verdict_from_outside_ends_a_job_that_still_joins() -> None:
     talk = Talk()
     talk.register(0)
     outside = Verdict(Outcome.FAILED, "from outside")
-    assert talk.end(outside) == [close(0, outside), Record(outside)]
-    assert talk.register(2) == [close(2, outside)]
+    assert talk.end(outside) == [Record(outside, ("n1", "n2", "n3"))]
+    assert talk.register(2) == talk.propose(outside, 2)  # it is not yet written down
+    assert talk.record(outside) == [Conclude(outside)]
+    assert talk.end(outside) == [close(0, outside), close(2, outside)]
+    assert talk.register(3) == [close(3, outside)]
+
+
+def test_a_found_verdict_goes_before_a_proposal_that_nobody_keeps_yet() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.hear(messages.Leaving(0, 3, 1, "SIGTERM"))
+    found = Verdict(Outcome.SUCCESS, "found")
+    assert talk.end(found) == [Record(found, ())]
+    for infra_rank in range(4):
+        assert talk.hear(verdict_kept(infra_rank)) == []
+    assert talk.machine.verdict == found
+
+
+def test_a_proposal_without_a_majority_is_no_verdict() -> None:
+    talk = Talk(nodes=5, active=3)
+    talk.begin()
+    talk.hear(messages.Leaving(0, 3, 1, "SIGTERM"))
+    for infra_rank in (0, 3, 0, 3):
+        assert talk.hear(verdict_kept(infra_rank)) == []
+    talk.silent = {1, 2, 4}
+    assert talk.wait(2 * TIMEOUTS.node_lost) == []
+    assert talk.machine.verdict is None
+    assert talk.machine.term == 0
 
 
 def test_nothing_runs_after_the_verdict() -> None:
@@ -498,23 +585,23 @@ def test_a_node_that_is_told_to_end_cancels_the_job() -> None:
     talk = Talk()
     talk.begin()
     verdict = Verdict(Outcome.CANCELLED, "n3 was told to end: SIGTERM")
-    assert talk.hear(messages.Leaving(0, 3, 1, "SIGTERM")) == [Conclude(verdict)]
+    assert talk.hear(messages.Leaving(0, 3, 1, "SIGTERM")) == talk.propose(verdict)
     assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == []
 
 
 def test_a_late_comer_hears_of_the_end() -> None:
     talk = Talk()
     talk.begin()
-    talk.end(SUCCESS)
-    assert talk.register(1, incarnation=2, memory=Memory(C0)) == [close(1, SUCCESS, incarnation=2)]
+    talk.settle_from_outside(SUCCESS)
+    assert talk.register(1, incarnation=2, memory=Memory(0, newest=C0)) == [close(1, SUCCESS, incarnation=2)]
 
 
 def test_the_coordinator_leaves_after_the_last_goodbye() -> None:
     talk = Talk(nodes=2, active=1)
     talk.begin()
-    talk.end(SUCCESS)
+    talk.settle_from_outside(SUCCESS)
     assert talk.hear(goodbye(1)) == []
-    assert talk.hear(goodbye(0)) == [Leave(0, SUCCESS, SUCCESS.reason)]
+    assert talk.hear(goodbye(0)) == [Tell(Closed(SUCCESS)), Leave(0, SUCCESS, SUCCESS.reason)]
 
 
 @pytest.mark.parametrize(
@@ -528,22 +615,33 @@ def test_the_coordinator_does_not_wait_forever(outcome: Outcome, bound: float) -
     talk = Talk()
     talk.begin()
     verdict = Verdict(outcome, "over")
-    talk.end(verdict)
+    talk.settle_from_outside(verdict)
     assert talk.wait(bound - 0.5) == []
-    assert talk.wait(0.5) == [Leave(verdict.exit_code, verdict, "over")]
+    assert talk.wait(0.5) == [Tell(Closed(verdict)), Leave(verdict.exit_code, verdict, "over")]
 
 
 def test_nobody_left_to_wait_for() -> None:
     talk = Talk(nodes=2, active=1)
-    talk.begin()
-    talk.silent = {0, 1}
-    talk.wait(TIMEOUTS.node_lost)
     verdict = Verdict(Outcome.FAILED, "over")
-    assert talk.end(verdict) == [Record(verdict), Leave(1, verdict, "over")]
+    talk.end(verdict)
+    talk.record(verdict)
+    assert talk.end(verdict) == [Tell(Closed(verdict, ("n0", "n1"))), Leave(1, verdict, "over")]
 
 
-def test_a_message_is_addressed_to_the_incarnation_that_registered() -> None:
+def test_who_is_lost_at_the_end_is_named() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.silent = {1}
+    talk.wait(TIMEOUTS.node_lost)
+    talk.settle_from_outside(SUCCESS)
+    for infra_rank in (0, 2):
+        talk.hear(goodbye(infra_rank))
+    assert talk.hear(goodbye(3)) == [Tell(Closed(SUCCESS, ("n1",))), Leave(0, SUCCESS, SUCCESS.reason)]
+
+
+def test_a_message_is_addressed_to_the_connection_that_registered() -> None:
     talk = Talk(nodes=1, active=1)
     talk.register(0)
     talk.register(0, incarnation=2)
-    assert talk.end(SUCCESS)[:1] == [Mail(0, 2, messages.Close(0, SUCCESS))]
+    talk.register(0, incarnation=2, connection=5)
+    assert talk.settle_from_outside(SUCCESS) == [Mail(0, 2, 5, messages.Close(0, SUCCESS))]
