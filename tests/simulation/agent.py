@@ -113,7 +113,7 @@ class SimAgent(Process):
         self.world.checks.start(self.node, run)
         self.node.workers = SimWorkers(self, run)
         self.node.workers.start()
-        self.world.moment("running" if run.restart_count == 0 else "promoting", self.node.rank)
+        self.world.moment("running", self.node.rank)
 
     def _stop(self, cycle: Cycle, grace: float) -> None:
         workers = self.node.workers

@@ -13,6 +13,7 @@ from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.messages import Close, Propose, Register, Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
 from ft_supervisor.core.ranks import unfold
+from ft_supervisor.core.roster import candidates
 
 if TYPE_CHECKING:
     from tests.simulation.coordinator import SimCoordinator
@@ -47,6 +48,7 @@ class Checks:
         self._by_barrier: set[int] = set()
         self._left_at: dict[int, float] = {}
         self._disturbed_until = 0.0
+        self._frozen_until = -1e9
 
     # -- workers
 
@@ -75,6 +77,7 @@ class Checks:
             raise Breach("2", f"{node.name} is told that {run.group} are {run.cycle}, others that {group}")
         if world.plan.gentle and len(self.ranks) > 1:
             raise Breach("8", f"training is disturbed: {node.name} starts {run.cycle}")
+        self._check_ranks(node, run)
         later = max(self.ranks)
         if later > run.cycle:
             raise Breach("9", f"{node.name} starts {run.cycle}, and {later} was started before")
@@ -83,6 +86,13 @@ class Checks:
         for other in world.nodes:
             if other.workers is not None and other.workers.cycle < run.cycle:
                 self._overlap(other, other.workers, run.cycle)
+
+    def _check_ranks(self, node: SimNode, run: Run) -> None:
+        """A survivor keeps its group_rank."""
+        former = Cycle(run.cycle.term, run.cycle.n - 1)
+        for rank, infra_rank in self.ranks.get(former, {}).items():
+            if infra_rank == node.rank and rank != run.group_rank:
+                raise Breach("survivors", f"{node.name} was {rank} of {former}, and is {run.group_rank} of {run.cycle}")
 
     def stop(self, node: SimNode, cycle: Cycle) -> None:
         """Workers are to be stopped."""
@@ -187,10 +197,20 @@ class Checks:
         self.outside = self.outside or fault.kind == "outside"
         if fault.kind == "split":
             self.touched.update(range(len(world.nodes)))
-        elif fault.kind == "freeze-coordinator" and fault.seconds < world.job.timeouts.fence:
-            world.note("FAULT", "and that counts against nobody")
+        elif fault.kind == "freeze-coordinator":
+            if not self._harmless(fault):
+                self.touched.update(range(len(world.nodes)))
         elif fault.kind not in ("repeat", "files"):
             self.touched.update(ranks)
+
+    def _harmless(self, freeze: Fault) -> bool:
+        """Whether a coordinator that stands still for so long may not give anybody up for it. Where there are other
+        candidates, some agents may go to one, and others may stay."""
+        timeouts, now = self._world.job.timeouts, self._world.now
+        again, self._frozen_until = now < self._frozen_until + timeouts.fence, now + freeze.seconds
+        if len(candidates(self._world.job, None)) == 1:
+            return freeze.seconds < timeouts.fence
+        return not again and freeze.seconds < timeouts.coordinator - timeouts.heartbeat
 
     def end(self) -> None:
         """Everybody has left."""

@@ -114,8 +114,9 @@ class SimCoordinator(Process):
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self.world.checks.mail(self, infra_rank, message)
                     self.store.mail((infra_rank, incarnation, connection), message)
-                    moment = MOMENTS.get(type(message))
-                    if moment is not None:
+                    if isinstance(message, messages.Run):
+                        self.world.moment("promoting" if message.restart_count else "ordering", infra_rank)
+                    elif (moment := MOMENTS.get(type(message))) is not None:
                         self.world.moment(moment, self.node.rank)
                 case actions.Tell(order):
                     self.node.tell_daemon("coordinator", order)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.plan import ACTOR, IN_CHARGE, Fault
 
 from ft_supervisor.core.events import Signalled
-from ft_supervisor.core.messages import Close, Members, Prepare, Propose, Run, Stop
+from ft_supervisor.core.messages import Close, Members, Prepare, Propose, Register, Run, Stop
 from ft_supervisor.core.model import Failure, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Injector:
             case "split":
                 others = [rank for rank in everybody if rank not in ranks]
                 pairs = [(a, b) for a in ranks for b in others]
-                world.network.cut([*pairs, *((b, a) for a, b in pairs)], fault.seconds)
+                world.network.part([*pairs, *((b, a) for a, b in pairs)], fault.seconds)
             case "cut-pair" if ranks[0] != ranks[1]:
                 world.network.cut([(ranks[0], ranks[1]), (ranks[1], ranks[0])], fault.seconds)
             case "cut-way" if ranks[0] != ranks[1]:
@@ -109,7 +109,7 @@ class Injector:
                 node.daemon.do(node.daemon.feed, Signalled("SIGTERM"))
             case "repeat":
                 for _ in range(int(fault.seconds)):
-                    world.after(world.between(0.0, 10.0), self._repeat, node)
+                    world.after(world.between(0.0, 15.0), self._repeat, node)
             case "outside" if node.coordinator is not None and node.coordinator.alive:
                 node.coordinator.store.claim(Verdict(Outcome.FAILED, "from outside"))
 
@@ -118,7 +118,9 @@ class Injector:
         world, coordinator = self._world, node.coordinator
         if world.random.random() < 0.5:
             if coordinator is not None and coordinator.alive and coordinator.store.words:
-                word = world.random.choice(coordinator.store.words)
+                words = coordinator.store.words
+                others = [word for word in words if not isinstance(word, Register)]
+                word = world.random.choice(others if others and world.random.random() < 0.7 else words)
                 world.note("FAULT", f"repeats {type(word).__name__} to {node.name}")
                 coordinator.do(coordinator.repeat, word)
             return

@@ -33,6 +33,7 @@ class Network:
     _cuts: list[frozenset[tuple[int, int]]] = field(default_factory=list)
     _blocked: frozenset[tuple[int, int]] = frozenset()
     _waiting: list[Channel] = field(default_factory=list)
+    _part: frozenset[tuple[int, int]] = frozenset()
 
     def delay(self) -> float:
         """How long a packet travels."""
@@ -49,7 +50,16 @@ class Network:
         self._blocked = frozenset().union(*self._cuts)
         self.clock.after(seconds, self._heal, cut)
 
+    def part(self, pairs: Iterable[tuple[int, int]], seconds: float) -> None:
+        """The same, instead of the former part."""
+        if self._part in self._cuts:
+            self._heal(self._part)
+        self._part = frozenset(pairs)
+        self.cut(self._part, seconds)
+
     def _heal(self, cut: frozenset[tuple[int, int]]) -> None:
+        if cut not in self._cuts:  # replaced by another part
+            return
         self._cuts.remove(cut)
         self._blocked = frozenset().union(*self._cuts)
         waiting, self._waiting = self._waiting, []

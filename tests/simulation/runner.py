@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from tests.simulation.clockwork import Breach
-from tests.simulation.plan import Plan, draw, parse
+from tests.simulation.draw import draw
+from tests.simulation.plan import Plan, parse
 from tests.simulation.shrink import shrink
 from tests.simulation.world import World
 
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _replay(text: str, match: str) -> int:
-    plan = parse(text)
+    plan = draw(int(text)) if text.isdigit() else parse(text)
     told, found = history(plan)
     print(plan)
     for line in told:

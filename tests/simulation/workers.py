@@ -108,6 +108,7 @@ class SimWorkers:
             self.agent.world.checks.worked(self.cycle, node.rank)
             node.note(f"workers of {self.cycle} succeed")
             self.agent.do(self.agent.feed, WorkersExited(self.cycle, ()))
+            self.agent.world.moment("succeeding", node.rank)
         elif self.agent.world.plan.peers == "hang":
             self.agent.clock.after(0.5, self._finish)
         else:

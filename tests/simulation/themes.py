@@ -1,0 +1,150 @@
+"""Faults that belong together: what two of them at the wrong moment can do is known, and too rare among random ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from tests.simulation.plan import ACTOR, IN_CHARGE, Fault, Plan
+
+Theme = Callable[[random.Random, Plan], Plan]
+
+
+def _fault(kind: str, at: float, nodes: Sequence[int] = (), seconds: float = 0.0, moment: str = "") -> Fault:
+    return Fault(kind, round(at, 3), tuple(nodes), round(seconds, 2), moment)
+
+
+def gentle(dice: random.Random, plan: Plan) -> Plan:
+    """Coordinators die and stand still, one takeover at a time, when everybody is there. Not for about as long as
+    agents wait for one that is silent: half of them might stay."""
+    faults, at = [], dice.uniform(12.0, 14.0)
+    for _ in range(dice.randint(1, 2)):
+        if dice.random() < 0.5:
+            faults.append(_fault("coordinator", at, [IN_CHARGE]))
+            at += dice.uniform(12.0, 15.0)
+        else:
+            seconds = dice.choice((dice.uniform(0.1, 0.9), dice.uniform(5.5, 12.0)))
+            faults.append(_fault("freeze-coordinator", at, [IN_CHARGE], seconds))
+            at += seconds + dice.uniform(12.0, 15.0)
+    return replace(
+        plan,
+        nodes=max(plan.nodes, 3),
+        candidates=max(plan.candidates, 2) if isinstance(plan.candidates, int) else 3,
+        work=round(at + 3.0, 2),
+        fails=(),
+        gentle=True,
+        faults=tuple(faults),
+    )
+
+
+def see_saw(dice: random.Random, plan: Plan) -> Plan:
+    """Whoever is in charge is away until after its replacement has taken charge, and then that one, and so on."""
+    faults, at = [], dice.uniform(5.0, 12.0)
+    for _ in range(dice.randint(2, 4)):
+        kind = dice.choice(("cut-node", "freeze-coordinator", "freeze-node", "coordinator", "cut-node", "daemon"))
+        seconds = dice.choice((dice.uniform(2.0, 5.0), dice.uniform(6.0, 10.0), dice.uniform(6.0, 16.0)))
+        faults.append(_fault(kind, at, [IN_CHARGE], 0.0 if kind in ("coordinator", "daemon") else seconds))
+        if dice.random() < 0.4:
+            faults.append(_fault("agent", at + dice.uniform(0.0, seconds + 2.0), [dice.randrange(plan.nodes)]))
+        if dice.random() < 0.2:
+            faults.append(_fault("worker", at + dice.uniform(0.0, seconds + 2.0), [dice.randrange(plan.nodes)]))
+        at += seconds + dice.uniform(-2.0, 3.0)
+    return replace(_long(dice, plan, at), candidates=dice.choice((plan.candidates, 2, 3)), faults=tuple(faults))
+
+
+def drift(dice: random.Random, plan: Plan) -> Plan:
+    """One partition follows another about when nodes of the former are given up, some just when the list changes."""
+    nodes = dice.randint(4, 7)
+    faults, at = [], dice.uniform(5.0, 12.0)
+    side = set(range(nodes)) - set(dice.sample(range(nodes), (nodes - 1) // 2))
+    faults.append(_fault("split", at, sorted(side), dice.uniform(8.0, 20.0)))
+    for _ in range(dice.randint(1, 2)):
+        side = side - {dice.choice(sorted(side))} if len(side) > 1 else set(dice.sample(range(nodes), 2))
+        if dice.random() < 0.6 and len(faults) == 1:
+            moment = dice.choice(("changing", "changing", "losing", "leading"))
+            faults.append(
+                _fault(
+                    "split", dice.choice((0.0, 0.0, 0.001, 0.01, 0.2)), sorted(side), dice.uniform(6.0, 25.0), moment
+                )
+            )
+        else:
+            at += dice.uniform(4.0, 9.0)
+            faults.append(_fault("split", at, sorted(side), dice.uniform(6.0, 25.0)))
+    active = dice.randint(1, nodes // 2)
+    return replace(_long(dice, plan, at), nodes=nodes, active=active, candidates=3, faults=tuple(faults))
+
+
+def unguarded(dice: random.Random, plan: Plan) -> Plan:
+    """A node is cut off, and one of its processes stands still just when its workers would have to be killed."""
+    at, node = dice.uniform(6.0, 12.0), dice.randrange(plan.active)
+    frozen = _fault(
+        dice.choice(("freeze-agent", "freeze-agent", "freeze-daemon", "freeze-node")),
+        at + dice.uniform(2.5, 5.5),
+        [node],
+        dice.uniform(2.0, 9.0),
+    )
+    cut = _fault(dice.choice(("cut-node", "cut-node", "cut-way")), at, [node], dice.uniform(7.0, 18.0))
+    if cut.kind == "cut-way":
+        cut = replace(cut, nodes=(IN_CHARGE, node))
+    nodes = max(plan.nodes, plan.active + 1, 3)
+    return replace(_long(dice, plan, at), nodes=nodes, stubborn=tuple(range(nodes)), faults=(cut, frozen))
+
+
+def stale_orders(dice: random.Random, plan: Plan) -> Plan:
+    """A node stands still just when it is told to run, and hears of it when the world has moved on."""
+    moment = dice.choice(("ordering", "promoting", "promoting"))
+    faults = [
+        _fault(dice.choice(("freeze-node", "freeze-node", "cut-node")), 0.0, [ACTOR], dice.uniform(3.0, 18.0), moment)
+    ]
+    if moment == "promoting":
+        kind = dice.choice(("worker", "agent", "node", "cut-node"))
+        seconds = dice.uniform(7.0, 12.0) if kind == "cut-node" else 0.0
+        faults.append(_fault(kind, dice.uniform(6.0, 12.0), [dice.randrange(plan.active)], seconds))
+    nodes = max(plan.nodes, plan.active + 1, 3)
+    return replace(_long(dice, plan, 10.0), nodes=nodes, faults=tuple(faults))
+
+
+def stutter(dice: random.Random, plan: Plan) -> Plan:
+    """The only candidate stands still again and again, never for as long as the fence."""
+    faults, at = [], dice.uniform(5.0, 12.0)
+    for _ in range(dice.randint(2, 4)):
+        seconds = dice.uniform(2.0, 4.9)
+        faults.append(_fault("freeze-coordinator", at, [0], seconds))
+        at += seconds + dice.uniform(0.0, 0.3)
+    return replace(_long(dice, plan, at), candidates=1, fails=(), faults=tuple(faults))
+
+
+def old_words(dice: random.Random, plan: Plan) -> Plan:
+    """Workers fail when others have succeeded, and what was said before comes again, for long."""
+    faults = [_fault("repeat", dice.uniform(2.0, 12.0), [IN_CHARGE], dice.randint(20, 60)) for _ in range(2)]
+    faults.append(_fault("agent", dice.uniform(0.0, 0.6), [dice.randrange(plan.active)], moment="succeeding"))
+    return replace(plan, work=round(dice.uniform(2.0, 6.0), 2), restarts=3, peers="independent", faults=tuple(faults))
+
+
+def endings(dice: random.Random, plan: Plan) -> Plan:
+    """The job ends, and its coordinator does not live to see it."""
+    faults: list[Fault] = []
+    for _ in range(dice.randint(1, 3)):
+        moment = dice.choice(("closing", "closing", "recording", "closed", "succeeding"))
+        kind = dice.choice(("coordinator", "node", "freeze-coordinator", "cut-node", "freeze-node", "split", "files"))
+        nodes = [] if kind == "files" else [dice.choice((IN_CHARGE, ACTOR, dice.randrange(plan.nodes)))]
+        at = dice.choice((0.0, dice.uniform(0.0, 0.05), dice.uniform(0.0, 2.0)))
+        seconds = 0.0 if kind in ("coordinator", "node") else dice.uniform(1.0, 15.0)
+        if kind == "split":
+            nodes = sorted({*nodes, *dice.sample(range(plan.nodes), plan.nodes // 2)})
+        faults.append(_fault(kind, at, nodes, seconds, moment))
+    return replace(plan, faults=tuple(faults))
+
+
+def _long(dice: random.Random, plan: Plan, last: float) -> Plan:
+    """Long enough for the faults to matter, and with enough restarts for what they bring."""
+    return replace(plan, work=round(last + dice.uniform(5.0, 20.0), 2), restarts=5, fails=())
+
+
+THEMES: tuple[Theme, ...] = (gentle, see_saw, drift, unguarded, stale_orders, stutter, old_words, endings)
+
+
+def names() -> Iterator[str]:
+    """All themes."""
+    return (theme.__name__ for theme in THEMES)
