@@ -120,7 +120,9 @@ class AgentMachine:
                 self._mail(message, now)
             case Looked(asked, round_, term, lease):
                 self._caller.look(round_, term, lease, self.memory, now)
-                self._lease.look(asked, round_, lease if term == self.memory.promise else 0)
+                # Until it has acted on our Register, it may take us for lost while we read its leases.
+                ours = self._caller.charged and term == self.memory.promise
+                self._lease.look(asked, round_, lease if ours else 0)
             case BarrierPassed(cycle):
                 if cycle == self.watched and self._barrier_at is None:
                     self._barrier_at = now
@@ -170,6 +172,7 @@ class AgentMachine:
         prepare = isinstance(message, messages.Prepare)
         if prepare and message.term > self.memory.promise:
             self._remember(replace(self.memory, promise=message.term))
+            self._next = None
             self._do(log("promised", term=message.term))
         elif message.term != self.memory.promise:
             self._do(log("mail_dropped", "warning", message=type(message).__name__, term=message.term))
@@ -316,10 +319,6 @@ class AgentMachine:
             self._terminated_at, self._told = now, reason
             self._do(log("terminated", reason=reason))
             self._send(messages.Leaving, reason=reason)
-
-    def _end_cancelled(self, now: float) -> None:
-        reason = "told to end by a signal, and no coordinator to tell"
-        self._end(Leave(EXIT_CODES[Outcome.CANCELLED], None, reason), self.job.timeouts.stop_grace, now)
 
     def _end(self, leave: Leave, grace: float, now: float) -> None:
         """Leave as soon as no worker is left. What ends the node first decides how; only a verdict overrides it."""

@@ -25,6 +25,7 @@ class Caller:
         self._round_at = 0.0
         self._waits_until: float | None = None
         self._alone = False
+        self._returned = False
         self._fresh = False
         self.connected = False
         self.connection = 0
@@ -73,7 +74,7 @@ class Caller:
 
     def charge(self) -> bool:
         """The coordinator has told us what to do; whether that is the first time on this connection."""
-        first, self.charged, self._waits_until = not self.charged, True, None
+        first, self.charged, self._waits_until, self._returned = not self.charged, True, None, False
         return first
 
     def tick(self, memory: Memory, now: float) -> Dial | None:
@@ -88,12 +89,16 @@ class Caller:
         return None
 
     def _after(self, memory: Memory) -> tuple[int, ...]:
-        """The others, beginning with the one after the last that we called."""
+        """The others: once the one that was in charge, which may only have been frozen; then those after the last that
+        we called."""
         known = candidates(self._job, memory.roster)
-        if self._candidate not in known:
+        if self._candidate in known:
+            at = known.index(self._candidate)
+            known = (*known[at + 1 :], *known[:at])
+        if self._returned or memory.promise == NO_PROMISE:
             return known
-        at = known.index(self._candidate)
-        return (*known[at + 1 :], *known[:at])
+        self._returned, likely = True, coordinator_of(memory.promise, self._job)
+        return known if likely == self._candidate else (likely, *known)
 
     def _call(self, first: tuple[int, ...], memory: Memory) -> Dial:
         likely = () if memory.promise == NO_PROMISE else (coordinator_of(memory.promise, self._job),)

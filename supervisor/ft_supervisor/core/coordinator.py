@@ -65,6 +65,7 @@ class CoordinatorMachine:
         self._proof = Proof()
         self._proved: float | None = None
         self._led = False
+        self._fenced = float("-inf")
         self._closing = Closing()
         self._early: list[messages.ToCoordinator] = []
         self._since = now
@@ -104,8 +105,7 @@ class CoordinatorMachine:
                 self._receive(message, now)
             case Heard(echoes):
                 for infra_rank, round_ in echoes:
-                    self.members.heard(infra_rank, now)
-                    self._proof.echo(infra_rank, round_)
+                    self._hear_beat(infra_rank, round_, now)
             case Recorded(verdict):
                 self._do(self._closing.recorded(verdict))
             case Ended(verdict):
@@ -113,6 +113,14 @@ class CoordinatorMachine:
             case Tick():
                 self._tick(now)
         return self._actions
+
+    def _hear_beat(self, infra_rank: int, round_: int, now: float) -> None:
+        self._proof.echo(infra_rank, round_)
+        member = self.members.get(infra_rank)
+        if member is not None:
+            member.heard = now
+            if member.lost and self.term is not None:  # it does not know, having stood still: it shall register anew
+                self._prepare(member)
 
     # -- coming to be in charge
 
@@ -130,18 +138,26 @@ class CoordinatorMachine:
         elif message.term == self._election.term:
             self._hear_promise(message, member, now)
         elif self._election.is_above(message.term):
-            self.mail(member, messages.Prepare(self._election.term or 0))
+            self._prepare(member)
         else:
             self._step_down(f"{member.node.name} has promised term {message.term}")
             self._campaign(now)
 
     def _hear_promise(self, message: messages.Register, member: Member, now: float) -> None:
-        if self._election.asked_at is not None:
+        answered = member.asked is not None and member.asked == self._election.term
+        if answered and self._election.asked_at is not None:
             self._proof.promise(message.infra_rank, self._election.asked_at)
         if self.role is not Role.PREPARING:
             self._welcome(message, member, now)
+        elif not answered:  # it had promised this term to a former process of this node
+            self._prepare(member)
         elif self._election.promise(message):
             self._take_charge(now)
+
+    def _prepare(self, member: Member) -> None:
+        assert self._election.term is not None
+        member.asked = self._election.term
+        self.mail(member, messages.Prepare(self._election.term))
 
     def _campaign(self, now: float) -> None:
         """Ask for promises, if a majority is here."""
@@ -154,7 +170,7 @@ class CoordinatorMachine:
         self.role, self._early = Role.PREPARING, []
         self.log("preparing", term=term, nodes=len(present))
         for infra_rank in sorted(present):
-            self.mail(self.members[infra_rank], messages.Prepare(term))
+            self._prepare(self.members[infra_rank])
 
     def _take_charge(self, now: float) -> None:
         """Go on from what the majority says. Members who have said nothing may be running anything."""
@@ -169,7 +185,7 @@ class CoordinatorMachine:
         for message in election.promises.values():
             self.members.register(message, now)
         memories = [message.memory for message in election.promises.values()]
-        self._spread(self._rosters.take_over(election.term))
+        self._rosters.take_over(election.term)
         self._pulse(now)
         self._do(LookForVerdict())
         self._cycles = Cycles(self.job, self.members, self, election.term, now)
@@ -191,7 +207,7 @@ class CoordinatorMachine:
         if self._closing.verdict is None:
             if self.term is not None:
                 self.log("stepped_down", "warning", term=self.term, reason=reason)
-                self._election.roster = self._rosters.roster
+                self._election.roster = max(self._election.roster, self._rosters.roster, key=lambda r: r.stamp)
             self.role, self._closing = Role.CANDIDATE, Closing()
 
     # -- messages
@@ -290,6 +306,7 @@ class CoordinatorMachine:
                 self._lose(member, now)
 
     def _lose(self, member: Member, now: float) -> None:
+        self._fenced = max(self._fenced, member.heard + self.job.timeouts.fence)
         member.lost = True
         member.stopped()  # its fence has ended whatever ran there (core.lease)
         member.times_lost += 1
@@ -311,6 +328,11 @@ class CoordinatorMachine:
         """Whether a majority was certainly with us just now."""
         self._proof_now()
         return self._proved is not None and now - self._proved < PROOF_AGE * self.job.timeouts.coordinator
+
+    def may_start(self, now: float) -> bool:
+        """The same, and nobody else was in charge until every lost node's fence was over: else it may have found
+        another coordinator, and go on."""
+        return self.may_decide(now) and self._proved is not None and self._proved >= self._fenced
 
     def eligible(self) -> frozenset[int]:
         """The members that a successor would certainly ask."""

@@ -45,8 +45,8 @@ class Lead(Protocol):
     def age(self, now: float) -> float | None:
         """Seconds since a majority was certainly with us."""
 
-    def may_decide(self, now: float) -> bool:
-        """Whether that is short enough."""
+    def may_start(self, now: float) -> bool:
+        """Whether nobody else can be in charge, nor have been since the last lost node's fence."""
 
     def eligible(self) -> frozenset[int]:
         """The members that a successor would certainly ask: only these may be given work."""
@@ -214,6 +214,7 @@ class Cycles:
     def _run(self, member: Member, group_rank: int, now: float) -> None:
         assert self.cycle is not None
         member.running, member.cycle = True, self.cycle
+        age = self._lead.age(now)
         run = messages.Run(
             term=self._term,
             cycle=self.cycle,
@@ -225,7 +226,7 @@ class Cycles:
             master_addr=self._master[0],
             master_port=self._master[1],
             used=self._used,
-            age=self._lead.age(now) or 0.0,
+            age=self.job.timeouts.fence if age is None else age,
         )
         self._lead.mail(member, run)
 
@@ -266,7 +267,7 @@ class Cycles:
         elif self.phase is Phase.STOPPING and self._held is not None:
             if now - self._since >= self.job.timeouts.probe:
                 self._lead.conclude(self._held.outcome, self._held.reason)
-        elif self.phase is Phase.STOPPING and not self._members.anybody_runs() and self._lead.may_decide(now):
+        elif self.phase is Phase.STOPPING and not self._members.anybody_runs() and self._lead.may_start(now):
             healthy = self._eligible(now)
             group = placement.replace(self.group, healthy, self._members.domains())
             if group is not None:
@@ -282,7 +283,7 @@ class Cycles:
             return
         self._enough_since = now if self._enough_since is None else self._enough_since
         waited = now - self._enough_since >= timeouts.node_lost or now - self._since >= timeouts.join
-        if (waited or len(healthy) == len(self.job.nodes)) and self._lead.may_decide(now):
+        if (waited or len(healthy) == len(self.job.nodes)) and self._lead.may_start(now):
             group = placement.first(healthy, self.job.active)
             assert group is not None
             self._start(group, "enough nodes are here", now)

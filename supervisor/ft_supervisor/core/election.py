@@ -40,7 +40,8 @@ class Election:
 
     def ask(self, now: float) -> int:
         """A new term, above all that we have heard of."""
-        self.term = self._highest = next_term(self._highest, self._infra_rank, self._job)
+        above = self._highest if self.term is None else max(self._highest, self.term)
+        self.term = self._highest = next_term(above, self._infra_rank, self._job)
         self.asked_at, self.promises = now, {}
         return self.term
 

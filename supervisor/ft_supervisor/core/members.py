@@ -27,6 +27,8 @@ class Member:
     """Its workers may be running."""
     cycle: Cycle | None = None
     """The newest that it may be running; None also where that is not known."""
+    asked: int | None = None
+    """The term that a Prepare on its connection has asked for: what it had promised before that proves nothing."""
     lost: bool = False
     gone: bool = False
     """It said Goodbye: it runs nothing and will never be back."""
@@ -81,19 +83,16 @@ class Members:
             running=message.running is not None,
             cycle=message.running,
         )
-        member.times_lost = known.times_lost if known else 0
+        if known is not None:
+            member.times_lost = known.times_lost
+            if (known.incarnation, known.connection) == (member.incarnation, member.connection):
+                member.asked = known.asked
         self._members[message.infra_rank] = member
         return member
 
     def expect(self, node: Node, now: float) -> None:
         """A member whose word we do not have: it may be running anything, until it registers or is lost."""
         self._members[node.infra_rank] = Member(node, NEVER, NEVER, 0, heard=now, running=True)
-
-    def heard(self, infra_rank: int, now: float) -> None:
-        """A sign of life. A lost node stays lost until it registers anew."""
-        member = self._members.get(infra_rank)
-        if member is not None:
-            member.heard = now
 
     def forgive(self, seconds: float, now: float) -> None:
         """Time in which the coordinator itself stood still counts against nobody."""

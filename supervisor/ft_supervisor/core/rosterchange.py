@@ -44,6 +44,7 @@ class RosterChange:
         folded = fold(members)
         if self.pending or folded == self.roster.members:
             return None
+        self.eligible &= frozenset(unfold(folded))
         return self._propose(Roster(term, self.roster.number + 1, folded, former=self.roster.members))
 
     def keep(self, infra_rank: int, stamp: tuple[int, int]) -> Roster | None:
