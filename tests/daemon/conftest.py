@@ -21,7 +21,10 @@ from ft_supervisor.core.orders import Begin
 
 @pytest.fixture
 def start_daemon(tmp_path: Path, repository: Path) -> Iterator[StartDaemon]:
-    """start(agent script, coordinator script, infra_rank=, timeouts=, before=): a daemon; killed after the test."""
+    """start(agent script, coordinator script, infra_rank=, timeouts=, before=, batch_host=): a daemon.
+
+    It is killed after the test.
+    """
     started: list[tuple[Daemon, threading.Thread]] = []
 
     def start(
@@ -31,11 +34,12 @@ def start_daemon(tmp_path: Path, repository: Path) -> Iterator[StartDaemon]:
         infra_rank: int = 1,
         timeouts: Timeouts = Timeouts(agent=30.0, heartbeat=0.1),  # noqa: B008 - frozen
         before: str = "",
+        batch_host: str | None = None,
     ) -> Daemon:
         job = Job(
             run_id="7.0.0",
             nodes=("n0", "n1"),
-            hosts=("127.0.0.1",),
+            hosts=("127.0.0.1", "127.0.0.2"),
             ports=(1,),
             run_folder=str(tmp_path / "shared" / "7.0.0"),
             local_folder=str(tmp_path / "local" / "7.0.0" / f"n{infra_rank}"),
@@ -51,7 +55,13 @@ def start_daemon(tmp_path: Path, repository: Path) -> Iterator[StartDaemon]:
             "coordinator": [sys.executable, "-c", CHILD + coordinator],
         }
         process = subprocess.Popen(
-            [sys.executable, "-c", DAEMON.format(before=before), codec.encode(begin).decode(), json.dumps(commands)],
+            [
+                sys.executable,
+                "-c",
+                DAEMON.format(before=before, batch_host=batch_host),
+                codec.encode(begin).decode(),
+                json.dumps(commands),
+            ],
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,10 +15,16 @@ BOUND = 60.0
 DAEMON = """
 import json, sys
 from ft_supervisor.core import actions, codec, daemon, orders
-from ft_supervisor.daemon import children, files, shell
+from ft_supervisor.daemon import batch, children, files, shell
 {before}
 begin = codec.decode(sys.argv[1].encode(), [orders.Begin])
-shell.supervise(begin.job, begin.node, notes=[actions.log("a_note")], commands=json.loads(sys.argv[2]))
+shell.supervise(
+    begin.job,
+    begin.node,
+    notes=[actions.log("a_note")],
+    commands=json.loads(sys.argv[2]),
+    batch_job={batch_host!r} and batch.BatchJob(7, 0, 0, {batch_host!r}),
+)
 """
 
 # What all children begin with. `say` writes to the daemon's stderr, where the test reads it.
@@ -82,6 +89,13 @@ class Daemon:
             found = self._changed.wait_for(find, BOUND)
         assert found, f"{text!r} did not come:\n{''.join(self.lines)}"
         return found
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for what no line tells of."""
+        deadline = time.monotonic() + BOUND
+        while not condition():
+            assert time.monotonic() < deadline, f"{what} did not come:\n{''.join(self.lines)}"
+            time.sleep(0.01)
 
     def said(self, text: str) -> list[str]:
         """The words behind `text` in a line of a child's."""

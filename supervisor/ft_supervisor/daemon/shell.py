@@ -19,8 +19,8 @@ from ft_supervisor.core import actions
 from ft_supervisor.core.daemon import AGENT, COORDINATOR, DaemonMachine
 from ft_supervisor.core.events import DaemonEvent, Ended, Ordered, Signalled, Tick
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
-from ft_supervisor.core.orders import Begin, Listening
-from ft_supervisor.daemon import files, identity
+from ft_supervisor.core.orders import Begin, Closed, Listening
+from ft_supervisor.daemon import batch, files, identity
 from ft_supervisor.daemon.children import COMMANDS, Children
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.observe.background import Background, wait_all
@@ -37,16 +37,23 @@ SWEEP_PAUSE = 0.05
 def run(config: JobConfig, environ: Mapping[str, str]) -> int:
     """Be this node's daemon. Returns 2 after one line on stderr if configuration and step do not fit; else never."""
     try:
-        job, node, warnings = identity.build(config, environment.read(environ), environ)
+        step = environment.read(environ)
+        job, node, warnings = identity.build(config, step, environ)
     except (identity.IdentityError, SlurmError) as error:
         print(f"ft-supervisor: {error}", file=sys.stderr)
         return CONFIG_ERROR
     notes = [actions.log("policy", note=config.policy_note)] if config.policy_note else []
-    supervise(job, node, notes=[*notes, *(actions.log("identity", "warning", note=text) for text in warnings)])
+    notes += [actions.log("identity", "warning", note=text) for text in warnings]
+    supervise(job, node, notes=notes, batch_job=batch.of_step(step, environ))
 
 
 def supervise(
-    job: Job, node: Node, *, notes: Iterable[actions.Log] = (), commands: Mapping[str, Sequence[str]] = COMMANDS
+    job: Job,
+    node: Node,
+    *,
+    notes: Iterable[actions.Log] = (),
+    commands: Mapping[str, Sequence[str]] = COMMANDS,
+    batch_job: batch.BatchJob | None = None,
 ) -> NoReturn:
     """Start the children, watch them, and leave by os._exit with the node's code. Main thread only."""
     setup("daemon", node.name)
@@ -59,6 +66,9 @@ def supervise(
         _Shell(job, node, signals, children).loop(notes)
     except _Left as left:
         code = left.code
+        if batch_job and left.closed and batch_job.host in left.closed.lost:
+            children.end(END_BOUND)
+            batch.end(batch_job, left.closed.verdict.exit_code, signals)
     except Exception:
         log("daemon_failed", "error", error=traceback.format_exc())
     finally:
@@ -80,8 +90,9 @@ def _end(children: Children, code: int) -> NoReturn:
 class _Left(Exception):
     """The machine said Leave, and it is done."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, closed: Closed | None) -> None:
         self.code = code
+        self.closed = closed
 
 
 class _Shell:
@@ -96,6 +107,8 @@ class _Shell:
         self._journal = Journal.open(Path(job.local_folder), "daemon", begin, now, files.no_journal)
         self._writing: list[Background[Any]] = []
         self._looking: Background[Verdict | None] | None = None
+        self._closed: Closed | None = None
+        """What our coordinator has said of the job's end, most recently."""
 
     def loop(self, notes: Iterable[actions.Log]) -> NoReturn:
         """Raises _Left at the end."""
@@ -138,6 +151,8 @@ class _Shell:
         if isinstance(event, Ordered) and isinstance(event.order, Listening):
             port = event.order.port
             self._write("address file", lambda: files.write_address(self._job, self._node, port))
+        if isinstance(event, Ordered) and isinstance(event.order, Closed):
+            self._closed = event.order
         now = time.monotonic()
         self._carry_out(event, self._machine.handle(event, now), now)
 
@@ -181,4 +196,4 @@ class _Shell:
         for what in wait_all(self._writing, files.SHARED_BOUND):
             log("file_hangs", "warning", what=what)
         log("leaving", code=code, verdict=verdict.outcome.value if verdict else None, reason=reason)
-        raise _Left(code)
+        raise _Left(code, self._closed)

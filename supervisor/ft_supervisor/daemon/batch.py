@@ -1,0 +1,62 @@
+"""The last deed of a node: ending the job in Slurm when its batch script died with its host (design section 8)."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ft_slurm import completion, nodelist
+from ft_slurm.environment import StepEnvironment
+from ft_slurm.errors import SlurmError
+from ft_supervisor.daemon import files
+from ft_supervisor.daemon.identity import LOCAL
+from ft_supervisor.daemon.signals import Signals
+from ft_supervisor.observe.background import Background
+from ft_supervisor.process.log import log
+
+LOOK_PAUSE = 200
+"""Milliseconds between two looks whether it is done."""
+
+SIGNAL_BOUND = 2.0
+"""Seconds that it still gets after a signal."""
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """The job that this step is part of. `host` runs its batch script, if it has one."""
+
+    job_id: int
+    step_id: int
+    restart_count: int
+    host: str
+
+
+def of_step(step: StepEnvironment, environ: Mapping[str, str]) -> BatchJob | None:
+    """None where no Slurm is, and where the variable that names the job's nodes is missing or no list."""
+    if environ.get(LOCAL) == "1":
+        return None
+    try:
+        names = nodelist.expand(environ.get("SLURM_JOB_NODELIST", ""))
+    except SlurmError:
+        return None
+    # Slurm starts the batch script on the first of the job's nodes.
+    return BatchJob(step.job_id, step.step_id, step.restart_count, names[0]) if names else None
+
+
+def end(job: BatchJob, code: int, signals: Signals) -> None:
+    """End the job with this exit code, as `completion.complete` can; for minutes, or until a signal asks us to go."""
+    work = Background(
+        "ending the job",
+        lambda: completion.complete(job.job_id, job.step_id, code, restart_count=job.restart_count, log=log),
+        files.failed,
+    )
+    poll = select.poll()
+    poll.register(signals.fileno(), select.POLLIN)
+    while not work.wait(0):
+        poll.poll(LOOK_PAUSE)
+        if names := signals.take():
+            # A job that has just been completed is signalled too.
+            if not work.wait(SIGNAL_BOUND):
+                log("job_left_running", "warning", job=job.job_id, why=f"{names[0]} came")
+            return
