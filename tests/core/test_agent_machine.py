@@ -1,25 +1,30 @@
 """The agent's machine, scenario by scenario: events in, deeds out, compared as they are."""
 
+from typing import Any
+
 import pytest
 from tests.core.machines import BEAT, C0, C1, C2, FAILURE, TIMEOUTS, deeds, job, node
 
 from ft_supervisor.core import events, messages, orders
-from ft_supervisor.core.actions import EnterBarrier, Leave, Send, Start, StopWorkers, Tell
+from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
 from ft_supervisor.core.agent import STOP_MARGIN, AgentMachine, State
-from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, LeaseMoved, Mailed, Terminated, Tick
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Mailed, Terminated, Tick
+from ft_supervisor.core.model import KILL_BOUND, Accepted, Cycle, Job, Memory, Outcome, Roster, Verdict
 
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
 FAILED = Verdict(Outcome.FAILED, "over")
 
 
 class Play:
-    """An agent on node 1, its clock, and a lease that moves while it is connected."""
+    """An agent on node 1, its clock, and a store of n0 whose rounds and leases move while it is connected."""
 
     def __init__(self, memory: Memory | None = None, a_job: Job | None = None) -> None:
         self.now = 0.0
         self.machine = AgentMachine(a_job or job(), node(1), 1, memory or Memory(), 0.0)
+        self.first = deeds(self.machine.start(0.0))
         self.lease = True
+        self.round = 1
+        self.connection = 0
 
     def feed(self, *what: events.AgentEvent) -> list[object]:
         """Deeds of these events, what it tells its daemon each heartbeat left out."""
@@ -28,14 +33,26 @@ class Play:
             answers += deeds(self.machine.handle(event, self.now))
         return [deed for deed in answers if not (isinstance(deed, Tell) and isinstance(deed.order, orders.Alive))]
 
+    def connect(self, candidate: int = 0) -> list[object]:
+        """The store of this candidate answers; port 9 is free."""
+        self.connection += 1
+        self.round = 1
+        return self.feed(Connected(candidate, self.connection, self.round, self.now, 9))
+
+    def look(self) -> list[object]:
+        """The store's next pulse: a majority has read the round before, if there is a lease."""
+        self.round += 1
+        lease = self.round - 1 if self.lease else 0
+        return self.feed(Looked(self.now, self.round, self.machine.memory.promise, lease))
+
     def wait(self, seconds: float) -> list[object]:
-        """Ticks, each heartbeat."""
+        """A look and a tick each heartbeat."""
         answers: list[object] = []
         until = self.now + seconds
         while self.now < until:
             self.now += BEAT
-            if self.lease:
-                answers += self.feed(LeaseMoved(self.now))
+            if self.connection:
+                answers += self.look()
             answers += self.feed(Tick())
         return answers
 
@@ -46,34 +63,51 @@ class Play:
         return told[0]
 
 
-def run(cycle: Cycle = C0, connection: int = 1, group_rank: int = 1, term: int = 0) -> messages.Run:
-    return messages.Run(term, connection, cycle, group_rank, 3, cycle.n, 3, "a0", 100)
+def run(cycle: Cycle = C0, group_rank: int = 1, term: int = 0, used: int = 0, age: float = 0.0) -> messages.Run:
+    return messages.Run(term, cycle, "0-2", group_rank, 3, cycle.n, 3, "a0", 100, used, age)
+
+
+def standby(cycle: Cycle | None, term: int = 0) -> Mailed:
+    return Mailed(messages.Standby(term, cycle, 0, 0.0))
 
 
 def mail(message: messages.ToAgent) -> Mailed:
     return Mailed(message)
 
 
-def register(connection: int = 1, running: Cycle | None = None, memory: Memory | None = None) -> Send:
-    return Send(messages.Register(0, node(1), 1, connection, 9, running, memory or Memory()))
+def knows(newest: Cycle | None = None, **known: object) -> Memory:
+    """What a node remembers that has promised term 0."""
+    values: dict[str, Any] = {"promise": 0, "group": "0-2" if newest else "", **known}
+    return Memory(newest=newest, **values)
+
+
+def register(
+    connection: int = 1, running: Cycle | None = None, memory: Memory | None = None, *, serial: int = 0, round_: int = 1
+) -> Send:
+    message = messages.Register(node(1), 1, connection, round_, 9, running, memory or knows(), serial or connection)
+    return Send(message)
 
 
 def remember(newest: Cycle | None = None, **known: object) -> Tell:
-    return Tell(orders.Remember(Memory(newest, **known)))  # type: ignore[arg-type]
+    return Tell(orders.Remember(knows(newest, **known)))
 
 
 def stopped(cycle: Cycle = C0, port: int = 9) -> Send:
     return Send(messages.WorkersStopped(0, 1, 1, cycle, port))
 
 
-GOODBYE = Send(messages.Goodbye(0, 1, 1))
-NO_LEASE = Leave(75, None, "no coordinator for 5 s")
+def goodbye(verdict: Verdict | None = None) -> Send:
+    return Send(messages.Goodbye(0, 1, 1, verdict))
+
+
+NO_LEASE = Leave(75, None, "no coordinator with a majority for 60 s")
 
 
 def running(cycle: Cycle = C0, a_job: Job | None = None) -> Play:
     """An agent whose workers run."""
     play = Play(a_job=a_job)
-    play.feed(Connected(9), mail(run(cycle)))
+    play.connect()
+    play.feed(mail(run(cycle)))
     assert play.machine.running == cycle
     return play
 
@@ -83,8 +117,9 @@ def running(cycle: Cycle = C0, a_job: Job | None = None) -> Play:
 
 def test_join_run_succeed_and_leave() -> None:
     play = Play()
-    assert play.feed(Connected(9)) == [register()]
-    assert play.feed(mail(messages.Standby(0, None))) == []
+    assert play.first == [Dial((0,))]
+    assert play.connect() == [remember(), register()]
+    assert play.feed(standby(None)) == []
     assert play.machine.state is State.STANDBY
     assert play.feed(mail(run())) == [remember(C0), Start(run())]
     assert play.feed(events.WorkersExited(C0, ())) == [
@@ -94,7 +129,7 @@ def test_join_run_succeed_and_leave() -> None:
     ]
     assert play.feed(mail(messages.Close(0, SUCCESS))) == [
         remember(C0, succeeded=C0, verdict=SUCCESS),
-        GOODBYE,
+        goodbye(SUCCESS),
         Leave(0, SUCCESS, "over"),
     ]
 
@@ -129,8 +164,8 @@ def test_a_stop_where_nothing_runs_is_answered_at_once() -> None:
 
 def test_a_stop_that_overtook_its_run_makes_the_run_old() -> None:
     play = Play()
-    play.feed(Connected(9))
-    assert play.feed(mail(messages.Stop(0, C0))) == [remember(C0), stopped()]
+    play.connect()
+    assert play.feed(mail(messages.Stop(0, C0))) == [remember(C0, group=""), stopped()]
     assert play.feed(mail(run(C0))) == []
     assert play.machine.running is None
 
@@ -146,7 +181,7 @@ def test_a_run_waits_until_the_former_workers_are_gone() -> None:
 def test_standby_stops_what_runs_and_what_would_run_next() -> None:
     play = running()
     play.feed(mail(run(C1)))
-    assert play.feed(mail(messages.Standby(0, C1))) == []
+    assert play.feed(standby(C1)) == []
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
     assert play.machine.state is State.STANDBY
 
@@ -160,12 +195,14 @@ def test_standby_stops_what_runs_and_what_would_run_next() -> None:
         mail(run(C0)),
         mail(run(C1)),
         mail(run(C2, term=1)),
-        mail(run(C2, connection=0)),
+        mail(messages.Prepare(-1)),
+        mail(messages.Members(1, Roster(1, 1, "0-2"))),
+        mail(messages.Propose(1, SUCCESS)),
+        mail(messages.Continue(1, C2, 7, 0.0)),
         mail(messages.Stop(0, C0)),
         mail(messages.Stop(1, C1)),
-        mail(messages.Standby(0, C0)),
-        mail(messages.Standby(1, None)),
-        mail(messages.Close(1, SUCCESS)),
+        standby(C0),
+        standby(None, term=1),
         events.WorkersExited(C0, ()),
         events.WorkersExited(C0, (FAILURE,)),
         events.WorkersGone(C0, 5),
@@ -180,91 +217,227 @@ def test_what_is_old_changes_nothing(old: events.AgentEvent) -> None:
     assert (play.machine.state, play.machine.running, play.machine.memory) == (State.ACTIVE, C1, before)
 
 
-def test_a_run_older_than_the_last_register_is_dropped() -> None:
-    play = Play()
-    play.feed(Connected(9), Disconnected("gone"), Connected(10))
-    assert play.feed(mail(run(connection=1))) == []
-    assert play.feed(mail(run(connection=2))) == [remember(C0), Start(run(connection=2))]
-
-
 def test_a_new_incarnation_knows_what_the_former_one_was_told() -> None:
-    play = Play(Memory(C1))
-    assert play.feed(Connected(9)) == [register(memory=Memory(C1))]
+    play = Play(knows(C1))
+    assert play.first == [Dial((0, 1, 2))]
+    assert play.connect() == [register(memory=knows(C1))]
     assert play.feed(mail(run(C1))) == []
     assert play.feed(mail(run(C2))) == [remember(C2), Start(run(C2))]
 
 
 def test_a_new_incarnation_repeats_its_nodes_success() -> None:
-    memory = Memory(C1, succeeded=C1)
+    memory = knows(C1, succeeded=C1)
     play = Play(memory)
-    assert play.feed(Connected(9)) == [register(memory=memory)]
+    assert play.connect() == [register(memory=memory)]
     assert play.machine.state is State.SUCCEEDED
     assert play.machine.watched == C1
 
 
-# -- connections and the fence
+# -- connections
 
 
 def test_a_reconnected_agent_tells_the_whole_truth() -> None:
     play = running()
-    assert play.feed(Disconnected("gone")) == []
-    assert play.feed(Connected(9)) == [register(2, C0, Memory(C0))]
+    assert play.feed(Disconnected("gone", silent=False)) == [Dial((0, 1, 2))]
+    assert play.connect(2) == [register(2, C0, knows(C0))]
 
 
 def test_without_a_connection_nothing_is_sent() -> None:
     play = running()
-    play.feed(Disconnected("gone"))
+    play.feed(Disconnected("gone", silent=False))
     assert play.feed(events.WorkersExited(C0, (FAILURE,))) == [
         remember(C0, failures=(FAILURE,)),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
     play.feed(events.WorkersGone(C0, 9))
-    assert play.feed(Connected(9)) == [register(2, None, Memory(C0, failures=(FAILURE,)))]
+    assert play.connect() == [register(2, None, knows(C0, failures=(FAILURE,)))]
 
 
-def test_the_fence_ends_the_workers_with_no_grace() -> None:
+def test_the_first_candidate_of_a_fresh_job_needs_no_vote_the_others_do() -> None:
+    assert Play().connect(0) == [remember(), register()]
+    assert Play().connect(1) == [register(memory=Memory())]
+    assert Play(knows(promise=2)).connect(0) == [register(memory=knows(promise=2))]
+
+
+# -- promises
+
+
+def test_a_promise_is_kept_before_it_is_told() -> None:
+    play = running()
+    assert play.feed(mail(messages.Prepare(4))) == [
+        remember(C0, promise=4),
+        register(1, C0, knows(C0, promise=4), serial=2),
+    ]
+
+
+def test_promises_only_rise() -> None:
+    play = running()
+    play.feed(mail(messages.Prepare(5)))
+    assert play.feed(mail(messages.Prepare(4))) == []
+    assert play.feed(mail(messages.Prepare(5))) == [register(1, C0, knows(C0, promise=5), serial=3)]
+    assert play.machine.memory.promise == 5
+
+
+def test_who_has_promised_is_led_by_nobody_older() -> None:
+    play = running()
+    play.feed(mail(messages.Prepare(4)))
+    before = play.machine.memory
+    old = (
+        run(C1),
+        messages.Stop(0, C0),
+        messages.Standby(0, C0, 1, 0.0),
+        messages.Propose(0, FAILED),
+        messages.Members(0, Roster(0, 1, "0-2")),
+    )
+    assert play.feed(*(mail(message) for message in old)) == []
+    assert play.machine.memory == before
+    assert play.machine.running == C0
+
+
+def test_a_coordinator_that_takes_over_has_the_workers_go_on() -> None:
+    play = running()
+    play.feed(Disconnected("gone", silent=False))
+    play.connect(1)
+    play.feed(mail(messages.Prepare(1)))
+    assert play.feed(mail(messages.Continue(1, C0, 2, 0.0))) == [remember(C0, promise=1, used=2)]
+    assert play.machine.state is State.ACTIVE
+    assert play.feed(events.WorkersExited(C0, ()))[1:] == [
+        Send(messages.WorkersSucceeded(1, 1, 1, C0)),
+        EnterBarrier(C0, 3),
+    ]
+
+
+def test_rosters_are_kept_in_their_order() -> None:
+    play = Play()
+    play.connect()
+    first, second = Roster(0, 1, "0-2", "0-3"), Roster(0, 2, "0-2")
+    for roster in (first, second):
+        assert play.feed(mail(messages.Members(0, roster))) == [
+            remember(roster=roster),
+            Send(messages.RosterKept(0, 1, 1, roster.stamp)),
+        ]
+    assert play.feed(mail(messages.Members(0, first))) == []
+    assert play.feed(mail(messages.Members(0, second))) == [Send(messages.RosterKept(0, 1, 1, second.stamp))]
+
+
+def test_a_proposed_verdict_is_kept_before_that_is_told_and_ends_nothing() -> None:
+    play = running()
+    assert play.feed(mail(messages.Propose(0, FAILED))) == [
+        remember(C0, accepted=Accepted(0, FAILED)),
+        Send(messages.VerdictKept(0, 1, 1)),
+    ]
+    assert play.machine.state is State.ACTIVE
+    play.feed(mail(messages.Prepare(4)))
+    assert play.feed(mail(messages.Propose(4, SUCCESS))) == [
+        remember(C0, promise=4, accepted=Accepted(4, SUCCESS)),
+        Send(messages.VerdictKept(4, 1, 1)),
+    ]
+
+
+def test_a_chosen_verdict_is_one_in_every_term() -> None:
+    play = running()
+    play.feed(mail(messages.Prepare(4)))
+    assert play.feed(mail(messages.Close(0, FAILED))) == [
+        remember(C0, promise=4, verdict=FAILED),
+        StopWorkers(C0, TIMEOUTS.stop_grace),
+    ]
+
+
+# -- the fence
+
+
+def test_the_fence_ends_the_workers_with_no_grace_and_the_node_stands_by() -> None:
     play = running()
     play.wait(3)
     play.lease = False
-    assert play.wait(TIMEOUTS.fence - BEAT) == []
-    assert play.wait(BEAT) == [StopWorkers(C0, 0.0)]
-    assert play.feed(events.WorkersGone(C0, 9)) == [GOODBYE, NO_LEASE]
+    done = play.wait(TIMEOUTS.fence - 3 * BEAT)  # the last proof is of a round that appeared two beats before
+    assert StopWorkers(C0, 0.0) not in done
+    assert StopWorkers(C0, 0.0) in play.wait(BEAT)
+    play.connect()
+    assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
+    assert play.machine.state is State.STANDBY
 
 
 def test_the_fence_counts_from_when_the_lease_was_asked_for() -> None:
     play = running()
-    play.lease = False
+    play.now = 1.0
+    play.feed(Looked(1.0, 2, 0, 0))  # round 2 appeared after 0.0
+    play.now = 2.0
+    play.feed(Looked(2.0, 3, 0, 0))  # round 3 after 1.0
     play.now = 4.0
-    play.feed(LeaseMoved(1.0))
-    play.feed(LeaseMoved(0.5))  # an answer that was overtaken
-    assert play.wait(1.0 + TIMEOUTS.fence - BEAT - play.now) == []
-    assert play.wait(BEAT) == [StopWorkers(C0, 0.0)]
+    play.feed(Looked(4.0, 4, 0, 3))
+    play.connection = 0  # from now on nothing is heard
+    assert StopWorkers(C0, 0.0) not in play.wait(1.0 + TIMEOUTS.fence - BEAT - play.now)
+    assert StopWorkers(C0, 0.0) in play.wait(BEAT)
 
 
-def test_the_fence_ends_a_standby_too() -> None:
+def test_a_lease_of_another_term_is_none() -> None:
+    play = running()
+    for beat in range(1, 10):
+        play.now = beat * BEAT
+        play.feed(Looked(play.now, 1 + beat, 3, beat))
+    assert StopWorkers(C0, 0.0) in play.wait(TIMEOUTS.fence - play.now)
+
+
+def test_a_lease_that_is_older_than_the_connection_is_none() -> None:
+    play = running()
+    play.feed(Disconnected("gone", silent=False), Connected(0, 2, 90, 0.0, 9))
+    play.feed(mail(messages.Continue(0, C0, 0, None)))
+    for beat in range(1, 10):
+        play.now = beat * BEAT
+        play.feed(Looked(play.now, 90 + beat, 0, 90))
+    play.connection = 0
+    assert StopWorkers(C0, 0.0) in play.wait(TIMEOUTS.fence - play.now)
+
+
+def test_a_standby_without_a_lease_looks_for_a_coordinator_and_leaves_in_the_end() -> None:
     play = Play()
-    play.feed(Connected(9), mail(messages.Standby(0, None)))
+    play.connect()
+    play.feed(standby(None))
     play.lease = False
-    assert play.wait(TIMEOUTS.fence) == [GOODBYE, NO_LEASE]
+    play.feed(Disconnected("gone", silent=True))
+    play.connection = 0
+    assert play.wait(TIMEOUTS.takeover - BEAT) == []  # the shell goes on dialing
+    assert play.wait(BEAT) == [NO_LEASE]
+
+
+def test_a_node_with_nobody_in_charge_fences_and_leaves_in_the_end() -> None:
+    play = running()
+    play.lease = False
+    play.feed(Disconnected("gone", silent=True))
+    play.connection = 0
+    assert play.wait(TIMEOUTS.fence) == [StopWorkers(C0, 0.0)]
+    play.feed(events.WorkersGone(C0, 9))
+    assert play.wait(TIMEOUTS.takeover - TIMEOUTS.fence - BEAT) == []
+    assert play.wait(BEAT) == [NO_LEASE]
 
 
 def test_a_shorter_end_brings_the_kill_forward_and_a_longer_one_does_not() -> None:
     play = running()
-    play.lease = False
-    assert play.feed(Disconnected("gone"), Terminated("SIGTERM")) == [
-        StopWorkers(C0, TIMEOUTS.stop_grace, signal=False)
-    ]
-    assert play.wait(TIMEOUTS.fence) == [StopWorkers(C0, 0.0, signal=False)]
+    play.feed(Disconnected("gone", silent=False), Terminated("SIGTERM"))
+    play.connection = 0
+    assert play.wait(2 * TIMEOUTS.coordinator) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal=False)]
+    assert play.wait(TIMEOUTS.fence - 2 * TIMEOUTS.coordinator) == [StopWorkers(C0, 0.0, signal=False)]
     assert play.feed(events.Ended(FAILED)) == [remember(C0, verdict=FAILED)]
     assert play.feed(events.WorkersGone(C0, 9)) == [Leave(1, FAILED, "over")]
 
 
 def test_a_run_that_comes_after_a_long_stand_still_is_not_started() -> None:
     play = Play()
-    play.feed(Connected(9))
+    play.connect()
     play.now = TIMEOUTS.fence
-    assert play.feed(mail(run())) == [GOODBYE, NO_LEASE]
+    assert play.feed(mail(run())) == [Dial((0, 1, 2))]  # whoever is there will hear that we run nothing
     assert play.machine.running is None
+    assert play.machine.memory.newest is None
+
+
+def test_a_run_brings_the_age_of_its_lease() -> None:
+    play = Play()
+    play.connect()
+    play.feed(mail(run(age=2.0)))
+    play.connection = 0
+    assert StopWorkers(C0, 0.0) not in play.wait(TIMEOUTS.fence - 2.0 - BEAT)
+    assert StopWorkers(C0, 0.0) in play.wait(BEAT)
 
 
 def test_the_daemon_hears_when_the_fence_will_be_over() -> None:
@@ -275,6 +448,16 @@ def test_the_daemon_hears_when_the_fence_will_be_over() -> None:
     assert play.alive() == orders.Alive("succeeded", "0.0", None, None)
 
 
+def test_who_is_led_by_nobody_is_joining_for_its_daemon() -> None:
+    play = Play()
+    play.connect()
+    assert play.alive().state == "joining"
+    play.feed(standby(None))
+    assert play.alive().state == "standby"
+    play.feed(Disconnected("gone", silent=False))
+    assert play.alive().state == "joining"  # so that it looks for the verdict's file
+
+
 def test_with_a_verdict_there_is_no_fence() -> None:
     play = running()
     assert play.feed(mail(messages.Close(0, FAILED))) == [
@@ -282,15 +465,15 @@ def test_with_a_verdict_there_is_no_fence() -> None:
         StopWorkers(C0, TIMEOUTS.stop_grace),
     ]
     play.lease = False
-    assert play.wait(TIMEOUTS.fence + 1) == []
+    assert StopWorkers(C0, 0.0) not in play.wait(TIMEOUTS.fence + 1)
     assert play.alive().fence_in is None
 
 
 def test_no_coordinator_at_all() -> None:
     play = Play()
-    play.lease = False
-    assert play.wait(TIMEOUTS.join - BEAT) == []
-    assert play.wait(BEAT) == [Leave(75, None, "no coordinator within 60 s")]
+    early = play.wait(TIMEOUTS.join - BEAT)
+    assert early == [Dial((0, 1, 2))]  # the first candidate did not come
+    assert play.wait(BEAT) == [Leave(75, None, f"no coordinator with a majority for {TIMEOUTS.join:g} s")]
 
 
 # -- the end
@@ -298,11 +481,12 @@ def test_no_coordinator_at_all() -> None:
 
 def test_a_standby_leaves_with_0_when_the_exit_barrier_is_passed() -> None:
     play = Play()
-    play.feed(Connected(9), mail(messages.Standby(0, C0)))
+    play.connect()
+    play.feed(standby(C0))
     assert play.machine.watched == C0
     play.feed(BarrierPassed(C0))
     assert play.wait(TIMEOUTS.close_grace - BEAT) == []  # the verdict is better
-    assert play.wait(BEAT) == [GOODBYE, Leave(0, None, "the exit barrier of cycle 0.0 is passed")]
+    assert play.wait(BEAT) == [goodbye(), Leave(0, None, "the exit barrier of cycle 0.0 is passed")]
 
 
 def test_an_active_node_leaves_after_its_own_workers() -> None:
@@ -310,19 +494,13 @@ def test_an_active_node_leaves_after_its_own_workers() -> None:
     play.feed(BarrierPassed(C0))
     assert play.wait(TIMEOUTS.close_grace + 1) == []
     play.feed(events.WorkersExited(C0, ()))
-    assert play.wait(BEAT) == [GOODBYE, Leave(0, None, "the exit barrier of cycle 0.0 is passed")]
-
-
-def test_a_passed_barrier_and_no_lease_is_success() -> None:
-    play = Play()
-    play.feed(Connected(9), mail(messages.Standby(0, C0)), BarrierPassed(C0))
-    play.now = TIMEOUTS.fence
-    assert play.feed(Tick()) == [GOODBYE, Leave(0, None, "no coordinator for 5 s")]
+    assert play.wait(BEAT) == [goodbye(), Leave(0, None, "the exit barrier of cycle 0.0 is passed")]
 
 
 def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
     play = Play()
-    play.feed(Connected(9), mail(messages.Standby(0, C0)), BarrierPassed(C0), mail(messages.Standby(0, C1)))
+    play.connect()
+    play.feed(standby(C0), BarrierPassed(C0), standby(C1))
     assert play.wait(TIMEOUTS.close_grace + 1) == []
 
 
@@ -331,7 +509,7 @@ def test_a_verdict_ends_the_node_however_it_comes(how: events.AgentEvent) -> Non
     play = running()
     assert play.feed(how, how) == [remember(C0, verdict=FAILED), StopWorkers(C0, TIMEOUTS.stop_grace)]
     assert play.feed(mail(run(C1))) == []
-    assert play.feed(events.WorkersGone(C0, 9)) == [GOODBYE, Leave(1, FAILED, "over")]
+    assert play.feed(events.WorkersGone(C0, 9)) == [goodbye(FAILED), Leave(1, FAILED, "over")]
 
 
 def test_the_first_verdict_stays() -> None:
@@ -356,7 +534,7 @@ def test_a_signal_is_told_to_the_coordinator_whose_verdict_is_awaited() -> None:
         remember(C0, verdict=cancelled),
         StopWorkers(C0, TIMEOUTS.stop_grace, signal=False),  # Slurm has signalled them already
     ]
-    assert play.feed(events.WorkersGone(C0, 9)) == [GOODBYE, Leave(130, cancelled, cancelled.reason)]
+    assert play.feed(events.WorkersGone(C0, 9)) == [goodbye(cancelled), Leave(130, cancelled, cancelled.reason)]
 
 
 def test_without_slurm_the_signal_is_passed_on() -> None:
@@ -367,10 +545,21 @@ def test_without_slurm_the_signal_is_passed_on() -> None:
 
 def test_a_signal_without_a_coordinator_ends_the_node() -> None:
     play = running()
-    play.feed(Disconnected("gone"))
-    assert play.feed(Terminated("SIGTERM")) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal=False)]
-    reason = "told to end by a signal, and no coordinator to tell"
+    play.feed(Disconnected("gone", silent=False))
+    play.connection = 0
+    assert play.feed(Terminated("SIGTERM")) == []
+    assert play.wait(2 * TIMEOUTS.coordinator - BEAT) == []  # there may soon be another coordinator
+    assert play.wait(BEAT) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal=False)]
+    reason = "told to end by a signal, and no coordinator answers"
     assert play.feed(events.WorkersGone(C0, 9)) == [Leave(130, None, reason)]
+
+
+def test_a_signal_that_no_coordinator_heard_is_told_to_the_next() -> None:
+    play = running()
+    play.feed(Disconnected("gone", silent=False), Terminated("SIGTERM"))
+    play.connect(1)
+    play.feed(mail(messages.Prepare(1)))
+    assert play.feed(mail(messages.Continue(1, C0, 0, 0.0))) == [Send(messages.Leaving(1, 1, 1, "SIGTERM"))]
 
 
 def test_a_coordinator_that_does_not_answer_a_signal() -> None:
