@@ -12,13 +12,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ft_bench import daemon, ending, faults, rendezvous, report
+from ft_bench import daemon, ending, faults, rendezvous, report, takeover
 from ft_bench.seen import BenchError
 from ft_supervisor.process import tree
 
 SECTIONS: Mapping[str, Callable[[bool], list[report.Row]]] = {
     "rendezvous": rendezvous.measure,
     "faults": faults.measure,
+    "takeover": takeover.measure,
     "ending": ending.measure,
     "daemon": daemon.measure,
 }
@@ -30,11 +31,13 @@ EXAMPLES = """\
 what:
   rendezvous  N agents join at one moment, in threads of a few processes: until the last one is told to run
   faults      8 nodes, a worker is killed: until the other nodes know, and until all workers run again
+  takeover    the coordinator is killed, alone or with its node, among 8 nodes and among 1,000 agents: until another is
+              in charge, agents are registered again, and all workers run; what torchrun does without its first node
   ending      8 nodes, all workers exit with 0: until the last daemon is gone
   daemon      memory, CPU, and time to start
 
 examples:
-  scripts/bench                            everything, about ten minutes on two cores
+  scripts/bench                            everything, about twenty minutes on two cores
   scripts/bench --only faults --only ending
   scripts/bench --quick                    small and once, to see that it works: its figures say nothing
   scripts/bench --json bench.json          the table's figures and every sample; `-` for stdout instead of the table

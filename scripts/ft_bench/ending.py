@@ -7,6 +7,7 @@ import signal
 
 from ft_bench import job as jobs
 from ft_bench.report import Row
+from ft_bench.told import Exits
 
 
 def measure(quick: bool) -> list[Row]:
@@ -26,7 +27,7 @@ def measure(quick: bool) -> list[Row]:
 
 def _end(job: jobs.Job, active: int) -> float:
     workers = job.workers.wait("start", active)
-    exits = jobs.Exits(job.pids)
+    exits = Exits(job.pids)
     for worker in workers:
         os.kill(worker.pid, signal.SIGUSR1)
     exited = job.workers.wait("exit", active)

@@ -1,11 +1,9 @@
-"""Jobs of worker.py, by ft-supervisor or by torchrun, and what they tell: log lines, workers' words, exits."""
+"""Jobs of worker.py, by ft-supervisor or by torchrun: starting them, freezing and killing what is theirs."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import select
 import shutil
 import signal
 import subprocess
@@ -14,73 +12,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ft_bench.seen import BenchError, Seen
+from ft_bench.seen import Seen
+from ft_bench.told import BOUND, LogLine, Workers, parse
 from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.local import environment
 from ft_supervisor.process import tree
 from ft_supervisor.process.ports import free_port
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-BOUND = 180.0
-"""Seconds for anything that has to happen once, on a machine with too few cores for so many nodes."""
-_WORKER = Path(__file__).with_name("worker.py")
-_OURS = re.compile(r"(?:\s*\S+\| )?(\d{4}-\d\d-\d\dT[0-9:.]+Z) \w+ event=(\w+)(.*)")
-_FIELD = re.compile(r' (\w+)=([^ "]+)')
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """One of ft-supervisor's own lines; `time` in seconds since the epoch, of which a log line has the milliseconds."""
-
-    time: float
-    event: str
-    fields: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Told:
-    """One word of a worker's; `time` in seconds since the epoch."""
-
-    what: str
-    time: float
-    pid: int
-    rank: int
-
-
-class Workers:
-    """The workers' end of the named pipe."""
-
-    def __init__(self, folder: Path) -> None:
-        pipe = folder / "workers"
-        os.mkfifo(pipe)
-        self.command = [sys.executable, "-I", "-S", str(_WORKER), str(pipe)]
-        self._told: Seen[Told] = Seen()
-        # Also open for writing, so that it does not end when no worker is there.
-        self._fd = os.open(pipe, os.O_RDWR)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def wait(self, what: str, count: int, after: float = 0.0) -> list[Told]:
-        """The first word `what` of each rank that was said after that time, once `count` ranks have said it."""
-
-        def pick(told: Sequence[Told]) -> list[Told] | None:
-            first: dict[int, Told] = {}
-            for one in told:
-                if one.what == what and one.time > after:
-                    first.setdefault(one.rank, one)
-            return list(first.values()) if len(first) >= count else None
-
-        return self._told.wait(pick, BOUND, f"{count} workers that say {what}")
-
-    def _read(self) -> None:
-        with os.fdopen(self._fd) as lines:
-            for line in lines:
-                what, when, pid, rank = line.split()
-                self._told.add(Told(what, float(when), int(pid), int(rank)))
 
 
 class Job:
@@ -89,7 +31,8 @@ class Job:
     def __init__(self, folder: Path) -> None:
         self.workers = Workers(folder)
         self.pids: list[int] = []
-        """One for each node: the daemons, or the torchruns."""
+        """One for each node, by infra_rank: the daemons, or the torchruns, of which the first is everybody's host."""
+        self.torchruns: list[subprocess.Popen[str]] = []
         self._lines: Seen[LogLine] = Seen()
 
     def follow(self, process: subprocess.Popen[str]) -> None:
@@ -104,53 +47,21 @@ class Job:
 
         threading.Thread(target=read, daemon=True).start()
 
-    def logged(self, event: str, nodes: int = 1, after: float = 0.0, **fields: str) -> list[LogLine]:
-        """The first line with this event and these fields of each node after that time, once so many nodes have one."""
+    def logged(self, event: str, nodes: int = 1, after: float = 0.0, by: str = "node", **fields: str) -> list[LogLine]:
+        """The first line with this event and these fields of each node after that time, once so many nodes have one.
+
+        `by`: the field that tells which node's it is.
+        """
 
         def pick(lines: Sequence[LogLine]) -> list[LogLine] | None:
             first: dict[str, LogLine] = {}
             for line in lines:
                 # a line's time is cut to the millisecond
                 if line.event == event and line.time > after - 0.001 and fields.items() <= line.fields.items():
-                    first.setdefault(line.fields.get("node", ""), line)
+                    first.setdefault(line.fields.get(by, ""), line)
             return list(first.values()) if len(first) >= nodes else None
 
         return self._lines.wait(pick, BOUND, f"event={event} of {nodes} nodes")
-
-
-def parse(line: str) -> LogLine | None:
-    """A line of ours, with or without the node's name that `local` puts before it; None for any other.
-
-    Of a field that came twice the last counts: what the writer says of itself is at the line's end.
-    """
-    match = _OURS.match(line)
-    if match is None:
-        return None
-    return LogLine(datetime.fromisoformat(match[1]).timestamp(), match[2], dict(_FIELD.findall(match[3])))
-
-
-class Exits:
-    """Made before the end: tells when all of these processes are gone."""
-
-    def __init__(self, pids: Sequence[int]) -> None:
-        self._fds = [os.pidfd_open(pid) for pid in pids]
-
-    def last(self) -> float:
-        """When the last of them ended, in seconds since the epoch. Raises BenchError when one does not."""
-        poll = select.poll()
-        for fd in self._fds:
-            poll.register(fd, select.POLLIN)
-        left, until = len(self._fds), time.monotonic() + BOUND
-        while left and (wait := until - time.monotonic()) > 0:
-            for fd, _ in poll.poll(wait * 1000):
-                poll.unregister(fd)
-                left -= 1
-        ended = time.time()
-        for fd in self._fds:
-            os.close(fd)
-        if left:
-            raise BenchError(f"{left} processes did not end within {BOUND:g} s")
-        return ended
 
 
 @contextmanager
@@ -173,22 +84,27 @@ def environ() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def write_config(path: Path, active: int, command: Sequence[str]) -> Path:
-    """A job.yaml with every timeout as it comes, and a budget that no bench spends."""
+def write_config(path: Path, active: int, command: Sequence[str], candidates: Sequence[int] = ()) -> Path:
+    """A job.yaml with every timeout as it comes, candidates too without any, and a budget that no bench spends."""
     config = path / "job.yaml"
     words = ", ".join(f"'{word}'" for word in command)
     config.write_text(
         f"name: bench\ncluster: none\nnodes: {{active: {active}}}\n"
         f"workers: {{per_node: 1, command: [{words}]}}\nrun_dir: runs/{{job_id}}\n"
-        "policy: {failures: [{match: any, action: restart, budget: {max: 100}}]}\n"
+        "policy:\n  failures: [{match: any, action: restart, budget: {max: 100}}]\n"
+        + (f"  coordinator: {{candidates: {list(candidates)}}}\n" if candidates else "")
     )
     return config
 
 
-def start_local(path: Path, nodes: int, active: int) -> Job:
-    """`ft-supervisor local` in this folder; returns when all workers run and all nodes have met the coordinator."""
+def start_local(path: Path, nodes: int, active: int, candidates: Sequence[int] = (), step: float | None = None) -> Job:
+    """`ft-supervisor local` in this folder; returns when all workers run and all nodes have met the coordinator.
+
+    `candidates` as in write_config; `step` in seconds, as in worker.py.
+    """
     job = Job(path)
-    config = write_config(path, active, job.workers.command)
+    command = [*job.workers.command, *([] if step is None else [str(step)])]
+    config = write_config(path, active, command, candidates)
     line = [sys.executable, "-P", "-m", "ft_supervisor", "local", "--config", str(config), "-N", str(nodes)]
     job.follow(_popen(line, path, environ(), subprocess.PIPE))
     job.workers.wait("start", active)
@@ -215,13 +131,33 @@ def start_daemon(path: Path) -> Job:
 def start_torchrun(path: Path, nodes: int) -> Job:
     """One torchrun for each node, meeting by its c10d rendezvous; returns at once."""
     job = Job(path)
-    line = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--nproc-per-node", "1"),
-        *("--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port('127.0.0.1')}", "--rdzv-id", "bench"),
-        *("--max-restarts", "100", "--no-python", *job.workers.command),
-    ]
-    job.pids = [_popen(line, path, environ(), subprocess.DEVNULL).pid for _ in range(nodes)]
+    endpoint = f"127.0.0.1:{free_port('127.0.0.1')}"
+    for rank in range(nodes):
+        line = [
+            *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--nproc-per-node", "1"),
+            *("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "bench"),
+            *("--rdzv-conf", f"is_host={int(rank == 0)}", "--max-restarts", "100"),
+            *("--no-python", *job.workers.command),
+        ]
+        job.torchruns.append(_popen(line, path, environ(), subprocess.DEVNULL))
+    job.pids = [process.pid for process in job.torchruns]
     return job
+
+
+def freeze(root: int) -> float:
+    """SIGSTOP to it and everything below it: as a dead host, they leave their connections open and say nothing more.
+
+    When it began, in seconds since the epoch.
+    """
+    now = time.time()
+    stopped = {root}
+    os.kill(root, signal.SIGSTOP)
+    while new := {pid for pid, (state, _) in tree.descendants(root).items() if state not in "ZX"} - stopped:
+        for pid in new:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped |= new  # and what they have forked before they stood still
+    return now
 
 
 def kill(pid: int) -> float:

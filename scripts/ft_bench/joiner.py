@@ -1,7 +1,8 @@
 """Many agents in one process, joining at one moment: `python -m ft_bench.joiner TASK`, TASK being JSON.
 
 Prints `ready`, waits for a line, lets its agents join, and prints when the first began and the last was released, in
-seconds of the monotonic clock, which is the same for all processes of a machine.
+seconds of the monotonic clock, which is the same for all processes of a machine. With two coordinators it prints
+`steady` once all have a lease, and, once all go on under the second one, when the last was told so.
 """
 
 from __future__ import annotations
@@ -12,41 +13,45 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from queue import SimpleQueue
 
 from ft_supervisor.store import tcp  # isort: skip - before torch, as in an agent: torch reads the environment it sets
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
 
+from ft_bench.crowd import Crowd
 from ft_bench.joining import HOST, RUN_ID, Task, job
-from ft_supervisor.agent.wire import FromWire, Wire
-from ft_supervisor.core.events import Connected, Mailed
-from ft_supervisor.core.messages import Register, Run
-from ft_supervisor.core.model import Memory, Node
+from ft_supervisor.core.actions import AgentAction, Start
+from ft_supervisor.core.events import AgentEvent, Looked, Mailed
+from ft_supervisor.core.messages import Continue
 
 
 def join_ours(task: Task) -> None:
-    """What agents do, by their own code: connect, register, beat, wait for the mail that is a Run."""
-    description = job(task.size, task.port, "/nonexistent")
-    said: SimpleQueue[tuple[int, FromWire]] = SimpleQueue()
-    nodes = {rank: Node(rank, description.nodes[rank], HOST) for rank in task.ranks}
-    wires = {
-        rank: Wire(description, node, 0, lambda item, rank=rank: said.put((rank, item)))  # type: ignore[misc]
-        for rank, node in nodes.items()
-    }
-    connections = dict.fromkeys(task.ranks, 0)
-    waiting = set(task.ranks)
-    while waiting:
-        rank, item = said.get()
-        for event in wires[rank].receive(item):
-            match event:
-                case Connected(port):
-                    connections[rank] += 1
-                    wires[rank].send(Register(0, nodes[rank], 0, connections[rank], port, None, Memory()))
-                case Mailed(Run()):
-                    waiting.discard(rank)
+    """What agents do, by their own code."""
+    crowd = Crowd(job(task.size, task.port, "/nonexistent", task.coordinators), task.ranks)
+    began = time.monotonic()
+    crowd.start()
+    crowd.until_all(_runs)
+    say({"began": began, "released": time.monotonic()})
+    if task.coordinators > 1:
+        crowd.until_all(_has_lease)
+        print("steady", flush=True)
+        crowd.until_all(_goes_on)
+        say({"released": time.monotonic()})
+
+
+def _runs(_event: AgentEvent | None, actions: Sequence[AgentAction]) -> bool:
+    return any(isinstance(action, Start) for action in actions)
+
+
+def _has_lease(event: AgentEvent | None, _actions: Sequence[AgentAction]) -> bool:
+    return isinstance(event, Looked) and event.lease > 0
+
+
+def _goes_on(event: AgentEvent | None, _actions: Sequence[AgentAction]) -> bool:
+    return isinstance(event, Mailed) and isinstance(event.message, Continue) and event.message.term > 0
 
 
 def join_c10d(task: Task) -> None:
@@ -59,8 +64,15 @@ def join_c10d(task: Task) -> None:
         handler = DynamicRendezvousHandler.from_backend(RUN_ID, store, backend, task.size, task.size, HOST, patience)
         handler.next_rendezvous()
 
+    began = time.monotonic()
     with ThreadPoolExecutor(len(task.ranks)) as threads:
         list(threads.map(join, task.ranks))  # raises what any of them raises
+    say({"began": began, "released": time.monotonic()})
+
+
+def say(times: dict[str, float]) -> None:
+    """One line for rendezvous.py or takeover.py."""
+    print(json.dumps(times), flush=True)
 
 
 def main() -> None:
@@ -70,13 +82,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     print("ready", flush=True)
     sys.stdin.readline()
-    began = time.monotonic()
     try:
-        (join_ours if task.ours else join_c10d)(task)
+        (join_ours if task.coordinators else join_c10d)(task)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
-    print(json.dumps({"began": began, "released": time.monotonic()}), flush=True)
     sys.stdin.readline()  # until all have been released: others still need what is ours
     os._exit(0)
 

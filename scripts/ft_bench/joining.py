@@ -1,43 +1,168 @@
-"""What rendezvous.py tells joiner.py: a module of its own, because joiner.py loads torch."""
+"""Many agents in a few processes: what they are told, starting them (joiner.py), and real coordinators to join.
+
+A module of its own, because joiner.py loads torch.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import select
+import subprocess
 import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 
-from ft_supervisor.core.model import Job
+from ft_bench.job import environ
+from ft_bench.seen import BenchError
+from ft_bench.told import BOUND
+from ft_supervisor.core.model import Job, Memory, Node
+from ft_supervisor.core.orders import Begin, Listening
+from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 
 RUN_ID = "1.0.0"
 HOST = "127.0.0.1"
+_MOST_PROCESSES = 8
+"""One for each core, but no more: each loads torch."""
+
+_NO_DNS = 'mount --bind /dev/null /etc/resolv.conf && exec "$@"'
 
 
 @dataclass(frozen=True)
 class Task:
-    """Be the agents `ranks` of `size` at the store that listens on `port`; `ours` or torch's c10d rendezvous."""
+    """Be the agents `ranks` of `size`, whose store, or the stores of so many candidates, listen on `port`.
 
-    ours: bool
+    Without coordinators it is torch's c10d rendezvous. With two, the agents go on after they were told to run.
+    """
+
+    coordinators: int
     ranks: list[int]
     size: int
     port: int
 
 
-def job(size: int, port: int, folder: str) -> Job:
+def job(size: int, port: int, folder: str, coordinators: int = 1) -> Job:
     """A job without spares of so many nodes, all of them on this machine."""
     names = tuple(f"node{rank}" for rank in range(size))
     return Job(
         run_id=RUN_ID,
         nodes=names,
-        hosts=(HOST,),
+        hosts=tuple(address(rank) if rank < coordinators else "" for rank in range(size)),
         ports=(port,),
         run_folder=f"{folder}/run",
         local_folder=f"{folder}/local",
         active=size,
         per_node=1,
         command=("true",),
+        candidates=tuple(range(coordinators)),
     )
 
 
-def command(task: Task) -> list[str]:
-    """The command line of joiner.py."""
+def address(rank: int) -> str:
+    """Where this candidate's store listens."""
+    return f"127.0.0.{1 + rank}"
+
+
+@contextmanager
+def coordinators(job: Job, path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The candidates' coordinators, started as their daemons do it, once all of them listen."""
+    processes, links = [], []
+    try:
+        with (path / "coordinators.log").open("wb") as log:
+            for rank, host in enumerate(filter(None, job.hosts)):
+                here, there = pair()
+                links.append(Link(here))
+                with there:
+                    env = {**environ(), LINK_FD_ENV: str(there.fileno())}
+                    line = [sys.executable, "-P", "-m", "ft_supervisor.coordinator"]
+                    processes.append(subprocess.Popen(line, pass_fds=[there.fileno()], env=env, stderr=log))
+                links[-1].send(Begin(job, Node(rank, job.nodes[rank], host), 1, Memory()))
+        for link in links:
+            said = link.receive(BOUND)
+            while said is not None and not isinstance(said, Listening):
+                said = link.receive(BOUND)
+            if said is None:
+                raise BenchError(f"a coordinator does not listen within {BOUND:g} s")
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        for link in links:
+            link.close()
+
+
+@contextmanager
+def joiners(count: int, size: int, port: int, path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes with `size` agents between them, ready to be told `go`; `count` as in Task.coordinators."""
+    shares = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES, size)
+    with (path / "joiners.log").open("wb") as log:
+        processes = [
+            subprocess.Popen(
+                [*without_dns(), *_command(Task(count, list(range(size))[first::shares], size, port))],
+                env=environ(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+            for first in range(shares)
+        ]
+    try:
+        if set(lines(processes, BOUND, path)) != {"ready"}:
+            raise BenchError(f"agents could not be started: {told(path)}")
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def go(processes: Sequence[subprocess.Popen[str]]) -> None:
+    """Let the agents begin."""
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+
+def lines(processes: Sequence[subprocess.Popen[str]], bound: float, path: Path) -> list[str]:
+    """The next line of each. Raises TimeoutError, and BenchError when one ends instead."""
+    until = time.monotonic() + bound
+    said = []
+    for process in processes:
+        assert process.stdout is not None
+        readable, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
+        if not readable:
+            raise TimeoutError
+        line = process.stdout.readline()
+        if not line:
+            raise BenchError(f"a process with agents has ended: {told(path)}")
+        said.append(line.strip())
+    return said
+
+
+def told(path: Path) -> str:
+    """The end of what coordinators and agents have logged."""
+    logs = [path / name for name in ("coordinators.log", "joiners.log")]
+    return " | ".join(line for log in logs if log.exists() for line in log.read_text().splitlines()[-3:])
+
+
+def _command(task: Task) -> list[str]:
     return [sys.executable, "-P", "-m", "ft_bench.joiner", json.dumps(asdict(task))]
+
+
+@cache
+def without_dns() -> tuple[str, ...]:
+    """What to put before a command so that it finds no name server; nothing where the machine does not allow it."""
+    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    words = ("unshare", *user, "--mount", "sh", "-c", _NO_DNS, "sh")
+    try:
+        tried = subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return words if tried.returncode == 0 else ()

@@ -20,7 +20,7 @@ NO_TORCHRUN = "-"
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that was measured, in `unit`, once for each of `samples`.
+    """One thing that was measured, in `unit`, once for each of `samples`; none where there is only torchrun's.
 
     `judged` names the figure that `target` is for: median or p95. `torchrun` holds its samples for the same thing, and
     `torchrun_note` says what there is instead of them.
@@ -37,14 +37,17 @@ class Row:
     @property
     def met(self) -> bool | None:
         """Whether the target was reached; None without one."""
+        if self.target is None or not self.samples:
+            return None
         figure = p95(self.samples) if self.judged == "p95" else median(self.samples)
-        return None if self.target is None else figure <= self.target
+        return figure <= self.target
 
     @property
     def ratio(self) -> float | None:
-        """torchrun's median by ours; None where either is missing or ours is not above 0."""
-        ours = median(self.samples)
-        return median(self.torchrun) / ours if self.torchrun and ours > 0 else None
+        """torchrun's median by ours; None where either is missing, or ours is not above 0."""
+        if not self.torchrun or not self.samples or median(self.samples) <= 0:
+            return None
+        return median(self.torchrun) / median(self.samples)
 
 
 def median(samples: Sequence[float]) -> float:
@@ -76,8 +79,8 @@ def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
         {
             "what": row.what,
             "unit": row.unit,
-            "median": median(row.samples),
-            "p95": p95(row.samples),
+            "median": median(row.samples) if row.samples else None,
+            "p95": p95(row.samples) if row.samples else None,
             "target": row.target,
             "judged": row.judged,
             "met": row.met,
@@ -102,14 +105,14 @@ def show(rows: Sequence[Row], about: dict[str, Any], console: Console) -> None:
     for row in rows:
         ratio = f"{row.ratio:.1f}x" if row.ratio is not None else ""
         torchrun = text(median(row.torchrun), row.unit) if row.torchrun else row.torchrun_note
-        figures = [text(median(row.samples), row.unit), text(p95(row.samples), row.unit)]
-        table.add_row(row.what, str(len(row.samples)), *figures, _target(row), torchrun, ratio)
+        figures = [text(figure(row.samples), row.unit) if row.samples else "-" for figure in (median, p95)]
+        table.add_row(row.what, str(len(row.samples or row.torchrun)), *figures, _target(row), torchrun, ratio)
     console.print(table)
 
 
 def text(value: float, unit: str) -> str:
     """A figure with three digits that count, at least."""
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    digits = 0 if value == 0 or abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
     return f"{value:.{digits}f} {unit}".rstrip()
 
 

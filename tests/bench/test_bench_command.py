@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 BOUND = 120.0
 
@@ -30,14 +31,15 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return [process for process in psutil.process_iter(["cmdline"]) if str(folder) in str(process.info["cmdline"])]
 
 
-def test_a_small_run(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("section", "count"), [("faults", 4), ("takeover", 13)])
+def test_a_small_run(repository: Path, tmp_path: Path, section: str, count: int) -> None:
     figures, temporary = tmp_path / "bench.json", tmp_path / "tmp"
     temporary.mkdir()
-    process = start(repository, temporary, "--quick", "--only", "faults", "--json", str(figures))
+    process = start(repository, temporary, "--quick", "--only", section, "--json", str(figures))
     out, err = process.communicate(timeout=BOUND * 2)
     assert process.returncode == 0, err
     rows = json.loads(figures.read_text())["rows"]
-    assert len(rows) == 4
+    assert len(rows) == count
     for row in rows:
         assert row["samples"], row
         assert row["what"].split(",")[0] in out

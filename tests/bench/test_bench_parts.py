@@ -1,16 +1,18 @@
 """The bench's arithmetic, its table, and its reading of log lines."""
 
 import json
+import signal
 import subprocess
 import time
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from ft_bench import report
-from ft_bench.job import Exits, LogLine, parse
 from ft_bench.seen import BenchError, Seen
+from ft_bench.told import Exits, LogLine, Workers, parse
 
 
 @pytest.mark.parametrize(
@@ -37,14 +39,26 @@ def test_table_and_json_say_the_same() -> None:
     rows = [
         report.Row("fast", "ms", [12.3, 12.3], 50.0, "p95", [123.0]),
         report.Row("slow", "s", [0.5], 0.25, torchrun_note="> 60 s"),
+        report.Row("theirs", "s", (), torchrun=[2.0, 4.0]),
+        report.Row("none", "", [0.0, 0.0], 0.0),
     ]
     printed = StringIO()
     report.show(rows, report.machine(), Console(file=printed, width=120))
-    fast, slow = (next(line for line in printed.getvalue().splitlines() if name in line) for name in ("fast", "slow"))
+    fast, slow, theirs, none = (
+        next(line for line in printed.getvalue().splitlines() if name in line)
+        for name in ("fast", "slow", "theirs", "none")
+    )
     assert " ".join(fast.split()) == "fast 2 12.3 ms 12.3 ms p95 ≤ 50 ms 123 ms 10.0x"
     assert " ".join(slow.split()) == "slow 1 0.500 s 0.500 s > 0.25 s > 60 s"
+    assert " ".join(theirs.split()) == "theirs 2 - - 3.00 s"
+    assert " ".join(none.split()) == "none 2 0 0 ≤ 0 -"
     plain = json.loads(json.dumps(report.plain(rows)))
-    assert [(row["median"], row["met"], row["ratio"]) for row in plain] == [(12.3, True, 10.0), (0.5, False, None)]
+    assert [(row["median"], row["met"], row["ratio"]) for row in plain] == [
+        (12.3, True, 10.0),
+        (0.5, False, None),
+        (None, None, None),
+        (0.0, True, None),
+    ]
     assert (plain[0]["torchrun_note"], plain[1]["torchrun_note"]) == (None, "> 60 s")
 
 
@@ -58,6 +72,27 @@ def test_log_lines() -> None:
     assert told.fields["node"] == "node0"
     assert parse('node1| {"step": 3}') is None
     assert parse("local| node0 active 0") is None
+
+
+def test_a_worker_tells_its_longest_step(tmp_path: Path) -> None:
+    workers = Workers(tmp_path)
+    worker = subprocess.Popen([*workers.command, "0.01"], env={"RANK": "3"})
+    try:
+        (started,) = workers.wait("start", 1)
+        assert (started.pid, started.rank) == (worker.pid, 3)
+        worker.send_signal(signal.SIGSTOP)
+        time.sleep(0.2)
+        worker.send_signal(signal.SIGCONT)
+        until, longest = time.monotonic() + 60, 0.0
+        while longest < 0.2:  # what it was stopped in may not be over yet
+            assert time.monotonic() < until
+            asked = time.time()
+            worker.send_signal(signal.SIGUSR2)
+            longest = workers.wait("pause", 1, asked)[0].seconds
+        assert workers.said("start") == 1
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def test_what_is_not_seen_is_an_error_that_names_it() -> None:

@@ -1,0 +1,94 @@
+"""Many agents in one process, by their own code: the machine that decides, and the wire to the coordinator's store.
+
+Only the workers are missing: whoever is told to run counts as running.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+
+from ft_bench.joining import address
+from ft_supervisor.agent.connection import FromWire
+from ft_supervisor.agent.wire import Wire
+from ft_supervisor.core.actions import AgentAction, Dial, Leave, Log, Send, Start, StopWorkers
+from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.events import AgentEvent, Tick
+from ft_supervisor.core.model import Job, Memory, Node
+
+Sees = Callable[[AgentEvent | None, Sequence[AgentAction]], bool]
+"""Whether this event of an agent, or what it does then, is what one waits for."""
+
+
+class Interrupted(Exception):
+    """An agent has stopped its workers, or leaves, though nothing was wrong with it."""
+
+
+class Crowd:
+    """The agents `ranks` of a job, for one thread."""
+
+    def __init__(self, job: Job, ranks: Sequence[int]) -> None:
+        self._said: SimpleQueue[tuple[int, FromWire]] = SimpleQueue()
+        self._heartbeat = job.timeouts.heartbeat
+        now = time.monotonic()
+        nodes = {rank: Node(rank, job.nodes[rank], address(0)) for rank in ranks}
+        self._machines = {rank: AgentMachine(job, node, 1, Memory(), now) for rank, node in nodes.items()}
+        self._wires = {
+            rank: Wire(job, node, 1, lambda item, rank=rank: self._said.put((rank, item)))  # type: ignore[misc]
+            for rank, node in nodes.items()
+        }
+        # Spread over a heartbeat, as they are in a cluster.
+        self._ticks = [(now + self._heartbeat * i / len(ranks), rank) for i, rank in enumerate(ranks)]
+        self._waiting: set[int] = set()
+        self._sees: Sees = lambda _event, _actions: False
+
+    def start(self) -> None:
+        """All agents look for their coordinator."""
+        for rank, machine in self._machines.items():
+            self._carry_out(rank, None, machine.start(time.monotonic()))
+
+    def until_all(self, sees: Sees) -> None:
+        """Be the agents until each has seen it. Raises Interrupted."""
+        self._waiting, self._sees = set(self._machines), sees
+        while self._waiting:
+            self._take(self._ticks[0][0] - time.monotonic())
+            while not self._said.empty():  # before any clock: nobody is silent while its words lie here unread
+                self._take(0.0)
+            while self._ticks[0][0] <= time.monotonic():
+                self._tick(self._ticks[0][1])
+
+    def _take(self, timeout: float) -> None:
+        try:
+            rank, item = self._said.get(timeout=max(0.0, timeout))
+        except Empty:
+            return
+        self._handle(rank, self._wires[rank].receive(item, time.monotonic()))
+
+    def _tick(self, rank: int) -> None:
+        now = time.monotonic()
+        heapq.heapreplace(self._ticks, (now + self._heartbeat, rank))
+        self._wires[rank].watch(self._machines[rank].watched)
+        self._handle(rank, [*self._wires[rank].judge(now), Tick()])
+
+    def _handle(self, rank: int, events: Sequence[AgentEvent]) -> None:
+        for event in events:
+            self._carry_out(rank, event, self._machines[rank].handle(event, time.monotonic()))
+
+    def _carry_out(self, rank: int, event: AgentEvent | None, actions: Sequence[AgentAction]) -> None:
+        for action in actions:
+            match action:
+                case Dial(candidates):
+                    self._wires[rank].dial(candidates)
+                case Send(message):
+                    self._wires[rank].send(message)
+                case Log(name, fields, "warning"):
+                    print(f"agent {rank}: {name} {dict(fields)}", file=sys.stderr)
+                case StopWorkers() | Leave():
+                    raise Interrupted(f"agent {rank}: {action}")
+                case Start():
+                    pass  # it counts as running
+        if rank in self._waiting and self._sees(event, actions):
+            self._waiting.discard(rank)

@@ -1,0 +1,112 @@
+"""What a job tells: its log lines, its workers' words, and the ends of its processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from ft_bench.seen import BenchError, Seen
+
+BOUND = 180.0
+"""Seconds for anything that has to happen once, on a machine with too few cores for so many nodes."""
+_WORKER = Path(__file__).with_name("worker.py")
+_OURS = re.compile(r"(?:\s*\S+\| )?(\d{4}-\d\d-\d\dT[0-9:.]+Z) \w+ event=(\w+)(.*)")
+_FIELD = re.compile(r' (\w+)=([^ "]+)')
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One of ft-supervisor's own lines; `time` in seconds since the epoch, of which a log line has the milliseconds."""
+
+    time: float
+    event: str
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """One word of a worker's; `time` in seconds since the epoch, `seconds` what the word says."""
+
+    what: str
+    time: float
+    pid: int
+    rank: int
+    seconds: float
+
+
+class Workers:
+    """The workers' end of the named pipe."""
+
+    def __init__(self, folder: Path) -> None:
+        pipe = folder / "workers"
+        os.mkfifo(pipe)
+        self.command = [sys.executable, "-I", "-S", str(_WORKER), str(pipe)]
+        self._told: Seen[Told] = Seen()
+        # Also open for writing, so that it does not end when no worker is there.
+        self._fd = os.open(pipe, os.O_RDWR)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def wait(self, what: str, count: int, after: float = 0.0) -> list[Told]:
+        """The first word `what` of each rank that was said after that time, once `count` ranks have said it."""
+
+        def pick(told: Sequence[Told]) -> list[Told] | None:
+            first: dict[int, Told] = {}
+            for one in told:
+                if one.what == what and one.time > after:
+                    first.setdefault(one.rank, one)
+            return list(first.values()) if len(first) >= count else None
+
+        return self._told.wait(pick, BOUND, f"{count} workers that say {what}")
+
+    def said(self, what: str) -> int:
+        """How often this word was said so far."""
+        return self._told.wait(lambda told: sum(one.what == what for one in told), BOUND, what)
+
+    def _read(self) -> None:
+        with os.fdopen(self._fd) as lines:
+            for line in lines:
+                what, when, pid, rank, seconds = line.split()
+                self._told.add(Told(what, float(when), int(pid), int(rank), float(seconds)))
+
+
+def parse(line: str) -> LogLine | None:
+    """A line of ours, with or without the node's name that `local` puts before it; None for any other.
+
+    Of a field that came twice the last counts: what the writer says of itself is at the line's end.
+    """
+    match = _OURS.match(line)
+    if match is None:
+        return None
+    return LogLine(datetime.fromisoformat(match[1]).timestamp(), match[2], dict(_FIELD.findall(match[3])))
+
+
+class Exits:
+    """Made before the end: tells when all of these processes are gone."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._fds = [os.pidfd_open(pid) for pid in pids]
+
+    def last(self, bound: float = BOUND) -> float:
+        """When the last of them ended, in seconds since the epoch. Raises BenchError after `bound` seconds."""
+        poll = select.poll()
+        for fd in self._fds:
+            poll.register(fd, select.POLLIN)
+        left, until = len(self._fds), time.monotonic() + bound
+        while left and (wait := until - time.monotonic()) > 0:
+            for fd, _ in poll.poll(wait * 1000):
+                poll.unregister(fd)
+                left -= 1
+        ended = time.time()
+        for fd in self._fds:
+            os.close(fd)
+        if left:
+            raise BenchError(f"{left} processes did not end within {bound:g} s")
+        return ended
