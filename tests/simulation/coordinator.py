@@ -109,7 +109,7 @@ class SimCoordinator(Process):
             match action:
                 case actions.Pulse(round_, term, lease):
                     self.store.pulse = (round_, term, lease)
-                    if term is not None:
+                    if term is not None and term % len(self.world.job.nodes) == self.node.rank:
                         self.world.checks.in_charge(self, term)
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self.world.checks.mail(self, infra_rank, message)

@@ -11,12 +11,12 @@ from tests.simulation.process import Process
 from tests.simulation.words import brief
 from tests.simulation.workers import ORPHAN_TIME, SimWorkers
 
-from ft_supervisor.core import actions
+from ft_supervisor.core import actions, events
 from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon import AGENT
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Terminated, Tick
 from ft_supervisor.core.model import INTERRUPTED, Node
-from ft_supervisor.core.orders import Order, Terminate
+from ft_supervisor.core.orders import Order, Promised, Terminate
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -65,6 +65,8 @@ class SimDaemon(Process):
                     node.kill_agent() if child == AGENT else node.kill_coordinator()
                 case actions.Tell(Terminate(reason)) if node.agent is not None:
                     node.agent.do(node.agent.feed, Terminated(reason))
+                case actions.Tell(Promised(term)) if node.coordinator is not None:
+                    node.coordinator.do(node.coordinator.feed, events.Promised(term))
                 case actions.WriteVerdict(verdict, True):
                     node.world.checks.verdict(verdict, f"{node.name} daemon writes")
                     if not node.world.files_away:

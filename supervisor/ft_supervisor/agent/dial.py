@@ -32,6 +32,8 @@ HEAD_START = 0.5
 """Seconds that a candidate has to answer, or to fail, before the next one is asked besides."""
 _BACKOFF = (0.05, 0.5)
 """Seconds between two attempts of a route: the first, doubled up to the second."""
+_FILE_BACKOFF = 2.0
+"""The same for a file that is looked at besides a name, by every node of the job, on a shared file system."""
 _PATIENCE = 1.0
 """Seconds until a search that finds nothing is worth a log line: a coordinator may just be slower to start than we."""
 _GLANCE = 0.5
@@ -169,7 +171,8 @@ def _until(routes: list[_Route]) -> float:
 def _fail(route: _Route, routes: list[_Route], why: str) -> None:
     """Try again later; the first time it is also the next candidate's turn, and a name is not all that there is."""
     first, now = route.why is None and not route.second, time.monotonic()
-    route.why, route.at, route.wait = why, now + route.wait, min(2 * route.wait, _BACKOFF[1])
+    longest = _FILE_BACKOFF if route.second else _BACKOFF[1]
+    route.why, route.at, route.wait = why, now + route.wait, min(2 * route.wait, longest)
     if not first:
         return
     if not route.by_file:

@@ -12,7 +12,7 @@ from ft_supervisor.coordinator import files
 from ft_supervisor.core import actions
 from ft_supervisor.core.codec import encode
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Recorded, Tick
+from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Promised, Received, Recorded, Tick
 from ft_supervisor.core.model import Job, Verdict
 from ft_supervisor.core.orders import Closed, Done
 from ft_supervisor.observe.background import Background, wait_all
@@ -27,7 +27,7 @@ from ft_supervisor.store.verdicts import dump_verdict, parse_verdict
 FILE_BOUND = 2.0
 """Seconds that the verdict's file gets, before the job ends without it."""
 
-Inbox = queue.SimpleQueue[Received | files.Written | Ended | StoreLost]
+Inbox = queue.SimpleQueue[Received | Promised | files.Written | Ended | StoreLost]
 
 
 class Loop:
@@ -76,7 +76,7 @@ class Loop:
                 return
             self._take(self._inbox.get_nowait())
 
-    def _take(self, item: Received | files.Written | Ended | StoreLost) -> None:
+    def _take(self, item: Received | Promised | files.Written | Ended | StoreLost) -> None:
         match item:
             case StoreLost():
                 raise item

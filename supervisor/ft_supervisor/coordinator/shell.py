@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from ft_supervisor.coordinator.loop import Inbox, Loop
+from ft_supervisor.core import events
 from ft_supervisor.core.codec import CodecError, decode
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import Received
 from ft_supervisor.core.messages import TO_COORDINATOR
 from ft_supervisor.core.model import INTERRUPTED, PROTOCOL
-from ft_supervisor.core.orders import Begin, Listening
+from ft_supervisor.core.orders import Begin, Listening, Promised
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
@@ -46,8 +47,9 @@ def main() -> NoReturn:
         if not isinstance(begin, Begin):
             os._exit(CRASHED)
         setup("coordinator", begin.node.name)
-        threading.Thread(target=_watch_daemon, args=(link,), name="link", daemon=True).start()
-        _serve(begin, link)
+        inbox: Inbox = queue.SimpleQueue()
+        threading.Thread(target=_read_link, args=(link, inbox), name="link", daemon=True).start()
+        _serve(begin, link, inbox)
     except LinkClosed:
         os._exit(INTERRUPTED)  # the daemon is dead, and its node with it
     except PortsTaken as error:
@@ -58,7 +60,7 @@ def main() -> NoReturn:
         os._exit(CRASHED)
 
 
-def _serve(begin: Begin, link: Link) -> NoReturn:
+def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     # torch's server looks up every peer's name, for its log alone, on the one thread that serves everybody: a lost
     # packet would stop it for a second. Without any attempt only /etc/hosts is asked.
     os.environ["RES_OPTIONS"] = "attempts:0"
@@ -68,7 +70,6 @@ def _serve(begin: Begin, link: Link) -> NoReturn:
     sock = bind_first(_host(node.addr), job.ports)
     port = sock.getsockname()[1]
     store = tcp.serve(sock)
-    inbox: Inbox = queue.SimpleQueue()
     now = time.monotonic()
     machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now)
     journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, _no_journal)
@@ -96,11 +97,12 @@ def _host(addr: str) -> str:
         return ""
 
 
-def _watch_daemon(link: Link) -> None:
-    """A daemon has nothing to say to its coordinator after Begin, but its death is heard here."""
+def _read_link(link: Link, inbox: Inbox) -> None:
+    """What the daemon says, and its death, whatever the main loop is at."""
     try:
         while True:
-            link.receive(None)
+            if isinstance(order := link.receive(None), Promised):
+                inbox.put(events.Promised(order.term))
     except LinkClosed:
         os._exit(INTERRUPTED)
 

@@ -124,9 +124,10 @@ class EnterBarrier:
 
 @dataclass(frozen=True)
 class Tell:
-    """An order to the other end of the link (a child: its daemon; the daemon: its agent)."""
+    """An order to the other end of the link: a child's goes to its daemon, the daemon's to `child`."""
 
     order: Order
+    child: str = "agent"
 
 
 # -- the daemon's

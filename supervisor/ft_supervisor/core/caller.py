@@ -26,6 +26,8 @@ class Caller:
         self._waits_until: float | None = None
         self._alone = False
         self._returned = False
+        self._news: int | None = None
+        self._told = NO_PROMISE
         self._fresh = False
         self.connected = False
         self.connection = 0
@@ -50,6 +52,7 @@ class Caller:
         """Somebody has answered."""
         self._candidate, self.connection, self.round = event.candidate, event.connection, event.round
         self.connected, self.charged, self._round_at, self._alone = True, False, now, False
+        self._news = None
         self.wait(now)
 
     def prepare(self, now: float) -> None:
@@ -64,6 +67,7 @@ class Caller:
 
     def look(self, round_: int, term: int | None, lease: int, memory: Memory, now: float) -> None:
         """The pulse of the store."""
+        self._news = self._elsewhere(term, memory)
         self._alone = self.charged and lease > 0 and round_ - lease >= ROUNDS_ALONE
         if round_ != self.round:
             self.round, self._round_at = round_, now
@@ -71,6 +75,12 @@ class Caller:
             self._waits_until = None
         elif self._waits_until is None:
             self.wait(now)
+
+    def _elsewhere(self, term: int | None, memory: Memory) -> int | None:
+        """The term of a coordinator that this candidate knows of and we do not, once: it may be dead by now."""
+        if term is None or term <= max(memory.promise, self._told) or self.charged:
+            return None
+        return None if coordinator_of(term, self._job) == self._candidate else term
 
     def charge(self) -> bool:
         """The coordinator has told us what to do; whether that is the first time on this connection."""
@@ -81,6 +91,9 @@ class Caller:
         """Call somebody else when this one does not help."""
         timeouts = self._job.timeouts
         if self.connected:
+            if self._news is not None:
+                self._told, self._news = self._news, None
+                return self._call((coordinator_of(self._told, self._job), *self._after(memory)), memory)
             hangs = now - self._round_at >= timeouts.coordinator + 2 * timeouts.heartbeat
             if hangs or self._alone or (self._waits_until is not None and now >= self._waits_until):
                 return self._call(self._after(memory), memory)

@@ -20,7 +20,7 @@ from ft_supervisor.core.actions import CoordinatorAction, Leave, LookForVerdict,
 from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.cycles import Cycles
 from ft_supervisor.core.election import Election
-from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Recorded, Tick
+from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Promised, Received, Recorded, Tick
 from ft_supervisor.core.lease import Proof
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import (
@@ -36,7 +36,7 @@ from ft_supervisor.core.model import (
     one_line,
 )
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.core.roster import first_candidate, first_term
+from ft_supervisor.core.roster import coordinator_of, first_candidate, first_term
 from ft_supervisor.core.rosterchange import RosterChange
 
 PROOF_AGE = 2
@@ -67,6 +67,7 @@ class CoordinatorMachine:
         self._led = False
         self._fenced = float("-inf")
         self._closing = Closing()
+        self._elsewhere = memory.promise
         self._early: list[messages.ToCoordinator] = []
         self._since = now
         self._last_tick = now
@@ -106,6 +107,8 @@ class CoordinatorMachine:
             case Heard(echoes):
                 for infra_rank, round_ in echoes:
                     self._hear_beat(infra_rank, round_, now)
+            case Promised(term):
+                self._elsewhere = max(self._elsewhere, term)
             case Recorded(verdict):
                 self._do(self._closing.recorded(verdict))
             case Ended(verdict):
@@ -298,7 +301,14 @@ class CoordinatorMachine:
     def _pulse(self, now: float) -> None:
         self._proof_now()
         lease = self._proof.lease(self._rosters.roster) if self.term is not None else 0
-        self._do(Pulse(self._proof.publish(now), self.term, lease))
+        self._do(Pulse(self._proof.publish(now), self._known_term(), lease))
+
+    def _known_term(self) -> int | None:
+        """Our own, or where those who come to us had better go: never one of our own that is over."""
+        if self.term is not None or self._elsewhere == NO_PROMISE:
+            return self.term
+        ours = coordinator_of(self._elsewhere, self.job) == self.node.infra_rank
+        return None if ours else self._elsewhere
 
     def _lose_silent(self, now: float) -> None:
         for member in list(self.members):

@@ -32,6 +32,13 @@ class Heard:
 
 
 @dataclass(frozen=True)
+class Promised:
+    """Our own node has promised this term, perhaps to another coordinator."""
+
+    term: int
+
+
+@dataclass(frozen=True)
 class Recorded:
     """After Record: the run's verdict file holds this verdict, or could not be written in time."""
 
@@ -74,7 +81,8 @@ class Mailed:
 @dataclass(frozen=True)
 class Looked:
     """The store's pulse, asked for at `asked` (seconds of the caller's monotonic clock): its coordinator's round, the
-    term in which it is in charge (None: in none), and the newest round that a majority has read in that term."""
+    term in which it is in charge, or another one of which it knows (None: of none), and the newest round that a
+    majority has read."""
 
     asked: float
     round: int
@@ -148,7 +156,7 @@ class Signalled:
     name: str
 
 
-CoordinatorEvent = Tick | Received | Heard | Recorded | Ended
+CoordinatorEvent = Tick | Received | Heard | Promised | Recorded | Ended
 AgentEvent = (
     Tick | Connected | Disconnected | Mailed | Looked | BarrierPassed | WorkersExited | WorkersGone | Terminated | Ended
 )

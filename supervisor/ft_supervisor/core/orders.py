@@ -47,6 +47,13 @@ class Remember:
 
 
 @dataclass(frozen=True)
+class Promised:
+    """Daemon to coordinator: what its node has promised, perhaps to another one."""
+
+    term: int
+
+
+@dataclass(frozen=True)
 class Done:
     """Child to daemon: my last word, nothing of mine is left running. `code` is what the daemon leaves with."""
 
@@ -73,5 +80,5 @@ class Closed:
     lost: tuple[str, ...] = ()
 
 
-ORDERS: tuple[type, ...] = (Begin, Terminate, Alive, Remember, Done, Listening, Closed)
-Order = Begin | Terminate | Alive | Remember | Done | Listening | Closed
+ORDERS: tuple[type, ...] = (Begin, Terminate, Alive, Remember, Promised, Done, Listening, Closed)
+Order = Begin | Terminate | Alive | Remember | Promised | Done | Listening | Closed

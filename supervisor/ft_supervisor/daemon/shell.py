@@ -174,8 +174,8 @@ class _Shell:
                     self._children.spawn(COORDINATOR, Begin(self._job, self._node, incarnation, memory))
                 case actions.KillChild(child):
                     self._children.kill(child)
-                case actions.Tell(order):
-                    self._children.tell(AGENT, order)
+                case actions.Tell(order, child):
+                    self._children.tell(child, order)
                 case actions.WriteVerdict(verdict, shared):
                     self._writing += files.write_verdict(self._job, verdict, shared)
                 case actions.LookForVerdict():
