@@ -1,6 +1,7 @@
 """Every message and order survives its way through JSON, and nothing else is believed."""
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -8,12 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.codec import MAX_BYTES, CodecError, decode, encode, from_plain, to_plain
-from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR, Register, Run, Stop, WorkersFailed
-from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Outcome, Verdict
+from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR, Members, Register, Run, Stop, WorkersFailed
+from ft_supervisor.core.model import Accepted, Cycle, Failure, Memory, Node, Outcome, Roster, Verdict
 from ft_supervisor.core.orders import ORDERS, Alive, Done
+from ft_supervisor.core.ranks import fold
 
 ALL = TO_COORDINATOR + TO_AGENT + ORDERS
 NO_LIMIT = 2**30
+FOLDED = st.lists(st.integers(0, 40), max_size=6).map(fold)
+st.register_type_strategy(Roster, st.builds(Roster, members=FOLDED, former=FOLDED))
+st.register_type_strategy(
+    Memory, st.builds(Memory, group=FOLDED, **{f.name: ... for f in fields(Memory) if f.name != "group"})
+)
+st.register_type_strategy(Run, st.builds(Run, group=FOLDED))
 STOP = b'{"type":"Stop","term":1,"cycle":{"term":1,"n":2}}'
 
 
@@ -50,7 +58,16 @@ def test_nested_parts_come_back_as_what_they_were() -> None:
     message = WorkersFailed(1, 2, 3, Cycle(4, 5), (failure, failure))
     assert decode(encode(message), TO_COORDINATOR) == message
     verdict = Verdict(Outcome.CANCELLED, "by hand")
-    memory = Memory(Cycle(1, 1), None, (failure,), verdict)
+    memory = Memory(
+        promise=4,
+        roster=Roster(4, 2, "0-2,7", "0-7"),
+        used=2,
+        newest=Cycle(1, 1),
+        group="0,2",
+        failures=(failure,),
+        accepted=Accepted(3, verdict),
+        verdict=verdict,
+    )
     assert from_plain(json.loads(json.dumps(to_plain(memory))), Memory) == memory
     assert from_plain(1, float) == 1.0
 
@@ -82,6 +99,13 @@ def test_what_is_wrong_is_said_in_one_line(data: bytes, why: str) -> None:
         decode(data, TO_AGENT)
     assert why in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ranks", ["x", "1-", "0-999999", "3;4", "-1"])
+def test_what_is_no_list_of_ranks_is_not_believed(ranks: str) -> None:
+    data = encode(Members(1, Roster(1, 1, "0-2"))).replace(b"0-2", ranks.encode())
+    with pytest.raises(CodecError, match=r"Members\.roster: .*ranks"):
+        decode(data, TO_AGENT)
 
 
 def test_only_the_types_asked_for_are_taken() -> None:

@@ -1,7 +1,7 @@
 """The daemon's machine, scenario by scenario: events in, deeds out, compared as they are."""
 
 import pytest
-from tests.core.machines import BEAT, C0, C1, FAILURE, TIMEOUTS, deeds, job, node
+from tests.core.machines import BEAT, C0, FAILURE, TIMEOUTS, deeds, job, node
 
 from ft_supervisor.core import events, orders
 from ft_supervisor.core.actions import (
@@ -15,7 +15,7 @@ from ft_supervisor.core.actions import (
 )
 from ft_supervisor.core.daemon import DONE_BOUND, LOOK_PAUSE, MAX_CRASHES, START_BOUND, STEADY, DaemonMachine
 from ft_supervisor.core.events import ChildExited, Ended, Ordered, Signalled, Tick
-from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Verdict
+from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
 
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
 FAILED = Verdict(Outcome.FAILED, "over")
@@ -25,9 +25,11 @@ CANCELLED = Leave(130, None, "told to end by a signal")
 class Play:
     """A daemon, its clock, and an agent that says Alive for as long as `state` is set."""
 
-    def __init__(self, infra_rank: int = 1) -> None:
+    def __init__(self, infra_rank: int = 1, candidates: int | tuple[int, ...] = 1) -> None:
         self.now = 0.0
-        self.machine = DaemonMachine(job(), node(infra_rank), 0.0)
+        self.coordinator = True
+        """Whether it says Alive once it has been started."""
+        self.machine = DaemonMachine(job(candidates=candidates), node(infra_rank), 0.0)
         self.state: str | None = None
         self.fence_in: float | None = None
         self.began = deeds(self.machine.start(0.0))
@@ -51,6 +53,8 @@ class Play:
             self.now += BEAT
             if self.state is not None:
                 answers += self.order(orders.Alive(self.state, fence_in=self.fence_in))
+            if self.coordinator and self.machine._coordinator.lives:
+                answers += self.order(orders.Alive("leading"), child="coordinator")
             answers += self.feed(Tick())
         return answers
 
@@ -64,9 +68,84 @@ AGENT_GONE = ChildExited("agent", "killed by SIGKILL")
 COORDINATOR_GONE = ChildExited("coordinator", "exit code 0")
 
 
+# -- who keeps a coordinator
+
+
 def test_the_first_node_starts_a_coordinator_and_an_agent_the_others_an_agent() -> None:
-    assert Play(0).began == [SpawnCoordinator(), SpawnAgent(1, Memory())]
-    assert Play(1).began == [SpawnAgent(1, Memory())]
+    assert Play(0, candidates=3).began == [SpawnCoordinator(1, Memory()), SpawnAgent(1, Memory())]
+    assert Play(1, candidates=3).began == [SpawnAgent(1, Memory())]
+
+
+def test_the_other_candidates_start_theirs_when_the_first_has_been_met() -> None:
+    play = Play(1, candidates=3)
+    play.run()
+    memory = Memory(0)
+    play.order(orders.Remember(memory))
+    assert play.wait(BEAT) == [SpawnCoordinator(1, memory)]
+    assert play.wait(2) == []
+
+
+def test_the_other_candidates_start_theirs_when_the_first_does_not_come() -> None:
+    play = Play(2, candidates=3)
+    play.run()
+    assert play.wait(TIMEOUTS.node_lost - BEAT) == []
+    assert play.wait(BEAT) == [SpawnCoordinator(1, Memory())]
+
+
+def test_who_is_no_candidate_has_no_coordinator_until_members_before_it_are_gone() -> None:
+    play = Play(3, candidates=3)
+    play.run()
+    play.order(orders.Remember(Memory(0)))
+    assert play.wait(2 * TIMEOUTS.node_lost) == []
+    memory = Memory(0, Roster(0, 2, "0-1,3"))
+    play.order(orders.Remember(memory))
+    assert play.wait(BEAT) == [SpawnCoordinator(1, memory)]
+
+
+def test_a_given_list_of_candidates_does_not_slide() -> None:
+    assert Play(2, candidates=(2, 0)).began == [SpawnCoordinator(1, Memory()), SpawnAgent(1, Memory())]
+    play = Play(1, candidates=(2, 0))
+    play.run()
+    play.order(orders.Remember(Memory(2, Roster(2, 1, "1,3"))))
+    assert play.wait(2 * TIMEOUTS.node_lost) == []
+
+
+def test_a_dead_coordinator_is_replaced_by_one_that_knows_what_the_node_promised() -> None:
+    play = Play(0)
+    play.run()
+    play.order(orders.Remember(Memory(4)))
+    play.feed(ChildExited("coordinator", "killed"))
+    assert play.wait(BEAT) == [SpawnCoordinator(2, Memory(4))]
+    play.feed(ChildExited("coordinator", "killed"))
+    assert play.wait(0.8 - BEAT) == []  # not at once, should it die again and again
+    assert play.wait(2 * BEAT) == [SpawnCoordinator(3, Memory(4))]
+
+
+def test_a_silent_coordinator_is_killed_and_replaced() -> None:
+    play = Play(0)
+    play.run()
+    play.coordinator = False
+    assert play.wait(TIMEOUTS.agent - BEAT) == []
+    assert play.wait(BEAT) == [KillChild("coordinator")]
+    play.feed(ChildExited("coordinator", "killed"))
+    assert play.wait(BEAT) == [SpawnCoordinator(2, Memory())]
+
+
+def test_a_starting_coordinator_has_longer() -> None:
+    play = Play(0)
+    play.coordinator = False
+    play.state = "active"
+    assert play.wait(START_BOUND - BEAT) == []
+    assert play.wait(BEAT) == [KillChild("coordinator")]
+
+
+def test_a_late_tick_is_no_silence_of_the_coordinator() -> None:
+    play = Play(0)
+    play.run()
+    play.now += 10 * TIMEOUTS.agent
+    assert play.feed(Tick()) == []
+    play.coordinator = False
+    assert play.wait(TIMEOUTS.agent + BEAT) == [KillChild("coordinator")]
 
 
 # -- agents come and go
@@ -75,14 +154,8 @@ def test_the_first_node_starts_a_coordinator_and_an_agent_the_others_an_agent() 
 def test_a_crashed_agent_is_replaced_at_once_and_its_successor_knows_what_it_knew() -> None:
     play = Play()
     play.run()
-    play.order(orders.Remember(Memory(C0)), orders.Remember(Memory(C0, failures=(FAILURE,))))
-    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory(C0, failures=(FAILURE,)))]
-
-
-def test_a_memory_is_not_replaced_by_an_older_one() -> None:
-    play = Play()
-    play.order(orders.Remember(Memory(C1, succeeded=C1)), orders.Remember(Memory(C0)))
-    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory(C1, succeeded=C1))]
+    play.order(orders.Remember(Memory(0, newest=C0)), orders.Remember(Memory(0, newest=C0, failures=(FAILURE,))))
+    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory(0, newest=C0, failures=(FAILURE,)))]
 
 
 def test_agents_that_crash_in_a_row_are_given_more_and_more_time_and_then_up() -> None:
@@ -185,7 +258,7 @@ def test_an_agent_that_is_done_but_stays_is_killed() -> None:
 def test_an_agent_that_dies_on_its_way_out_is_not_replaced() -> None:
     play = Play()
     play.run()
-    play.order(orders.Remember(Memory(C0, verdict=FAILED)))
+    play.order(orders.Remember(Memory(0, newest=C0, verdict=FAILED)))
     assert play.feed(AGENT_GONE) == [WriteVerdict(FAILED), Leave(1, FAILED, "over")]
 
 
@@ -199,16 +272,20 @@ def test_the_first_node_leaves_after_its_coordinator() -> None:
     assert play.feed(COORDINATOR_GONE) == [Leave(0, SUCCESS, "over")]
 
 
-def test_a_coordinator_that_stays_is_killed() -> None:
+def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
     play = Play(0)
     play.run()
+    play.order(orders.Closed(SUCCESS), child="coordinator")
     play.order(orders.Done(0, SUCCESS, "over"))
     play.feed(ChildExited("agent", "exit code 0"))
     play.state = None
     bound = TIMEOUTS.stop_grace + TIMEOUTS.close_grace + KILL_BOUND + 5.0
     assert play.wait(bound - BEAT) == []
     assert play.wait(BEAT) == [KillChild("coordinator")]
-    assert play.feed(ChildExited("coordinator", "killed")) == [Leave(0, SUCCESS, "over")]
+    assert play.feed(ChildExited("coordinator", "killed")) == [
+        WriteVerdict(SUCCESS, shared=True),
+        Leave(0, SUCCESS, "over"),
+    ]
 
 
 def test_a_coordinator_that_reaches_nobody_is_killed() -> None:
@@ -228,11 +305,21 @@ def test_a_coordinator_that_dies_with_a_claimed_verdict_has_its_file_written() -
     assert play.feed(ChildExited("agent", "exit code 1")) == [WriteVerdict(FAILED), Leave(1, FAILED, "over")]
 
 
-def test_a_coordinator_that_dies_leaves_the_node_to_its_agent() -> None:
+def test_a_coordinator_that_dies_after_it_has_told_its_verdict_is_not_replaced() -> None:
     play = Play(0)
     play.run()
-    assert play.feed(ChildExited("coordinator", "killed")) == []
-    assert play.wait(2) == []
+    play.order(orders.Closed(FAILED), child="coordinator")
+    play.feed(ChildExited("coordinator", "killed"))
+    assert play.wait(30) == []
+
+
+def test_a_node_that_ends_takes_its_candidate_along() -> None:
+    """The coordinator of another node is in charge, or will be."""
+    play = Play(0)
+    play.run()
+    play.order(orders.Done(0, SUCCESS, "over"))
+    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS), KillChild("coordinator")]
+    assert play.feed(ChildExited("coordinator", "killed")) == [Leave(0, SUCCESS, "over")]
 
 
 # -- signals

@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.model import Cycle, Failure, Memory, Outcome, Timeouts, Verdict, one_line
-
-CYCLES = st.none() | st.builds(Cycle, st.integers(0, 3), st.integers(0, 3))
+from ft_supervisor.core.model import Cycle, Failure, Memory, Outcome, Roster, Timeouts, Verdict, one_line
 
 
 def test_cycles_are_ordered_as_pairs() -> None:
@@ -38,18 +36,25 @@ def test_a_failure_is_one_sentence(failure: Failure, text: str) -> None:
     assert str(failure) == text
 
 
-@given(CYCLES, CYCLES)
-def test_the_newer_memory_wins(one: Cycle | None, other: Cycle | None) -> None:
-    older, newer = Memory(one), Memory(other)
-    beginning = Cycle(-1, -1)
-    assert older.newer(newer).newest == max(one or beginning, other or beginning) or (one is None and other is None)
+def test_what_is_said_later_counts() -> None:
+    """Only one agent at a time speaks for the node, and what it says is the whole truth."""
+    known = Memory(2, newest=Cycle(0, 1), succeeded=Cycle(0, 1))
+    later = Memory(2, newest=Cycle(0, 2), failures=(Failure(0, 0, 1),))
+    assert known.newer(later) == later
 
 
-def test_what_is_learned_of_the_same_cycle_is_kept() -> None:
-    known = Memory(Cycle(0, 1))
-    learned = Memory(Cycle(0, 1), succeeded=Cycle(0, 1))
-    assert known.newer(learned) == learned
-    assert learned.newer(Memory(Cycle(0, 0), failures=(Failure(0, 0, 1),))) == learned
+def test_the_first_verdict_that_a_node_learnt_stays() -> None:
+    first, second = Verdict(Outcome.SUCCESS, "first"), Verdict(Outcome.FAILED, "second")
+    assert Memory().newer(Memory(verdict=first)).verdict == first
+    assert Memory(verdict=first).newer(Memory(3)) == Memory(3, verdict=first)
+    assert Memory(verdict=first).newer(Memory(verdict=second)).verdict == first
+
+
+def test_a_roster_of_anything_but_ranks_is_none() -> None:
+    assert Roster(3, 1, "0-2", "0-3").stamp == (3, 1)
+    for members, former in (("x", ""), ("0-2", "x")):
+        with pytest.raises(ValueError, match="no range of ranks"):
+            Roster(3, 1, members, former)
 
 
 @pytest.mark.parametrize(
