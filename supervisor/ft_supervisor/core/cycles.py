@@ -107,10 +107,14 @@ class Cycles:
         one of its nodes has told us already, and did not know of it."""
         self.cycle, self.group = memory.newest, unfold(memory.group)
         self.phase, self._pending = Phase.RUNNING, set(self.group)
-        others = (self._members.get(rank) for rank in self.group if rank != member.node.infra_rank)
-        if any(other is None or other.registered for other in others):
+        others = (self._members.get(rank) for rank in self.group)
+        if any(other is None or (other.register is not None and not self._knows(other.register)) for other in others):
             reason = f"{member.node.name} knows of cycle {self.cycle}, begun by a former coordinator"
             self._restart(reason, charged=False, now=now)
+
+    def _knows(self, message: messages.Register) -> bool:
+        """Whether that node has ever been told to run the present cycle."""
+        return message.memory.newest is not None and message.memory.newest == self.cycle
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         """An active node's connection, agent or coordinator is new: go by what it says of the running cycle."""
