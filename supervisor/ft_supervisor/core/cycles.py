@@ -299,7 +299,8 @@ class Cycles:
     def _too_few(self, healthy: int, now: float) -> None:
         """Give up, but only after a last chance for a node whose agent is just being replaced."""
         timeouts = self.job.timeouts
-        if self._members.undecided(now, timeouts.coordinator):
+        coming = self._members.healthy(now, timeouts.coordinator) - self._lead.eligible()
+        if coming or self._members.undecided(now, timeouts.coordinator):
             self._short_since = None
         elif self._short_since is None:
             self._short_since = now
