@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 from tests.agent.harness import BOUND, NODE, RUN_ID, Nursery, Scripted, job, listen, port_of, standby, wait_until
 
+from ft_supervisor.agent import connection
 from ft_supervisor.agent.connection import FromWire, Generation
 from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.agent.wire import Wire
@@ -80,9 +81,14 @@ def of(folder: Path, *ports: int, timeouts: Timeouts | None = None) -> Job:
     return settings if timeouts is None else replace(settings, timeouts=timeouts)
 
 
-def heartbeat(coordinator: Scripted, connection: int) -> int:
+def heartbeat(coordinator: Scripted, number: int) -> int:
     """The round that this connection has echoed last."""
-    return int(coordinator.store.get(KEYS.heartbeat(NODE.infra_rank, INCARNATION, connection)) or b"0")
+    return int(coordinator.store.get(KEYS.heartbeat(NODE.infra_rank, INCARNATION, number)) or b"0")
+
+
+def threads_of(number: int) -> int:
+    """How many of this connection's threads live."""
+    return sum(thread.name in (f"wire {number}", f"mail {number}") for thread in threading.enumerate())
 
 
 LoopOf = Callable[[Job], Loop]
@@ -131,11 +137,6 @@ def test_a_lost_store_is_told_at_once_and_nothing_follows(
         assert loop.events() == []
 
 
-def threads_of(connection: int) -> int:
-    """How many of this connection's threads live."""
-    return sum(thread.name in (f"wire {connection}", f"mail {connection}") for thread in threading.enumerate())
-
-
 def test_a_frozen_store_is_silent_when_due_not_a_heartbeat_later(
     loop_of: LoopOf, coordinator: Scripted, tmp_path: Path
 ) -> None:
@@ -164,7 +165,10 @@ def test_a_slow_main_loop_is_not_the_stores_silence(loop_of: LoopOf, coordinator
     loop.expect(Looked, lambda looked: looked.asked > asked + 1.0)
 
 
-def test_each_dial_is_a_connection_of_its_own(loop_of: LoopOf, coordinator: Scripted, tmp_path: Path) -> None:
+def test_each_dial_is_a_connection_of_its_own(
+    loop_of: LoopOf, coordinator: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_POP", 10 * BOUND)  # an abandoned wait for mail is ended, not waited for
     loop = loop_of(of(tmp_path, coordinator.port))
     loop.wire.dial((0,))
     loop.expect(Looked)

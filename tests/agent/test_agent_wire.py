@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.agent.harness import (
 from ft_supervisor.core import orders
 from ft_supervisor.core.messages import Continue, Leaving, Prepare, Register, Stop, WorkersStopped, WorkersSucceeded
 from ft_supervisor.core.model import Cycle, Memory, Outcome, Timeouts, Verdict
+from ft_supervisor.observe.replay import replay
 from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 from ft_supervisor.store.verdicts import dump_verdict
 
@@ -75,14 +77,32 @@ def test_mail_after_a_frozen_store_goes_on(nursery: Nursery, agent_of: AgentOf, 
     coordinator = Scripted(nursery, tmp_path, listen())
     agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP, timeouts=IMPATIENT))
     coordinator.expect(Register)
+    coordinator.mail(standby())
+    agent.expect(orders.Alive, lambda alive: alive.state == "standby")
     os.kill(coordinator.pid, signal.SIGSTOP)
     wait_until(lambda: "silent for" in agent.log(), "the silence")
+    agent.expect(orders.Alive, lambda alive: alive.state == "joining")
     for _ in range(5):  # a frozen store does not keep the main loop from its beats
         agent.expect(orders.Alive)
     os.kill(coordinator.pid, signal.SIGCONT)
     coordinator.expect(Register)
     coordinator.mail(standby())
     agent.expect(orders.Alive, lambda alive: alive.state == "standby")
+
+
+def test_silence_is_noticed_between_two_heartbeats(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    timeouts = Timeouts(heartbeat=3.0, coordinator=3.5, fence=BOUND, takeover=2 * BOUND)
+    agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP, timeouts=timeouts))
+    coordinator.expect(Register)
+    coordinator.mail(standby())
+    agent.expect(orders.Alive, lambda alive: alive.state == "standby")
+    key = coordinator.keys.heartbeat(1, 1, 1)
+    echo = wait_until(lambda: coordinator.store.get(key), "an echo")
+    wait_until(lambda: coordinator.store.get(key) != echo, "the next look")
+    began = time.monotonic()
+    os.kill(coordinator.pid, signal.SIGSTOP)
+    wait_until(lambda: "silent for 3.5 s" in agent.log(), "the silence")
+    assert time.monotonic() - began < 5.0  # the heartbeat after it were at 6
 
 
 def test_a_standby_leaves_after_the_exit_barrier(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
@@ -192,3 +212,5 @@ def test_the_journal_has_it_all_to_the_last_deed(agent_of: AgentOf, coordinator:
     last = json.loads(lines[-1])
     assert (last["term"], last["cycle"]) == (0, str(CYCLE))
     assert "Leave" in json.dumps(last["actions"]) and "Ended" in json.dumps(last["event"])
+    replayed = replay(tmp_path / "journal-agent-5.jsonl")
+    assert replayed.difference is None and replayed.events > 5
