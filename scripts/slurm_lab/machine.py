@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -153,10 +154,8 @@ def _process(pid: int, kind: str, identity: Path) -> Process | None:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it went by itself
         os.kill(process.pid, number)
-    except ProcessLookupError:
-        pass  # it went by itself
 
 
 def _kill(pid: int, start: int | None) -> None:

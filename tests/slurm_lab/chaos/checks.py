@@ -1,0 +1,111 @@
+"""What must hold after a job, whatever struck it. Each check yields a sentence for everything that is wrong."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from tests.slurm_lab.chaos.job import EVERY, NAMES, STEPS, ChaosJob, undisturbed
+from tests.slurm_lab.chaos.schedule import ACTIVE, Schedule
+from tests.slurm_lab.chaos.strikes import Strikes, end_orphans
+
+from slurm_lab import JobRecord
+
+LEFT_BOUND = 120.0
+"""Seconds from the job's end until no process of it is left: slurmd must have come back on healed nodes."""
+NO_MAJORITY = 75
+TOLERANCE = 1e-3
+"""Relative: four ranks add up a mean in another order than one."""
+
+
+def check(job: ChaosJob, schedule: Schedule, strikes: Strikes, record: JobRecord) -> list[str]:
+    """Everything that is wrong, in words; nothing if all is well. The faults must have ended."""
+    left = list(_left(job, strikes))
+    job.journals.read()
+    return [
+        *_ending(job, schedule, record),
+        *_codes(job, schedule, strikes),
+        *_training(job, schedule),
+        *_overlaps(job, strikes),
+        *left,
+    ]
+
+
+def _ending(job: ChaosJob, schedule: Schedule, record: JobRecord) -> Iterator[str]:
+    outcome, code = ("success", 0) if schedule.survivable else ("interrupted", 75)
+    expected = ("COMPLETED", "0:0") if schedule.survivable else ("FAILED", f"{code}:0")
+    if (record.state, record.exit_code) != expected:
+        yield f"sacct says {record.state} {record.exit_code}, not {' '.join(expected)}"
+    verdict = job.verdict() or {}
+    if (verdict.get("outcome"), verdict.get("exit_code")) != (outcome, code):
+        yield f"verdict.json says {verdict or 'nothing'}, not {outcome} {code}"
+    asked = job.asked_verdict()
+    if asked.returncode != code or not asked.stdout.startswith(f"{outcome}: "):
+        yield f"ft-supervisor verdict: {asked.returncode} {asked.stdout}{asked.stderr}"
+
+
+def _codes(job: ChaosJob, schedule: Schedule, strikes: Strikes) -> Iterator[str]:
+    code, codes = 0 if schedule.survivable else 75, job.codes()
+    for node in NAMES:
+        found = codes.get(node)
+        if node in strikes.dead or node in strikes.lost_for_good:
+            continue  # killed, by us or by Slurm when it was back
+        # Who finds nobody with a majority for long may leave before the others have a verdict.
+        allowed = {code, NO_MAJORITY} if node in strikes.cut | strikes.frozen else {code}
+        if found not in allowed:
+            yield f"the daemon of {node} left with {found}, not {code}"
+
+
+def _training(job: ChaosJob, schedule: Schedule) -> Iterator[str]:
+    rows = job.rows()
+    cycles = [(cycle, list(found)) for cycle, found in groupby(rows, lambda row: row["cycle"])]
+    numbers = [cycle for cycle, _ in cycles]
+    if numbers != sorted(set(numbers)):
+        yield f"cycles wrote into one another's output: {numbers}"
+    reached = 0
+    for cycle, found in cycles:
+        yield from _cycle(cycle, found, reached)
+        reached = found[-1]["step"]
+    if schedule.survivable and reached != STEPS:
+        yield f"training ended at step {reached} of {STEPS}"
+    if schedule.undisturbed and numbers != [0]:
+        yield f"training was to go on undisturbed, but these cycles ran: {numbers}"
+
+
+def _cycle(cycle: int, rows: list[dict[str, Any]], reached: int) -> Iterator[str]:
+    """One cycle, after one that came to the step `reached`."""
+    resumed = {row["resumed_from"] for row in rows}
+    steps = [row["step"] for row in rows]
+    begin = min(resumed)
+    if len(resumed) != 1 or steps != list(range(begin + 1, begin + 1 + len(steps))):
+        yield f"cycle {cycle} resumed from {sorted(resumed)} and made the steps {steps}"
+    if begin % EVERY or not reached - EVERY <= begin <= reached:
+        yield f"cycle {cycle} resumed from step {begin}, after step {reached} (checkpoints: every {EVERY})"
+    if {row["world"] for row in rows} != {ACTIVE}:
+        yield f"cycle {cycle} was a world of {sorted({row['world'] for row in rows})}"
+    wrong = [
+        row["step"] for row in rows if not math.isclose(row["loss"], undisturbed()[row["step"] - 1], rel_tol=TOLERANCE)
+    ]
+    if wrong:
+        yield f"cycle {cycle} did not learn what an undisturbed training learns in the steps {wrong}"
+
+
+def _overlaps(job: ChaosJob, strikes: Strikes) -> Iterator[str]:
+    """A frozen worker lives on, but does nothing; it is ended when it moves again, before it does anything."""
+    for each in job.overlaps():
+        if not {each["worker"].rpartition(".")[2], each["beside"].rpartition(".")[2]} & strikes.frozen:
+            yield f"two cycles at once: worker (cycle.rank.node) {each['worker']} began beside {each['beside']}"
+
+
+def _left(job: ChaosJob, strikes: Strikes) -> Iterator[str]:
+    for node in strikes.dead:
+        end_orphans(job, node)
+    end = time.monotonic() + LEFT_BOUND
+    while left := {name: found for name in NAMES if (found := job.lab.node_processes(name))}:
+        if time.monotonic() > end:
+            yield f"processes are left: {left}"
+            return
+        time.sleep(0.1)

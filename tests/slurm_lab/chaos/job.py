@@ -1,0 +1,135 @@
+"""The job that chaos happens to: the example on six nodes, four of them active, by `ft-supervisor launch`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.slurm_lab.chaos.journals import Journals
+from tests.slurm_lab.chaos.schedule import ACTIVE, NODES
+
+from slurm_lab import LAB_USER, Lab, Process
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+EXAMPLE = REPOSITORY / "configs/examples/ddp/train.py"
+NAMES = tuple(f"n{index}" for index in range(NODES))
+BATCH_HOST = NAMES[0]
+STEPS, STEP_TIME, EVERY = 100, 0.12, 5
+"""Steps of the training, seconds that each takes, and steps from one checkpoint to the next."""
+LINGER = 1.5
+"""Seconds between the ends of two ranks, when a fault is to come in between."""
+OPTIONS = ("--steps", str(STEPS), "--checkpoint-every", str(EVERY), "--log-every", "1")
+
+CONFIG = """\
+name: chaos
+cluster: none
+nodes: {active: %d}
+workers: {per_node: 1}
+%s"""
+
+
+@dataclass(frozen=True)
+class ChaosJob:
+    """A submitted job, and what it says."""
+
+    lab: Lab
+    id: int
+    folder: Path
+    journals: Journals
+
+    @property
+    def run_id(self) -> str:
+        """Of its first and only step."""
+        return f"{self.id}.0.0"
+
+    @property
+    def output(self) -> str:
+        """What came through srun."""
+        path = self.folder / "out"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What rank 0 of each cycle has printed, one row a step, in the order in which it was written."""
+        path = self.folder / "training"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+    def overlaps(self) -> list[dict[str, str]]:
+        """Workers that met one of another cycle, alive."""
+        path = self.folder / "overlaps"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def verdict(self) -> dict[str, Any] | None:
+        """What the run's verdict file says; None without one."""
+        path = self.folder / "ft-runs" / str(self.id) / self.run_id / "verdict.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def asked_verdict(self) -> subprocess.CompletedProcess[str]:
+        """`ft-supervisor verdict`, from where the job was submitted."""
+        command = [str(Path(sys.prefix) / "bin/ft-supervisor"), "verdict", str(self.id), "--config", "job.yaml"]
+        return self.lab.run(command, user=LAB_USER, cwd=self.folder, check=False)
+
+    def codes(self) -> dict[str, int]:
+        """The code with which each node's daemon left: what it said last, else what its machine had decided."""
+        said = re.findall(r" event=leaving code=(\d+) .*\bnode=(\w+) proc=daemon$", self.output, re.MULTILINE)
+        return self.journals.codes() | {node: int(code) for code, node in said}
+
+    def processes(self, node: str, what: str) -> list[Process]:
+        """The node's Python processes with `what` in their command line, the oldest first."""
+        found = self.lab.node_processes(node)
+        return sorted(
+            (each for each in found if each.name.startswith("python") and what in each.command), key=lambda one: one.pid
+        )
+
+    def workers(self, node: str) -> list[Process]:
+        """The training on this node."""
+        return self.processes(node, str(self.folder / "worker.py"))
+
+    def cycle(self) -> int:
+        """The newest cycle in which a step was made; -1 before the first one."""
+        rows = self.rows()
+        return int(rows[-1]["cycle"]) if rows else -1
+
+    def active(self) -> list[str]:
+        """The nodes of the newest cycle, by what their agents said; before the first one, those to be chosen."""
+        newest: dict[str, tuple[int, ...]] = {}
+        for each in self.journals.said:
+            if (each.kind, each.event) == ("agent", "active"):
+                newest[each.node] = tuple(int(part) for part in str(each.fields["cycle"]).split("."))
+        if not newest:
+            return list(NAMES[:ACTIVE])
+        return sorted(node for node, cycle in newest.items() if cycle == max(newest.values()))
+
+
+def submit(lab: Lab, name: str, *, linger: bool, config: str = "", script: str = "launch") -> ChaosJob:
+    """The example, by one of slurm/job_scripts, as the unprivileged user; `config` goes into job.yaml too."""
+    shutil.rmtree(lab.work_dir(name, LAB_USER))
+    folder = lab.work_dir(name, LAB_USER)
+    (folder / "job.yaml").write_text(CONFIG % (ACTIVE, config))
+    shutil.copy(Path(__file__).with_name("worker.py"), folder / "worker.py")
+    (folder / ".venv").symlink_to(sys.prefix)
+    options = [*OPTIONS, "--step-time", str(STEP_TIME)]
+    training = " ".join(["python", str(folder / "worker.py"), str(EXAMPLE), str(LINGER if linger else 0), *options])
+    text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
+    assert "python train.py" in text
+    text = text.replace("python train.py", training)
+    job = lab.submit(text, f"--nodes={NODES}", "--output=out", user=LAB_USER, cwd=folder)
+    journals = Journals(Path(f"/tmp/ft-{lab.layout.uid(LAB_USER)}/{job}.0.0"))
+    return ChaosJob(lab, job, folder, journals)
+
+
+@cache
+def undisturbed() -> tuple[float, ...]:
+    """The loss of each step of a training that nothing happens to, all by itself on this machine."""
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, str(EXAMPLE), *OPTIONS]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
+    return tuple(json.loads(line)["loss"] for line in done.stdout.splitlines())
