@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.core import test_agent_machine as agents
 from tests.core import test_daemon_machine as daemons
-from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, job, mailed, node, stop, stopped, succeeded
+from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, job, mailed, stop, stopped, succeeded
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import KillChild, Leave, Mail, StopWorkers, WriteVerdict
