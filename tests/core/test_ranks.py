@@ -1,0 +1,54 @@
+"""Lists of infra_ranks as short text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ft_supervisor.core.codec import MAX_BYTES
+from ft_supervisor.core.ranks import MAX_RANKS, fold, unfold
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ((), ""),
+        ((0,), "0"),
+        ((0, 1, 2, 7, 4), "0-2,7,4"),
+        ((2, 1, 0), "2,1,0"),
+        ((5, 6, 5, 6), "5-6,5-6"),
+    ],
+)
+def test_text(ranks: tuple[int, ...], text: str) -> None:
+    assert fold(ranks) == text
+    assert unfold(text) == ranks
+
+
+@given(st.lists(st.integers(0, 200)))
+def test_every_list_comes_back_in_its_order(ranks: list[int]) -> None:
+    assert unfold(fold(ranks)) == tuple(ranks)
+
+
+@pytest.mark.parametrize("text", ["x", "1-", "-1", "1,,2", ",", "1-2-3", " 1", "1,", "1234567", "٣"])
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no range of ranks"):
+        unfold(text)
+
+
+@given(st.text())
+def test_no_text_does_harm(text: str) -> None:
+    try:
+        ranks = unfold(text)
+    except ValueError:
+        return
+    assert len(ranks) <= MAX_RANKS
+
+
+def test_no_text_is_turned_into_more_than_there_can_be() -> None:
+    with pytest.raises(ValueError, match="more than"):
+        unfold(f"0-{MAX_RANKS}")
+    with pytest.raises(ValueError, match="more than"):
+        unfold(",".join(["0-99998"] * 1000))
+
+
+def test_ten_thousand_nodes_fit_into_a_message() -> None:
+    assert len(fold(range(0, 20_000, 2))) < MAX_BYTES

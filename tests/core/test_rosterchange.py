@@ -1,0 +1,114 @@
+"""Changing the list of members: every step is known to a majority of both lists before the next is taken."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ft_supervisor.core.model import Roster
+from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.roster import majority
+from ft_supervisor.core.rosterchange import RosterChange
+
+FIRST = Roster(-1, 0, "0-3")
+
+
+def fresh() -> RosterChange:
+    change = RosterChange(FIRST)
+    change.begin()
+    return change
+
+
+def test_nobody_has_to_be_asked_about_the_members_of_a_fresh_job() -> None:
+    change = fresh()
+    assert not change.pending
+    assert change.eligible == {0, 1, 2, 3}
+    assert change.change(0, range(4)) is None
+
+
+def test_both_lists_are_asked_and_then_the_new_one_alone() -> None:
+    change = fresh()
+    joint = Roster(0, 1, "0-1,4", former="0-3")
+    assert change.change(0, [0, 1, 4]) == joint
+    assert change.pending
+    assert change.eligible == {0, 1}  # who goes gets no work any more, who comes none yet
+    assert change.keep(4, joint.stamp) is None
+    assert change.keep(1, joint.stamp) is None
+    final = Roster(0, 2, "0-1,4")
+    assert change.keep(0, joint.stamp) == final
+    assert change.eligible == {0, 1, 4}
+    assert change.pending
+    assert change.keep(4, final.stamp) is None
+    assert change.pending
+    assert change.keep(0, final.stamp) is None
+    assert not change.pending
+    assert change.roster == final
+
+
+def test_one_change_at_a_time() -> None:
+    change = fresh()
+    assert change.change(0, [0, 1, 2]) is not None
+    assert change.change(0, [0, 1]) is None
+    assert change.roster.members == "0-2"
+
+
+def test_what_is_old_or_comes_twice_changes_nothing() -> None:
+    change = fresh()
+    joint = change.change(0, [0, 1, 2])
+    assert joint is not None
+    for _ in range(4):
+        assert change.keep(1, joint.stamp) is None
+        assert change.keep(0, FIRST.stamp) is None
+        assert change.keep(0, (0, 2)) is None
+    assert change.keep(0, joint.stamp) == Roster(0, 2, "0-2")
+    for rank in (0, 1, 2):
+        assert change.keep(rank, joint.stamp) is None
+    assert change.pending
+
+
+def test_a_successor_goes_on_from_what_it_finds() -> None:
+    change = RosterChange(Roster(0, 1, "0-1,4", former="0-3"))
+    assert change.take_over(5) == Roster(5, 1, "0-1,4", former="0-3")
+    assert change.pending
+    assert change.eligible == set()  # until a majority knows, nobody gets work
+    assert change.change(5, [0, 1]) is None
+    change.keep(0, (5, 1))
+    change.keep(4, (5, 1))
+    assert change.keep(1, (5, 1)) == Roster(5, 2, "0-1,4")
+    assert change.eligible == {0, 1, 4}
+
+
+def test_a_successor_that_finds_nothing_under_way_still_tells_everybody() -> None:
+    change = RosterChange(Roster(0, 2, "0-2"))
+    assert change.take_over(4) == Roster(4, 2, "0-2")
+    change.keep(0, (4, 2))
+    assert change.eligible == set()
+    assert change.keep(2, (4, 2)) is None
+    assert change.eligible == {0, 1, 2}
+    assert not change.pending
+
+
+@given(st.data())
+def test_whoever_may_work_is_known_to_every_majority(data: st.DataObject) -> None:
+    """At any time, a majority of any list that a successor may find to be the newest meets those who keep the list of
+    all who may be given work."""
+    change, term = fresh(), 0
+    keeps: dict[int, Roster] = dict.fromkeys(range(6), FIRST)
+    mailed = [FIRST]
+    for _ in range(data.draw(st.integers(1, 30))):
+        if data.draw(st.booleans()):
+            members = data.draw(st.lists(st.integers(0, 5), unique=True, min_size=1))
+            proposal = change.change(term, members)
+        else:
+            rank = data.draw(st.integers(0, 5))
+            roster = data.draw(st.sampled_from(mailed))
+            if roster.stamp >= keeps[rank].stamp:
+                keeps[rank] = roster
+            proposal = change.keep(rank, roster.stamp) if keeps[rank] == roster else None
+        if proposal is not None:
+            assert proposal.stamp > mailed[-1].stamp
+            mailed.append(proposal)
+        for found in set(keeps.values()):
+            knows = {rank for rank, kept in keeps.items() if kept.stamp <= found.stamp}
+            if majority(unfold(found.members), knows) and (
+                not found.former or majority(unfold(found.former), knows)
+            ):  # a successor may see nothing newer than this one
+                assert change.eligible <= set(unfold(found.members)), (found, change.roster, fold(change.eligible))
