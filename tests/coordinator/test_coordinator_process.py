@@ -142,7 +142,7 @@ def test_a_successor_takes_over_and_the_cycle_goes_on(begin: Begun, free_port: F
     coordinator = begin((free_port(),), infra_rank=1, memory=FRESH)
     agents = coordinator.agents()
     first = agents.pulse()
-    assert (first.term, first.lease) == (None, 0)
+    assert (first.term, first.lease) == (0, 0), "not its own term, but where one had better go"
     until(lambda: agents.pulse().round >= first.round + 3, "rounds of one who is not in charge")
     take_over(agents, 1)
     going_on = agents.mail(0, messages.Continue)

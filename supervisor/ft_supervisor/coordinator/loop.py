@@ -57,8 +57,10 @@ class Loop:
 
     def run(self) -> NoReturn:
         """Until Leave. Raises StoreLost, LinkClosed."""
+        next_beat = time.monotonic()
         while True:
-            next_beat = time.monotonic() + self._job.timeouts.heartbeat
+            # A beat costs time with many members, but that does not make the period longer.
+            next_beat = max(next_beat + self._job.timeouts.heartbeat, time.monotonic())
             self._listen(next_beat)
             self._beat()
 
