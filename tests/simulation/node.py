@@ -16,7 +16,7 @@ from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon import AGENT
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Terminated, Tick
 from ft_supervisor.core.model import INTERRUPTED, Node
-from ft_supervisor.core.orders import Order, Promised, Terminate
+from ft_supervisor.core.orders import Order, Promise, Terminate
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -65,7 +65,7 @@ class SimDaemon(Process):
                     node.kill_agent() if child == AGENT else node.kill_coordinator()
                 case actions.Tell(Terminate(reason)) if node.agent is not None:
                     node.agent.do(node.agent.feed, Terminated(reason))
-                case actions.Tell(Promised(term)) if node.coordinator is not None:
+                case actions.Tell(Promise(term)) if node.coordinator is not None:
                     node.coordinator.do(node.coordinator.feed, events.Promised(term))
                 case actions.WriteVerdict(verdict, True):
                     node.world.checks.verdict(verdict, f"{node.name} daemon writes")

@@ -23,7 +23,7 @@ from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import Received
 from ft_supervisor.core.messages import TO_COORDINATOR
 from ft_supervisor.core.model import INTERRUPTED, PROTOCOL
-from ft_supervisor.core.orders import Begin, Listening, Promised
+from ft_supervisor.core.orders import Begin, Listening, Promise
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
@@ -101,7 +101,7 @@ def _read_link(link: Link, inbox: Inbox) -> None:
     """What the daemon says, and its death, whatever the main loop is at."""
     try:
         while True:
-            if isinstance(order := link.receive(None), Promised):
+            if isinstance(order := link.receive(None), Promise):
                 inbox.put(events.Promised(order.term))
     except LinkClosed:
         os._exit(INTERRUPTED)

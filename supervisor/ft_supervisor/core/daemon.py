@@ -31,7 +31,7 @@ from ft_supervisor.core.model import (
     Outcome,
     Verdict,
 )
-from ft_supervisor.core.orders import Alive, Closed, Done, Listening, Order, Promised, Remember, Terminate
+from ft_supervisor.core.orders import Alive, Closed, Done, Listening, Order, Promise, Remember, Terminate
 from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
 
 AGENT = "agent"
@@ -181,7 +181,7 @@ class DaemonMachine:
                 news = memory.promise != self.memory.promise
                 self.memory = self.memory.newer(memory)
                 if news and self._coordinator.lives:
-                    self._do(Tell(Promised(memory.promise), COORDINATOR))
+                    self._do(Tell(Promise(memory.promise), COORDINATOR))
             case Done():
                 self._done = order
                 self._kill_at[AGENT] = now + DONE_BOUND

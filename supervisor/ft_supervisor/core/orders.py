@@ -47,7 +47,7 @@ class Remember:
 
 
 @dataclass(frozen=True)
-class Promised:
+class Promise:
     """Daemon to coordinator: what its node has promised, perhaps to another one."""
 
     term: int
@@ -80,5 +80,5 @@ class Closed:
     lost: tuple[str, ...] = ()
 
 
-ORDERS: tuple[type, ...] = (Begin, Terminate, Alive, Remember, Promised, Done, Listening, Closed)
-Order = Begin | Terminate | Alive | Remember | Promised | Done | Listening | Closed
+ORDERS: tuple[type, ...] = (Begin, Terminate, Alive, Remember, Promise, Done, Listening, Closed)
+Order = Begin | Terminate | Alive | Remember | Promise | Done | Listening | Closed
