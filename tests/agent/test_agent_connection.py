@@ -165,10 +165,7 @@ def test_a_slow_main_loop_is_not_the_stores_silence(loop_of: LoopOf, coordinator
     loop.expect(Looked, lambda looked: looked.asked > asked + 1.0)
 
 
-def test_each_dial_is_a_connection_of_its_own(
-    loop_of: LoopOf, coordinator: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "_POP", 10 * BOUND)  # an abandoned wait for mail is ended, not waited for
+def test_each_dial_is_a_connection_of_its_own(loop_of: LoopOf, coordinator: Scripted, tmp_path: Path) -> None:
     loop = loop_of(of(tmp_path, coordinator.port))
     loop.wire.dial((0,))
     loop.expect(Looked)
@@ -199,7 +196,10 @@ def test_a_store_that_starts_anew_on_another_port(nursery: Nursery, loop_of: Loo
     wait_until(lambda: heartbeat(second, 2) > 0, "the echo")
 
 
-def test_a_frozen_host_that_goes_on_finds_nobody_there(nursery: Nursery, loop_of: LoopOf, tmp_path: Path) -> None:
+def test_a_frozen_host_that_goes_on_finds_nobody_there(
+    nursery: Nursery, loop_of: LoopOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_POP", 10 * BOUND)  # an abandoned wait for mail is ended, not waited for
     sockets = listen(), listen()
     frozen, other = Scripted(nursery, tmp_path, sockets[0]), Scripted(nursery, tmp_path, sockets[1], {"infra_rank": 1})
     loop = loop_of(of(tmp_path, other.port, frozen.port, timeouts=Timeouts(heartbeat=0.2, coordinator=1.5)))
