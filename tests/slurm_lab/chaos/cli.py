@@ -87,7 +87,8 @@ def _one(lab: Lab, seed: int, count: str) -> Result:
     result = play(lab, schedule)
     if result.wrong:
         print(result.told)
-    print(f"    {'FAILED' if result.wrong else 'ok'}, {result.seconds:.0f} s", flush=True)
+    late = f"; just too late: {', '.join(result.late)}" if result.late else ""
+    print(f"    {'FAILED' if result.wrong else 'ok'}, {result.seconds:.0f} s{late}", flush=True)
     return result
 
 

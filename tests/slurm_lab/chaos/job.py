@@ -31,9 +31,9 @@ OPTIONS = ("--steps", str(STEPS), "--checkpoint-every", str(EVERY), "--log-every
 CONFIG = """\
 name: chaos
 cluster: none
-nodes: {active: %d}
-workers: {per_node: 1}
-%s"""
+nodes: {{active: {active}}}
+workers: {{per_node: 1, command: {command}}}
+"""
 
 
 @dataclass(frozen=True)
@@ -109,21 +109,30 @@ class ChaosJob:
         return sorted(node for node, cycle in newest.items() if cycle == max(newest.values()))
 
 
-def submit(lab: Lab, name: str, *, linger: bool, config: str = "", script: str = "launch") -> ChaosJob:
-    """The example, by one of slurm/job_scripts, as the unprivileged user; `config` goes into job.yaml too."""
+def prepare(lab: Lab, name: str, *, linger: bool = False, step_time: float = STEP_TIME, config: str = "") -> Path:
+    """The unprivileged user's fresh folder with the job.yaml of the example; `config` goes into it too."""
     shutil.rmtree(lab.work_dir(name, LAB_USER))
     folder = lab.work_dir(name, LAB_USER)
-    (folder / "job.yaml").write_text(CONFIG % (ACTIVE, config))
     shutil.copy(Path(__file__).with_name("worker.py"), folder / "worker.py")
+    training = [str(EXAMPLE), str(LINGER if linger else 0), *OPTIONS, "--step-time", str(step_time)]
+    command = json.dumps([sys.executable, str(folder / "worker.py"), *training])
+    (folder / "job.yaml").write_text(CONFIG.format(active=ACTIVE, command=command) + config)
     (folder / ".venv").symlink_to(sys.prefix)
-    options = [*OPTIONS, "--step-time", str(STEP_TIME)]
-    training = " ".join(["python", str(folder / "worker.py"), str(EXAMPLE), str(LINGER if linger else 0), *options])
-    text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
-    assert "python train.py" in text
-    text = text.replace("python train.py", training)
-    job = lab.submit(text, f"--nodes={NODES}", "--output=out", user=LAB_USER, cwd=folder)
-    journals = Journals(Path(f"/tmp/ft-{lab.layout.uid(LAB_USER)}/{job}.0.0"))
-    return ChaosJob(lab, job, folder, journals)
+    return folder
+
+
+def submit(lab: Lab, name: str, *, linger: bool = False, step_time: float = STEP_TIME, config: str = "") -> ChaosJob:
+    """The example, by the batch script of slurm/job_scripts."""
+    folder = prepare(lab, name, linger=linger, step_time=step_time, config=config)
+    text = (REPOSITORY / "slurm/job_scripts/launch.sbatch").read_text()
+    assert " -- python train.py" in text
+    text = text.replace(" -- python train.py", "")  # job.yaml names the command
+    return of(lab, lab.submit(text, f"--nodes={NODES}", "--output=out", user=LAB_USER, cwd=folder), folder)
+
+
+def of(lab: Lab, job: int, folder: Path) -> ChaosJob:
+    """The job with this number, whose output goes to `out` in its folder."""
+    return ChaosJob(lab, job, folder, Journals(Path(f"/tmp/ft-{lab.layout.uid(LAB_USER)}/{job}.0.0")))
 
 
 @cache

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from tests.slurm_lab.chaos.checks import check
 from tests.slurm_lab.chaos.job import NAMES, ChaosJob, submit
-from tests.slurm_lab.chaos.journals import AGENT, COORDINATOR
+from tests.slurm_lab.chaos.journals import AGENT, COORDINATOR, DAEMON, Journals
 from tests.slurm_lab.chaos.schedule import NODES, RESTARTING, Fault, Moment, Schedule, Victim
-from tests.slurm_lab.chaos.strikes import NothingToHit, Strikes
+from tests.slurm_lab.chaos.strikes import NothingToHit, Strike, Strikes
 
 from slurm_lab import JobRecord, Lab, LabError, Parameters
 
@@ -27,10 +27,14 @@ TAIL = 40
 
 @dataclass
 class Result:
-    """What became of a schedule. `wrong`: nothing if all is well. `log`: the end of all logs, if not."""
+    """What became of a schedule. `wrong`: nothing if all is well. `log`: the end of all logs, if not.
+
+    `late`: what struck when its moment was just over.
+    """
 
     schedule: Schedule
     strikes: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     log: str = ""
     seconds: float = 0.0
@@ -69,7 +73,8 @@ def play(lab: Lab, schedule: Schedule, name: str = "chaos") -> Result:
         result.wrong = [str(error)]
     finally:
         strikes.end_all()
-    result.strikes = [f"{time.strftime('%H:%M:%S', time.gmtime(each.time))} {each}" for each in strikes.done]
+    result.strikes = [str(each) for each in strikes.done]
+    result.late = [str(each) for each in strikes.done if _late(each, job.journals)]
     if result.wrong:
         result.log = _logs(job)
     result.seconds = time.monotonic() - began
@@ -148,6 +153,23 @@ class _Play:
             if time.monotonic() > end:
                 raise Disappointed(f"waited {bound:.0f} s for {what} in vain")
             time.sleep(PAUSE)
+
+
+def _late(strike: Strike, journals: Journals) -> bool:
+    """Whether the moment was over before the fault was carried out; journals and strikes go by one clock."""
+    said = sorted((each for each in journals.said if each.time < strike.time), key=lambda each: each.time)
+    decided = [each.event for each in said if each.kind == COORDINATOR]
+    match strike.fault.moment:
+        case Moment.JOINING:
+            return "cycle_started" in decided
+        case Moment.STOPPING:
+            return [event for event in decided if event in ("restart", "cycle_started")][-1] == "cycle_started"
+        case Moment.EXIT_BARRIER:
+            return "proposed" in decided
+        case Moment.CLOSING:  # a node's is over when its daemon has left
+            return any((each.kind, each.event, each.node) == (DAEMON, "leave", strike.target) for each in said)
+        case _:
+            return False
 
 
 def _logs(job: ChaosJob) -> str:

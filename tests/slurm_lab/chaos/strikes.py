@@ -20,7 +20,10 @@ ONE_WAY = {Victim.CUT_IN: "in", Victim.CUT_OUT: "out"}
 
 @dataclass(frozen=True)
 class Strike:
-    """A fault that was carried out. `time`: seconds since the epoch. `was_active`: whether it hit an active node."""
+    """A fault that was carried out. `time`: when that was done, in seconds since the epoch.
+
+    `was_active`: whether it hit an active node.
+    """
 
     fault: Fault
     target: str
@@ -28,7 +31,7 @@ class Strike:
     was_active: bool
 
     def __str__(self) -> str:
-        return f"{self.fault} -> {self.target or 'nothing there'}"
+        return f"{time.strftime('%H:%M:%S', time.gmtime(self.time))} {self.fault} -> {self.target}"
 
 
 class NothingToHit(Exception):
@@ -56,9 +59,8 @@ class Strikes:
         """Carries it out. Raises NothingToHit."""
         target = self._target(fault)
         active = target in self._job.active()
-        at = time.time()
         self._carry_out(fault, target)
-        strike = Strike(fault, target, at, active)
+        strike = Strike(fault, target, time.time(), active)
         self.done.append(strike)
         return strike
 

@@ -1,0 +1,38 @@
+"""Chaos: a fixed list of schedules which together touch every victim and every moment; see scripts/chaos for more.
+
+A failing one prints its faults, the command that repeats it, and the end of all nodes' logs.
+"""
+
+import pytest
+from tests.slurm_lab.chaos.run import play
+from tests.slurm_lab.chaos.schedule import Moment, Victim, draw
+
+from slurm_lab import DEFAULT_RELEASE, Lab
+
+SEEDS = (1, 2, 3)
+EVERYWHERE = (1, 2)
+"""On each release; the others on one."""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_schedule(release_lab: Lab, seed: int) -> None:
+    if seed not in EVERYWHERE and release_lab.release.version != DEFAULT_RELEASE:
+        pytest.skip(f"on Slurm {DEFAULT_RELEASE} only")
+    result = play(release_lab, draw(seed))
+    assert not result.wrong, result.told
+
+
+def test_the_list_touches_every_victim_and_every_moment() -> None:
+    schedules = [draw(seed) for seed in SEEDS]
+    faults = [fault for schedule in schedules for fault in schedule.faults]
+    assert {fault.victim for fault in faults} == set(Victim)
+    assert {fault.moment for fault in faults} == set(Moment)
+    assert len(schedules) >= 12
+    assert sum(len(schedule.faults) == 2 for schedule in schedules) >= 6
+    assert set(EVERYWHERE) < set(SEEDS)
+
+
+def test_a_seed_always_draws_the_same() -> None:
+    assert [draw(seed) for seed in range(200)] == [draw(seed) for seed in range(200)]
+    assert len({str(draw(seed)) for seed in range(200)}) > 150
