@@ -22,6 +22,7 @@ class Caller:
         self._node = node
         self._candidate: int | None = None
         self._since = 0.0
+        self._connected_at = 0.0
         self._round_at = 0.0
         self._waits_until: float | None = None
         self._alone = False
@@ -51,7 +52,8 @@ class Caller:
     def connect(self, event: Connected, now: float) -> None:
         """Somebody has answered."""
         self._candidate, self.connection, self.round = event.candidate, event.connection, event.round
-        self.connected, self.charged, self._round_at, self._alone = True, False, now, False
+        self.connected, self.charged, self._alone = True, False, False
+        self._connected_at = self._round_at = now
         self._news = None
         self.wait(now)
 
@@ -68,7 +70,9 @@ class Caller:
     def look(self, round_: int, term: int | None, lease: int, memory: Memory, now: float) -> None:
         """The pulse of the store."""
         self._news = self._elsewhere(term, memory)
-        self._alone = self.charged and lease > 0 and round_ - lease >= ROUNDS_ALONE
+        # Without any lease so far it may be waiting for a majority to come, but that may have gone elsewhere.
+        long = now - self._connected_at >= self._job.timeouts.node_lost
+        self._alone = self.charged and (round_ - lease >= ROUNDS_ALONE if lease else long)
         if round_ != self.round:
             self.round, self._round_at = round_, now
         if self.charged and term == memory.promise:
@@ -110,8 +114,11 @@ class Caller:
             known = (*known[at + 1 :], *known[:at])
         if self._returned or memory.promise == NO_PROMISE:
             return known
-        self._returned, likely = True, coordinator_of(memory.promise, self._job)
-        return known if likely == self._candidate else (likely, *known)
+        likely = coordinator_of(memory.promise, self._job)
+        if likely == self._candidate:
+            return known
+        self._returned = True
+        return (likely, *known)
 
     def _call(self, first: tuple[int, ...], memory: Memory) -> Dial:
         likely = () if memory.promise == NO_PROMISE else (coordinator_of(memory.promise, self._job),)
