@@ -92,6 +92,7 @@ class Cycles:
     def welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node has registered: tell it what to do."""
         memory = message.memory
+        self._used = max(self._used, memory.used)
         if memory.newest is not None and memory.newest > (self.cycle or Cycle(-1, -1)):
             self._learn(memory, member, now)
         if self.active(member):

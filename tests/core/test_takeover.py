@@ -1,0 +1,499 @@
+"""A coordinator that takes over: from candidate to in charge, and what it makes of what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from tests.core.machines import (
+    BEAT,
+    C0,
+    C1,
+    FAILURE,
+    TIMEOUTS,
+    Talk,
+    close,
+    failed,
+    mailed,
+    node,
+    stop,
+    stopped,
+    succeeded,
+    verdict_kept,
+)
+
+from ft_supervisor.core import messages
+from ft_supervisor.core.actions import Conclude, LookForVerdict, Mail, Record
+from ft_supervisor.core.coordinator import CoordinatorMachine, Role
+from ft_supervisor.core.events import Received
+from ft_supervisor.core.messages import Continue, Prepare, Propose, Run, Standby, Stop
+from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
+
+SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
+FAILED = Verdict(Outcome.FAILED, "over")
+NEW = Cycle(1, 1)
+"""The first cycle that n1 begins after C0."""
+
+
+def ran(promise: int = 0, newest: Cycle | None = C0, group: str = "0-2", **known: object) -> Memory:
+    """What a node knows that was led by n0's coordinator."""
+    return Memory(promise, newest=newest, group=group, **known)  # type: ignore[arg-type]
+
+
+class Takeover(Talk):
+    """n1's coordinator, after n0's is gone. Nodes 0, 1, 2 run C0, unless `memories` or `running` say otherwise."""
+
+    def __init__(
+        self,
+        nodes: int = 5,
+        memories: dict[int, Memory] | None = None,
+        running: Iterable[int] = (0, 1, 2),
+        *,
+        active: int = 3,
+        max_restarts: int = 3,
+    ) -> None:
+        super().__init__(nodes, active, max_restarts, infra_rank=1, memory=Memory(0))
+        self._memories = {rank: ran() if rank < active else Memory(0) for rank in range(nodes)} | (memories or {})
+        self._running = set(running)
+
+    def come(self, *ranks: int) -> list[object]:
+        """They connect, having promised n0's term."""
+        answers: list[object] = []
+        for rank in ranks:
+            answers += self._come(rank, self._memories[rank].promise)
+        return answers
+
+    def promise(self, *ranks: int) -> list[object]:
+        """They answer Prepare."""
+        assert self.machine._election.term is not None
+        answers: list[object] = []
+        for rank in ranks:
+            answers += self._come(rank, self.machine._election.term)
+        return answers
+
+    def _come(self, rank: int, promise: int) -> list[object]:
+        known = self._memories[rank]
+        running = known.newest if rank in self._running else None
+        memory = Memory(
+            promise,
+            known.roster,
+            known.used,
+            known.newest,
+            known.group,
+            known.succeeded,
+            known.failures,
+            known.accepted,
+            known.verdict,
+        )
+        return self.register(rank, running=running, memory=memory)
+
+    def take(self, *ranks: int) -> list[object]:
+        """They come, and promise: all that is done."""
+        answers = self.come(*ranks)
+        assert self.machine.role is Role.PREPARING
+        return answers + self.promise(*ranks)
+
+
+def test_a_candidate_asks_once_a_majority_has_come() -> None:
+    talk = Takeover()
+    assert talk.machine.role is Role.CANDIDATE
+    assert talk.come(0, 2) == []
+    assert talk.come(4) == [Mail(rank, 1, 1, Prepare(1)) for rank in (0, 2, 4)]
+    assert talk.come(3) == [Mail(3, 1, 1, Prepare(1))]
+    assert talk.machine.term is None
+
+
+def test_nodes_that_have_gone_again_do_not_count() -> None:
+    talk = Takeover()
+    talk.come(0, 2)
+    talk.silent = {0, 2}
+    talk.wait(TIMEOUTS.coordinator)
+    assert talk.come(4) == []
+    assert talk.machine.role is Role.CANDIDATE
+
+
+def test_with_promises_of_a_majority_the_cycle_simply_goes_on() -> None:
+    talk = Takeover()
+    talk.come(0, 1, 2, 3, 4)
+    assert talk.promise(0, 2) == []
+    done = talk.promise(3)
+    assert talk.machine.term == 1
+    assert talk.machine.cycle == C0
+    assert done == [
+        LookForVerdict(),
+        talk.go_on(0, term=1),
+        talk.go_on(2, term=1),
+        talk.standby(3, term=1),
+    ]
+    assert talk.promise(1, 4) == [talk.go_on(1, term=1), talk.standby(4, term=1)]
+    assert talk.wait(2 * TIMEOUTS.node_lost) == []
+    assert talk.pulse.term == 1
+
+
+def test_the_pulse_names_the_term_as_soon_as_somebody_is_in_charge() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2)
+    assert talk.pulse.term == 1
+
+
+def test_the_cycle_that_goes_on_can_succeed_or_fail() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2, 3, 4)
+    assert talk.hear(failed(2, term=1)) == [stop(rank, term=1) for rank in range(3)]
+    for rank in (0, 1):
+        talk.hear(stopped(rank, term=1))
+    done = mailed(talk.hear(stopped(2, term=1)), Run)
+    assert {rank: run.cycle for rank, run in done.items() if isinstance(run, Run)} == dict.fromkeys(range(3), NEW)
+    for rank in (0, 1):
+        talk.hear(succeeded(rank, NEW, term=1))
+    assert set(mailed(talk.hear(succeeded(2, NEW, term=1)), Propose)) == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("knows", [0, 4], ids=["among the first", "late"])
+def test_what_was_used_of_the_budget_stays_used(knows: int) -> None:
+    talk = Takeover(memories={knows: ran(used=1) if knows == 0 else Memory(0, used=1)}, max_restarts=1)
+    talk.take(0, 1, 2, 3, 4)
+    assert set(mailed(talk.hear(failed(2, term=1)), Propose)) == {0, 1, 2, 3, 4}
+
+
+def test_an_active_node_that_never_ran_the_cycle_ends_it() -> None:
+    talk = Takeover(memories={2: Memory(0)}, running=(0, 1))
+    done = talk.take(0, 1, 2, 3, 4)
+    assert set(mailed(done, Stop)) == {0, 1}
+    assert set(mailed(done, Run)) == set()
+    talk.hear(stopped(0, term=1))
+    assert set(mailed(talk.hear(stopped(1, term=1)), Run)) == {0, 1, 2}
+    assert talk.machine._cycles._used == 0  # it is nobody's fault
+
+
+def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
+    talk = Takeover(memories={2: ran(failures=(FAILURE,))}, running=(0, 1))
+    done = talk.take(0, 1, 2, 3, 4)
+    assert set(mailed(done, Stop)) == {0, 1}
+    assert talk.machine._cycles._used == 1
+
+
+def test_a_success_that_no_coordinator_heard_of_is_in_the_register() -> None:
+    memories = {rank: ran(succeeded=C0) for rank in range(3)}
+    talk = Takeover(memories=memories, running=())
+    done = talk.take(0, 1, 2)
+    verdicts = mailed(done, Propose)
+    assert verdicts == {rank: Propose(1, SUCCESS) for rank in (0, 1, 2)}
+
+
+def test_nothing_begins_while_a_member_that_has_said_nothing_may_run_anything() -> None:
+    """Invariant 10: n2, of which nobody has heard, may run C0, or a cycle that nobody here knows of."""
+    talk = Takeover(memories={1: Memory(0)}, running=(0,))
+    assert set(mailed(talk.take(0, 1, 3), Stop)) == {0}
+    began = talk.now
+    assert mailed(talk.hear(stopped(0, term=1)), Run) == {}
+    while not (runs := mailed(talk.wait(BEAT), Run)):
+        assert talk.now < began + TIMEOUTS.node_lost + 2 * BEAT
+    assert talk.now >= began + TIMEOUTS.node_lost
+    assert set(runs) == {0, 1, 3}
+
+
+def test_no_first_cycle_either_while_a_member_has_said_nothing() -> None:
+    memories = {rank: Memory(0) for rank in range(5)}
+    talk = Takeover(memories=memories, running=())
+    talk.take(0, 1, 3, 4)
+    assert mailed(talk.wait(TIMEOUTS.node_lost - BEAT), Run) == {}
+    assert set(mailed(talk.promise(2), Run)) == {0, 1, 2}
+
+
+def test_a_newer_cycle_that_is_learnt_later_counts() -> None:
+    """n0 began 0.1 with n3 instead of n2, and died before any of those who came first had heard of it."""
+    talk = Takeover(memories={3: ran(newest=C1, group="0-1,3")}, running=(0, 1, 3))
+    done = talk.take(0, 1, 4)
+    assert talk.machine.cycle == C0
+    assert set(mailed(done, Continue)) == {0, 1}
+    talk.come(3)
+    done = talk.promise(3)
+    assert talk.machine.cycle == C1
+    assert mailed(done, Run) == {}
+    assert 3 in mailed(done, Stop)
+    assert {0, 1} <= set(mailed(done, Stop))
+    for rank, cycle in ((0, C0), (1, C0), (3, C1)):
+        assert mailed(talk.hear(stopped(rank, cycle, term=1)), Run) == {}  # n2 has not been heard yet
+    runs = mailed(talk.wait(TIMEOUTS.node_lost), Run)
+    assert set(runs) == {0, 1, 3}
+
+
+def test_no_work_before_a_majority_keeps_the_new_list() -> None:
+    talk = Takeover()
+    talk.deaf = {0, 1, 2, 3, 4}
+    talk.take(0, 1, 2, 3, 4)
+    talk.hear(failed(0, term=1))
+    for rank in range(3):
+        assert mailed(talk.hear(stopped(rank, term=1)), Run) == {}
+    roster = talk.rosters[-1]
+    assert roster == Roster(1, 0, "0-4")
+    assert mailed(talk.hear(messages.RosterKept(1, 1, 1, roster.stamp)), Run) == {}
+    assert mailed(talk.hear(messages.RosterKept(1, 2, 1, (0, 9))), Run) == {}
+    assert mailed(talk.hear(messages.RosterKept(1, 2, 1, roster.stamp)), Run) == {}
+    assert set(mailed(talk.hear(messages.RosterKept(1, 3, 1, roster.stamp)), Run)) == {0, 1, 2}
+
+
+def test_a_joiner_gets_no_work_before_both_majorities_know_of_it() -> None:
+    """n1 was lost and taken off the list; now it is back, and the only one who could replace n2."""
+    talk = Talk(nodes=4, active=3)
+    talk.begin()
+    talk.silent = {1}
+    talk.wait(TIMEOUTS.node_lost)
+    for rank in (0, 2):
+        talk.hear(stopped(rank))
+    talk.wait(BEAT)
+    assert talk.rosters[-1].members == "0,2-3"
+    talk.deaf = {0, 2, 3}
+    talk.silent = set()
+    talk.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
+    talk.wait(BEAT)
+    joint = talk.rosters[-1]
+    assert (joint.members, joint.former) == ("0,2-3,1", "0,2-3")
+    talk.hear(messages.Goodbye(0, 2, 1, None))
+    for rank in (0, 3):
+        assert mailed(talk.hear(stopped(rank, C1)), Run) == {}
+    assert mailed(talk.wait(1), Run) == {}
+    assert mailed(talk.hear(messages.RosterKept(0, 3, 1, joint.stamp)), Run) == {}
+    assert set(mailed(talk.hear(messages.RosterKept(0, 0, 1, joint.stamp)), Run)) == {0, 1, 3}
+
+
+def test_the_newest_list_is_the_one_whose_majority_is_asked() -> None:
+    """n0 had taken n2 and n3 off the list: of n0, n1 and n4, two are enough; of five they are not."""
+    shorter = Roster(0, 2, "0-1,4")
+    talk = Takeover(memories={1: ran(roster=shorter)}, running=(1,))
+    assert talk.come(1) == []
+    assert mailed(talk.come(4), Prepare) == {1: Prepare(1), 4: Prepare(1)}
+    talk.promise(1)
+    done = talk.promise(4)
+    assert talk.machine.term == 1
+    assert [roster.members for roster in talk.rosters] == ["0-1,4"]
+    assert mailed(done, Stop).keys() == {1}  # n2, which was given up, was one of the active ones
+
+
+# -- verdicts
+
+
+def test_an_accepted_verdict_is_proposed_again_and_only_that() -> None:
+    """It may have been the job's already."""
+    accepted = ran(accepted=Accepted(0, FAILED))
+    memories = {rank: ran(succeeded=C0) for rank in range(3)} | {3: accepted}
+    talk = Takeover(memories=memories, running=())
+    done = talk.take(0, 2, 3)
+    assert mailed(done, Propose) == {rank: Propose(1, FAILED) for rank in (0, 2, 3)}
+    assert mailed(talk.promise(1), Propose) == {1: Propose(1, FAILED)}
+    assert mailed(talk.wait(2 * TIMEOUTS.node_lost), Propose) == {}
+    for rank in (1, 3):
+        assert talk.hear(verdict_kept(rank, term=1)) == []
+    assert talk.hear(verdict_kept(2, term=1)) == [Record(FAILED, ("n4",))]
+
+
+def test_of_two_accepted_verdicts_the_later_one_may_be_the_jobs() -> None:
+    memories = {2: ran(4, accepted=Accepted(0, FAILED)), 3: ran(accepted=Accepted(4, SUCCESS))}
+    talk = Takeover(memories=memories, running=())
+    talk.come(0, 2, 3)
+    assert talk.machine._election.term == 6
+    done = talk.promise(0, 2, 3)
+    assert mailed(done, Propose) == {rank: Propose(6, SUCCESS) for rank in (0, 2, 3)}
+
+
+def test_what_a_minority_accepted_and_no_promise_tells_of_is_void() -> None:
+    talk = Takeover(memories={3: Memory(0, accepted=Accepted(0, FAILED))})
+    done = talk.take(0, 1, 2)
+    assert mailed(done, Propose) == {}
+    assert mailed(talk.promise(3), Propose) == {}
+    assert talk.machine.role is Role.LEADING
+
+
+def test_a_verdict_that_somebody_knows_to_be_the_jobs_is_written_down_at_once() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2)
+    talk._memories[3] = Memory(0, verdict=FAILED)
+    assert Record(FAILED, ("n4",)) in talk.promise(3)
+    assert talk.record(FAILED) == [Conclude(FAILED)]
+    assert set(mailed(talk.end(FAILED), messages.Close)) == {0, 1, 2, 3}
+
+
+def test_a_verdicts_file_that_is_found_ends_the_job() -> None:
+    talk = Takeover()
+    assert LookForVerdict() in talk.take(0, 1, 2)
+    assert talk.end(FAILED) == [Record(FAILED, ("n3", "n4"))]
+    assert talk.record(FAILED) == [Conclude(FAILED)]
+    assert talk.end(FAILED) == [close(rank, FAILED, term=1) for rank in (0, 1, 2)]
+
+
+def test_words_of_another_term_keep_no_verdict() -> None:
+    talk = Takeover(memories={rank: ran(succeeded=C0) for rank in range(3)}, running=())
+    talk.take(0, 1, 2, 3, 4)
+    for rank in range(5):
+        assert talk.hear(verdict_kept(rank, term=0)) == []
+        assert talk.hear(verdict_kept(rank, term=4)) == []
+        assert talk.hear(verdict_kept(rank, incarnation=2, term=1)) == []
+    assert talk.machine.verdict is None
+
+
+# -- who is in charge no more, or never was
+
+
+def test_who_hears_of_a_higher_promise_steps_down_and_asks_anew_above_it() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2)
+    done = talk.register(3, memory=Memory(6))
+    assert talk.machine.term is None
+    assert set(mailed(done, Prepare).values()) == {Prepare(11)}
+    assert talk.beat() == []
+    assert talk.pulse.term != 1
+    assert talk.pulse.lease == 0
+    talk.promise(0, 1, 2)
+    assert talk.machine.term == 11
+
+
+def test_a_candidate_that_hears_of_a_higher_promise_asks_anew_above_it() -> None:
+    talk = Takeover()
+    talk.come(0, 1, 2)
+    done = talk.register(3, memory=Memory(8))
+    assert set(mailed(done, Prepare).values()) == {Prepare(11)}
+    talk.register(0, memory=Memory(1))  # promised for the former question
+    assert talk.machine.term is None
+
+
+def test_who_stood_still_for_longer_than_the_fence_steps_down() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2, 3, 4)
+    talk.now += TIMEOUTS.fence
+    talk.wait(BEAT)
+    assert talk.machine.term is None
+    assert "stepped_down" in talk.logged
+
+
+def test_who_stood_still_for_less_stays() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2, 3, 4)
+    talk.now += TIMEOUTS.fence - BEAT
+    talk.wait(BEAT)
+    assert talk.machine.term == 1
+
+
+def test_promises_that_do_not_come_are_asked_for_again_in_a_higher_term() -> None:
+    talk = Takeover()
+    talk.come(0, 1, 2)
+    talk.promise(0)
+    asked = mailed(talk.wait(2 * TIMEOUTS.coordinator + BEAT), Prepare)
+    assert set(asked) == {0, 1, 2}
+    assert set(asked.values()) == {Prepare(6)}
+
+
+def test_the_first_candidate_of_a_fresh_job_needs_no_vote() -> None:
+    assert Talk().machine.term == 0
+
+
+@pytest.mark.parametrize(
+    ("infra_rank", "incarnation", "promise"), [(0, 2, -1), (0, 1, 0), (0, 1, 5), (1, 1, -1), (3, 1, -1)]
+)
+def test_everybody_else_needs_one(infra_rank: int, incarnation: int, promise: int) -> None:
+    """A second incarnation does not know what the first one did."""
+    talk = Talk(infra_rank=infra_rank, incarnation=incarnation, memory=Memory(promise))
+    assert talk.machine.term is None
+    for rank in range(3):
+        done = talk.register(rank, memory=Memory(0))
+    assert talk.machine.term is None
+    terms = {message.term for message in mailed(done, Prepare).values()}
+    assert len(terms) == 1
+    assert min(terms) > max(0, promise)
+    assert min(terms) % 4 == infra_rank
+
+
+def test_a_fresh_first_candidate_does_not_go_on_when_somebody_has_promised_another_term() -> None:
+    talk = Talk()
+    talk.register(0)
+    talk.register(1)
+    talk.register(2)
+    done = talk.register(3, memory=Memory(1))
+    assert mailed(done, Run) == {}
+    assert talk.machine.term is None
+    assert set(mailed(done, Prepare).values()) == {Prepare(4)}
+
+
+def test_without_a_majority_nothing_is_decided() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2, 3, 4)
+    talk.silent = {0, 2, 3, 4}
+    talk.wait(2 * TIMEOUTS.coordinator)
+    assert talk.wait(3 * TIMEOUTS.node_lost) == []
+    assert "majority_lost" in talk.logged
+    assert "node_lost" not in talk.logged
+    assert talk.hear(stopped(1, term=1)) == [stop(rank, term=1) for rank in range(3)]
+    assert talk.wait(TIMEOUTS.node_lost) == []
+
+
+def test_the_lease_stands_still_without_a_majority() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2, 3, 4)
+    talk.wait(2)
+    assert talk.pulse.lease >= talk.pulse.round - 2
+    lease = talk.pulse.lease
+    talk.silent = {0, 2, 3, 4}
+    talk.wait(2)
+    assert talk.pulse.lease == lease
+
+
+# -- the age of leases
+
+
+def age(machine: CoordinatorMachine, message: messages.ToCoordinator, now: float) -> float | None:
+    """Of the first message that answers."""
+    for action in machine.handle(Received(message), now):
+        if isinstance(action, Mail) and isinstance(action.message, Run | Standby | Continue):
+            return action.message.age
+    raise AssertionError("no answer")
+
+
+def test_a_lease_counts_from_when_the_promises_were_asked_for() -> None:
+    talk = Takeover()
+    talk.now = 3.0
+    talk.beat()
+    talk.come(0, 1, 2)  # in round 2, of second 3
+    talk.now = 3.4
+    talk.promise(0, 1)
+    register = messages.Register(node(2), 1, 1, 2, 102, C0, ran(1), 2)
+    assert age(talk.machine, register, 3.5) == pytest.approx(0.5)
+
+
+def test_who_has_no_majority_yet_gives_no_lease() -> None:
+    talk = Talk()
+    register = messages.Register(node(3), 1, 1, talk.pulse.round, 103, None, Memory(0))
+    assert age(talk.machine, register, 1.0) is None
+
+
+# -- what is old, or comes twice
+
+
+def test_a_register_that_comes_twice_or_late_changes_nothing() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2, 3, 4)
+    talk.hear(failed(2, term=1))
+    late = messages.Register(node(2), 1, 1, 1, 102, C0, ran(), 1)
+    again = messages.Register(node(2), 1, 1, 1, 102, C0, ran(1), 2)
+    for message in (late, again, late):
+        assert talk.hear(message) == []
+    assert talk.machine.term == 1
+    assert talk.machine.phase == "stopping"
+
+
+def test_the_same_register_does_not_promise_for_two() -> None:
+    talk = Takeover()
+    talk.come(0, 1, 2)
+    promise = messages.Register(node(0), 1, 1, 1, 100, C0, ran(1), 2)
+    for _ in range(5):
+        assert talk.hear(promise) == []
+    assert talk.machine.term is None
+
+
+def test_orders_of_a_former_term_are_nobodys_any_more() -> None:
+    talk = Takeover()
+    talk.take(0, 1, 2, 3, 4)
+    for message in (failed(0), succeeded(0), stopped(0), messages.Leaving(0, 0, 1, "SIGTERM"), verdict_kept(0)):
+        assert talk.hear(message) == []
+    assert talk.hear(messages.Goodbye(0, 0, 1, SUCCESS)) == []
+    assert talk.machine.phase == "running"
+    assert talk.machine.verdict is None
