@@ -9,8 +9,22 @@ from tests.slurm_lab.chaos.schedule import Moment, Victim, draw
 
 from slurm_lab import DEFAULT_RELEASE, Lab
 
-SEEDS = (1, 2, 3)
-EVERYWHERE = (1, 2)
+SEEDS = (
+    8,  # a node is cut off for ever
+    166,  # the batch host is frozen, which has the coordinator
+    266,  # a node that joins is not reached; another freezes shortly
+    301,  # slurmdbd is away at the end, when the coordinator is killed too
+    457,  # a node is not heard; an agent is killed at the exit barrier
+    622,  # an agent; at the exit barrier a worker
+    1634,  # while nodes join, one is cut off shortly, and the batch host dies
+    3124,  # an active node; while the others stop, another one's daemon
+    4413,  # a standby node; then an active one is cut off, and comes back
+    8574,  # the coordinator, and its successor
+    12500,  # slurmctld is away, and an active node dies
+    17337,  # a worker; while the others stop, the batch host
+    19578,  # the batch host; while its replacement is promoted, the new coordinator
+)
+EVERYWHERE = (8574, 17337)
 """On each release; the others on one."""
 
 

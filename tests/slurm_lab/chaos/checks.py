@@ -28,8 +28,8 @@ def check(job: ChaosJob, schedule: Schedule, strikes: Strikes, record: JobRecord
     return [
         *_ending(job, schedule, record),
         *_codes(job, schedule, strikes),
-        *_training(job, schedule),
-        *_overlaps(job, strikes),
+        *training(job, schedule),
+        *overlaps(job, strikes),
         *left,
     ]
 
@@ -59,7 +59,8 @@ def _codes(job: ChaosJob, schedule: Schedule, strikes: Strikes) -> Iterator[str]
             yield f"the daemon of {node} left with {found}, not {code}"
 
 
-def _training(job: ChaosJob, schedule: Schedule) -> Iterator[str]:
+def training(job: ChaosJob, schedule: Schedule) -> Iterator[str]:
+    """What is wrong with how the training went on."""
     rows = job.rows()
     cycles = [(cycle, list(found)) for cycle, found in groupby(rows, lambda row: row["cycle"])]
     numbers = [cycle for cycle, _ in cycles]
@@ -93,8 +94,8 @@ def _cycle(cycle: int, rows: list[dict[str, Any]], reached: int) -> Iterator[str
         yield f"cycle {cycle} did not learn what an undisturbed training learns in the steps {wrong}"
 
 
-def _overlaps(job: ChaosJob, strikes: Strikes) -> Iterator[str]:
-    """A frozen worker lives on, but does nothing; it is ended when it moves again, before it does anything."""
+def overlaps(job: ChaosJob, strikes: Strikes) -> Iterator[str]:
+    """Cycles that ran at once. But a frozen worker lives on and does nothing, and is ended as soon as it moves again."""
     for each in job.overlaps():
         if not {each["worker"].rpartition(".")[2], each["beside"].rpartition(".")[2]} & strikes.frozen:
             yield f"two cycles at once: worker (cycle.rank.node) {each['worker']} began beside {each['beside']}"
