@@ -95,7 +95,7 @@ def _cycle(cycle: int, rows: list[dict[str, Any]], reached: int) -> Iterator[str
 
 
 def overlaps(job: ChaosJob, strikes: Strikes) -> Iterator[str]:
-    """Cycles that ran at once. But a frozen worker lives on and does nothing, and is ended as soon as it moves again."""
+    """Cycles that ran at once. But a frozen worker does nothing, and is ended as soon as it moves again."""
     for each in job.overlaps():
         if not {each["worker"].rpartition(".")[2], each["beside"].rpartition(".")[2]} & strikes.frozen:
             yield f"two cycles at once: worker (cycle.rank.node) {each['worker']} began beside {each['beside']}"
