@@ -249,7 +249,8 @@ def test_a_lost_node_that_comes_back_stands_by() -> None:
     talk.hear(stopped(0))
     talk.hear(stopped(2))
     talk.silent = set()
-    assert talk.wait(1) == []  # heartbeats alone do not bring it back
+    asked = Mail(1, 1, 1, messages.Prepare(0))
+    assert talk.wait(2 * BEAT) == [asked, asked]  # heartbeats alone do not bring it back
     assert not talk.machine.members[1].here
     assert talk.register(1, connection=2) == [talk.standby(1, C1, connection=2)]
     assert talk.machine.members[1].here
