@@ -21,7 +21,7 @@ from ft_supervisor.store.pulses import parse_pulse
 from ft_supervisor.store.tcp import connect
 from ft_supervisor.store.verdicts import parse_verdict
 
-BOUND = 60.0
+BOUND = 120.0
 RUN_ID = "7.0.0"
 KEYS = Keys(RUN_ID)
 
