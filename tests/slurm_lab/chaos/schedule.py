@@ -114,7 +114,10 @@ def draw(seed: int) -> Schedule:
     first = _fault(random_, [Moment.JOINING, Moment.RUNNING, Moment.RUNNING, Moment.EXIT_BARRIER, Moment.CLOSING])
     if random_.random() < 0.4:
         return Schedule(seed, (first,))
-    return Schedule(seed, (first, _fault(random_, _following(first))))
+    while True:
+        second = _fault(random_, _following(first))
+        if not (first.victim is second.victim is Victim.BATCH_HOST):  # there is but one
+            return Schedule(seed, (first, second))
 
 
 def _following(first: Fault) -> list[Moment]:

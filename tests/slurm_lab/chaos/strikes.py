@@ -127,7 +127,7 @@ class Strikes:
             case victim if victim in FREEZES:
                 self._lab.freeze_node(target)
                 self.frozen.add(target)
-                self._later(fault.seconds, lambda: self._lab.thaw_node(target))
+                self._later(fault.seconds, lambda: self._unless_killed(target, self._lab.thaw_node))
             case _:
                 self._cut(fault, target)
 
@@ -158,7 +158,7 @@ class Strikes:
         self.cut.add(target)
         if fault.victim is Victim.CUT_FOREVER:
             self.lost_for_good.add(target)
-        self._later(fault.seconds or float("inf"), lambda: self._lab.heal_node(target))
+        self._later(fault.seconds or float("inf"), lambda: self._unless_killed(target, self._lab.heal_node))
 
     def _stop_daemon(self, name: str, seconds: float) -> None:
         self._lab.stop_daemon(name)
@@ -169,6 +169,10 @@ class Strikes:
             self._away.discard(name)
 
         self._later(seconds, start)
+
+    def _unless_killed(self, target: str, end: Callable[[str], None]) -> None:
+        if target in self._lab.machines():
+            end(target)
 
     def _later(self, seconds: float, end: Callable[[], None]) -> None:
         self._ends.append((time.monotonic() + seconds, end))
