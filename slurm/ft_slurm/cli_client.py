@@ -26,8 +26,10 @@ class NoCommands(SlurmError):
 class JobState:
     """One job, as slurmctld has it now.
 
-    `nodes` is a host list expression without the nodes that slurmctld has taken out; `batch_host` stays in there for
-    good. `name` is what steps of it are called by: that of an array's task has the array's number.
+    `nodes` is a host list expression without the nodes that slurmctld has taken out. `batch_host` stays the one that
+    was taken out, until slurmctld is started anew: then it is the first of `nodes`, which never ran the script
+    (measured on 22.05 and 24.11). `name` is what its steps are called by: that of an array's task has the array's
+    number.
     """
 
     job_id: int
@@ -37,6 +39,18 @@ class JobState:
     heterogeneous: bool
     restart_count: int
     batch_host: str
+    nodes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`name` is a number for each srun's, else `batch`, `extern` or `interactive`; `nodes` a host list expression.
+
+    The `batch` step tells the script's host. Once that was taken out, 24.11 no longer lists it, while 22.05 goes on
+    with it for good as RUNNING; a new slurmctld too (measured).
+    """
+
+    name: str
     nodes: str
 
 
@@ -62,16 +76,15 @@ class CliClient:
             return None
         raise Unanswered(f"scontrol show job {job_id}: {done.problem}")
 
-    def running_steps(self, job: JobState) -> tuple[int, ...]:
-        """The numbers of the srun calls of the job that are not over. Slurm's own steps are not looked at: 22.05 keeps
-        a dead host's `batch` step listed as RUNNING (measured)."""
+    def running_steps(self, job: JobState) -> tuple[Step, ...]:
+        """The job's steps that are not over, as far as slurmctld knows."""
         done = self._show("step", str(job.job_id))
         lines = [line for line in done.stdout.splitlines() if line.startswith("StepId=")]
         if not lines and "not found" not in done.stdout + done.stderr:
             raise Unanswered(f"scontrol show step {job.job_id}: {done.problem}")
-        own = re.compile(rf"StepId={re.escape(job.name)}\.([0-9]+)\s")
-        found = [(match, line) for line in lines if (match := own.match(line))]
-        return tuple(int(match[1]) for match, line in found if not _field(line, "State").startswith(_STEP_OVER))
+        own = f"StepId={job.name}."
+        found = [line for line in lines if line.startswith(own) and not _field(line, "State").startswith(_STEP_OVER)]
+        return tuple(Step(line.removeprefix(own).split(" ")[0], _field(line, "NodeList")) for line in found)
 
     def node(self, name: str) -> frozenset[str]:
         """The node's state and flags, such as DOWN and NOT_RESPONDING; none for a node that Slurm does not know."""

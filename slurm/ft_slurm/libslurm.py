@@ -12,6 +12,10 @@ from ft_slurm.errors import SlurmError
 
 NAME = "libslurmfull.so"
 """Beside the plug-ins. Not the public libslurm.so: plug-ins do not load with it, and it ends the process (measured)."""
+LIBRARY_FOLDERS: tuple[str, ...] = (
+    *("/usr/lib64", "/usr/lib", "/usr/local/lib64", "/usr/local/lib", "/opt/slurm/lib64", "/opt/slurm/lib"),
+    f"/usr/lib/{sysconfig.get_config_var('MULTIARCH') or ''}",
+)
 _PACKAGED = ("slurm", "slurm-wlm")
 
 
@@ -31,10 +35,7 @@ def _usual(environ: Mapping[str, str]) -> Iterator[Path]:
     if scontrol := shutil.which("scontrol", path=environ.get("PATH")):
         prefix = Path(scontrol).resolve().parent.parent
         tops += [f"{prefix}/lib64", f"{prefix}/lib"]
-    tops += ["/usr/lib64", "/usr/lib", "/usr/local/lib64", "/usr/local/lib", "/opt/slurm/lib64", "/opt/slurm/lib"]
-    if multiarch := sysconfig.get_config_var("MULTIARCH"):
-        tops.append(f"/usr/lib/{multiarch}")
-    for top in tops:
+    for top in [*tops, *LIBRARY_FOLDERS]:
         yield Path(top)
         yield from (Path(top) / name for name in _PACKAGED)
 
