@@ -301,6 +301,7 @@ class AgentMachine:
         if self._end_as is not None:
             self._leave(self._end_as)
             return
+        self._tell_alive(now)  # or the daemon would take us for one that has missed its fence
         self._send(messages.WorkersStopped, cycle=cycle, port=port)
         if self._next is not None:
             self._start(self._next)
@@ -344,7 +345,8 @@ class AgentMachine:
         if (dial := self._caller.tick(self.memory, now)) is not None:
             self._do(dial)
         since = self._lease.since
-        patience = timeouts.join if since is None else timeouts.takeover
+        fresh = since is None and self.memory.newest is None
+        patience = timeouts.join if fresh else timeouts.takeover
         if now - (self._began if since is None else since) >= patience and self._end_as is None:
             self._end(Leave(INTERRUPTED, None, f"no coordinator with a majority for {patience:g} s"), 0.0, now)
         elif self._barrier_at is not None and self._run is None and now - self._barrier_at >= timeouts.close_grace:
