@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.clockwork import Breach
@@ -43,6 +43,7 @@ class Checks:
         self.outside = False
         self._worked: dict[Cycle, set[int]] = {}
         self._lost: dict[SimCoordinator, set[int]] = {}
+        self._heard: dict[SimCoordinator, dict[int, tuple[float, int]]] = {}
         self._known: set[int] = set()
         self._newest: dict[int, Cycle] = {}
         self._by_barrier: set[int] = set()
@@ -129,16 +130,32 @@ class Checks:
             self._known.add(message.infra_rank)
             self._world.moment("joining", message.infra_rank)
 
+    def heard(self, coordinator: SimCoordinator, ranks: Iterable[int]) -> None:
+        """A coordinator learns by their heartbeats that these live, or gives them time anew."""
+        known = self._heard.setdefault(coordinator, {})
+        known.update(dict.fromkeys(ranks, (coordinator.awake(), coordinator.thaws)))
+
     def coordinator_log(self, coordinator: SimCoordinator, event: str, fields: tuple[tuple[str, object], ...]) -> None:
         """A log line: of interest is who was lost."""
+        if event == "in_charge":
+            self.heard(coordinator, range(len(self._world.nodes)))
         if event != "node_lost":
             return
         rank = self._world.job.nodes.index(str(dict(fields)["node"]))
         self._lost.setdefault(coordinator, set()).add(rank)
         self._world.moment("losing", rank)
+        self._check_silence(coordinator, rank)
         here = self.chosen is None and self._world.nodes[rank].up and rank in self._known
         if here and not {rank, coordinator.node.rank} & self.touched:
             raise Breach("lost", f"{coordinator.node.name} gives up n{rank}, and nothing was wrong with either")
+
+    def _check_silence(self, coordinator: SimCoordinator, rank: int) -> None:
+        """Time in which the coordinator stood still counts against nobody, but for two heartbeats each time."""
+        timeouts = self._world.job.timeouts
+        since, thaws = self._heard.get(coordinator, {}).get(rank, (-1e9, 0))
+        silence = coordinator.awake() - since
+        if silence + (2 * (coordinator.thaws - thaws) + 1) * timeouts.heartbeat < timeouts.node_lost:
+            raise Breach("lost", f"{coordinator.node.name} gives up n{rank} after {silence:.1f} s, itself not counted")
 
     def mail(self, coordinator: SimCoordinator, infra_rank: int, message: ToAgent) -> None:
         """A coordinator tells an agent something."""

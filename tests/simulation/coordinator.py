@@ -73,6 +73,7 @@ class SimCoordinator(Process):
 
     def on_beat(self) -> None:
         if moved := self._moved():
+            self.world.checks.heard(self, [rank for rank, _ in moved])
             self.feed(Heard(moved))
         if self.store.permanent_close is not None and not self._ended:
             self._end(self.store.permanent_close)

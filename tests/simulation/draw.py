@@ -6,11 +6,11 @@ import random
 from dataclasses import replace
 
 from tests.simulation.plan import ACTOR, IN_CHARGE, MOMENTS, PEERS, Fault, Plan
-from tests.simulation.themes import THEMES
+from tests.simulation.themes import THEMES, Theme
 
 
-def draw(seed: int) -> Plan:
-    """The plan of this seed."""
+def draw(seed: int, theme: Theme | None = None) -> Plan:
+    """The plan of this seed; with `theme`, another one, of this theme."""
     dice = random.Random(f"plan {seed}")
     nodes = dice.choice((2, 3, 3, 4, 4, 5, 5, 6, 7))
     plan = Plan(
@@ -25,6 +25,8 @@ def draw(seed: int) -> Plan:
         fails=tuple((dice.randrange(nodes), dice.randrange(3)) for _ in range(dice.choice((0, 0, 0, 1, 2)))),
         stubborn=tuple(rank for rank in range(nodes) if dice.random() < 0.15),
     )
+    if theme is not None:
+        return theme(dice, plan)
     form = dice.random()
     if form < 0.02:
         return plan

@@ -5,13 +5,17 @@ Each is a set of replaced classes or functions of the core: (module, name) -> wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from unittest.mock import patch
 
-from ft_supervisor.core import actions, coordinator, cycles, daemon, events, messages, orders, roster
+from tests.simulation import themes
+from tests.simulation.themes import Theme
+from tests.simulation.world import Machines
+
+from ft_supervisor.core import actions, coordinator, events, messages, orders, roster
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.coordinator import CoordinatorMachine
@@ -22,16 +26,16 @@ from ft_supervisor.core.lease import Proof
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import NO_PROMISE, Cycle, Failure, Memory, Outcome, Roster, Verdict
 from ft_supervisor.core.rosterchange import RosterChange
-from tests.simulation.world import Machines
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`says`: the numbers of the invariants that it may break."""
+    """`says`: the numbers of the invariants that it may break; `theme`: the faults that show it, if any will not do."""
 
     name: str
     says: tuple[str, ...]
-    machines: Machines = Machines()
+    theme: Theme | None = None
+    machines: Machines = field(default_factory=Machines)
     parts: tuple[tuple[ModuleType, str, object], ...] = field(default=(), repr=False)
 
     @contextmanager
@@ -47,16 +51,21 @@ class Mutant:
                 one.stop()
 
 
-def _agent(machine: type[AgentMachine], *says: str) -> Mutant:
-    return Mutant(machine.__name__, says, Machines(agent=machine))
+def _agent(machine: type[AgentMachine], *says: str, theme: Theme | None = None) -> Mutant:
+    return Mutant(machine.__name__, says, theme, Machines(agent=machine))
 
 
-def _coordinator(machine: type[CoordinatorMachine], *says: str) -> Mutant:
-    return Mutant(machine.__name__, says, Machines(coordinator=machine))
+def _coordinator(machine: type[CoordinatorMachine], *says: str, theme: Theme | None = None) -> Mutant:
+    return Mutant(machine.__name__, says, theme, Machines(coordinator=machine))
 
 
-def _part(module: ModuleType, name: str, part: type, *says: str) -> Mutant:
-    return Mutant(part.__name__, says, parts=((module, name, part),))
+def _daemon(machine: type[DaemonMachine], *says: str, theme: Theme | None = None) -> Mutant:
+    return Mutant(machine.__name__, says, theme, Machines(daemon=machine))
+
+
+def _part(name: str, part: type, *says: str, theme: Theme | None = None) -> Mutant:
+    """Of the coordinator."""
+    return Mutant(part.__name__, says, theme, parts=((coordinator, name, part),))
 
 
 # -- the rules of takeover
@@ -144,6 +153,17 @@ class CountsItsOwnDelay(Members):
 
     def forgive(self, seconds: float, now: float) -> None:
         """Never."""
+
+
+class GoesOnAfterAStall(CoordinatorMachine):
+    """However long it stood still, it goes on as if it were in charge, on the strength of an old majority. (Not to step
+    down is no mistake by itself: what it decides without a new proof of its majority is nothing.)"""
+
+    def _late(self, seconds: float, stalled: bool, now: float) -> None:
+        super()._late(seconds, False, now)
+
+    def may_decide(self, now: float) -> bool:
+        return True
 
 
 class TakesAnyVerdictForIts(CoordinatorMachine):
@@ -362,41 +382,43 @@ class KeepsASilentCoordinator(DaemonMachine):
         super()._tick(now)
 
 
-FENCING = Mutant(
-    "OlderTermsAreNotFenced", ("4", "9", "10", "7"), Machines(agent=HeedsOlderTerms, coordinator=IgnoresNewerPromises)
-)
-MAJORITY = Mutant("AnyMinoritySuffices", ("4", "9", "10"), parts=((roster, "majority", any_minority),))
-
 REQUIRED = (
-    FENCING,
-    MAJORITY,
-    _part(coordinator, "RosterChange", AsksOnlyTheNewList, "4", "9", "10"),
-    Mutant("ForgetsPromises", ("4", "9", "10", "7"), Machines(daemon=ForgetsPromises)),
-    _part(coordinator, "Members", WaitsForNobodyToStop, "10"),
-    _part(coordinator, "Proof", LeasesToAnybody, "10", "9"),
+    Mutant(
+        "FencesNoOlderTerms",
+        ("4", "7", "9", "10"),
+        themes.see_saw,
+        Machines(agent=HeedsOlderTerms, coordinator=IgnoresNewerPromises),
+    ),
+    Mutant("AnyMinoritySuffices", ("4", "9", "10"), parts=((roster, "majority", any_minority),)),
+    _part("RosterChange", AsksOnlyTheNewList, "4", "9", "10", theme=themes.drift),
+    _daemon(ForgetsPromises, "4", "7", "9", "10", theme=themes.see_saw),
+    _part("Members", WaitsForNobodyToStop, "10"),
+    _part("Proof", LeasesToAnybody, "9", "10"),
     _agent(NeverFences, "10"),
-    _part(coordinator, "Members", CountsItsOwnDelay, "lost"),
+    _part("Members", CountsItsOwnDelay, "lost", theme=themes.stutter),
+    _coordinator(GoesOnAfterAStall, "4", "9", "10", "lost", theme=themes.see_saw),
 )
+"""Without these there is no takeover that can be trusted."""
 
 OTHERS = (
-    _coordinator(TakesAnyVerdictForIts, "4"),
-    _part(coordinator, "Closing", WantsNoKeepers, "4"),
-    _part(coordinator, "Election", TermsOfAnybody, "9"),
-    _part(coordinator, "Cycles", WaitsOnlyForTheFirstToStop, "10"),
-    _part(coordinator, "Cycles", GivesSuspectsUp, "10"),
-    _part(coordinator, "Cycles", OneSuccessIsEnough, "5"),
-    _part(coordinator, "Cycles", CountsSuccessesOfFormerCycles, "5"),
+    _coordinator(TakesAnyVerdictForIts, "4", theme=themes.endings),
+    _part("Closing", WantsNoKeepers, "4", theme=themes.endings),
+    _part("Election", TermsOfAnybody, "9"),
+    _part("Cycles", WaitsOnlyForTheFirstToStop, "10"),
+    _part("Cycles", GivesSuspectsUp, "10"),
+    _part("Cycles", OneSuccessIsEnough, "5"),
+    _part("Cycles", CountsSuccessesOfFormerCycles, "5", theme=themes.old_words),
     _coordinator(ForgetsTheLost, "3"),
     _coordinator(LosesNobody, "6"),
-    _part(coordinator, "Cycles", ShiftsRanks, "survivors"),
-    _part(coordinator, "Cycles", TwoOfTheSameRank, "2"),
-    _part(coordinator, "Cycles", NeverGivesUp, "6"),
-    _part(coordinator, "Cycles", JoinsForEver, "6"),
-    _part(coordinator, "Cycles", DoesNotListenToRegisters, "6"),
+    _part("Cycles", ShiftsRanks, "survivors"),
+    _part("Cycles", TwoOfTheSameRank, "2"),
+    _part("Cycles", NeverGivesUp, "6"),
+    _part("Cycles", JoinsForEver, "6"),
+    _part("Cycles", DoesNotListenToRegisters, "6"),
     _coordinator(RecordsWhatItLikes, "4"),
     _coordinator(RunsAfterTheVerdict, "4"),
     _agent(AcceptsAnyRun, "7", "9"),
-    _agent(RunsWithoutALease, "9", "10"),
+    _agent(RunsWithoutALease, "9", "10", theme=themes.stale_orders),
     _agent(StartsBesideTheFormer, "1"),
     _agent(SaysStoppedTooEarly, "10"),
     _agent(NeverStops, "6"),
@@ -405,6 +427,6 @@ OTHERS = (
     _agent(NeverLeaves, "6"),
     _agent(SaysGoodbyeTooEarly, "10"),
     _agent(NeverCallsAnybodyElse, "8"),
-    Mutant("DoesNotGuardTheFence", ("10",), Machines(daemon=DoesNotGuardTheFence)),
-    Mutant("KeepsASilentCoordinator", ("8",), Machines(daemon=KeepsASilentCoordinator)),
+    _daemon(DoesNotGuardTheFence, "10", theme=themes.unguarded),
+    _daemon(KeepsASilentCoordinator, "8", theme=themes.gentle),
 )

@@ -15,12 +15,14 @@ class Process:
         self.clock = clock
         self.alive = True
         self.frozen = 0
+        self.thaws = 0
         self.went_on_at = 0.0
         """When it last did, after a freeze."""
         self._beat = beat
         self._beat_is_due = False
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._stopped_at = 0.0
+        self._stood_still = 0.0
 
     # -- for subclasses
 
@@ -32,6 +34,10 @@ class Process:
 
     events_first = False
     """Whether, after a freeze, what has waited is handled before the late beat for sure."""
+
+    def awake(self) -> float:
+        """Seconds in which it did not stand still, since the world's beginning."""
+        return self.clock.now - self._stood_still
 
     # -- for the world
 
@@ -64,6 +70,8 @@ class Process:
         if self.frozen or not self.alive:
             return
         self.went_on_at = self.clock.now
+        self.thaws += 1
+        self._stood_still += self.clock.now - self._stopped_at
         self.on_thaw(self.clock.now - self._stopped_at)
         beat_first = not self.events_first and self.clock.random.random() < 0.5
         if beat_first:

@@ -1,0 +1,21 @@
+"""The simulator is worth what it notices: with one rule of the core broken, some job of few must end in a breach."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.draw import draw
+from tests.simulation.mutants import OTHERS, REQUIRED, Mutant
+from tests.simulation.shrink import breach
+
+SEEDS = 4000
+
+
+@pytest.mark.parametrize("mutant", [*REQUIRED, *OTHERS], ids=lambda mutant: mutant.name)
+def test_a_broken_rule_is_noticed(mutant: Mutant) -> None:
+    for seed in range(SEEDS):
+        plan = draw(seed, mutant.theme)
+        with mutant.at_work():
+            found = breach(plan, mutant.machines)
+        if found is not None and found.number in mutant.says and breach(plan) is None:
+            return
+    pytest.fail(f"{SEEDS} seeds, and nothing was noticed")
