@@ -22,12 +22,11 @@ def test_the_order() -> None:
     assert closing.verdict is None
     assert closing.keep(2, ROSTER, LOST) == Record(ONE, LOST)
     assert closing.verdict == ONE
-    assert not closing.claimed
+    assert (closing.claimed, closing.closed) == (False, False)
     assert closing.recorded(ONE) == Conclude(ONE)
-    assert closing.claimed
-    assert not closing.closed
+    assert (closing.claimed, closing.closed) == (True, False)
     closing.close(ONE)
-    assert closing.closed
+    assert (closing.claimed, closing.closed) == (True, True)
 
 
 def test_one_node_counts_once_and_a_stranger_never() -> None:

@@ -222,6 +222,16 @@ def test_a_node_that_answers_the_probe_is_no_suspect() -> None:
     assert "suspect" not in talk.logged
 
 
+def test_whoever_says_something_lives() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.silent = {1}
+    talk.wait(TIMEOUTS.node_lost - BEAT)
+    talk.hear(stopping(1))
+    assert talk.wait(TIMEOUTS.node_lost - BEAT) == []
+    assert talk.wait(BEAT) == [stop(0), stop(2)]
+
+
 def test_a_lost_standby_is_nothing_but_noted() -> None:
     talk = Talk()
     talk.begin()

@@ -28,16 +28,14 @@ def test_both_lists_are_asked_and_then_the_new_one_alone() -> None:
     change = fresh()
     joint = Roster(0, 1, "0-1,4", former="0-3")
     assert change.change(0, [0, 1, 4]) == joint
-    assert change.pending
     assert change.eligible == {0, 1}  # who goes gets no work any more, who comes none yet
     assert change.keep(4, joint.stamp) is None
     assert change.keep(1, joint.stamp) is None
     final = Roster(0, 2, "0-1,4")
     assert change.keep(0, joint.stamp) == final
     assert change.eligible == {0, 1, 4}
-    assert change.pending
     assert change.keep(4, final.stamp) is None
-    assert change.pending
+    assert change.change(0, [0, 1]) is None  # one after the other
     assert change.keep(0, final.stamp) is None
     assert not change.pending
     assert change.roster == final
