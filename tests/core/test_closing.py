@@ -17,9 +17,8 @@ def proposed() -> Closing:
 
 def test_the_order() -> None:
     closing = proposed()
-    assert closing.keep(3, ROSTER, LOST) is None
-    assert closing.keep(1, ROSTER, LOST) is None
-    assert closing.verdict is None
+    for infra_rank in (3, 1):
+        assert (closing.keep(infra_rank, ROSTER, LOST), closing.verdict) == (None, None)
     assert closing.keep(2, ROSTER, LOST) == Record(ONE, LOST)
     assert closing.verdict == ONE
     assert (closing.claimed, closing.closed) == (False, False)

@@ -212,3 +212,15 @@ def test_an_old_verdict_does_not_stay_behind_when_a_coordinator_is_candidate_aga
     for infra_rank in (0, 1, 2):
         talk.hear(messages.VerdictKept(9, infra_rank, 1))
     assert talk.machine.verdict is None
+
+
+def test_a_cycle_that_is_learnt_after_one_of_its_nodes_was_lost_begins_anew() -> None:
+    """n0 has succeeded in it, but n2 will never say so: its loss is over and done with."""
+    talk = candidate(nodes=5, active=2)
+    for infra_rank in (1, 3, 4, 1, 3, 4):
+        talk.register(infra_rank, memory=Memory(talk.machine._election.term or 0))
+    assert talk.machine.term == 1
+    talk.wait(TIMEOUTS.node_lost + BEAT)
+    assert not talk.machine.members[2].here
+    done = talk.register(0, memory=Memory(1, newest=C0, group="0,2", succeeded=C0))
+    assert set(mailed(done + talk.wait(3 * TIMEOUTS.node_lost), messages.Run)) == {0, 1}

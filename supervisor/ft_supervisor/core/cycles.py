@@ -109,7 +109,10 @@ class Cycles:
         self.cycle, self.group = memory.newest, unfold(memory.group)
         self.phase, self._pending = Phase.RUNNING, set(self.group)
         others = (self._members.get(rank) for rank in self.group)
-        if any(other is None or (other.register is not None and not self._knows(other.register)) for other in others):
+        if any(
+            other is None or not other.here or (other.register is not None and not self._knows(other.register))
+            for other in others
+        ):
             reason = f"{member.node.name} knows of cycle {self.cycle}, begun by a former coordinator"
             self._restart(reason, charged=False, now=now)
 
