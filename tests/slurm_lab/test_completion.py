@@ -108,7 +108,7 @@ def prepare(lab: Lab, name: str, *, code: int = 0, environ: dict[str, str] | Non
         old.unlink()
     task = TASK.format(package=str(PACKAGE), folder=str(folder), code=code, environ=environ or {})
     (folder / "task.py").write_text(task)
-    return Case(lab, folder), f"{SRUN} {shlex.join([sys.executable, str(folder / 'task.py')])}"
+    return Case(lab, folder), f"{SRUN} --nodes=4 --ntasks=4 {shlex.join([sys.executable, str(folder / 'task.py')])}"
 
 
 def submit(lab: Lab, name: str, *options: str, before: str = "", after: str = "wait; exit 9", **task: Any) -> Case:
@@ -185,15 +185,19 @@ def test_container_without_slurm(lab: Lab) -> None:
     case.ends("CANCELLED", "0:0")
 
 
-@pytest.mark.parametrize("allocation", ["salloc --nodes=4 --no-kill", "env SLURM_NNODES=4"], ids=["salloc", "srun"])
-def test_nothing_to_complete_without_a_batch_script(lab: Lab, allocation: str) -> None:
+@pytest.mark.parametrize("allocation", [["salloc", "--nodes=4", "--no-kill"], []], ids=["salloc", "srun"])
+def test_nothing_to_complete_without_a_batch_script(lab: Lab, allocation: list[str]) -> None:
     case, srun = prepare(lab, "interactive")
-    command = [*allocation.split(), *shlex.split(srun)]
-    with lab.popen(command, user=LAB_USER, cwd=case.folder, stdin=subprocess.DEVNULL) as client:
+    command = [*allocation, *shlex.split(srun)]
+    client = lab.popen(command, user=LAB_USER, cwd=case.folder, stdin=subprocess.DEVNULL)
+    try:
         case.wait_for("n0", "n1", "n2", "n3")
         case.job = int(lab.run(["squeue", "-h", "--state=RUNNING", "--format=%A"]).stdout)
         case.go()
         assert client.wait(timeout=BOUND) == 0
+    finally:
+        client.kill()
+        client.wait()
     case.ends("COMPLETED", "0:0")
     nothing, outcome = case.lines()
     assert (nothing["event"], outcome["outcome"]) == ("nothing_to_complete", "nothing")
