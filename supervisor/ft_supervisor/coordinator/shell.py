@@ -64,9 +64,10 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     # torch's server looks up every peer's name, for its log alone, on the one thread that serves everybody: a lost
     # packet would stop it for a second. Without any attempt only /etc/hosts is asked.
     os.environ["RES_OPTIONS"] = "attempts:0"
+    job, node, keys = begin.job, begin.node, Keys(begin.job.run_id)
+    bind_first(_host(node.addr), job.ports).close()  # to find no port free shall cost little
     from ft_supervisor.store import tcp  # takes seconds (torch): the daemon's death is noticed meanwhile
 
-    job, node, keys = begin.job, begin.node, Keys(begin.job.run_id)
     sock = bind_first(_host(node.addr), job.ports)
     port = sock.getsockname()[1]
     store = tcp.serve(sock)

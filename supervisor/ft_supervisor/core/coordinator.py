@@ -278,6 +278,8 @@ class CoordinatorMachine:
         self._last_tick = now
         if late > 0:
             self._late(late, stalled, now)
+        if self.role is Role.LEADING and self._proof.round == 0:
+            self.log("in_charge", term=self.term, takeover=False)
         self._do(Tell(orders.Alive(self.phase, str(self.cycle or ""))))
         self._pulse(now)
         if self.role is Role.CANDIDATE or (self.role is Role.PREPARING and self._election.is_over(now)):

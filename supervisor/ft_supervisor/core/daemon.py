@@ -121,7 +121,8 @@ class DaemonMachine:
     def start(self, now: float) -> list[DaemonAction]:
         """The first actions."""
         self._actions = []
-        self._introduce()
+        if self.node.infra_rank == first_candidate(self.job):  # once is enough
+            self._introduce()
         self._keep_coordinator(now)
         self._spawn(now)
         return self._actions
