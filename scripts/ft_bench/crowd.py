@@ -14,17 +14,16 @@ from queue import Empty, SimpleQueue
 from ft_bench.joining import address
 from ft_supervisor.agent.connection import FromWire
 from ft_supervisor.agent.wire import Wire
-from ft_supervisor.core.actions import AgentAction, Dial, Leave, Log, Send, Start, StopWorkers
+from ft_supervisor.core.actions import AgentAction, Dial, Leave, Log, Send, StopWorkers
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.events import AgentEvent, Tick
+from ft_supervisor.core.events import AgentEvent, Tick, WorkersGone
 from ft_supervisor.core.model import Job, Memory, Node
+
+PORT = 1
+"""What the agents say is free: nobody uses it."""
 
 Sees = Callable[[AgentEvent | None, Sequence[AgentAction]], bool]
 """Whether this event of an agent, or what it does then, is what one waits for."""
-
-
-class Interrupted(Exception):
-    """An agent has stopped its workers, or leaves, though nothing was wrong with it."""
 
 
 class Crowd:
@@ -43,6 +42,8 @@ class Crowd:
         # Spread over a heartbeat, as they are in a cluster.
         self._ticks = [(now + self._heartbeat * i / len(ranks), rank) for i, rank in enumerate(ranks)]
         self._waiting: set[int] = set()
+        self.interrupted = 0
+        """How many agents have had to stop workers."""
         self._sees: Sees = lambda _event, _actions: False
 
     def start(self) -> None:
@@ -51,7 +52,7 @@ class Crowd:
             self._carry_out(rank, None, machine.start(time.monotonic()))
 
     def until_all(self, sees: Sees) -> None:
-        """Be the agents until each has seen it. Raises Interrupted."""
+        """Be the agents until each has seen it. Raises RuntimeError when one leaves."""
         self._waiting, self._sees = set(self._machines), sees
         while self._waiting:
             self._take(self._ticks[0][0] - time.monotonic())
@@ -86,9 +87,10 @@ class Crowd:
                     self._wires[rank].send(message)
                 case Log(name, fields, "warning"):
                     print(f"agent {rank}: {name} {dict(fields)}", file=sys.stderr)
-                case StopWorkers() | Leave():
-                    raise Interrupted(f"agent {rank}: {action}")
-                case Start():
-                    pass  # it counts as running
+                case StopWorkers(cycle):
+                    self.interrupted += 1
+                    self._handle(rank, [WorkersGone(cycle, PORT)])
+                case Leave(reason=reason):
+                    raise RuntimeError(f"agent {rank} leaves: {reason}")
         if rank in self._waiting and self._sees(event, actions):
             self._waiting.discard(rank)

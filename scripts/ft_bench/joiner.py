@@ -2,7 +2,8 @@
 
 Prints `ready`, waits for a line, lets its agents join, and prints when the first began and the last was released, in
 seconds of the monotonic clock, which is the same for all processes of a machine. With two coordinators it prints
-`steady` once all have a lease, and, once all go on under the second one, when the last was told so.
+`steady` once all have a lease, and, once the second one has told each what to do, when that was, and how many had to
+stop workers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ft_bench.crowd import Crowd
 from ft_bench.joining import HOST, RUN_ID, Task, job
 from ft_supervisor.core.actions import AgentAction, Start
 from ft_supervisor.core.events import AgentEvent, Looked, Mailed
-from ft_supervisor.core.messages import Continue
+from ft_supervisor.core.messages import Continue, Run, Standby
 
 
 def join_ours(task: Task) -> None:
@@ -39,7 +40,7 @@ def join_ours(task: Task) -> None:
         crowd.until_all(_has_lease)
         print("steady", flush=True)
         crowd.until_all(_goes_on)
-        say({"released": time.monotonic()})
+        say({"released": time.monotonic(), "interrupted": crowd.interrupted})
 
 
 def _runs(_event: AgentEvent | None, actions: Sequence[AgentAction]) -> bool:
@@ -51,7 +52,7 @@ def _has_lease(event: AgentEvent | None, _actions: Sequence[AgentAction]) -> boo
 
 
 def _goes_on(event: AgentEvent | None, _actions: Sequence[AgentAction]) -> bool:
-    return isinstance(event, Mailed) and isinstance(event.message, Continue) and event.message.term > 0
+    return isinstance(event, Mailed) and isinstance(event.message, Continue | Standby | Run) and event.message.term > 0
 
 
 def join_c10d(task: Task) -> None:
@@ -80,6 +81,8 @@ def main() -> None:
     task = Task(**json.loads(sys.argv[1]))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # Threads that wait for the interpreter ask for it so often: thousands would do little else.
+    sys.setswitchinterval(0.5)
     print("ready", flush=True)
     sys.stdin.readline()
     try:

@@ -20,14 +20,19 @@ from pathlib import Path
 from ft_bench.job import environ
 from ft_bench.seen import BenchError
 from ft_bench.told import BOUND
-from ft_supervisor.core.model import Job, Memory, Node
+from ft_supervisor.core.model import Job, Memory, Node, Timeouts
 from ft_supervisor.core.orders import Begin, Listening
 from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 
 RUN_ID = "1.0.0"
 HOST = "127.0.0.1"
+CALM = Timeouts(heartbeat=2.0, coordinator=10.0, fence=30.0, node_lost=40.0, agent=20.0)
+"""For agents that go on after they have joined. A thousand that beat twice a second would be all that a few cores can
+do, while in a job each has a host of its own. A takeover waits for none of these when connections break."""
 _MOST_PROCESSES = 8
 """One for each core, but no more: each loads torch."""
+_MOST_AGENTS = 250
+"""In one process, where its memory is no matter: threads that wait for one another are no agent's in a job."""
 
 _NO_DNS = 'mount --bind /dev/null /etc/resolv.conf && exec "$@"'
 
@@ -59,6 +64,7 @@ def job(size: int, port: int, folder: str, coordinators: int = 1) -> Job:
         per_node=1,
         command=("true",),
         candidates=tuple(range(coordinators)),
+        timeouts=CALM if coordinators > 1 else Timeouts(),
     )
 
 
@@ -99,7 +105,7 @@ def coordinators(job: Job, path: Path) -> Iterator[list[subprocess.Popen[bytes]]
 @contextmanager
 def joiners(count: int, size: int, port: int, path: Path) -> Iterator[list[subprocess.Popen[str]]]:
     """Processes with `size` agents between them, ready to be told `go`; `count` as in Task.coordinators."""
-    shares = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES, size)
+    shares = min(max(len(os.sched_getaffinity(0)), size // _MOST_AGENTS), _MOST_PROCESSES, size)
     with (path / "joiners.log").open("wb") as log:
         processes = [
             subprocess.Popen(

@@ -79,10 +79,20 @@ def measure(quick: bool) -> list[Row]:
         codes = ", ".join(sorted({str(code) for _, those in ended for code in those}))
         gone = f"torchrun's first node killed, {active} nodes: all end with {codes}"
         rows.append(Row(gone, "s", (), torchrun=[seconds for seconds, _ in ended]))
-    size = 32 if quick else 1000
-    many = [_many(size) for _ in range(1 if quick else 3)]
-    name = f"coordinator killed, {size} agents: all go on" + (", no name server" if joining.without_dns() else "")
-    return [*rows, Row(name, "s", many, 3.0 if real else None, torchrun_note=_ENDS)]
+    return rows
+
+
+def measure_many(quick: bool) -> list[Row]:
+    """torchrun's agents end at once."""
+    size, real = (32, False) if quick else (1000, True)
+    taken = [_many(size) for _ in range(1 if quick else 5)]
+    seconds, interrupted = zip(*taken, strict=True)
+    what = f"coordinator killed, {size} agents: "
+    note = ", no name server" if joining.without_dns() else ""
+    return [
+        Row(f"{what}all go on{note}", "s", seconds, 3.0 if real else None, torchrun_note=_ENDS),
+        Row(f"{what}stopped workers", "", interrupted, 0.0 if real else None, "p95", torchrun_note=_ENDS),
+    ]
 
 
 def _rows(
@@ -175,8 +185,9 @@ def _first_node(nodes: int, active: int) -> tuple[float, float]:
         return last - died, last - decided.time
 
 
-def _many(size: int) -> float:
-    """Seconds from the death of the first of two coordinators until the last agent is told to go on by the other."""
+def _many(size: int) -> tuple[float, float]:
+    """Seconds from the death of the first of two coordinators until the other has told the last agent to go on, and how
+    many agents had to stop their workers."""
     port = free_port()
     with jobs.folder() as path:
         job = joining.job(size, port, str(path), 2)
@@ -191,8 +202,9 @@ def _many(size: int) -> float:
                 time.sleep(random.uniform(0.5, 1.5))
                 killed = time.monotonic()
                 first.kill()
-                times = [json.loads(line)["released"] for line in joining.lines(processes, BOUND, path)]
-                return float(max(times) - killed)
+                told = [json.loads(line) for line in joining.lines(processes, BOUND, path)]
+                released = max(one["released"] for one in told)
+                return released - killed, float(sum(one["interrupted"] for one in told))
         except TimeoutError:
             raise BenchError(f"{size} agents do not go on within {BOUND:g} s: {joining.told(path)}") from None
 
