@@ -1,5 +1,6 @@
 """The agent's machine, scenario by scenario: events in, deeds out, compared as they are."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -467,6 +468,22 @@ def test_with_a_verdict_there_is_no_fence() -> None:
     play.lease = False
     assert StopWorkers(C0, 0.0) not in play.wait(TIMEOUTS.fence + 1)
     assert play.alive().fence_in is None
+
+
+def test_a_new_agent_of_a_job_that_has_run_is_not_as_patient_as_a_fresh_job() -> None:
+    a_job = replace(job(), timeouts=replace(TIMEOUTS, join=10 * TIMEOUTS.takeover))
+    play = Play(knows(C0), a_job)
+    assert play.wait(TIMEOUTS.takeover - BEAT) == []
+    assert play.wait(BEAT) == [NO_LEASE]
+
+
+def test_the_daemon_hears_at_once_that_the_fence_has_been_kept() -> None:
+    """Else it would take us for one that has missed it."""
+    play = running()
+    play.now = TIMEOUTS.fence
+    play.feed(Tick())
+    told = [deed.order for deed in play.machine.handle(events.WorkersGone(C0, 9), play.now) if isinstance(deed, Tell)]
+    assert told == [orders.Alive("joining", "0.0", None, None)]
 
 
 def test_no_coordinator_at_all() -> None:

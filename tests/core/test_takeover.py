@@ -332,6 +332,19 @@ def test_words_of_another_term_keep_no_verdict() -> None:
     assert talk.machine.verdict is None
 
 
+def test_with_a_verdict_that_is_settled_nobody_steps_down() -> None:
+    """It is the job's, whoever is in charge: what is left is to tell it."""
+    talk = Takeover(memories={rank: ran(succeeded=C0) for rank in range(3)}, running=())
+    talk.take(0, 1, 2)
+    for rank in range(3):
+        talk.hear(verdict_kept(rank, term=1))
+    assert talk.register(3, memory=Memory(8)) == []
+    talk.now += 2 * TIMEOUTS.fence
+    talk.wait(BEAT)
+    assert talk.record(SUCCESS) == [Conclude(SUCCESS)]
+    assert set(mailed(talk.end(SUCCESS), messages.Close)) == {0, 1, 2, 3}
+
+
 # -- who is in charge no more, or never was
 
 
@@ -381,6 +394,10 @@ def test_promises_that_do_not_come_are_asked_for_again_in_a_higher_term() -> Non
     asked = mailed(talk.wait(2 * TIMEOUTS.coordinator + BEAT), Prepare)
     assert set(asked) == {0, 1, 2}
     assert set(asked.values()) == {Prepare(6)}
+    assert talk.promise(1, 2) == []  # n0's was for the former question
+    assert talk.machine.term is None
+    talk.promise(0)
+    assert talk.machine.term == 6
 
 
 def test_the_first_candidate_of_a_fresh_job_needs_no_vote() -> None:
