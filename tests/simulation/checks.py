@@ -217,7 +217,7 @@ class Checks:
         elif fault.kind == "freeze-coordinator":
             if not self._harmless(fault):
                 self.touched.update(range(len(world.nodes)))
-        elif fault.kind not in ("repeat", "files"):
+        elif fault.kind not in ("repeat", "files", "reset"):
             self.touched.update(ranks)
 
     def _harmless(self, freeze: Fault) -> bool:
@@ -242,7 +242,7 @@ class Checks:
         if not by_verdict <= said | {75, 130} and not self.outside:
             raise Breach("4", f"codes {codes} with the verdict {self.chosen}")
         self._check_time()
-        harmless = all(fault.kind in ("repeat", "files") for fault in world.plan.faults)
+        harmless = all(fault.kind in ("repeat", "files", "reset") for fault in world.plan.faults)
         good = (harmless and not world.plan.fails) or world.plan.gentle
         if good and list(codes.values()) != [0] * len(world.nodes):
             raise Breach("8" if world.plan.gentle else "success", f"codes {codes}, verdict {self.chosen}")

@@ -57,7 +57,17 @@ def _draw_faults(dice: random.Random, nodes: int, last: float) -> list[Fault]:
 _WEIGHTS = {
     **{"worker": 4, "agent": 8, "coordinator": 9, "daemon": 3, "node": 7},
     **{"freeze-agent": 4, "freeze-coordinator": 9, "freeze-daemon": 3, "freeze-children": 3, "freeze-node": 9},
-    **{"cut-node": 9, "cut-pair": 5, "cut-way": 6, "split": 12, "signal": 2, "cancel": 1, "repeat": 10, "files": 3},
+    **{
+        "cut-node": 9,
+        "cut-pair": 5,
+        "cut-way": 6,
+        "split": 12,
+        "reset": 10,
+        "signal": 2,
+        "cancel": 1,
+        "repeat": 10,
+        "files": 3,
+    },
     "outside": 0,
 }
 

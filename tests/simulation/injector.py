@@ -105,6 +105,9 @@ class Injector:
                 others = [rank for rank in range(len(world.nodes)) if rank != node.rank]
                 pairs = [(node.rank, rank) for rank in others]
                 world.network.cut([*pairs, *((b, a) for a, b in pairs)], fault.seconds)
+            case "reset" if node.agent is not None and node.agent.wire is not None:
+                if node.agent.wire.connection is not None:
+                    node.agent.wire.connection.sever()
             case "signal":
                 node.daemon.do(node.daemon.feed, Signalled("SIGTERM"))
             case "repeat":

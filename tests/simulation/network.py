@@ -84,12 +84,14 @@ class Network:
 class Channel:
     """One way of a connection."""
 
-    __slots__ = ("_free", "held", "network", "source", "target")
+    __slots__ = ("_free", "broken", "held", "network", "source", "target")
 
     def __init__(self, network: Network, source: Host, target: Host) -> None:
         self.network = network
         self.source = source
         self.target = target
+        self.broken = False
+        """What is on its way is lost, and so is all that is to come."""
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._free = 0.0
 
@@ -100,7 +102,7 @@ class Channel:
         network.clock.at(self._free, self._arrive, deed, arguments)
 
     def _arrive(self, deed: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        if not self.target.up:
+        if not self.target.up or self.broken:
             return
         if self.held:
             self.held.append((deed, arguments))
@@ -115,6 +117,6 @@ class Channel:
         if self.held and self.network.blocked(self.source, self.target):
             self.network.hold(self)
             return
-        while self.held and self.target.up:
+        while self.held and self.target.up and not self.broken:
             deed, arguments = self.held.pop(0)
             deed(*arguments)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 KINDS = (
     *("worker", "agent", "coordinator", "daemon", "node"),
     *("freeze-agent", "freeze-coordinator", "freeze-daemon", "freeze-children", "freeze-node"),
-    *("cut-node", "cut-pair", "cut-way", "split"),
+    *("cut-node", "cut-pair", "cut-way", "split", "reset"),
     *("signal", "cancel", "repeat", "files", "outside"),
 )
-"""The first five kill. cut-way A.B: nothing gets from A to B. split: these nodes and the others are apart."""
+"""The first five kill. cut-way A.B: nothing gets from A to B. split: these nodes and the others are apart.
+reset: this node's connection breaks, and what is on its way is lost."""
 
 MOMENTS = (
     *("joining", "ordering", "running", "stopping", "promoting", "losing", "changing"),

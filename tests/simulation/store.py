@@ -104,6 +104,12 @@ class Connection:
         """The server's process is gone, its host is not."""
         self._back.send(self.client.do, self._lost)
 
+    def sever(self) -> None:
+        """Something between the hosts forgets the connection: what is on its way is lost, and the client hears it."""
+        for channel in (self._there, self._back, self._mail):
+            channel.broken = True
+        self.client.do(self._lost)
+
     def _arrive(self, request: Callable[[Store], T], reply: Callable[[T], None] | None) -> None:
         if self.server.alive:
             self.server.do(self._serve, request, reply)
