@@ -57,6 +57,11 @@ class Journals:
         """The node with the coordinator of the highest term so far."""
         return max(self._terms, key=lambda node: self._terms[node])
 
+    @property
+    def term(self) -> int:
+        """The highest in which somebody was in charge; -1 before the first."""
+        return max(self._terms.values(), default=-1)
+
     def find(self, kind: str, event: str, after: int = 0) -> Said | None:
         """The first such line, from the `after`-th on."""
         return next((each for each in self.said[after:] if (each.kind, each.event) == (kind, event)), None)
