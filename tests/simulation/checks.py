@@ -10,7 +10,7 @@ from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
 from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.messages import Close, Propose, Register, Run, ToAgent, ToCoordinator
+from ft_supervisor.core.messages import Close, Prepare, Propose, Register, Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.roster import candidates
@@ -113,7 +113,7 @@ class Checks:
     # -- coordinators
 
     def in_charge(self, coordinator: SimCoordinator, term: int) -> None:
-        """Its pulse carries this term."""
+        """Its pulse carries this term, or its mail does."""
         world = self._world
         if self.terms.setdefault(term, coordinator) is not coordinator:
             raise Breach("9", f"two coordinators are in charge in term {term}")
@@ -159,6 +159,8 @@ class Checks:
 
     def mail(self, coordinator: SimCoordinator, infra_rank: int, message: ToAgent) -> None:
         """A coordinator tells an agent something."""
+        if not isinstance(message, Prepare | Close):  # only who is in charge says such a thing
+            self.in_charge(coordinator, message.term)
         match message:
             case Run() if infra_rank in self._lost.get(coordinator, ()):
                 raise Breach("3", f"n{infra_rank} is to run {message.cycle} though lost")
