@@ -374,14 +374,6 @@ class DoesNotGuardTheFence(DaemonMachine):
         return super().handle(event, now)
 
 
-class KeepsASilentCoordinator(DaemonMachine):
-    """And so a store that answers nobody."""
-
-    def _tick(self, now: float) -> None:
-        self._coordinator.alive = now if self._coordinator.alive is not None else None
-        super()._tick(now)
-
-
 REQUIRED = (
     Mutant(
         "FencesNoOlderTerms",
@@ -428,5 +420,4 @@ OTHERS = (
     _agent(SaysGoodbyeTooEarly, "10"),
     _agent(NeverCallsAnybodyElse, "8"),
     _daemon(DoesNotGuardTheFence, "10", theme=themes.unguarded),
-    _daemon(KeepsASilentCoordinator, "8", theme=themes.gentle),
 )

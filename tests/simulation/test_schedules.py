@@ -177,6 +177,12 @@ def test_too_few_nodes_interrupt_the_job() -> None:
     assert world.file is not None and "too few nodes: 3 of 4" in world.file.reason
 
 
+def test_the_only_coordinator_hangs_and_its_daemon_replaces_it() -> None:
+    for seed in range(10):
+        world = lived(f"{seed} nodes=3 active=2 candidates=1 work=20 {QUIET} freeze-coordinator@12:0~100")
+        assert codes(world) == [0] * 3
+
+
 def test_a_run_dir_that_hangs_delays_no_decision() -> None:
     for seed in range(10):
         world = lived(f"{seed} nodes=4 active=3 {QUIET} files@1~100")
