@@ -90,9 +90,7 @@ class CliClient:
         """The node's state and flags, such as DOWN and NOT_RESPONDING; none for a node that Slurm does not know."""
         done = self._show("node", name)
         if done.stdout.startswith("NodeName="):
-            state = _field(done.stdout, "State")
-            words = {word.rstrip("*~#!%$@^-") for word in state.split("+")}
-            return frozenset(words | {"NOT_RESPONDING"} if "*" in state else words)
+            return frozenset(_field(done.stdout, "State").split("+"))
         if "not found" in done.stdout + done.stderr:
             return frozenset()
         raise Unanswered(f"scontrol show node {name}: {done.problem}")

@@ -50,7 +50,8 @@ def complete(job_id: int, step_id: int, exit_code: int, *, restart_count: int | 
     that has ended or, with `restart_count`, was started anew. Waits until no other step runs and slurmctld has given
     the batch host up, at most SlurmdTimeout + MARGIN; then a host that no longer answers Slurm counts as dead, while
     one that answers is left alone with its script, which can still end the job. While slurmctld is away it goes on
-    trying. Needs Slurm's commands and library. Blocks. Raises ValueError for a code that is none.
+    trying; if it was, every host counts as dead in the end. Needs Slurm's commands and library. Blocks. Raises
+    ValueError for a code that is none.
     """
     if not 0 <= exit_code <= 255:
         raise ValueError(f"exit code {exit_code}: from 0 to 255")
@@ -74,6 +75,7 @@ class _Completion:
         self._job: JobState | None = None
         self._said = ""
         self._called = False
+        self._was_away = False
 
     def run(self) -> Outcome:
         try:
@@ -84,6 +86,7 @@ class _Completion:
                     why: str | Outcome = self._look(client, last)
                 except Unanswered as error:
                     why = str(error)
+                    self._was_away = True
                 if isinstance(why, Outcome):
                     return why
                 if last:
@@ -138,8 +141,8 @@ class _Completion:
         states = client.node(host) if host else frozenset()
         if not states or states & _GONE:
             return ""
-        # With SlurmdTimeout=0 slurmctld gives no node up.
-        if last and ("NOT_RESPONDING" in states or not self._slurmd_timeout):
+        # With SlurmdTimeout=0 slurmctld gives no node up, and one that was away has had less time to see it silent.
+        if last and ("NOT_RESPONDING" in states or not self._slurmd_timeout or self._was_away):
             return ""
         shown = "+".join(sorted(states))
         return f"slurmctld lists the batch host {host} as {shown}: its script may live and end the job"

@@ -245,7 +245,7 @@ def test_prototypes(bare: Site, libraries: dict[str, Path], monkeypatch: pytest.
     assert bare.calls() == ["7 19200", "0 7 fffffffe fffffffe 19200"]
 
 
-@pytest.mark.parametrize("state", ["DOWN*", "DOWN+DRAIN", "IDLE+CLOUD+POWERED_DOWN", ""])
+@pytest.mark.parametrize("state", ["DOWN", "DOWN+DRAIN+NOT_RESPONDING", "IDLE+CLOUD+POWERED_DOWN", ""])
 def test_host_that_slurm_has_given_up(site: Site, state: str) -> None:
     site.job(nodes="n[0-3]")
     site.says("node", NODE.format(state=state) if state else "")
@@ -299,6 +299,22 @@ def test_answering_host_is_left_with_its_script(site: Site, short: None) -> None
     assert site.complete() == Outcome.LEFT
     assert "lists the batch host n0 as MIXED" in site.left()
     assert site.calls() == []
+
+
+def test_slurmctld_that_was_away_need_not_have_noticed(site: Site, short: None) -> None:
+    site.job(nodes="n[0-3]")
+    site.says("node", NODE.format(state="MIXED"))
+    site.says("away", AWAY)
+    back = iter([site.folder / "away"])
+
+    def waiting(event: str, fields: dict[str, object]) -> None:
+        for path in back:
+            path.unlink()
+
+    site.on_line = waiting
+    assert site.complete() == Outcome.COMPLETED
+    away, mixed = [str(fields["why"]) for event, fields in site.lines if event == "waiting_to_complete_job"]
+    assert "Unable to contact" in away and "lists the batch host n0 as MIXED" in mixed
 
 
 def test_no_host_is_ever_given_up_where_slurmd_timeout_is_0(site: Site, short: None) -> None:
