@@ -73,12 +73,18 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="chaos", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=raw)
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="so many schedules (default: %(default)s)")
+    parser.add_argument("--runs", type=_count, default=1, metavar="N", help="so many schedules (default: %(default)s)")
     parser.add_argument("--seed", type=int, metavar="K", help="the first one's seed (default: a random one)")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     parser.add_argument("--dry-run", action="store_true", help="only print the schedules")
     parser.add_argument("--slurm", choices=sorted(RELEASES), default=DEFAULT_RELEASE, help="default: %(default)s")
     return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+    return int(text)
 
 
 def _one(lab: Lab, seed: int, count: str) -> Result:
