@@ -83,14 +83,19 @@ class Case:
     def kill_batch_host(self, *, noticed: bool) -> None:
         """`noticed`: an administrator's monitoring tells Slurm at once.
 
-        The database names a job's records by the second in which they began: a job that loses a node in its first one
-        gets no record of its end (measured, 24.11).
+        The database names a job's records by the second in which they began: where it did not have the job's start
+        before the second in which a node is lost, it gets no record of the job's end (measured, 24.11 and 22.05).
         """
-        started = (self.folder / "started-n0").stat().st_mtime
-        self.wait("the job's first second to be over", lambda: int(time.time()) > int(started))
+        self.wait("the job's start in the database", self._start_is_known)
+        known = int(time.time())
+        self.wait("that second to be over", lambda: int(time.time()) > known)
         self.lab.kill_node("n0")
         if noticed:
             self.lab.run(["scontrol", "update", "nodename=n0", "state=down", "reason=dead"])
+
+    def _start_is_known(self) -> bool:
+        record = self.lab.sacct(self.job)
+        return record is not None and (record.state, record.nodes) == ("RUNNING", "n[0-3]")
 
     def ends(self, state: str, exit_code: str) -> JobRecord:
         """Waits for the end by sacct's newest record, and until nothing of the job runs any more."""
