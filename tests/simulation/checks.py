@@ -44,7 +44,7 @@ class Checks:
         self._worked: dict[Cycle, set[int]] = {}
         self._lost: dict[SimCoordinator, set[int]] = {}
         self._heard: dict[SimCoordinator, dict[int, tuple[float, int]]] = {}
-        self._known: set[int] = set()
+        self._led: dict[SimCoordinator, set[int]] = {}
         self._newest: dict[int, Cycle] = {}
         self._by_barrier: set[int] = set()
         self._left_at: dict[int, float] = {}
@@ -127,7 +127,6 @@ class Checks:
         """A message is about to be handled."""
         if isinstance(message, Register):
             self._lost.get(coordinator, set()).discard(message.infra_rank)
-            self._known.add(message.infra_rank)
             self._world.moment("joining", message.infra_rank)
 
     def heard(self, coordinator: SimCoordinator, ranks: Iterable[int]) -> None:
@@ -145,8 +144,8 @@ class Checks:
         self._lost.setdefault(coordinator, set()).add(rank)
         self._world.moment("losing", rank)
         self._check_silence(coordinator, rank)
-        here = self.chosen is None and self._world.nodes[rank].up and rank in self._known
-        if here and not {rank, coordinator.node.rank} & self.touched:
+        led = rank in self._led.get(coordinator, ()) and self._world.nodes[rank].up and self.chosen is None
+        if led and not {rank, coordinator.node.rank} & self.touched:
             raise Breach("lost", f"{coordinator.node.name} gives up n{rank}, and nothing was wrong with either")
 
     def _check_silence(self, coordinator: SimCoordinator, rank: int) -> None:
@@ -161,6 +160,7 @@ class Checks:
         """A coordinator tells an agent something."""
         if not isinstance(message, Prepare | Close):  # only who is in charge says such a thing
             self.in_charge(coordinator, message.term)
+            self._led.setdefault(coordinator, set()).add(infra_rank)
         match message:
             case Run() if infra_rank in self._lost.get(coordinator, ()):
                 raise Breach("3", f"n{infra_rank} is to run {message.cycle} though lost")

@@ -99,7 +99,10 @@ class Caller:
                 self._told, self._news = self._news, None
                 return self._call((coordinator_of(self._told, self._job), *self._after(memory)), memory)
             hangs = now - self._round_at >= timeouts.coordinator + 2 * timeouts.heartbeat
-            if hangs or self._alone or (self._waits_until is not None and now >= self._waits_until):
+            useless = self._waits_until is not None and now >= self._waits_until
+            if useless and memory.promise != NO_PROMISE:  # it is awake, and not in charge: no need to ask it again
+                self._returned = self._returned or self._candidate == coordinator_of(memory.promise, self._job)
+            if hangs or self._alone or useless:
                 return self._call(self._after(memory), memory)
         elif self._fresh and now - self._since >= timeouts.node_lost:
             return self._call((), memory)
