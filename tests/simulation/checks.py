@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.clockwork import Breach
+from tests.simulation.endings import Endings
 from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
-from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.messages import Close, Prepare, Propose, Register, Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
 from ft_supervisor.core.ranks import unfold
@@ -24,42 +24,25 @@ WAKING = 0.2
 """Seconds until the processes of a thawed node run."""
 
 
-class Checks:
-    """Sees everything, decides nothing."""
+class Checks(Endings):
+    """Sees everything, decides nothing. Here: workers, coordinators, faults."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        super().__init__(world)
         self.leader: int | None = None
         """Whose coordinator was last seen in charge."""
         self.ranks: dict[Cycle, dict[int, int]] = {}
         """infra_ranks by group_rank, of workers that were started."""
-        self.groups: dict[Cycle, tuple[int, ...]] = {}
         self.terms: dict[int, SimCoordinator] = {}
-        self.chosen: Verdict | None = None
-        """The verdict, once somebody has said that it is the job's."""
-        self.chosen_at = 0.0
         self.touched: set[int] = set()
         """Nodes that some fault was about."""
-        self.outside = False
-        self._worked: dict[Cycle, set[int]] = {}
         self._lost: dict[SimCoordinator, set[int]] = {}
         self._heard: dict[SimCoordinator, dict[int, tuple[float, int]]] = {}
         self._led: dict[SimCoordinator, set[int]] = {}
         self._newest: dict[int, Cycle] = {}
-        self._by_barrier: set[int] = set()
-        self._left_at: dict[int, float] = {}
-        self._disturbed_until = 0.0
         self._frozen_until = -1e9
 
     # -- workers
-
-    def worked(self, cycle: Cycle, rank: int) -> None:
-        """All workers of the cycle on this node have exited with 0."""
-        self._worked.setdefault(cycle, set()).add(rank)
-
-    def succeeded(self, cycle: Cycle) -> set[int]:
-        """Where they have."""
-        return self._worked.get(cycle, set())
 
     def start(self, node: SimNode, run: Run) -> None:
         """Workers are started."""
@@ -169,51 +152,19 @@ class Checks:
             case Run() if message.cycle.term != message.term:
                 raise Breach("7", f"{message.cycle} by the coordinator of term {message.term}")
             case Propose(verdict=Verdict(Outcome.SUCCESS)):
-                self._check_success("proposed")
+                self.check_success("proposed")
             case Close(verdict=verdict):
                 self.verdict(verdict, f"{coordinator.node.name} closes")
                 self._closer = coordinator
 
     _closer: SimCoordinator | None = None
 
-    # -- the end
-
-    def verdict(self, verdict: Verdict, where: str) -> None:
-        """Somebody says that this is the job's."""
-        if self.chosen is None:
-            self.chosen, self.chosen_at = verdict, self._world.now
-            if verdict.outcome is Outcome.SUCCESS:
-                self._check_success("chosen")
-        elif verdict != self.chosen and not self.outside:
-            raise Breach("4", f"{where}: {verdict}, after {self.chosen}")
-
-    def _check_success(self, what: str) -> None:
-        if not any(set(group) <= self.succeeded(cycle) for cycle, group in self.groups.items()):
-            raise Breach("5", f"success is {what}, but no cycle has succeeded: {self._worked}")
-
-    def agent_leaves(self, node: SimNode, leave: Leave) -> None:
-        """An agent says Leave."""
-        if leave.verdict is not None:
-            self.verdict(leave.verdict, f"{node.name} leaves")
-
-    def daemon_leaves(self, node: SimNode, leave: Leave, code: int) -> None:
-        """A daemon leaves with this code."""
-        self._world.note(node.name, f"leaves with {code}: {leave.reason}")
-        self._left_at[node.rank] = self._world.now
-        if leave.verdict is not None:
-            self.verdict(leave.verdict, f"{node.name}'s daemon leaves")
-            if code != leave.verdict.exit_code:
-                raise Breach("4", f"{node.name} leaves with {code} for {leave.verdict}")
-        elif code == 0:  # by the exit barrier alone, which is no verdict
-            self._by_barrier.add(node.rank)
-        if code == 0:
-            self._check_success(f"{node.name}'s code")
+    # -- faults
 
     def fault(self, fault: Fault, ranks: Sequence[int]) -> None:
         """A fault happens now."""
         world = self._world
-        self._disturbed_until = max(self._disturbed_until, world.now + fault.seconds)
-        self.outside = self.outside or fault.kind == "outside"
+        self.disturb(fault)
         if fault.kind == "split":
             self.touched.update(range(len(world.nodes)))
         elif fault.kind == "freeze-coordinator":
@@ -230,32 +181,3 @@ class Checks:
         if len(candidates(self._world.job, None)) == 1:
             return freeze.seconds < timeouts.fence
         return not again and freeze.seconds < timeouts.coordinator - timeouts.heartbeat
-
-    def end(self) -> None:
-        """Everybody has left."""
-        world = self._world
-        codes = {node.rank: node.code for node in world.nodes if node.code is not None}
-        if any(node.workers is not None for node in world.nodes):
-            raise Breach("6", "a worker outlives its daemon")
-        if self.chosen is not None and world.file not in (None, self.chosen) and not self.outside:
-            raise Breach("4", f"the file holds {world.file}, but {self.chosen} was chosen")
-        said = {self.chosen.exit_code} if self.chosen is not None else {0}
-        by_verdict = {code for rank, code in codes.items() if rank not in self._by_barrier}
-        if not by_verdict <= said | {75, 130} and not self.outside:
-            raise Breach("4", f"codes {codes} with the verdict {self.chosen}")
-        self._check_time()
-        harmless = all(fault.kind in ("repeat", "files", "reset") for fault in world.plan.faults)
-        good = (harmless and not world.plan.fails) or world.plan.gentle
-        if good and list(codes.values()) != [0] * len(world.nodes):
-            raise Breach("8" if world.plan.gentle else "success", f"codes {codes}, verdict {self.chosen}")
-
-    def _check_time(self) -> None:
-        """Once there is a verdict, everybody leaves soon after the last fault."""
-        t = self._world.job.timeouts
-        if self.chosen is None:
-            return
-        grace = t.stop_grace + t.close_grace + KILL_BOUND + 5.0
-        bound = max(self.chosen_at, self._disturbed_until) + t.takeover + t.node_lost + 2 * grace
-        for rank, at in self._left_at.items():
-            if at > bound:
-                raise Breach("6", f"n{rank} left at {at:.1f}, the verdict was there at {self.chosen_at:.1f}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.simulation.dial import Attempt
 from tests.simulation.network import Channel
 from tests.simulation.store import Connection, MailKey, Store
 
@@ -67,7 +68,7 @@ class Wire:
         candidate = self.candidates[tried]
         here, there = self.agent.node.host, self.agent.world.nodes[candidate].host
         network = self.agent.world.network
-        _Attempt(self, candidate, round_, Channel(network, here, there), Channel(network, there, here))
+        Attempt(self, candidate, round_, Channel(network, here, there), Channel(network, there, here))
         self.clock.after(STAGGER, self.agent.do, self._ask_next, round_, self._tried)
 
     def failed(self, round_: int) -> None:
@@ -191,57 +192,3 @@ class Wire:
             self._disconnect(f"silent for {bound:g} s", silent=True)
         else:
             self.clock.at(self.answered + bound, self.agent.do, self._judge)
-
-
-class _Attempt:
-    """One candidate is asked: the connection, hello, and the pulse."""
-
-    def __init__(self, wire: Wire, candidate: int, round_: int, there: Channel, back: Channel) -> None:
-        self._wire = wire
-        self._candidate = candidate
-        self._round = round_
-        self._back = back
-        self._connection: Connection | None = None
-        self._done = False
-        there.send(self._knock)
-        wire.clock.after(wire.agent.world.job.timeouts.coordinator, wire.agent.do, self._fail)
-
-    def _knock(self) -> None:
-        wire = self._wire
-        server = wire.agent.world.nodes[self._candidate].coordinator
-        if server is None or not server.alive or not server.listening:
-            self._back.send(wire.agent.do, self._fail)
-        else:
-            server.do(self._welcome, server)
-
-    def _welcome(self, server: object) -> None:
-        wire = self._wire
-        coordinator = wire.agent.world.nodes[self._candidate].coordinator
-        if coordinator is None or coordinator is not server:
-            return
-        node = wire.agent.world.nodes[self._candidate]
-        here = wire.agent.node.host
-        network = wire.agent.world.network
-        self._connection = Connection(network, here, node.host, wire.agent, coordinator, self._lost)
-        self._back.send(wire.agent.do, self._greet, self._connection)
-
-    def _greet(self, connection: Connection) -> None:
-        if not self._done and not self._wire.abandoned:
-            asked = self._wire.agent.node.local()
-            connection.call(lambda store: store.pulse[0], partial(self._answer, connection, asked))
-
-    def _answer(self, connection: Connection, asked: float, round_: int) -> None:
-        if not self._done:
-            self._done = True
-            self._wire.found(self._candidate, connection, round_, asked)
-
-    def _fail(self) -> None:
-        if not self._done:
-            self._done = True
-            self._wire.failed(self._round)
-
-    def _lost(self) -> None:
-        if self._connection is self._wire.connection:
-            self._wire.lost()
-        else:
-            self._fail()

@@ -1,0 +1,110 @@
+"""The core with one rule of the cycles, or of the end, broken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ft_supervisor.core import messages
+from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.cycles import Cycles, Phase
+from ft_supervisor.core.members import Member
+from ft_supervisor.core.model import Memory, Outcome, Verdict
+
+
+class WaitsOnlyForTheFirstToStop(Cycles):
+    """The first that has stopped stands for all."""
+
+    def _stopped(self, member: Member, now: float) -> None:
+        for other in self._members:
+            if self.phase is Phase.STOPPING:
+                other.stopped()
+        super()._stopped(member, now)
+
+
+class GivesSuspectsUp(Cycles):
+    """Does not wait for node_lost where the probe had no answer."""
+
+    def _watch_stopping(self, now: float) -> None:
+        if now - self._since >= self.job.timeouts.probe:
+            for infra_rank in self._suspects & self._members.running():
+                self._members[infra_rank].stopped()
+        super()._watch_stopping(now)
+
+
+class OneSuccessIsEnough(Cycles):
+    def _succeeded(self, member: Member, now: float) -> None:
+        self._pending.clear()
+        super()._succeeded(member, now)
+
+
+class CountsSuccessesOfFormerCycles(Cycles):
+    def hear(
+        self,
+        message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping | messages.WorkersStopped,
+        member: Member,
+        now: float,
+    ) -> None:
+        if isinstance(message, messages.WorkersSucceeded) and self.cycle is not None:
+            message = replace(message, cycle=self.cycle)
+        super().hear(message, member, now)
+
+
+class ForgetsTheLost(CoordinatorMachine):
+    """Says that a node is lost, and chooses it nevertheless."""
+
+    def _lose(self, member: Member, now: float) -> None:
+        super()._lose(member, now)
+        member.lost, member.heard = False, now
+
+
+class LosesNobody(CoordinatorMachine):
+    def _lose(self, member: Member, now: float) -> None:
+        member.heard = now
+
+
+class ShiftsRanks(Cycles):
+    """The next group is sorted by infra_rank."""
+
+    def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
+        super()._start(tuple(sorted(group)), reason, now)
+
+
+class TwoOfTheSameRank(Cycles):
+    def _run(self, member: Member, group_rank: int, now: float) -> None:
+        super()._run(member, max(0, group_rank - 1), now)
+
+
+class NeverGivesUp(Cycles):
+    def _too_few(self, healthy: int, now: float) -> None:
+        """Wait for ever."""
+
+
+class JoinsForEver(Cycles):
+    def tick(self, now: float) -> None:
+        self._since = now if self.phase is Phase.JOINING else self._since
+        super().tick(now)
+
+
+class DoesNotListenToRegisters(Cycles):
+    """Does not listen to what a node says of the running cycle, and waits for an agent that ran it already."""
+
+    def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
+        assert self.cycle is not None
+        if self.cycle.term == self._term:
+            message = replace(message, memory=Memory(promise=message.memory.promise))
+        super()._welcome_active(message, member, now)
+
+
+class RecordsWhatItLikes(CoordinatorMachine):
+    """Closes with its own verdict, and not with the one that was kept."""
+
+    def _ended(self, verdict: Verdict, now: float) -> None:
+        super()._ended(Verdict(Outcome.FAILED, self.node.name), now)
+
+
+class RunsAfterTheVerdict(CoordinatorMachine):
+    def _ended(self, verdict: Verdict, now: float) -> None:
+        super()._ended(verdict, now)
+        for member in self.members:
+            if member.registered and self.cycle is not None:
+                self._cycles._run(member, 0, now)

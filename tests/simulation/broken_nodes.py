@@ -1,0 +1,88 @@
+"""The core with one rule broken that a node keeps by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ft_supervisor.core import actions, events, messages, orders
+from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.model import Cycle, Failure, Memory
+
+
+class AcceptsAnyRun(AgentMachine):
+    def _be_told_to_run(self, run: messages.Run, now: float) -> None:
+        self.memory = replace(self.memory, newest=None)
+        super()._be_told_to_run(run, now)
+
+
+class RunsWithoutALease(AgentMachine):
+    def _be_told_to_run(self, run: messages.Run, now: float) -> None:
+        self._lease.grant(now)
+        super()._be_told_to_run(run, now)
+
+
+class StartsBesideTheFormer(AgentMachine):
+    """A failed worker's peers are left to themselves."""
+
+    def _stop(self, grace: float, now: float) -> None:
+        if self._run is not None and self._end_as is None:
+            self._gone(self._run.cycle, self._port, now)
+        else:
+            super()._stop(grace, now)
+
+
+class SaysStoppedTooEarly(AgentMachine):
+    def _be_told_to_stop(self, cycle: Cycle, now: float) -> None:
+        self._send(messages.WorkersStopped, cycle=cycle, port=self._port)
+        super()._be_told_to_stop(cycle, now)
+
+
+class NeverStops(AgentMachine):
+    def _stop(self, grace: float, now: float) -> None:
+        """Leave the workers alone."""
+
+
+class FailsAndCallsItSuccess(AgentMachine):
+    def _exited(self, cycle: Cycle, failures: tuple[Failure, ...], now: float) -> None:
+        super()._exited(cycle, (), now)
+
+
+class RemembersNothing(AgentMachine):
+    """Its daemon hears of nothing that its successor would need, except promises."""
+
+    def _remember(self, memory: Memory) -> None:
+        self.memory = memory
+        self._do(actions.Tell(orders.Remember(Memory(promise=memory.promise))))
+
+
+class NeverLeaves(AgentMachine):
+    def _leave(self, leave: actions.Leave) -> None:
+        self._send(messages.Goodbye, verdict=self.memory.verdict)
+
+
+class SaysGoodbyeTooEarly(AgentMachine):
+    """Nobody waits for its workers, though they go on."""
+
+    def _terminate(self, reason: str, now: float) -> None:
+        self._send(messages.Goodbye, verdict=None)
+
+
+class NeverCallsAnybodyElse(AgentMachine):
+    """Stays with the coordinator that it knows."""
+
+    def handle(self, event: events.AgentEvent, now: float) -> list[actions.AgentAction]:
+        return [
+            replace(action, candidates=action.candidates[:1]) if isinstance(action, actions.Dial) else action
+            for action in super().handle(event, now)
+        ]
+
+
+class DoesNotGuardTheFence(DaemonMachine):
+    """Leaves it to an agent that may stand still."""
+
+    def handle(self, event: events.DaemonEvent, now: float) -> list[actions.DaemonAction]:
+        match event:
+            case events.Ordered(_, orders.Alive() as alive):
+                event = replace(event, order=replace(alive, fence_in=None))
+        return super().handle(event, now)

@@ -1,0 +1,137 @@
+"""The core with one rule of takeover broken: terms, majorities, promises, leases."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from ft_supervisor.core import actions, events, messages, orders
+from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.closing import Closing
+from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.election import Election
+from ft_supervisor.core.lease import Proof
+from ft_supervisor.core.members import Members
+from ft_supervisor.core.model import NO_PROMISE, Roster
+from ft_supervisor.core.rosterchange import RosterChange
+
+
+class HeedsOlderTerms(AgentMachine):
+    """Takes mail of older terms than it has promised."""
+
+    def _mail(self, message: messages.ToAgent, now: float) -> None:
+        if message.term < self.memory.promise:
+            message = replace(message, term=self.memory.promise)
+        super()._mail(message, now)
+
+
+class IgnoresNewerPromises(CoordinatorMachine):
+    """Goes on in its term with nodes that have promised a newer one."""
+
+    def _receive(self, message: messages.ToCoordinator, now: float) -> None:
+        if self.term is not None and message.term > self.term:
+            if isinstance(message, messages.Register):
+                message = replace(message, memory=replace(message.memory, promise=self.term))
+            else:
+                message = replace(message, term=self.term)
+        super()._receive(message, now)
+
+
+def any_minority(members: Sequence[int], present: Collection[int]) -> bool:
+    """Instead of a majority."""
+    return any(member in present for member in members)
+
+
+class AsksOnlyTheNewList(RosterChange):
+    """A change of members is kept by a majority of the new list alone."""
+
+    def _propose(self, roster: Roster) -> Roster:
+        return super()._propose(replace(roster, former=""))
+
+
+class ForgetsPromises(DaemonMachine):
+    """A new agent, and a new coordinator, know of no promise."""
+
+    def handle(self, event: events.DaemonEvent, now: float) -> list[actions.DaemonAction]:
+        return [
+            replace(action, memory=replace(action.memory, promise=NO_PROMISE))
+            if isinstance(action, actions.SpawnAgent | actions.SpawnCoordinator)
+            else action
+            for action in super().handle(event, now)
+        ]
+
+
+class WaitsForNobodyToStop(Members):
+    """Whoever runs is no hindrance to the next cycle."""
+
+    def anybody_runs(self) -> bool:
+        return False
+
+    def healthy(self, now: float, silence: float) -> set[int]:
+        return self.present(now, silence)
+
+
+class LeasesToAnybody(Proof):
+    """Every round is a lease, without a majority's echo."""
+
+    def lease(self, roster: Roster) -> int:
+        return self.round
+
+
+class NeverFences(AgentMachine):
+    """Nor lets its daemon do it."""
+
+    def _fence_is_over(self, now: float) -> bool:
+        return False
+
+    def handle(self, event: events.AgentEvent, now: float) -> list[actions.AgentAction]:
+        return [
+            replace(action, order=replace(action.order, fence_in=None))
+            if isinstance(action, actions.Tell) and isinstance(action.order, orders.Alive)
+            else action
+            for action in super().handle(event, now)
+        ]
+
+
+class CountsItsOwnDelay(Members):
+    """Time in which the coordinator stood still counts against its nodes."""
+
+    def forgive(self, seconds: float, now: float) -> None:
+        """Never."""
+
+
+class GoesOnAfterAStall(CoordinatorMachine):
+    """However long it stood still, it goes on as if it were in charge, on the strength of an old majority. (Not to step
+    down is no mistake by itself: what it decides without a new proof of its majority is nothing.)"""
+
+    def _late(self, seconds: float, stalled: bool, now: float) -> None:
+        super()._late(seconds, False, now)
+
+    def may_decide(self, now: float) -> bool:
+        return True
+
+
+class TakesAnyVerdictForIts(CoordinatorMachine):
+    """In charge anew, it does not go by the verdict that nodes have accepted before."""
+
+    def _receive(self, message: messages.ToCoordinator, now: float) -> None:
+        if isinstance(message, messages.Register):
+            message = replace(message, memory=replace(message.memory, accepted=None))
+        super()._receive(message, now)
+
+
+class WantsNoKeepers(Closing):
+    """A verdict is the job's as soon as one node keeps it."""
+
+    def keep(self, infra_rank: int, roster: Roster, lost: tuple[str, ...]) -> actions.Record | None:
+        return None if self.proposal is None else self.settle(self.proposal, lost)
+
+
+class TermsOfAnybody(Election):
+    """All candidates take the same terms."""
+
+    def ask(self, now: float) -> int:
+        self.term = self._highest = self._highest + 1
+        self.asked_at, self.promises = now, {}
+        return self.term

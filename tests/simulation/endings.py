@@ -1,0 +1,107 @@
+"""The invariants that are about how a job ends: one verdict, success only where it is true, and everybody leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.clockwork import Breach
+from tests.simulation.plan import Fault
+
+from ft_supervisor.core.actions import Leave
+from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from tests.simulation.node import SimNode
+    from tests.simulation.world import World
+
+
+class Endings:
+    """What workers have achieved, who says how the job ended, and when."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.groups: dict[Cycle, tuple[int, ...]] = {}
+        """infra_ranks by group_rank, of all cycles that were started somewhere."""
+        self.chosen: Verdict | None = None
+        """The verdict, once somebody has said that it is the job's."""
+        self.chosen_at = 0.0
+        self.outside = False
+        """Whether somebody else has a say in the verdict, too."""
+        self._worked: dict[Cycle, set[int]] = {}
+        self._by_barrier: set[int] = set()
+        self._left_at: dict[int, float] = {}
+        self._disturbed_until = 0.0
+
+    def worked(self, cycle: Cycle, rank: int) -> None:
+        """All workers of the cycle on this node have exited with 0."""
+        self._worked.setdefault(cycle, set()).add(rank)
+
+    def succeeded(self, cycle: Cycle) -> set[int]:
+        """Where they have."""
+        return self._worked.get(cycle, set())
+
+    def disturb(self, fault: Fault) -> None:
+        """A fault happens now."""
+        self._disturbed_until = max(self._disturbed_until, self._world.now + fault.seconds)
+        self.outside = self.outside or fault.kind == "outside"
+
+    def verdict(self, verdict: Verdict, where: str) -> None:
+        """Somebody says that this is the job's."""
+        if self.chosen is None:
+            self.chosen, self.chosen_at = verdict, self._world.now
+            if verdict.outcome is Outcome.SUCCESS:
+                self.check_success("chosen")
+        elif verdict != self.chosen and not self.outside:
+            raise Breach("4", f"{where}: {verdict}, after {self.chosen}")
+
+    def check_success(self, what: str) -> None:
+        """Some cycle's workers must have succeeded on all its nodes."""
+        if not any(set(group) <= self.succeeded(cycle) for cycle, group in self.groups.items()):
+            raise Breach("5", f"success is {what}, but no cycle has succeeded: {self._worked}")
+
+    def agent_leaves(self, node: SimNode, leave: Leave) -> None:
+        """An agent says Leave."""
+        if leave.verdict is not None:
+            self.verdict(leave.verdict, f"{node.name} leaves")
+
+    def daemon_leaves(self, node: SimNode, leave: Leave, code: int) -> None:
+        """A daemon leaves with this code."""
+        self._world.note(node.name, f"leaves with {code}: {leave.reason}")
+        self._left_at[node.rank] = self._world.now
+        if leave.verdict is not None:
+            self.verdict(leave.verdict, f"{node.name}'s daemon leaves")
+            if code != leave.verdict.exit_code:
+                raise Breach("4", f"{node.name} leaves with {code} for {leave.verdict}")
+        elif code == 0:  # by the exit barrier alone, which is no verdict
+            self._by_barrier.add(node.rank)
+        if code == 0:
+            self.check_success(f"{node.name}'s code")
+
+    def end(self) -> None:
+        """Everybody has left."""
+        world = self._world
+        codes = {node.rank: node.code for node in world.nodes if node.code is not None}
+        if any(node.workers is not None for node in world.nodes):
+            raise Breach("6", "a worker outlives its daemon")
+        if self.chosen is not None and world.file not in (None, self.chosen) and not self.outside:
+            raise Breach("4", f"the file holds {world.file}, but {self.chosen} was chosen")
+        said = {self.chosen.exit_code} if self.chosen is not None else {0}
+        by_verdict = {code for rank, code in codes.items() if rank not in self._by_barrier}
+        if not by_verdict <= said | {75, 130} and not self.outside:
+            raise Breach("4", f"codes {codes} with the verdict {self.chosen}")
+        self._check_time()
+        harmless = all(fault.kind in ("repeat", "files", "reset") for fault in world.plan.faults)
+        good = (harmless and not world.plan.fails) or world.plan.gentle
+        if good and list(codes.values()) != [0] * len(world.nodes):
+            raise Breach("8" if world.plan.gentle else "success", f"codes {codes}, verdict {self.chosen}")
+
+    def _check_time(self) -> None:
+        """Once there is a verdict, everybody leaves soon after the last fault."""
+        t = self._world.job.timeouts
+        if self.chosen is None:
+            return
+        grace = t.stop_grace + t.close_grace + KILL_BOUND + 5.0
+        bound = max(self.chosen_at, self._disturbed_until) + t.takeover + t.node_lost + 2 * grace
+        for rank, at in self._left_at.items():
+            if at > bound:
+                raise Breach("6", f"n{rank} left at {at:.1f}, the verdict was there at {self.chosen_at:.1f}")
