@@ -294,10 +294,12 @@ class CoordinatorMachine:
             self._change_roster()
 
     def _late(self, seconds: float, stalled: bool, now: float) -> None:
-        """Time in which we stood still counts against nobody; after too much of it, others may be in charge."""
+        """Time in which we stood still counts against nobody; after too much of it, others may be in charge, and
+        nobody is here any more until heard again."""
         self.log("tick_late", "warning", seconds=round(seconds, 1))
-        self.members.forgive(seconds, now)
-        if stalled and self.term is not None:
+        if not stalled:
+            self.members.forgive(seconds, now)
+        elif self.term is not None:
             self._step_down(f"stood still for {seconds:.1f} s")
 
     def _pulse(self, now: float) -> None:
