@@ -297,7 +297,7 @@ class CoordinatorMachine:
         """Time in which we stood still counts against nobody; after too much of it, others may be in charge, and
         nobody is here any more until heard again."""
         self.log("tick_late", "warning", seconds=round(seconds, 1))
-        if not stalled:
+        if not stalled or self.verdict is not None:
             self.members.forgive(seconds, now)
         elif self.term is not None:
             self._step_down(f"stood still for {seconds:.1f} s")
