@@ -58,5 +58,6 @@ def end(job: BatchJob, code: int, signals: Signals) -> None:
         if names := signals.take():
             # A job that has just been completed is signalled too.
             if not work.wait(SIGNAL_BOUND):
-                log("job_left_running", "warning", job=job.job_id, why=f"{names[0]} came")
+                why, ends_it = f"{names[0]} came", f"scancel {job.job_id}"
+                log("job_left_running", "warning", job=job.job_id, why=why, ends_it=ends_it)
             return
