@@ -46,6 +46,7 @@ class Result:
             [
                 f"seed {self.schedule.seed}: {self.schedule}",
                 *(f"  struck: {each}" for each in self.strikes),
+                *(f"  too late: {each}" for each in self.late),
                 *(f"  WRONG: {each}" for each in self.wrong),
                 f"  again: scripts/chaos --seed {self.schedule.seed}",
                 self.log,
