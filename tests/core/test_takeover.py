@@ -514,3 +514,12 @@ def test_orders_of_a_former_term_are_nobodys_any_more() -> None:
     assert talk.hear(messages.Goodbye(0, 0, 1, SUCCESS)) == []
     assert talk.machine.phase == "running"
     assert talk.machine.verdict is None
+
+
+@pytest.mark.parametrize(
+    "memory", [ran(group="0-1,9"), Memory(0, Roster(0, 1, "0-9")), Memory(0, Roster(0, 1, "0-1", "0-9"))]
+)
+def test_a_register_that_names_nodes_that_the_job_does_not_have_is_none(memory: Memory) -> None:
+    talk = Talk()
+    assert talk.register(0, memory=memory) == []
+    assert "message_dropped" in talk.logged

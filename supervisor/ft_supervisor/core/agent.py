@@ -52,6 +52,7 @@ from ft_supervisor.core.model import (
     Roster,
     Verdict,
 )
+from ft_supervisor.core.ranks import highest
 from ft_supervisor.core.roster import first_candidate, first_term
 
 STOP_MARGIN = 5.0
@@ -209,6 +210,9 @@ class AgentMachine:
                 self._stand_by(cycle, now)
 
     def _keep(self, roster: Roster) -> None:
+        if highest(roster.members) >= len(self.job.nodes):
+            self._do(log("mail_dropped", "warning", message="Members", reason="names nodes that the job does not have"))
+            return
         if self.memory.roster is None or roster.stamp > self.memory.roster.stamp:
             self._remember(replace(self.memory, roster=roster))
         if roster == self.memory.roster:

@@ -35,7 +35,7 @@ from ft_supervisor.core.model import (
     Verdict,
     one_line,
 )
-from ft_supervisor.core.ranks import unfold
+from ft_supervisor.core.ranks import highest, unfold
 from ft_supervisor.core.roster import coordinator_of, first_candidate, first_term
 from ft_supervisor.core.rosterchange import RosterChange
 
@@ -216,7 +216,7 @@ class CoordinatorMachine:
     # -- messages
 
     def _receive(self, message: messages.ToCoordinator, now: float) -> None:
-        known = 0 <= message.infra_rank < len(self.job.nodes)
+        known = 0 <= message.infra_rank < len(self.job.nodes) and self._fits(message)
         if known and isinstance(message, messages.Register):
             self._register(message, now)
             return
@@ -242,6 +242,14 @@ class CoordinatorMachine:
                 self.conclude(Outcome.CANCELLED, f"{member.node.name} was told to end: {reason}")
             case _ if self.role is Role.LEADING:
                 self._cycles.hear(message, member, now)
+
+    def _fits(self, message: messages.ToCoordinator) -> bool:
+        """Whether it speaks of this job's nodes alone."""
+        if not isinstance(message, messages.Register):
+            return True
+        roster = message.memory.roster
+        lists = [message.memory.group, *((roster.members, roster.former) if roster else ())]
+        return all(highest(ranks) < len(self.job.nodes) for ranks in lists)
 
     def _welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node that has promised our term, and all that it knows."""

@@ -34,3 +34,9 @@ def unfold(text: str) -> tuple[int, ...]:
         if len(ranks) > MAX_RANKS:
             raise ValueError(f"more than {MAX_RANKS} ranks")
     return tuple(ranks)
+
+
+@lru_cache(maxsize=64)
+def highest(text: str) -> int:
+    """The greatest rank of `fold`'s text; -1 where there is none. Raises ValueError as `unfold` does."""
+    return max(unfold(text), default=-1)
