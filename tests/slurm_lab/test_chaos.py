@@ -5,7 +5,7 @@ A failing one prints its faults, the command that repeats it, and the end of all
 
 import pytest
 from tests.slurm_lab.chaos.run import play
-from tests.slurm_lab.chaos.schedule import Moment, Victim, draw
+from tests.slurm_lab.chaos.schedule import Fault, Moment, Schedule, Victim, draw
 
 from slurm_lab import DEFAULT_RELEASE, Lab
 
@@ -36,6 +36,18 @@ def test_schedule(release_lab: Lab, seed: int) -> None:
     result = play(release_lab, draw(seed))
     print(result.told)  # pytest -rP shows it of those that went well, too
     assert not result.wrong
+
+
+@pytest.mark.timeout(900)
+def test_more_nodes_are_lost_than_there_are_spares(release_lab: Lab) -> None:
+    """The batch host first: the job is then ended with the verdict's code by the last coordinator."""
+    if release_lab.release.version != DEFAULT_RELEASE:
+        pytest.skip(f"on Slurm {DEFAULT_RELEASE} only")
+    victims = (Victim.BATCH_HOST, Victim.ACTIVE_NODE, Victim.DAEMON)
+    schedule = Schedule(0, tuple(Fault(victim, Moment.RUNNING, steps=5) for victim in victims))
+    assert not schedule.survivable
+    result = play(release_lab, schedule)
+    assert not result.wrong, result.told
 
 
 def test_the_list_touches_every_victim_and_every_moment() -> None:

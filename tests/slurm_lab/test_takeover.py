@@ -36,10 +36,12 @@ def six(release_lab: Lab) -> Lab:
 
 def until(job: ChaosJob, what: str, done: Callable[[], object]) -> None:
     end = time.monotonic() + BOUND
-    while not done():
+    while True:
+        job.journals.read()
+        if done():
+            return
         assert time.monotonic() < end, f"{what}: not within {BOUND:.0f} s\n{told(job)}"
         time.sleep(0.05)
-        job.journals.read()
 
 
 def told(job: ChaosJob) -> str:
