@@ -129,7 +129,7 @@ def _replay(text: str, match: str) -> int:
 def _run(seeds: range, jobs: int, progress: TextIO) -> int:
     outcomes: Counter[str] = Counter()
     failed: list[Lived] = []
-    with multiprocessing.get_context("fork").Pool(jobs, initializer=_ignore_interrupts) as pool:
+    with multiprocessing.get_context("fork").Pool(jobs, initializer=_be_a_child) as pool:
         for lived in _shown(pool.imap_unordered(live, seeds, chunksize=CHUNK), len(seeds), failed, progress):
             outcomes[lived.outcome] += 1
             if lived.breach:
@@ -145,8 +145,9 @@ def _run(seeds: range, jobs: int, progress: TextIO) -> int:
     return 1 if failed else 0
 
 
-def _ignore_interrupts() -> None:
+def _be_a_child() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _shown(results: Iterable[Lived], total: int, failed: list[Lived], progress: TextIO) -> Iterable[Lived]:
