@@ -11,9 +11,6 @@ from ft_bench import job as jobs
 from ft_bench.report import Row
 from ft_supervisor.process import tree
 
-_CPUCLOCK_SCHED = 2
-"""What a process has used of all cores (clock_getcpuclockid(3); the kernel's posix-timers.h has the arithmetic)."""
-
 
 def measure(quick: bool) -> list[Row]:
     """Jobs of one node. torchrun is one process, so it is compared with the daemon, and with all three of ours."""
@@ -60,11 +57,10 @@ def _start_torchrun() -> float:
 
 def _cpu_shares(pids: list[int], seconds: float) -> list[float]:
     """Per cent of a core that each process uses, over so many seconds."""
-    clocks = [~pid << 3 | _CPUCLOCK_SCHED for pid in pids]
-    before, began = [time.clock_gettime(clock) for clock in clocks], time.monotonic()
+    before, began = [jobs.cpu(pid) for pid in pids], time.monotonic()
     time.sleep(seconds)
     took = time.monotonic() - began
-    return [100 * (time.clock_gettime(clock) - used) / took for clock, used in zip(clocks, before, strict=True)]
+    return [100 * (jobs.cpu(pid) - used) / took for pid, used in zip(pids, before, strict=True)]
 
 
 def _resident(pid: int) -> float:

@@ -22,6 +22,8 @@ from ft_supervisor.local import environment
 from ft_supervisor.process import tree
 from ft_supervisor.process.ports import free_port
 
+_CPUCLOCK_SCHED = 2
+"""What a process has used of all cores (clock_getcpuclockid(3); the kernel's posix-timers.h has the arithmetic)."""
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
@@ -142,6 +144,11 @@ def start_torchrun(path: Path, nodes: int) -> Job:
         job.torchruns.append(_popen(line, path, environ(), subprocess.DEVNULL))
     job.pids = [process.pid for process in job.torchruns]
     return job
+
+
+def cpu(pid: int) -> float:
+    """Seconds of a core that it has used so far."""
+    return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
 
 
 def freeze(root: int) -> float:

@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -83,6 +84,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # Threads that wait for the interpreter ask for it so often: thousands would do little else.
     sys.setswitchinterval(0.5)
+    threading.stack_size(2**18)  # small enough for the C library to use the same ones again
     print("ready", flush=True)
     sys.stdin.readline()
     try:

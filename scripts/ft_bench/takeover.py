@@ -86,12 +86,14 @@ def measure_many(quick: bool) -> list[Row]:
     """torchrun's agents end at once."""
     size, real = (32, False) if quick else (1000, True)
     taken = [_many(size) for _ in range(1 if quick else 5)]
-    seconds, interrupted = zip(*taken, strict=True)
+    seconds, interrupted, successor, agents = zip(*taken, strict=True)
     what = f"coordinator killed, {size} agents: "
     note = ", no name server" if joining.without_dns() else ""
     return [
         Row(f"{what}all go on{note}", "s", seconds, 3.0 if real else None, torchrun_note=_ENDS),
         Row(f"{what}stopped workers", "", interrupted, 0.0 if real else None, "p95", torchrun_note=_ENDS),
+        Row(f"{what}the successor's CPU", "s", successor),
+        Row(f"{what}all agents' CPU, here on one host", "s", agents),
     ]
 
 
@@ -185,26 +187,32 @@ def _first_node(nodes: int, active: int) -> tuple[float, float]:
         return last - died, last - decided.time
 
 
-def _many(size: int) -> tuple[float, float]:
-    """Seconds from the death of the first of two coordinators until the other has told the last agent to go on, and how
-    many agents had to stop their workers."""
+def _many(size: int) -> tuple[float, float, float, float]:
+    """Seconds from the death of the first of two coordinators until the other has told the last agent to go on, how
+    many agents had to stop their workers, and the CPU seconds of the successor and of all agents meanwhile."""
     port = free_port()
     with jobs.folder() as path:
         job = joining.job(size, port, str(path), 2)
         try:
             with (
-                joining.coordinators(job, path) as (first, _),
+                joining.coordinators(job, path) as (first, successor),
                 joining.joiners(2, size, port, path) as processes,
             ):
                 joining.go(processes)
                 for _ in ("runs", "steady"):
                     joining.lines(processes, BOUND, path)
                 time.sleep(random.uniform(0.5, 1.5))
+                used = jobs.cpu(successor.pid), sum(jobs.cpu(process.pid) for process in processes)
                 killed = time.monotonic()
                 first.kill()
                 told = [json.loads(line) for line in joining.lines(processes, BOUND, path)]
                 released = max(one["released"] for one in told)
-                return released - killed, float(sum(one["interrupted"] for one in told))
+                return (
+                    released - killed,
+                    float(sum(one["interrupted"] for one in told)),
+                    jobs.cpu(successor.pid) - used[0],
+                    sum(jobs.cpu(process.pid) for process in processes) - used[1],
+                )
         except TimeoutError:
             raise BenchError(f"{size} agents do not go on within {BOUND:g} s: {joining.told(path)}") from None
 
