@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -183,14 +184,16 @@ def test_each_dial_is_a_connection_of_its_own(loop_of: LoopOf, coordinator: Scri
 
 
 def test_a_store_that_starts_anew_on_another_port(nursery: Nursery, loop_of: LoopOf, tmp_path: Path) -> None:
-    first, listening = Scripted(nursery, tmp_path, listen()), listen()
-    loop = loop_of(of(tmp_path, first.port, port_of(listening)))
+    first, later = Scripted(nursery, tmp_path, listen()), socket.socket()
+    later.bind(("127.0.0.1", 0))  # and refuses as yet
+    loop = loop_of(of(tmp_path, first.port, port_of(later)))
     loop.wire.dial((0,))
     loop.expect(Looked)
     first.kill()
     loop.expect(Disconnected)
     loop.wire.dial((0, 1))
-    second = Scripted(nursery, tmp_path, listening)
+    later.listen()
+    second = Scripted(nursery, tmp_path, later)
     connected = loop.expect(Connected)
     assert (connected.connection, loop.wire.address) == (2, ("127.0.0.1", second.port))
     wait_until(lambda: heartbeat(second, 2) > 0, "the echo")

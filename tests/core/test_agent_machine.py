@@ -239,7 +239,7 @@ def test_a_new_incarnation_repeats_its_nodes_success() -> None:
 
 def test_a_reconnected_agent_tells_the_whole_truth() -> None:
     play = running()
-    assert play.feed(Disconnected("gone", silent=False)) == [Dial((0, 1, 2))]
+    assert play.feed(Disconnected("gone", silent=False)) == [Dial((1, 2, 0))]
     assert play.connect(2) == [register(2, C0, knows(C0))]
 
 

@@ -223,7 +223,7 @@ class AgentMachine:
             return
         if self._lease.since is None or now - self._lease.since >= self.job.timeouts.fence:
             self._do(log("mail_dropped", "warning", message="Run", cycle=run.cycle, reason="no lease to run it"))
-            self._do(self._caller.lose(self.memory, now))
+            self._do(self._caller.again(self.memory))
             return
         self._remember(self._memory_of(run.cycle, run.group))
         self._watch(run.cycle)

@@ -45,9 +45,14 @@ class Caller:
         return self._call((), memory)
 
     def lose(self, memory: Memory, now: float) -> Dial:
-        """The connection is gone: most often that candidate's coordinator is, but it may also be a mere hiccup."""
-        again = () if self._candidate is None else (self._candidate,)
-        return self._call((*again, *self._after(memory)), memory)
+        """The connection is gone, and most often that candidate's coordinator too: it comes last. Should it have been a
+        mere hiccup, the others will not be in charge either, and we are back soon."""
+        return self._call(self._after(memory), memory)
+
+    def again(self, memory: Memory) -> Dial:
+        """The same one, on a new connection."""
+        assert self._candidate is not None
+        return self._call((self._candidate, *self._after(memory)), memory)
 
     def connect(self, event: Connected, now: float) -> None:
         """Somebody has answered."""
@@ -65,7 +70,7 @@ class Caller:
     def wait(self, now: float) -> None:
         """Give this candidate time. How much differs from node to node, so that two groups never swap for ever."""
         spread = (self._node.infra_rank * 5 + self.connection * 3) % 8
-        self._waits_until = now + self._job.timeouts.coordinator * (0.6 + 0.6 * spread / 8)
+        self._waits_until = now + self._job.timeouts.coordinator * (0.6 + 0.4 * spread / 8)
 
     def look(self, round_: int, term: int | None, lease: int, memory: Memory, now: float) -> None:
         """The pulse of the store."""

@@ -14,7 +14,7 @@ KILL_BOUND = 1.0
 NO_PROMISE = -1
 """The promise of a node that has promised nothing yet."""
 
-PROTOCOL = 2
+PROTOCOL = 1
 """Version of what is said through the store and over the links; different versions do not talk."""
 
 
