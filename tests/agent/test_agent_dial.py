@@ -158,7 +158,7 @@ def test_a_frozen_store_is_left_behind_and_never_asked_twice(nursery: Nursery, t
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("hello", [{"infra_rank": 1}, {"run_id": "78.0.0"}, {"protocol": 1}])
+@pytest.mark.parametrize("hello", [{"infra_rank": 1}, {"run_id": "78.0.0"}, {"protocol": 0}])
 def test_a_store_that_is_not_the_candidates(hello: dict[str, object], nursery: Nursery, tmp_path: Path) -> None:
     with listen() as silent:
         other, ours = listen(), listen()

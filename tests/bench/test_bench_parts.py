@@ -77,18 +77,24 @@ def test_log_lines() -> None:
 def test_a_worker_tells_its_longest_step(tmp_path: Path) -> None:
     workers = Workers(tmp_path)
     worker = subprocess.Popen([*workers.command, "0.01"], env={"RANK": "3"})
+    until = time.monotonic() + 60
+
+    def ask() -> float:
+        assert time.monotonic() < until
+        asked = time.time()
+        worker.send_signal(signal.SIGUSR2)
+        return workers.wait("pause", 1, asked)[0].seconds
+
     try:
         (started,) = workers.wait("start", 1)
         assert (started.pid, started.rank) == (worker.pid, 3)
+        while not ask():  # it is started, and does not train yet
+            pass
         worker.send_signal(signal.SIGSTOP)
         time.sleep(0.2)
         worker.send_signal(signal.SIGCONT)
-        until, longest = time.monotonic() + 60, 0.0
-        while longest < 0.1:  # what it was stopped in may not be over yet, and a stop takes a moment to come
-            assert time.monotonic() < until
-            asked = time.time()
-            worker.send_signal(signal.SIGUSR2)
-            longest = workers.wait("pause", 1, asked)[0].seconds
+        while ask() < 0.1:  # what it was stopped in may not be over yet
+            pass
         assert workers.said("start") == 1
     finally:
         worker.kill()
