@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from tests.slurm_lab.chaos.job import EVERY, NAMES, STEPS, ChaosJob, undisturbed
+from tests.slurm_lab.chaos.journals import COORDINATOR
 from tests.slurm_lab.chaos.schedule import ACTIVE, Schedule
 from tests.slurm_lab.chaos.strikes import Strikes, end_orphans
 
@@ -53,8 +54,14 @@ def _codes(job: ChaosJob, schedule: Schedule, strikes: Strikes) -> Iterator[str]
         found = codes.get(node)
         if node in strikes.dead or node in strikes.lost_for_good:
             continue  # killed, by us or by Slurm when it was back
-        # Who finds nobody with a majority for long may leave before the others have a verdict.
-        allowed = {code, NO_MAJORITY} if node in strikes.cut | strikes.frozen else {code}
+        allowed: set[int | None] = {code}
+        if node in strikes.cut | strikes.frozen:
+            # Who finds nobody with a majority for long may leave before the others have a verdict,
+            allowed.add(NO_MAJORITY)
+            # and who is not back when all others have left is ended by Slurm: `launch` ends srun some seconds later.
+            verdict = job.journals.find(COORDINATOR, "verdict")
+            if verdict is not None and strikes.back[node] > verdict.time:
+                allowed.add(None)
         if found not in allowed:
             yield f"the daemon of {node} left with {found}, not {code}"
 

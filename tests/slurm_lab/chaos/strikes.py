@@ -52,6 +52,8 @@ class Strikes:
         self.cut: set[str] = set()
         """Nodes that were cut off for long, once."""
         self.frozen: set[str] = set()
+        self.back: dict[str, float] = {}
+        """When a node's cut or freeze was over, in seconds since the epoch."""
         self.lost_for_good: set[str] = set()
         """Nodes that Slurm takes out of the job, their processes with them."""
 
@@ -173,6 +175,7 @@ class Strikes:
     def _unless_killed(self, target: str, end: Callable[[str], None]) -> None:
         if target in self._lab.machines():
             end(target)
+        self.back[target] = time.time()
 
     def _later(self, seconds: float, end: Callable[[], None]) -> None:
         self._ends.append((time.monotonic() + seconds, end))
