@@ -61,7 +61,7 @@ while True:
     daemon = start_daemon(PROMISED, coordinator, infra_rank=0, timeouts=Timeouts(agent=2.0, heartbeat=0.1))
     assert daemon.said("coordinator-1") == ["-1"], "the first one starts before anything is promised"
     assert "exit code 70" in daemon.wait_for("event=coordinator_lost")
-    assert daemon.said("coordinator-2") == ["3"]
+    assert daemon.said("coordinator-2") in (["3"], ["-1"])  # whichever is there first, it or the promise
     daemon.wait_for("event=coordinator_silent")
     assert daemon.said("coordinator-3") == ["3"]
     finish(daemon)

@@ -8,6 +8,7 @@ from ft_supervisor.core import actions, events, messages, orders
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.model import Cycle, Failure, Memory
+from ft_supervisor.core.roster import first_candidate
 
 
 class AcceptsAnyRun(AgentMachine):
@@ -69,11 +70,11 @@ class SaysGoodbyeTooEarly(AgentMachine):
 
 
 class NeverCallsAnybodyElse(AgentMachine):
-    """Stays with the coordinator that it knows."""
+    """Stays with the coordinator that it knew first."""
 
     def handle(self, event: events.AgentEvent, now: float) -> list[actions.AgentAction]:
         return [
-            replace(action, candidates=action.candidates[:1]) if isinstance(action, actions.Dial) else action
+            actions.Dial((first_candidate(self.job),)) if isinstance(action, actions.Dial) else action
             for action in super().handle(event, now)
         ]
 
