@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from slurm_lab import Lab, Parameters
+from slurm_lab import DEFAULT_RELEASE, Lab, Parameters
 
 VERSIONS = os.environ.get("FT_LAB_VERSIONS", "24.11 22.05").split()
 # On a busy machine slurmctld calls live nodes DOWN with less; tests that wait for DOWN ask for less themselves.
@@ -39,6 +39,13 @@ def release_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     yield lab
     lab.down()
     assert remaining(lab) == []
+
+
+@pytest.fixture
+def default_release(release_lab: Lab) -> None:
+    """For what needs no second release: every minute of the tests is somebody's."""
+    if release_lab.release.version != DEFAULT_RELEASE and len(VERSIONS) > 1:
+        pytest.skip(f"on Slurm {DEFAULT_RELEASE} only")
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import pytest
 
 from slurm_lab import LAB_USER, JobRecord, Lab
 
+ONCE = pytest.mark.usefixtures("default_release")
 BOUND = 180.0
 """Seconds for everything that is waited for, on a machine that does other things too."""
 WAITING = "waiting_to_complete_job"
@@ -147,6 +148,7 @@ def test_slurm_has_to_find_out_by_itself_and_another_step_runs(lab: Lab) -> None
     case.ends("COMPLETED", "0:0")
 
 
+@ONCE
 def test_task_of_a_job_array(lab: Lab) -> None:
     case = submit(lab, "array", "--array=3-4%1", code=75)
     # The task that runs first gets another number than the array, which the second one has in the end.
@@ -177,6 +179,7 @@ def test_living_batch_script_ends_its_job_itself(lab: Lab) -> None:
     assert "completing_job" not in case.events()
 
 
+@ONCE
 def test_container_without_slurm(lab: Lab) -> None:
     """The command that the log tells does end the job."""
     case = submit(lab, "container", environ={"PATH": "/nowhere"})
@@ -190,6 +193,7 @@ def test_container_without_slurm(lab: Lab) -> None:
     case.ends("CANCELLED", "0:0")
 
 
+@ONCE
 @pytest.mark.parametrize("allocation", [["salloc", "--nodes=4", "--no-kill"], []], ids=["salloc", "srun"])
 def test_nothing_to_complete_without_a_batch_script(lab: Lab, allocation: list[str]) -> None:
     case, srun = prepare(lab, "interactive")

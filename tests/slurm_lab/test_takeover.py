@@ -104,6 +104,7 @@ def test_coordinator_process_killed(six: Lab) -> None:
     assert job.codes() == dict.fromkeys(NAMES, 0)
 
 
+@pytest.mark.usefixtures("default_release")
 def test_standby_that_holds_the_coordinator_dies(six: Lab) -> None:
     job = submit(six, "takeover-standby", step_time=STEP, config=LIST)
     before = training(job, candidates=2)
@@ -134,6 +135,7 @@ def test_batch_host_dies_and_nobody_tells_slurm(six: Lab) -> None:
     assert job.codes() == dict.fromkeys(NAMES[1:], 0)
 
 
+@pytest.mark.usefixtures("default_release")
 def test_slurmctld_is_away_during_a_takeover_and_at_the_end(six: Lab) -> None:
     job = submit(six, "takeover-slurmctld", step_time=STEP)
     before = training(job)
@@ -153,6 +155,7 @@ ALLOCATION = f"--nodes={len(NAMES)} --ntasks-per-node=1 --no-kill"
 PROGRAM = Path(sys.prefix) / "bin/ft-supervisor"
 
 
+@pytest.mark.usefixtures("default_release")
 @pytest.mark.parametrize(
     ("command", "code"),
     [
