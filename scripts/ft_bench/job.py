@@ -76,7 +76,7 @@ def folder() -> Iterator[Path]:
         tree.sweep(os.getpid())
         tree.reap_orphans(())
         for run in path.glob("runs/*/*"):
-            shutil.rmtree(local_folder(run.name, "any").parent, ignore_errors=True)
+            shutil.rmtree(local_folder(run.name), ignore_errors=True)
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -120,7 +120,7 @@ def start_daemon(path: Path) -> Job:
     """The daemon of a job with one node, started directly; returns at once."""
     job = Job(path)
     config = write_config(path, 1, job.workers.command)
-    number = environment.job_id()
+    number = environment.new_job_id()
     (path / "runs" / str(number) / environment.run_id(number)).mkdir(parents=True)  # as `local` does; see folder()
     env = environment.of_node(environ(), number, 1, 0, path, "bench")
     line = [sys.executable, "-P", "-m", "ft_supervisor", "--config", str(config)]

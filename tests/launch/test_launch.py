@@ -144,7 +144,7 @@ def test_the_copy_on_this_node_counts_where_the_run_folder_hangs(launched: list[
     folder.mkdir(parents=True)
     os.mkfifo(folder / "verdict.json")  # to open it blocks, as does a file server that is away
     nonce = json.loads((tmp_path / "srun.json").read_text())["nonce"]
-    copy = local_folder(run_id, "n1")
+    copy = local_folder(run_id) / "n1"
     verdict_file.write(copy, Verdict(Outcome.SUCCESS, "by another way"), run_id, nonce)
     try:
         assert launch.code() == 0

@@ -1,10 +1,12 @@
 """The pieces of `local`: the environment of a pretended node, lines out of pipes, the terminal."""
 
+from itertools import chain, count
 from pathlib import Path
 
 import pytest
 
 from ft_slurm import environment as step_environment
+from ft_supervisor.daemon import files
 from ft_supervisor.local import environment
 from ft_supervisor.local.lines import MAX_BYTES, Lines
 from ft_supervisor.local.terminal import Terminal
@@ -31,9 +33,19 @@ def test_the_rest_of_the_environment_stays() -> None:
     assert (of_node["FT_SUPERVISOR_LOCAL"], of_node["FT_SUPERVISOR_NONCE"]) == ("1", "nonce")
 
 
-def test_job_ids_are_numbers_that_grow() -> None:
-    first = environment.job_id()
-    assert len(str(first)) == 15 and environment.job_id() >= first
+def test_job_ids_differ_even_in_the_same_millisecond(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(files, "local_folder", lambda run_id: tmp_path / "own" / run_id)
+    monkeypatch.setattr("time.time", chain([1.8e9] * 3, count(1.8e9 + 1, 0.001)).__next__)
+    first, second = environment.new_job_id(), environment.new_job_id()
+    assert len(str(first)) == 15 and second == first + 1000
+    assert {path.name for path in (tmp_path / "own").iterdir()} == {environment.run_id(job) for job in (first, second)}
+
+
+def test_a_folder_that_others_can_write_to_holds_no_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(files, "local_folder", lambda run_id: tmp_path / run_id)
+    with pytest.raises(PermissionError, match="that only it can write to"):
+        environment.new_job_id()
 
 
 def test_lines() -> None:

@@ -152,7 +152,7 @@ class Job:
 
     def verdict(self, node: str | None = None) -> dict[str, Any] | None:
         """What the run's file says, or a node's own copy of it, if there is one."""
-        folder = local_folder(self.run_folder.name, node) if node else self.run_folder
+        folder = local_folder(self.run_folder.name) / node if node else self.run_folder
         path = folder / "verdict.json"
         found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
         return found
@@ -252,7 +252,7 @@ class Job:
         assert self.local.stdout is not None
         self.local.stdout.close()
         for run in self.folder.glob("runs/*/*"):
-            shutil.rmtree(local_folder(run.name, "node0").parent, ignore_errors=True)
+            shutil.rmtree(local_folder(run.name), ignore_errors=True)
 
 
 StartJob = Callable[..., Job]

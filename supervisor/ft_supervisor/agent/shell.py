@@ -30,7 +30,7 @@ from ft_supervisor.core.orders import Begin, Done, Order, Terminate
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import log as logs
 from ft_supervisor.process.link import Link, LinkClosed
-from ft_supervisor.process.log import log
+from ft_supervisor.process.log import journal_failed, log
 from ft_supervisor.process.tree import become_subreaper, sweep
 
 BROKEN = 70
@@ -75,10 +75,6 @@ def _exit(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _journal_failed(reason: str) -> None:
-    log("journal_failed", level="warning", reason=reason)
-
-
 class Shell:
     """Everything of one agent; all methods but those of the link's thread are for the main thread."""
 
@@ -89,7 +85,7 @@ class Shell:
         now = time.monotonic()
         self._machine = AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now)
         self._journal = Journal.open(
-            Path(begin.job.local_folder), f"agent-{begin.incarnation}", begin, now, _journal_failed
+            Path(begin.job.local_folder), f"agent-{begin.incarnation}", begin, now, journal_failed
         )
         self._workers = Workers(begin.job, begin.node, lambda: self._queue.put(_WorkerExited()))
         self._wire = Wire(begin.job, begin.node, begin.incarnation, self._queue.put)

@@ -10,7 +10,7 @@ from ft_supervisor.core.events import Ended
 from ft_supervisor.core.model import Job, Verdict
 from ft_supervisor.observe import verdict_file
 from ft_supervisor.observe.background import Background
-from ft_supervisor.process.log import log
+from ft_supervisor.process.log import file_failed
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def write(job: Job, verdict: Verdict, tell: Callable[[Written], None]) -> Backgr
         finally:
             tell(Written(verdict, held))
 
-    return Background("verdict file", work, _failed)
+    return Background("verdict file", work, file_failed)
 
 
 def look(job: Job, tell: Callable[[Ended], None]) -> Background[None]:
@@ -41,8 +41,4 @@ def look(job: Job, tell: Callable[[Ended], None]) -> Background[None]:
         if verdict := verdict_file.read(Path(job.run_folder), job.run_id, job.nonce):
             tell(Ended(verdict))
 
-    return Background("reading the verdict's file", work, _failed)
-
-
-def _failed(what: str, error: Exception) -> None:
-    log("file_failed", "warning", what=what, error=f"{type(error).__name__}: {error}")
+    return Background("reading the verdict's file", work, file_failed)

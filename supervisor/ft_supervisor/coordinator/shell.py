@@ -27,7 +27,7 @@ from ft_supervisor.core.orders import Begin, Listening, Promise
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
-from ft_supervisor.process.log import log, setup
+from ft_supervisor.process.log import journal_failed, log, setup
 from ft_supervisor.process.ports import PortsTaken, bind_first
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
@@ -73,7 +73,7 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     store = tcp.serve(sock)
     now = time.monotonic()
     machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now)
-    journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, _no_journal)
+    journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, journal_failed)
     loop = Loop(job, machine, journal, store, link, inbox)
     loop.prepare()
     # Only now: whoever finds the hello also finds a pulse.
@@ -83,10 +83,6 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     log("listening", port=port)
     link.send(Listening(port))
     loop.run()
-
-
-def _no_journal(reason: str) -> None:
-    log("journal_failed", "warning", reason=reason)
 
 
 def _host(addr: str) -> str:

@@ -189,6 +189,7 @@ class CoordinatorMachine:
             self.members.register(message, now)
         memories = [message.memory for message in election.promises.values()]
         self._rosters.take_over(election.term)
+        self._proof_now()
         self._pulse(now)
         self._do(LookForVerdict())
         self._cycles = Cycles(self.job, self.members, self, election.term, now)
@@ -235,7 +236,8 @@ class CoordinatorMachine:
             case messages.RosterKept(stamp=stamp):
                 self._kept(member, stamp, now)
             case messages.VerdictKept():
-                self._do(self._closing.keep(message.infra_rank, self._rosters.roster, self._lost_names()))
+                if self.verdict is None:  # once it is settled, the others' answers need no counting
+                    self._do(self._closing.keep(message.infra_rank, self._rosters.roster, self._lost_names()))
             case messages.Goodbye(verdict=verdict):
                 self._goodbye(member, verdict, now)
             case messages.Leaving(reason=reason):
@@ -311,7 +313,6 @@ class CoordinatorMachine:
             self._step_down(f"stood still for {seconds:.1f} s")
 
     def _pulse(self, now: float) -> None:
-        self._proof_now()
         lease = self._proof.lease(self._rosters.roster) if self.term is not None else 0
         self._do(Pulse(self._proof.publish(now), self._known_term(), lease))
 
@@ -383,9 +384,7 @@ class CoordinatorMachine:
     def _spread(self, roster: Roster) -> None:
         assert self._election.term is not None
         self.log("members", number=roster.number, members=roster.members, former=roster.former or None)
-        for member in self.members:
-            if member.registered:
-                self.mail(member, messages.Members(self._election.term, roster))
+        self._mail_all(messages.Members(self._election.term, roster))
 
     def _kept(self, member: Member, stamp: tuple[int, int], now: float) -> None:
         pending = self._rosters.pending
@@ -405,9 +404,7 @@ class CoordinatorMachine:
         self.role, verdict = Role.CLOSING, Verdict(outcome, one_line(reason))
         self._closing.propose(verdict)
         self.log("proposed", outcome=verdict.outcome.value, reason=verdict.reason)
-        for member in self.members:
-            if member.registered:
-                self.mail(member, messages.Propose(self._election.term, verdict))
+        self._mail_all(messages.Propose(self._election.term, verdict))
 
     def _settle(self, verdict: Verdict) -> None:
         """This is the job's verdict, whoever says so."""
@@ -423,9 +420,7 @@ class CoordinatorMachine:
             self.role, self._since = Role.CLOSING, now
             self._closing.close(verdict)
             self.log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason)
-            for member in self.members:
-                if member.registered:
-                    self.mail(member, messages.Close(self._election.term or 0, verdict))
+            self._mail_all(messages.Close(self._election.term or 0, verdict))
             self._leave_when_done(now)
 
     def _leave_when_done(self, now: float) -> None:
@@ -449,6 +444,11 @@ class CoordinatorMachine:
     def mail(self, member: Member, message: messages.ToAgent) -> None:
         """Into the queue of its newest connection."""
         self._do(Mail(member.node.infra_rank, member.incarnation, member.connection, message))
+
+    def _mail_all(self, message: messages.ToAgent) -> None:
+        for member in self.members:
+            if member.registered:
+                self.mail(member, message)
 
     def log(self, event: str, level: str = "info", /, **fields: object) -> None:
         """One line."""

@@ -110,15 +110,11 @@ class Cycles:
         self.phase, self._pending = Phase.RUNNING, set(self.group)
         others = (self._members.get(rank) for rank in self.group)
         if any(
-            other is None or not other.here or (other.register is not None and not self._knows(other.register))
+            other is None or not other.here or (other.register and other.register.memory.newest != self.cycle)
             for other in others
         ):
             reason = f"{member.node.name} knows of cycle {self.cycle}, begun by a former coordinator"
             self._restart(reason, charged=False, now=now)
-
-    def _knows(self, message: messages.Register) -> bool:
-        """Whether that node has ever been told to run the present cycle."""
-        return message.memory.newest is not None and message.memory.newest == self.cycle
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         """An active node's connection, agent or coordinator is new: go by what it says of the running cycle."""

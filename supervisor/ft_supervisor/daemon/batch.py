@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from ft_slurm import completion, nodelist
 from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
-from ft_supervisor.daemon import files
 from ft_supervisor.daemon.identity import LOCAL
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.observe.background import Background
-from ft_supervisor.process.log import log
+from ft_supervisor.process.log import file_failed, log
 
 LOOK_PAUSE = 200
 """Milliseconds between two looks whether it is done."""
@@ -49,7 +48,7 @@ def end(job: BatchJob, code: int, signals: Signals) -> None:
     work = Background(
         "ending the job",
         lambda: completion.complete(job.job_id, job.step_id, code, restart_count=job.restart_count, log=log),
-        files.failed,
+        file_failed,
     )
     poll = select.poll()
     poll.register(signals.fileno(), select.POLLIN)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from ft_supervisor.core.model import Job, Node, Verdict
 from ft_supervisor.daemon import network
+from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.observe import journal, verdict_file
 from ft_supervisor.observe.background import Background, Hangs
-from ft_supervisor.process.log import log
+from ft_supervisor.process.log import file_failed
 
 SHARED_BOUND = 2.0
 """Seconds that a shared file system gets, before nobody waits for it any more."""
@@ -19,12 +20,29 @@ SHARED_BOUND = 2.0
 
 def make_local_folder(folder: Path) -> None:
     """The node's own folder, below one in /tmp that nobody else can write to. Raises OSError."""
-    base = folder.parent.parent
+    _make_own(folder.parent.parent)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def claim_run(run_id: str) -> bool:
+    """Make the run's folder of this machine's nodes; False if it is there, so that another run has this id.
+
+    Raises OSError.
+    """
+    folder = local_folder(run_id)
+    _make_own(folder.parent)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def _make_own(base: Path) -> None:
     base.mkdir(mode=0o700, exist_ok=True)
     found = base.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise PermissionError(f"{base} must be a directory of uid {os.getuid()} that only it can write to")
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_address(job: Job, node: Node, port: int) -> None:
@@ -46,7 +64,7 @@ def write_verdict(job: Job, verdict: Verdict, shared: bool) -> list[Background[V
         Background(
             f"verdict file in {folder}",
             lambda path=Path(folder): verdict_file.write(path, verdict, job.run_id, job.nonce),  # type: ignore[misc]
-            failed,
+            file_failed,
         )
         for folder in folders
     ]
@@ -63,21 +81,11 @@ def result(looking: Background[Verdict | None]) -> Verdict | None:
     try:
         return looking.result(SHARED_BOUND)
     except (OSError, Hangs, verdict_file.BadVerdictFile) as error:
-        failed(looking.what, error)
+        file_failed(looking.what, error)
         return None
 
 
 def publish_journals(job: Job, node: Node) -> Background[None]:
     """Begin to copy this node's journals to <run folder>/journal/<node>/; errors are logged."""
     destination = Path(job.run_folder) / "journal" / node.name
-    return Background("journals", lambda: journal.publish(Path(job.local_folder), destination), failed)
-
-
-def no_journal(reason: str) -> None:
-    """Log that this process records nothing any more."""
-    log("journal_failed", "warning", reason=reason)
-
-
-def failed(what: str, error: Exception) -> None:
-    """Log that a file could not be written or read."""
-    log("file_failed", "warning", what=what, error=f"{type(error).__name__}: {error}")
+    return Background("journals", lambda: journal.publish(Path(job.local_folder), destination), file_failed)

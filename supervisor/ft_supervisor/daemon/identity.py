@@ -49,7 +49,7 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
         hosts=tuple(step.addresses.get(name) or name + config.network.suffix for name in step.nodes),
         ports=ports.candidates(step, None if config.network.port == "auto" else config.network.port),
         run_folder=str(step.submit_dir / run_dir / step.run_id),
-        local_folder=str(local_folder(step.run_id, step.node_name)),
+        local_folder=str(local_folder(step.run_id) / step.node_name),
         active=config.active,
         per_node=_per_node(config, environ),
         command=config.command,
@@ -64,9 +64,9 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
     return job, node, warnings
 
 
-def local_folder(run_id: str, node_name: str) -> Path:
-    """The node's own folder of a run."""
-    return Path(f"/tmp/ft-{os.getuid()}") / run_id / node_name
+def local_folder(run_id: str) -> Path:
+    """What nodes keep of a run on their own disk; each in a folder of its name."""
+    return Path(f"/tmp/ft-{os.getuid()}") / run_id
 
 
 def _own_addr(config: JobConfig, step: StepEnvironment) -> tuple[str, tuple[str, ...]]:

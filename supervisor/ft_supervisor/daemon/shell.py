@@ -26,7 +26,7 @@ from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import tree
-from ft_supervisor.process.log import emit, log, setup
+from ft_supervisor.process.log import emit, file_failed, journal_failed, log, setup
 
 END_BOUND = 5.0
 """Seconds that the last sweep may take."""
@@ -104,7 +104,7 @@ class _Shell:
         now = time.monotonic()
         self._machine = DaemonMachine(job, node, now)
         begin = Begin(job, node, 0, Memory())
-        self._journal = Journal.open(Path(job.local_folder), "daemon", begin, now, files.no_journal)
+        self._journal = Journal.open(Path(job.local_folder), "daemon", begin, now, journal_failed)
         self._writing: list[Background[Any]] = []
         self._looking: Background[Verdict | None] | None = None
         self._closed: Closed | None = None
@@ -185,7 +185,7 @@ class _Shell:
 
     def _write(self, what: str, work: Any) -> None:
         self._writing = [piece for piece in self._writing if not piece.wait(0)]
-        self._writing.append(Background(what, work, files.failed))
+        self._writing.append(Background(what, work, file_failed))
 
     def _leave(self, action: actions.Leave) -> NoReturn:
         code, verdict, reason = action.code, action.verdict, action.reason

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from ft_supervisor.daemon import files
 from ft_supervisor.daemon.identity import LOCAL, NONCE
 
 STEP_ID = 0
@@ -15,10 +16,17 @@ STEP_ID = 0
 _FOREIGN = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMIX_", LOCAL, NONCE)
 
 
-def job_id() -> int:
-    """The local time down to the millisecond, as one number: new for each run, and readable in a folder's name."""
-    now = time.time()
-    return int(time.strftime("%y%m%d%H%M%S", time.localtime(now)) + f"{int(now * 1000) % 1000:03}")
+def new_job_id() -> int:
+    """The local time down to the millisecond, as one number, readable in a folder's name; no other run's.
+
+    Two runs with one id would take each other's coordinators for their own. Raises OSError.
+    """
+    while True:
+        now = time.time()
+        job = int(time.strftime("%y%m%d%H%M%S", time.localtime(now)) + f"{int(now * 1000) % 1000:03}")
+        if files.claim_run(run_id(job)):
+            return job
+        time.sleep(0.001)
 
 
 def run_id(job: int) -> str:

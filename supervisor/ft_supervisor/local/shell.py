@@ -36,12 +36,14 @@ def run(daemon: Sequence[str], config: JobConfig, nodes: int, quiet: bool, envir
 
     Main thread only: the daemons die with the thread that started them.
     """
-    job = environment.job_id()
-    folder = runs.run_dir(config.run_dir, Path.cwd(), job) / environment.run_id(job)
+    where = "/tmp"
     try:
+        job = environment.new_job_id()
+        where = "run_dir"
+        folder = runs.run_dir(config.run_dir, Path.cwd(), job) / environment.run_id(job)
         folder.mkdir(parents=True)
     except OSError as error:
-        print(f"ft-supervisor: run_dir: {error}", file=sys.stderr)
+        print(f"ft-supervisor: {where}: {error}", file=sys.stderr)
         return CONFIG_ERROR
     tree.become_subreaper()
     local = _Local(config, nodes, folder, Terminal(environment.names(nodes), quiet))

@@ -33,6 +33,16 @@ def log(event: str, level: str = "info", **fields: object) -> None:
     emit(Log(event, tuple(fields.items()), level))
 
 
+def file_failed(what: str, error: Exception) -> None:
+    """A file could not be written or read; for Background's `failed`."""
+    log("file_failed", "warning", what=what, error=f"{type(error).__name__}: {error}")
+
+
+def journal_failed(reason: str) -> None:
+    """This process records nothing any more; for Journal's `failed`."""
+    log("journal_failed", "warning", reason=reason)
+
+
 def emit(action: Log) -> None:
     """Write one of the machines' lines. See log."""
     global _dropped
