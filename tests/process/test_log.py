@@ -8,7 +8,7 @@ import pytest
 
 from ft_supervisor.core.actions import log as log_action
 from ft_supervisor.process import log as module
-from ft_supervisor.process.log import emit, log, setup
+from ft_supervisor.process.log import current_traceback, emit, log, setup
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +58,20 @@ def test_a_line_has_a_bounded_length(capfd: pytest.CaptureFixture[str]) -> None:
     line = capfd.readouterr().err
     assert len(line.encode()) <= 4096
     assert line.endswith("\n") and line.count("\n") == 1
+
+
+def test_of_a_long_traceback_the_end_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    def deeper(levels: int) -> None:
+        if not levels:
+            raise ValueError("the point of it all")
+        deeper(levels - 1)
+
+    try:
+        deeper(20)
+    except ValueError:
+        log("failed", error=current_traceback())
+    line = capfd.readouterr().err
+    assert 'error="…' in line and 'ValueError: the point of it all" node=n1' in line
 
 
 def test_a_reader_that_stopped_costs_lines_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

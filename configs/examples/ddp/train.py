@@ -123,6 +123,10 @@ def main() -> None:
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     train(options, device)
     dist.destroy_process_group()  # not after an error: it might wait for peers that are gone
+    # Threads that torch leaves behind may abort an interpreter that is ending (pytorch/pytorch#179291), and the whole
+    # training would look like a failure.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -18,7 +17,7 @@ from ft_supervisor.core import codec
 from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed
 from ft_supervisor.core.messages import TO_AGENT
 from ft_supervisor.core.model import Cycle, Job, Node
-from ft_supervisor.process.log import log
+from ft_supervisor.process.log import current_traceback, log
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import parse_pulse
@@ -110,7 +109,7 @@ class Generation:
             except StoreLost as error:
                 self._post(Disconnected(str(error), silent=False))
             except Exception as error:  # a bug, but a thread that ends in silence would be worse than a new connection
-                log("wire_failed", level="error", error=traceback.format_exc())
+                log("wire_failed", level="error", error=current_traceback())
                 self._post(Disconnected(repr(error), silent=False))
             self._over = True
             if self._flushing is not None:

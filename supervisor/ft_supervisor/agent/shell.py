@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from ft_supervisor.core.orders import Begin, Done, Order, Terminate
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import log as logs
 from ft_supervisor.process.link import Link, LinkClosed
-from ft_supervisor.process.log import journal_failed, log
+from ft_supervisor.process.log import current_traceback, journal_failed, log
 from ft_supervisor.process.tree import become_subreaper, sweep
 
 BROKEN = 70
@@ -59,7 +58,7 @@ def run(link: Link) -> NoReturn:
     except LinkClosed:
         _die("the daemon is gone")
     except BaseException:
-        _die(traceback.format_exc())
+        _die(current_traceback())
 
 
 def _die(reason: str) -> NoReturn:

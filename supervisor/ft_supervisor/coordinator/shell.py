@@ -12,7 +12,6 @@ import os
 import queue
 import threading
 import time
-import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,7 +26,7 @@ from ft_supervisor.core.orders import Begin, Listening, Promise
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
-from ft_supervisor.process.log import journal_failed, log, setup
+from ft_supervisor.process.log import current_traceback, journal_failed, log, setup
 from ft_supervisor.process.ports import PortsTaken, bind_first
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
@@ -56,7 +55,7 @@ def main() -> NoReturn:
         log("cannot_listen", "error", error=str(error))
         os._exit(CRASHED)
     except Exception:
-        log("coordinator_failed", "error", error=traceback.format_exc())
+        log("coordinator_failed", "error", error=current_traceback())
         os._exit(CRASHED)
 
 

@@ -6,7 +6,6 @@ import os
 import select
 import sys
 import time
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +25,7 @@ from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import tree
-from ft_supervisor.process.log import emit, file_failed, journal_failed, log, setup
+from ft_supervisor.process.log import current_traceback, emit, file_failed, journal_failed, log, setup
 
 END_BOUND = 5.0
 """Seconds that the last sweep may take."""
@@ -62,15 +61,19 @@ def supervise(
     children = Children(commands)
     code = INTERRUPTED
     try:
-        files.make_local_folder(Path(job.local_folder))
-        _Shell(job, node, signals, children).loop(notes)
+        try:
+            files.make_local_folder(Path(job.local_folder))
+        except OSError as error:
+            log("no_local_folder", "error", error=str(error))
+        else:
+            _Shell(job, node, signals, children).loop(notes)
     except _Left as left:
         code = left.code
         if batch_job and left.closed and batch_job.host in left.closed.lost:
             children.end(END_BOUND)
             batch.end(batch_job, left.closed.verdict.exit_code, signals)
     except Exception:
-        log("daemon_failed", "error", error=traceback.format_exc())
+        log("daemon_failed", "error", error=current_traceback())
     finally:
         _end(children, code)
 

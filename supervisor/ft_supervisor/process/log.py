@@ -6,6 +6,7 @@ import json
 import os
 import re
 import select
+import traceback
 from datetime import UTC, datetime
 
 from ft_supervisor.core.actions import Log
@@ -41,6 +42,12 @@ def file_failed(what: str, error: Exception) -> None:
 def journal_failed(reason: str) -> None:
     """This process records nothing any more; for Journal's `failed`."""
     log("journal_failed", "warning", reason=reason)
+
+
+def current_traceback() -> str:
+    """That of the exception being handled, cut at its beginning: what is wrong stands at its end."""
+    text = " ".join(traceback.format_exc().split())
+    return text if len(text) <= _MAX_VALUE else f"…{text[1 - _MAX_VALUE :]}"
 
 
 def emit(action: Log) -> None:
