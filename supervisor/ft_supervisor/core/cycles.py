@@ -134,12 +134,8 @@ class Cycles:
         elif message.running is not None:
             self._stand_by(member, now, watch=False)
             self._restart(f"{name} still runs cycle {message.running}", charged=True, now=now)
-        elif (
-            self.phase is Phase.RUNNING
-            and self.cycle.term == self._term
-            and (memory.newest is None or memory.newest < self.cycle)
-        ):
-            self._run(member, self.group.index(message.infra_rank), now)
+        elif self.cycle.term == self._term and (memory.newest is None or memory.newest < self.cycle):
+            self._run_or_stop(member, now)
         else:
             if self.phase is Phase.RUNNING:
                 charged = memory.newest == self.cycle
@@ -147,6 +143,15 @@ class Cycles:
                 self._restart(f"{name}: {why}", charged=charged, now=now)
             self._stand_by(member, now)
             self._stopped(member, now)
+
+    def _run_or_stop(self, member: Member, now: float) -> None:
+        """It said this before it heard of our Run, which may still reach it; or the Run is lost."""
+        assert self.cycle is not None
+        if self.phase is Phase.RUNNING:
+            self._run(member, self.group.index(member.node.infra_rank), now)
+        else:
+            member.running, member.cycle = True, self.cycle
+            self._lead.mail(member, messages.Stop(self._term, self.cycle))
 
     def hear(
         self,
