@@ -142,14 +142,14 @@ def test_a_failure_is_told_and_the_other_workers_are_stopped() -> None:
         Send(messages.WorkersFailed(0, 1, 1, C0, (FAILURE,))),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
-    assert play.feed(mail(messages.Stop(0, C0))) == [Send(messages.Stopping(0, 1, 1, C0))]
+    assert play.feed(mail(messages.Stop(0, C0, "0-2"))) == [Send(messages.Stopping(0, 1, 1, C0))]
     assert play.feed(events.WorkersGone(C0, 33)) == [stopped(port=33)]
     assert play.feed(mail(run(C1))) == [remember(C1), Start(run(C1))]
 
 
 def test_a_stop_is_answered_twice() -> None:
     play = running()
-    assert play.feed(mail(messages.Stop(0, C0))) == [
+    assert play.feed(mail(messages.Stop(0, C0, "0-2"))) == [
         Send(messages.Stopping(0, 1, 1, C0)),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
@@ -160,13 +160,13 @@ def test_a_stop_is_answered_twice() -> None:
 def test_a_stop_where_nothing_runs_is_answered_at_once() -> None:
     play = running()
     play.feed(events.WorkersExited(C0, ()))
-    assert play.feed(mail(messages.Stop(0, C0))) == [stopped()]
+    assert play.feed(mail(messages.Stop(0, C0, "0-2"))) == [stopped()]
 
 
 def test_a_stop_that_overtook_its_run_makes_the_run_old() -> None:
     play = Play()
     play.connect()
-    assert play.feed(mail(messages.Stop(0, C0))) == [remember(C0, group=""), stopped()]
+    assert play.feed(mail(messages.Stop(0, C0, "0-2"))) == [remember(C0), stopped()]
     assert play.feed(mail(run(C0))) == []
     assert play.machine.running is None
 
@@ -200,8 +200,8 @@ def test_standby_stops_what_runs_and_what_would_run_next() -> None:
         mail(messages.Members(1, Roster(1, 1, "0-2"))),
         mail(messages.Propose(1, SUCCESS)),
         mail(messages.Continue(1, C2, 7, 0.0)),
-        mail(messages.Stop(0, C0)),
-        mail(messages.Stop(1, C1)),
+        mail(messages.Stop(0, C0, "0-2")),
+        mail(messages.Stop(1, C1, "0-2")),
         standby(C0),
         standby(None, term=1),
         events.WorkersExited(C0, ()),
@@ -285,7 +285,7 @@ def test_who_has_promised_is_led_by_nobody_older() -> None:
     before = play.machine.memory
     old = (
         run(C1),
-        messages.Stop(0, C0),
+        messages.Stop(0, C0, "0-2"),
         messages.Standby(0, C0, 1, 0.0),
         messages.Propose(0, FAILED),
         messages.Members(0, Roster(0, 1, "0-2")),

@@ -34,9 +34,9 @@ class StartsBesideTheFormer(AgentMachine):
 
 
 class SaysStoppedTooEarly(AgentMachine):
-    def _be_told_to_stop(self, cycle: Cycle, now: float) -> None:
-        self._send(messages.WorkersStopped, cycle=cycle, port=self._port)
-        super()._be_told_to_stop(cycle, now)
+    def _be_told_to_stop(self, stop: messages.Stop, now: float) -> None:
+        self._send(messages.WorkersStopped, cycle=stop.cycle, port=self._port)
+        super()._be_told_to_stop(stop, now)
 
 
 class NeverStops(AgentMachine):

@@ -204,8 +204,8 @@ class AgentMachine:
         match message:
             case messages.Run():
                 self._be_told_to_run(message, now)
-            case messages.Stop(cycle=cycle):
-                self._be_told_to_stop(cycle, now)
+            case messages.Stop():
+                self._be_told_to_stop(message, now)
             case messages.Standby(cycle=cycle):
                 self._stand_by(cycle, now)
 
@@ -233,11 +233,12 @@ class AgentMachine:
             self._next = run
             self._stop(self.job.timeouts.restart_grace, now)
 
-    def _be_told_to_stop(self, cycle: Cycle, now: float) -> None:
+    def _be_told_to_stop(self, stop: messages.Stop, now: float) -> None:
+        cycle = stop.cycle
         if self.memory.newest is not None and cycle < self.memory.newest:
             return
         if cycle != self.memory.newest:  # its Run was lost on the way: should it come still, it is old
-            self._remember(self._memory_of(cycle, self.memory.group))
+            self._remember(self._memory_of(cycle, stop.group))
         if self._run is not None:
             self._send(messages.Stopping, cycle=cycle)
             self._stop(self.job.timeouts.restart_grace, now)

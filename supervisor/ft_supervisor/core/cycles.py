@@ -128,7 +128,7 @@ class Cycles:
             if failure is not None:
                 self._restart(f"{name}: {failure}", charged=True, now=now)
             if self.phase is Phase.STOPPING:
-                self._lead.mail(member, messages.Stop(self._term, self.cycle))
+                self._lead.mail(member, self._stop())
             else:
                 self._go_on(member, now)
         elif message.running is not None:
@@ -151,7 +151,7 @@ class Cycles:
             self._run(member, self.group.index(member.node.infra_rank), now)
         else:
             member.running, member.cycle = True, self.cycle
-            self._lead.mail(member, messages.Stop(self._term, self.cycle))
+            self._lead.mail(member, self._stop())
 
     def hear(
         self,
@@ -219,6 +219,10 @@ class Cycles:
     def _go_on(self, member: Member, now: float) -> None:
         assert self.cycle is not None
         self._lead.mail(member, messages.Continue(self._term, self.cycle, self._used, self._lead.age(now)))
+
+    def _stop(self) -> messages.Stop:
+        assert self.cycle is not None
+        return messages.Stop(self._term, self.cycle, fold(self.group))
 
     def _run(self, member: Member, group_rank: int, now: float) -> None:
         assert self.cycle is not None
@@ -352,7 +356,7 @@ class Cycles:
         )
         for node in sorted(self._suspects):
             if self._members[node].registered:
-                self._lead.mail(self._members[node], messages.Stop(self._term, self.cycle))
+                self._lead.mail(self._members[node], self._stop())
 
     def _names(self, nodes: list[int], limit: int = 8) -> str:
         more = f" and {len(nodes) - limit} more" if len(nodes) > limit else ""
