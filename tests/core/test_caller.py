@@ -39,7 +39,7 @@ class Play:
 
     def lose(self) -> Dial:
         """The connection breaks."""
-        return self.caller.lose(self.memory, self.now)
+        return self.caller.lose(self.memory)
 
     def promise(self, term: int) -> None:
         """The candidate asks for it."""

@@ -9,6 +9,7 @@ from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.cycles import Cycles, Phase
 from ft_supervisor.core.members import Member
 from ft_supervisor.core.model import Memory, Outcome, Verdict
+from ft_supervisor.core.ranks import fold
 
 
 class WaitsOnlyForTheFirstToStop(Cycles):
@@ -70,8 +71,8 @@ class ShiftsRanks(Cycles):
 
 
 class TwoOfTheSameRank(Cycles):
-    def _run(self, member: Member, group_rank: int, now: float) -> None:
-        super()._run(member, max(0, group_rank - 1), now)
+    def _run(self, member: Member, group: str, group_rank: int, now: float) -> None:
+        super()._run(member, group, max(0, group_rank - 1), now)
 
 
 class NeverGivesUp(Cycles):
@@ -107,4 +108,4 @@ class RunsAfterTheVerdict(CoordinatorMachine):
         super()._ended(verdict, now)
         for member in self.members:
             if member.registered and self.cycle is not None:
-                self._cycles._run(member, 0, now)
+                self._cycles._run(member, fold(self._cycles.group), 0, now)

@@ -116,7 +116,7 @@ class AgentMachine:
                 self._connect(event, now)
             case Disconnected(reason):
                 self._do(log("disconnected", "warning", reason=reason))
-                self._do(self._caller.lose(self.memory, now))
+                self._do(self._caller.lose(self.memory))
             case Mailed(message):
                 self._mail(message, now)
             case Looked(asked, round_, term, lease):

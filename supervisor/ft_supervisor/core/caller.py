@@ -44,7 +44,7 @@ class Caller:
             return Dial((first_candidate(self._job),))
         return self._call((), memory)
 
-    def lose(self, memory: Memory, now: float) -> Dial:
+    def lose(self, memory: Memory) -> Dial:
         """The connection is gone, and most often that candidate's coordinator too: it comes last. Should it have been a
         mere hiccup, the others will not be in charge either, and we are back soon."""
         return self._call(self._after(memory), memory)

@@ -148,7 +148,7 @@ class Cycles:
         """It said this before it heard of our Run, which may still reach it; or the Run is lost."""
         assert self.cycle is not None
         if self.phase is Phase.RUNNING:
-            self._run(member, self.group.index(member.node.infra_rank), now)
+            self._run(member, fold(self.group), self.group.index(member.node.infra_rank), now)
         else:
             member.running, member.cycle = True, self.cycle
             self._lead.mail(member, self._stop())
@@ -224,14 +224,15 @@ class Cycles:
         assert self.cycle is not None
         return messages.Stop(self._term, self.cycle, fold(self.group))
 
-    def _run(self, member: Member, group_rank: int, now: float) -> None:
+    def _run(self, member: Member, group: str, group_rank: int, now: float) -> None:
+        """`group` is ours, folded: for 1,000 nodes that takes longer than all the rest."""
         assert self.cycle is not None
         member.running, member.cycle = True, self.cycle
         age = self._lead.age(now)
         run = messages.Run(
             term=self._term,
             cycle=self.cycle,
-            group=fold(self.group),
+            group=group,
             group_rank=group_rank,
             group_world_size=len(self.group),
             restart_count=self.cycle.n,
@@ -331,8 +332,9 @@ class Cycles:
             self._lead.log(
                 "promoted", node=successor.name, instead_of=self.job.nodes[node], group_rank=former.index(node)
             )
+        folded = fold(group)
         for group_rank, node in enumerate(group):
-            self._run(self._members[node], group_rank, now)
+            self._run(self._members[node], folded, group_rank, now)
         for member in self._members:
             if member.registered and member.node.infra_rank not in self._pending:
                 self._stand_by(member, now)
@@ -354,9 +356,10 @@ class Cycles:
         self._lead.log(
             "restart", "warning", cycle=self.cycle, reason=reason, used=self._used, budget=self.job.max_restarts
         )
+        stop = self._stop()
         for node in sorted(self._suspects):
             if self._members[node].registered:
-                self._lead.mail(self._members[node], self._stop())
+                self._lead.mail(self._members[node], stop)
 
     def _names(self, nodes: list[int], limit: int = 8) -> str:
         more = f" and {len(nodes) - limit} more" if len(nodes) > limit else ""

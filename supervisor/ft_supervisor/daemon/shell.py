@@ -61,11 +61,7 @@ def supervise(
     children = Children(commands)
     code = INTERRUPTED
     try:
-        try:
-            files.make_local_folder(Path(job.local_folder))
-        except OSError as error:
-            log("no_local_folder", "error", error=str(error))
-        else:
+        if _made_local_folder(job):
             _Shell(job, node, signals, children).loop(notes)
     except _Left as left:
         code = left.code
@@ -76,6 +72,15 @@ def supervise(
         log("daemon_failed", "error", error=current_traceback())
     finally:
         _end(children, code)
+
+
+def _made_local_folder(job: Job) -> bool:
+    try:
+        files.make_local_folder(Path(job.local_folder))
+    except OSError as error:
+        log("no_local_folder", "error", error=str(error))
+        return False
+    return True
 
 
 def _end(children: Children, code: int) -> NoReturn:

@@ -129,8 +129,7 @@ class Launch:
         found, note = (lambda verdict: self._events.put(Found(verdict))), (lambda text: self._events.put(Note(text)))
         watch(run_dir, wanted, self._nonce, found, note)
         if job.host is not None:
-            own = local_folder("RUN_ID") / job.host
-            watch(own.parent.parent, wanted, self._nonce, found, note, own.name)
+            watch(local_folder("RUN_ID").parent, wanted, self._nonce, found, note, job.host)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._events.put(Asked(signal.Signals(number)))
