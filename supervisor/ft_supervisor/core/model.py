@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Self
 
 from ft_supervisor.core.ranks import unfold
+from ft_supervisor.core.settings import Cause, Settings
 
 KILL_BOUND = 1.0
 """Seconds from SIGKILL until no process of a node's workers is left, as the inequalities of the timeouts assume."""
@@ -58,7 +59,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Failure:
-    """One failed worker. `time` is seconds since the epoch by the failing node's clock: for people, never compared."""
+    """One failed worker. `time` is seconds since the epoch by the failing node's clock: for people, never compared.
+
+    `exception`: the class's name in torch's error file. `rules`: which of the settings' rules have a log pattern that
+    the worker's last lines match, by index.
+    """
 
     infra_rank: int
     local_rank: int
@@ -67,6 +72,9 @@ class Failure:
     error_file: str | None = None
     message: str = ""
     time: float = 0.0
+    cause: Cause = Cause.EXIT
+    exception: str = ""
+    rules: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
@@ -112,6 +120,7 @@ class Job:
     `candidates`: how many of the first members keep a coordinator, or the infra_ranks of those that do.
     `run_folder` is shared between nodes, `local_folder` is this node's own; both absolute.
     `signal_workers` says that this job's daemon passes SIGTERM on to workers (there is no Slurm that does it).
+    `policy` is the whole merged configuration as JSON, the same on every node of the job or something is wrong.
     """
 
     run_id: str
@@ -129,6 +138,8 @@ class Job:
     candidates: int | tuple[int, ...] = 3
     signal_workers: bool = False
     nonce: str = ""
+    settings: Settings = Settings()
+    policy: str = ""
 
 
 @dataclass(frozen=True)
