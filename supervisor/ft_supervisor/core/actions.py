@@ -74,6 +74,11 @@ class LookForVerdict:
     """Look whether the run's verdict file is there; Ended follows if so."""
 
 
+@dataclass(frozen=True)
+class ReadStep:
+    """Read the job's step file; StepRead follows."""
+
+
 # -- the agent's
 
 
@@ -103,15 +108,23 @@ class Start:
 
 @dataclass(frozen=True)
 class StopWorkers:
-    """SIGTERM, SIGKILL after `grace` seconds (0: at once), then every descendant. WorkersGone follows.
+    """`signal`, SIGKILL after `grace` seconds (0: at once), then every descendant. WorkersGone follows.
 
-    A later one with a shorter grace brings the SIGKILL forward. `signal` False: only wait for `grace`, as somebody
-    else has signalled the workers already.
+    A later one with a shorter grace brings the SIGKILL forward. `signal` "": only wait for `grace`, as somebody else
+    has signalled the workers already.
     """
 
     cycle: Cycle
     grace: float
-    signal: bool = True
+    signal: str = "SIGTERM"
+
+
+@dataclass(frozen=True)
+class TakeStacks:
+    """Write down what these workers of `cycle` are doing; StacksTaken follows, within a bound."""
+
+    cycle: Cycle
+    local_ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -164,6 +177,30 @@ class WriteVerdict:
     shared: bool = False
 
 
-CoordinatorAction = Log | Mail | Pulse | Record | Conclude | LookForVerdict | Tell | Leave
-AgentAction = Log | Dial | Send | Start | StopWorkers | EnterBarrier | Tell | Leave
-DaemonAction = Log | SpawnAgent | SpawnCoordinator | KillChild | Tell | WriteVerdict | LookForVerdict | Leave
+@dataclass(frozen=True)
+class RunChecks:
+    """Run these health checks at the same time, by name; ChecksDone follows, within their own bounds."""
+
+    round: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AskSlurm:
+    """Ask Slurm about the job and its nodes; SlurmAnswered follows, within a bound."""
+
+
+CoordinatorAction = Log | Mail | Pulse | Record | Conclude | LookForVerdict | ReadStep | Tell | Leave
+AgentAction = Log | Dial | Send | Start | StopWorkers | TakeStacks | EnterBarrier | Tell | Leave
+DaemonAction = (
+    Log
+    | SpawnAgent
+    | SpawnCoordinator
+    | KillChild
+    | Tell
+    | RunChecks
+    | AskSlurm
+    | WriteVerdict
+    | LookForVerdict
+    | Leave
+)

@@ -4,22 +4,34 @@ phase      what it waits for                                       then
 JOINING    all nodes, or enough of them for node_lost              a cycle: RUNNING
 RUNNING    WorkersSucceeded of every active node                   concludes: success
            a failure, a lost active node, a replaced agent         Stop to the active ones: STOPPING
-STOPPING   everybody stopped or lost                               a cycle: RUNNING; too few nodes: concludes
+STOPPING   everybody stopped or lost; then the rule's pause        a cycle: RUNNING; too few nodes, or a rule or its
+                                                                   budget says so: concludes
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from ft_supervisor.core import messages, placement, policy
+from ft_supervisor.core import ledger, messages
 from ft_supervisor.core.members import Member, Members
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.placement import Assignment
+from ft_supervisor.core.policy import Decision, Trouble
 from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.selection import Selection
+from ft_supervisor.core.settings import Cause, OnExhausted
+from ft_supervisor.core.troubles import Troubles
 
 STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
+
+STEP_BOUND = 2.0
+"""Seconds that the file with the checkpoint's step gets."""
+
+STEADY = 300.0
+"""Seconds that a cycle has to run for its failure to be the first in a row."""
 
 
 class Phase(StrEnum):
@@ -39,8 +51,14 @@ class Lead(Protocol):
     def log(self, event: str, level: str = "info", /, **fields: object) -> None:
         """One line."""
 
-    def conclude(self, outcome: Outcome, reason: str) -> None:
+    def conclude(self, verdict: Verdict) -> None:
         """End the job. Nothing more is to be done here."""
+
+    def read_step(self) -> None:
+        """Look at the job's step file; `step_read` follows."""
+
+    def wall(self, now: float) -> float:
+        """Seconds since the epoch by our clock."""
 
     def age(self, now: float) -> float | None:
         """Seconds since a majority was certainly with us."""
@@ -60,18 +78,30 @@ class Cycles:
         self.phase = Phase.JOINING
         self.cycle: Cycle | None = None
         self.group: tuple[int, ...] = ()
+        self.selection = Selection(job, members, lead.eligible)
         self._members = members
         self._lead = lead
         self._term = term
-        self._used = 0
+        self._troubles = Troubles(job)
         self._pending: set[int] = set()
         self._master = ("", 0)
         self._since = now
-        self._reason = "takeover"
-        self._held: Verdict | None = None
+        self._decision: Decision | None = None
+        """What the present troubles lead to, once that is certain, and charged."""
+        self._not_before = now
+        self._step: int | None = None
+        self._step_read = True
+        self._patient = True
+        """The workers have stop_grace, as it looks like the end."""
         self._enough_since: float | None = None
         self._short_since: float | None = None
         self._suspects: set[int] = set()
+        self._suspected = False
+
+    @property
+    def ledger(self) -> ledger.Ledger:
+        """What has been spent of the budgets."""
+        return self._troubles.ledger
 
     def active(self, member: Member) -> bool:
         """Whether it belongs to the present cycle."""
@@ -81,18 +111,24 @@ class Cycles:
 
     def adopt(self, memories: Sequence[Memory], now: float) -> None:
         """Go on from what a majority knows of a former term's cycles; each of them is to be welcomed afterwards."""
-        self._used = max(memory.used for memory in memories)
+        for memory in memories:
+            self._take_over(memory.ledger)
         newest = max(memories, key=lambda memory: memory.newest or Cycle(-1, -1))
         self.cycle, self.group = newest.newest, unfold(newest.group)
         if self.cycle is not None:
-            self.phase, self._pending = Phase.RUNNING, set(self.group)
+            self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
             if gone := [rank for rank in self.group if self._members.get(rank) is None]:
-                self._restart(f"{self._names(gone)} was given up by the former coordinator", charged=False, now=now)
+                reason = f"{self._names(gone)} was given up by the former coordinator"
+                self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
+
+    def _take_over(self, other: ledger.Ledger) -> None:
+        self._troubles.ledger = ledger.newer(self._troubles.ledger, other)
+        self.selection.excluded = frozenset(unfold(self._troubles.ledger.excluded))
 
     def welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node has registered: tell it what to do."""
         memory = message.memory
-        self._used = max(self._used, memory.used)
+        self._take_over(memory.ledger)
         if memory.newest is not None and memory.newest > (self.cycle or Cycle(-1, -1)):
             self._learn(memory, member, now)
         if self.active(member):
@@ -107,33 +143,33 @@ class Cycles:
         """A former coordinator began it and reached only nodes that had not yet told us: it may simply go on, unless
         one of its nodes has told us already, and did not know of it."""
         self.cycle, self.group = memory.newest, unfold(memory.group)
-        self.phase, self._pending = Phase.RUNNING, set(self.group)
+        self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
         others = (self._members.get(rank) for rank in self.group)
         if any(
             other is None or not other.here or (other.register and other.register.memory.newest != self.cycle)
             for other in others
         ):
             reason = f"{member.node.name} knows of cycle {self.cycle}, begun by a former coordinator"
-            self._restart(reason, charged=False, now=now)
+            self._trouble(Trouble(reason, charged=False), now)
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         """An active node's connection, agent or coordinator is new: go by what it says of the running cycle."""
         assert self.cycle is not None
-        memory, name = message.memory, member.node.name
+        memory = message.memory
         failure = memory.failures[0] if memory.failures else None
         if memory.succeeded == self.cycle:
             self._go_on(member, now)
             self._succeeded(member, now)
         elif message.running == self.cycle:
             if failure is not None:
-                self._restart(f"{name}: {failure}", charged=True, now=now)
+                self._failed(member, failure, now)
             if self.phase is Phase.STOPPING:
-                self._lead.mail(member, messages.Stop(self._term, self.cycle))
+                self._lead.mail(member, self._stop())
             else:
                 self._go_on(member, now)
         elif message.running is not None:
             self._stand_by(member, now, watch=False)
-            self._restart(f"{name} still runs cycle {message.running}", charged=True, now=now)
+            self._blame(member, f"still runs cycle {message.running}", now)
         elif (
             self.phase is Phase.RUNNING
             and self.cycle.term == self._term
@@ -142,11 +178,36 @@ class Cycles:
             self._run(member, self.group.index(message.infra_rank), now)
         else:
             if self.phase is Phase.RUNNING:
-                charged = memory.newest == self.cycle
-                why = failure or ("its workers are gone" if charged else f"it never ran cycle {self.cycle}")
-                self._restart(f"{name}: {why}", charged=charged, now=now)
+                self._explain(member, memory, failure, now)
             self._stand_by(member, now)
             self._stopped(member, now)
+
+    def _explain(self, member: Member, memory: Memory, failure: Failure | None, now: float) -> None:
+        """It is active, and runs nothing."""
+        if memory.unhealthy:
+            self.unhealthy(member, memory.unhealthy, now)
+        elif failure is not None:
+            self._failed(member, failure, now)
+        elif memory.newest == self.cycle:
+            self._blame(member, "its workers are gone", now)
+        else:
+            self._blame(member, f"it never ran cycle {self.cycle}", now, charged=False)
+
+    def _failed(self, member: Member, failure: Failure, now: float) -> None:
+        reason = f"{member.node.name}: {failure}"
+        self._trouble(Trouble(reason, failure.cause, member.node.infra_rank, failure), now)
+
+    def _blame(self, member: Member, what: str, now: float, *, charged: bool = True) -> None:
+        reason = f"{member.node.name}: {what}"
+        cause = Cause.EXIT if charged else None
+        self._trouble(Trouble(reason, cause, member.node.infra_rank, charged=charged), now)
+
+    def unhealthy(self, member: Member, reason: str, now: float) -> None:
+        """A health check has failed on this node, which is not to be chosen again."""
+        if self.active(member) and member.node.infra_rank in self._pending:
+            check = reason.split(":")[0].removeprefix("health check ").removesuffix(" failed")
+            trouble = Trouble(f"{member.node.name}: {reason}", Cause.HEALTH, member.node.infra_rank, check=check)
+            self._trouble(trouble, now)
 
     def hear(
         self,
@@ -164,8 +225,8 @@ class Cycles:
         member.port = message.port
         if member.cycle is not None and message.cycle < member.cycle:
             return
-        if self.active(member) and message.infra_rank in self._pending:  # unasked: word of why was lost
-            self._restart(f"{member.node.name} stopped its workers", charged=True, now=now)
+        if self.phase is Phase.RUNNING and self.active(member) and message.infra_rank in self._pending:
+            self._blame(member, "stopped its workers", now)  # unasked: word of why was lost
         self._stopped(member, now)
 
     def _hear_active(
@@ -183,37 +244,61 @@ class Cycles:
                 for failure in failures:
                     node = member.node.name
                     self._lead.log("worker_failed", "warning", node=node, cycle=self.cycle, failure=str(failure))
-                if self.phase is Phase.RUNNING:
-                    first = f"{member.node.name}: {failures[0]}" if failures else f"{member.node.name}: workers failed"
-                    self._restart(first, charged=True, now=now, patient=policy.told_to_end(failures))
+                    self._failed(member, failure, now)
+                if not failures:
+                    self._blame(member, "workers failed", now)
 
     def _succeeded(self, member: Member, now: float) -> None:
         member.stopped()
+        self._suspects.discard(member.node.infra_rank)
         self._pending.discard(member.node.infra_rank)
         if self.phase is Phase.RUNNING and not self._pending:
-            self._lead.conclude(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0")
+            self._lead.conclude(Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0"))
         else:
             self.advance(now)
 
     def _stopped(self, member: Member, now: float) -> None:
         member.stopped()
+        self._suspects.discard(member.node.infra_rank)
         self.advance(now)
 
-    def missing(self, member: Member, reason: str, *, charged: bool, now: float) -> None:
-        """A node can run nothing any more."""
-        if self.phase is Phase.RUNNING and member.node.infra_rank in self._pending:
-            self._restart(reason, charged=charged, now=now)
+    def missing(self, member: Member, reason: str, *, ran: bool, charged: bool, now: float) -> None:
+        """A node can run nothing any more; `ran`: until now it might have."""
+        infra_rank = member.node.infra_rank
+        self._suspects.discard(infra_rank)
+        if infra_rank in self._pending and (self.phase is Phase.RUNNING or ran):
+            self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
         self.advance(now)
+
+    def step_read(self, step: int | None, now: float) -> None:
+        """The step of the newest checkpoint; None: there is none that can be read."""
+        self._step, self._step_read = step, True
+        self.advance(now)
+
+    def drain(self, nodes: frozenset[int], now: float) -> None:
+        """Slurm is about to take these nodes away."""
+        self.selection.draining = nodes
+        leaving = nodes & set(self.group)
+        if not leaving or self.phase is not Phase.RUNNING or not self.job.settings.interruption.drain_now:
+            return
+        if self.selection.can_replace(leaving, self.group, now):
+            names = self._names(sorted(leaving))
+            self._trouble(Trouble(f"Slurm drains {names}", Cause.DRAIN, min(leaving), charged=False), now)
 
     # -- what is said to them
 
     def _stand_by(self, member: Member, now: float, *, watch: bool = True) -> None:
         cycle = self.cycle if watch else None
-        self._lead.mail(member, messages.Standby(self._term, cycle, self._used, self._lead.age(now)))
+        self._lead.mail(member, messages.Standby(self._term, cycle, self.ledger, self._lead.age(now)))
 
     def _go_on(self, member: Member, now: float) -> None:
         assert self.cycle is not None
-        self._lead.mail(member, messages.Continue(self._term, self.cycle, self._used, self._lead.age(now)))
+        self._lead.mail(member, messages.Continue(self._term, self.cycle, self.ledger, self._lead.age(now)))
+
+    def _stop(self) -> messages.Stop:
+        assert self.cycle is not None
+        timeouts = self.job.timeouts
+        return messages.Stop(self._term, self.cycle, timeouts.stop_grace if self._patient else timeouts.restart_grace)
 
     def _run(self, member: Member, group_rank: int, now: float) -> None:
         assert self.cycle is not None
@@ -229,7 +314,7 @@ class Cycles:
             max_restarts=max(self.job.max_restarts, self.cycle.n),
             master_addr=self._master[0],
             master_port=self._master[1],
-            used=self._used,
+            ledger=self.ledger,
             age=self.job.timeouts.fence if age is None else age,
         )
         self._lead.mail(member, run)
@@ -242,112 +327,158 @@ class Cycles:
         timeouts = self.job.timeouts
         if self.phase is Phase.JOINING and now - self._since >= timeouts.join:
             here = sum(member.here for member in self._members)
-            self._lead.conclude(
-                Outcome.INTERRUPTED, f"too few nodes: {here} of {self.job.active} came within {timeouts.join:g} s"
-            )
+            reason = f"too few nodes: {here} of {self.selection.least} came within {timeouts.join:g} s"
+            self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
         elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
+        elif self.phase is Phase.RUNNING and self.job.settings.placement.grow_now:
+            if size := self.selection.can_grow(self.group, now):
+                self._trouble(Trouble(f"growing from {len(self.group)} to {size} nodes", charged=False), now)
 
     def _watch_stopping(self, now: float) -> None:
         timeouts = self.job.timeouts
         running = self._members.running()
-        if self._suspects and now - self._since >= timeouts.probe:
-            names = self._names(sorted(self._suspects & running))
-            if names:
+        if self._suspects and not self._suspected and now - self._since >= timeouts.probe:
+            self._suspected = True
+            if names := self._names(sorted(self._suspects & running)):
                 self._lead.log("suspect", "warning", nodes=names, reason=f"no answer within {timeouts.probe:g} s")
-            self._suspects.clear()
-        bound = timeouts.restart_grace + KILL_BOUND + timeouts.node_lost + STOP_MARGIN
+        grace = timeouts.stop_grace if self._patient else timeouts.restart_grace
+        bound = grace + KILL_BOUND + timeouts.node_lost + STOP_MARGIN
         if running and now - self._since >= bound:
-            self._lead.conclude(
-                Outcome.INTERRUPTED, f"{self._names(sorted(running))} did not stop its workers within {bound:g} s"
-            )
+            reason = f"{self._names(sorted(running))} did not stop its workers within {bound:g} s"
+            self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
 
     # -- cycles
 
     def advance(self, now: float) -> None:
-        """Begin a cycle when nothing stands in its way."""
+        """Begin a cycle, or end the job, when nothing stands in its way."""
         if self.phase is Phase.JOINING:
             self._begin_when_enough(now)
-        elif self.phase is Phase.STOPPING and self._held is not None:
-            if now - self._since >= self.job.timeouts.probe:
-                self._lead.conclude(self._held.outcome, self._held.reason)
-        elif self.phase is Phase.STOPPING and not self._members.anybody_runs() and self._lead.may_start(now):
-            healthy = self._eligible(now)
-            group = placement.replace(self.group, healthy, self._members.domains())
-            if group is not None:
-                self._start(group, self._reason, now)
-            else:
-                self._too_few(len(healthy), now)
+        elif self.phase is Phase.STOPPING:
+            if self._decision is None:
+                self._decide(now)
+            if self._decision is not None and now >= self._not_before and self._nobody_runs(now):
+                self._begin_next(now)
+
+    def _nobody_runs(self, now: float) -> bool:
+        return not self._members.anybody_runs() and self._lead.may_start(now)
 
     def _begin_when_enough(self, now: float) -> None:
         timeouts = self.job.timeouts
-        healthy = self._eligible(now)
-        if len(healthy) < self.job.active or self._members.anybody_runs():
+        healthy = self.selection.healthy(now)
+        if len(healthy) < self.selection.least or self._members.anybody_runs():
             self._enough_since = None
             return
         self._enough_since = now if self._enough_since is None else self._enough_since
         waited = now - self._enough_since >= timeouts.node_lost or now - self._since >= timeouts.join
         if (waited or len(healthy) == len(self.job.nodes)) and self._lead.may_start(now):
-            group = placement.first(healthy, self.job.active)
-            assert group is not None
-            self._start(group, "enough nodes are here", now)
+            found = self.selection.first(now)
+            if found.group is not None:
+                self._start(found.group, f"enough nodes are here: {found.reason}", now)
 
-    def _eligible(self, now: float) -> set[int]:
-        """Who can be chosen: healthy, and a member whom a successor would certainly ask."""
-        return self._members.healthy(now, self.job.timeouts.coordinator) & self._lead.eligible()
+    def _begin_next(self, now: float) -> None:
+        assert self._decision is not None
+        found = self.selection.next(self.group, now, patient=self._short_since is None)
+        if found.group is not None:
+            self._start(found.group, f"{self._decision.reason}; {found.reason}", now)
+        else:
+            self._too_few(found, now)
 
-    def _too_few(self, healthy: int, now: float) -> None:
-        """Give up, but only after a last chance for a node whose agent is just being replaced."""
-        timeouts = self.job.timeouts
-        coming = self._members.healthy(now, timeouts.coordinator) - self._lead.eligible()
-        if coming or self._members.undecided(now, timeouts.coordinator):
+    def _too_few(self, found: Assignment, now: float) -> None:
+        """Give up, but only after a last chance for a node whose agent is just being replaced, or for as long as the
+        policy says."""
+        timeouts, exhausted = self.job.timeouts, self.job.settings.placement.on_exhausted
+        if self.selection.coming(now):
             self._short_since = None
         elif self._short_since is None:
             self._short_since = now
-            self._lead.log("too_few_nodes", "warning", healthy=healthy, needed=self.job.active)
-        elif now - self._short_since >= timeouts.node_lost:
-            reason = f"too few nodes: {healthy} of {self.job.active} are left; {self._reason}"
-            self._lead.conclude(Outcome.INTERRUPTED, reason)
+            self._lead.log("too_few_nodes", "warning", reason=found.reason, on_exhausted=exhausted.value)
+        elif now - self._short_since >= (timeouts.join if exhausted is OnExhausted.WAIT else timeouts.node_lost):
+            assert self._decision is not None
+            reason = f"too few nodes: {found.reason}; {self._decision.reason}"
+            again = Again.REQUEUE if exhausted is OnExhausted.REQUEUE else Again.OPEN
+            self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason, again))
 
     def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
         former = self.group
         self.cycle = Cycle(self._term, self.cycle.n + 1 if self.cycle else 0)
-        self.group, self.phase, self._short_since = group, Phase.RUNNING, None
+        self.group, self.phase, self._since, self._short_since = group, Phase.RUNNING, now, None
         self._pending = set(group)
         self._master = self._members[group[0]].node.addr, self._members[group[0]].port
         new = [node for node in group if node not in former] if former else list(group)
         self._lead.log("cycle_started", cycle=self.cycle, nodes=len(group), new=self._names(new) or None, reason=reason)
-        for node in sorted(set(former) - set(group)):
-            successor = self._members[group[former.index(node)]].node
-            self._lead.log(
-                "promoted", node=successor.name, instead_of=self.job.nodes[node], group_rank=former.index(node)
-            )
+        if len(group) == len(former):
+            self._tell_promotions(former)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], group_rank, now)
         for member in self._members:
             if member.registered and member.node.infra_rank not in self._pending:
                 self._stand_by(member, now)
 
-    def _restart(self, reason: str, *, charged: bool, now: float, patient: bool = False) -> None:
-        """Stop the running cycle; the next begins when all have stopped. With the budget spent the job ends instead,
-        if `patient` only after `probe`: should a Leaving follow, it was cancelled."""
-        if self.phase is not Phase.RUNNING:
-            return
-        assert self.cycle is not None
-        decision = policy.decide(reason, charged=charged, used=self._used, max_restarts=self.job.max_restarts)
-        self._used = decision.used
-        if decision.verdict is not None and not patient:
-            self._lead.conclude(decision.verdict.outcome, decision.verdict.reason)
-            return
-        self.phase, self._since, self._reason, self._held = Phase.STOPPING, now, reason, decision.verdict
-        running = self._members.running()
-        self._suspects = running & set(self.group)
-        self._lead.log(
-            "restart", "warning", cycle=self.cycle, reason=reason, used=self._used, budget=self.job.max_restarts
-        )
-        for node in sorted(self._suspects):
+    def _tell_promotions(self, former: Sequence[int]) -> None:
+        for group_rank, (old, new) in enumerate(zip(former, self.group, strict=True)):
+            if old != new:
+                names = self.job.nodes
+                self._lead.log("promoted", node=names[new], instead_of=names[old], group_rank=group_rank)
+
+    # -- the end of a cycle
+
+    def _trouble(self, trouble: Trouble, now: float) -> None:
+        """The running cycle cannot go on: stop it. More of the kind may come until all have stopped."""
+        if self.phase is Phase.RUNNING:
+            if now - self._since >= STEADY:
+                self._troubles.ledger = self._troubles.ledger.steady()
+            self._troubles.clear()
+            self.phase, self._since, self._decision, self._not_before = Phase.STOPPING, now, None, now
+            self._suspects, self._suspected = self._members.running() & set(self.group), False
+            self._step, self._step_read = None, not self.job.settings.step_file
+            self._lead.log("cycle_failed", "warning", cycle=self.cycle, reason=trouble.reason)
+            if self.job.settings.step_file:
+                self._lead.read_step()
+            self._troubles.add(trouble)
+            self._patient = self._preview(now).verdict is not None
+            self._tell_to_stop(self._suspects)
+        elif self.phase is Phase.STOPPING and self._decision is None:
+            self._troubles.add(trouble)
+            if self._patient and self._preview(now).verdict is None:  # it is not the end, after all
+                self._patient = False
+                self._tell_to_stop(self._members.running() & set(self.group))
+
+    def _preview(self, now: float) -> Decision:
+        return self._troubles.decide(self._lead.wall(now), self._step)
+
+    def _tell_to_stop(self, nodes: Collection[int]) -> None:
+        for node in sorted(nodes):
             if self._members[node].registered:
-                self._lead.mail(self._members[node], messages.Stop(self._term, self.cycle))
+                self._lead.mail(self._members[node], self._stop())
+
+    def _decide(self, now: float) -> None:
+        """Once all have stopped; that it is the end, as soon as everybody has had the time to say why."""
+        waited = now - self._since
+        if not self._step_read and waited < STEP_BOUND:
+            return
+        decision = self._preview(now)
+        if decision.verdict is not None:
+            if waited >= self.job.timeouts.probe and not self._suspects:
+                self._tell(decision)
+                self._lead.conclude(decision.verdict)
+            return
+        if self._nobody_runs(now):
+            self._decision, self._not_before = decision, now + decision.delay
+            self._take_over(decision.ledger)
+            self._tell(decision)
+
+    def _tell(self, decision: Decision) -> None:
+        self._lead.log(
+            decision.response.value,
+            "warning",
+            cycle=self.cycle,
+            reason=decision.reason,
+            rule=self._troubles.where(decision),
+            used=decision.ledger.used,
+            replaced=self._names(sorted(decision.replaced)) or None,
+            pause=round(decision.delay, 1) or None,
+        )
 
     def _names(self, nodes: list[int], limit: int = 8) -> str:
         more = f" and {len(nodes) - limit} more" if len(nodes) > limit else ""

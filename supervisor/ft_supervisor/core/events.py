@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Failure, Verdict
-from ft_supervisor.core.orders import Order
+from ft_supervisor.core.orders import Order, SlurmSaid
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,20 @@ class Recorded:
     """After Record: the run's verdict file holds this verdict, or could not be written in time."""
 
     verdict: Verdict
+
+
+@dataclass(frozen=True)
+class StepRead:
+    """After ReadStep: the step of the job's newest checkpoint; None without a file with a number in it."""
+
+    step: int | None
+
+
+@dataclass(frozen=True)
+class SlurmToldUs:
+    """After Tell(AskSlurm): see orders.SlurmSaid."""
+
+    said: SlurmSaid
 
 
 # -- the agent's
@@ -114,6 +128,48 @@ class WorkersGone:
 
 
 @dataclass(frozen=True)
+class Beat:
+    """A worker's word by systemd's notify protocol: the newest one of its rank since the last.
+
+    `kind`: beat, ready, stopping, or trigger (it calls itself hung). `after`: how long it wants to be waited for from
+    now on, in seconds.
+    """
+
+    local_rank: int
+    kind: str
+    after: float | None = None
+
+
+@dataclass(frozen=True)
+class StacksTaken:
+    """After TakeStacks, or its bound."""
+
+    cycle: Cycle
+
+
+@dataclass(frozen=True)
+class Checked:
+    """After Tell(Check): `problem` is what keeps this node from running `cycle`; "" nothing."""
+
+    cycle: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class TurnedUnhealthy:
+    """A health check of the daemon's has failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class PolicyDiffers:
+    """The coordinator's configuration is another one; `reason` says where."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Terminated:
     """The daemon was told by a signal to end the node."""
 
@@ -156,8 +212,37 @@ class Signalled:
     name: str
 
 
-CoordinatorEvent = Tick | Received | Heard | Promised | Recorded | Ended
+@dataclass(frozen=True)
+class ChecksDone:
+    """After RunChecks: (name, what is wrong: "" nothing) of each."""
+
+    round: int
+    outcomes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class SlurmAnswered:
+    """After AskSlurm."""
+
+    said: SlurmSaid
+
+
+CoordinatorEvent = Tick | Received | Heard | Promised | Recorded | StepRead | SlurmToldUs | Ended
 AgentEvent = (
-    Tick | Connected | Disconnected | Mailed | Looked | BarrierPassed | WorkersExited | WorkersGone | Terminated | Ended
+    Tick
+    | Connected
+    | Disconnected
+    | Mailed
+    | Looked
+    | BarrierPassed
+    | WorkersExited
+    | WorkersGone
+    | Beat
+    | StacksTaken
+    | Checked
+    | TurnedUnhealthy
+    | PolicyDiffers
+    | Terminated
+    | Ended
 )
-DaemonEvent = Tick | ChildExited | Ordered | Signalled | Ended
+DaemonEvent = Tick | ChildExited | Ordered | Signalled | ChecksDone | SlurmAnswered | Ended
