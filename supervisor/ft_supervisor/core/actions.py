@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ft_supervisor.core.health import Round
 from ft_supervisor.core.messages import Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Memory, Verdict
 from ft_supervisor.core.orders import Order
@@ -179,10 +180,9 @@ class WriteVerdict:
 
 @dataclass(frozen=True)
 class RunChecks:
-    """Run these health checks at the same time, by name; ChecksDone follows, within their own bounds."""
+    """Run these health checks; ChecksDone follows, within their own bounds."""
 
-    round: int
-    names: tuple[str, ...]
+    round: Round
 
 
 @dataclass(frozen=True)

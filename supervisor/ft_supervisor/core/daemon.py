@@ -48,6 +48,9 @@ MAX_CRASHES = 10
 
 STEADY = 60.0
 
+WORKING = ("checking", "active", "stopping")
+"""States of an agent that has been told to run a cycle."""
+
 LOOK_PAUSE = 5.0
 """Seconds between looks for the run's verdict file while the agent finds no coordinator."""
 
@@ -103,6 +106,9 @@ class DaemonMachine:
         self.incarnation = 0
         self._agent = False
         self._coordinator = Keeper(job, node)
+        self._health = HealthMachine(job.settings.health)
+        self._waits = any(check.on_fail is OnFail.EXCLUDE for check in self._health.at_start)
+        """No agent before the checks at the start are over, as it would promise a node that may not be fit."""
         self._spawned = now
         self._spawn_at: float | None = None
         self._alive: float | None = None
@@ -123,8 +129,10 @@ class DaemonMachine:
         self._actions = []
         if self.node.infra_rank == first_candidate(self.job):  # once is enough
             self._introduce()
+        self._check(now)
         self._keep_coordinator(now)
-        self._spawn(now)
+        if not self._waits:
+            self._spawn(now)
         return self._actions
 
     def _introduce(self) -> None:
@@ -154,11 +162,43 @@ class DaemonMachine:
                     self._coordinator_exited(status, now)
             case Signalled(name):
                 self._signal(name, now)
+            case ChecksDone(number, outcomes):
+                self._checked(number, outcomes, now)
+            case SlurmAnswered(said):
+                if self._coordinator.lives:
+                    self._do(Tell(said, COORDINATOR))
             case Ended(verdict):
                 self._find_verdict(verdict)
             case Tick():
                 self._tick(now)
         return self._actions
+
+    # -- health
+
+    def _check(self, now: float) -> None:
+        if self._ending is None and (round_ := self._health.due(now, standby=self._state == "standby")):
+            self._do(RunChecks(round_))
+
+    def _checked(self, number: int, outcomes: Sequence[Outcome], now: float) -> None:
+        news, cycle = self._health.results(number, outcomes, now)
+        for finding in news:
+            level = "info" if finding.effect is None else "warning"
+            self._do(log("health", level, check=finding.check, effect=finding.effect, reason=finding.reason))
+        problem = self._health.excluded.reason if self._health.excluded else ""
+        if problem and not self.memory.unhealthy:
+            self.memory = replace(self.memory, unhealthy=problem)
+            self._tell_agent(Sick(problem))
+        if cycle:
+            self._tell_agent(Checked(cycle, problem))
+        if self._waits and self._health.ready:
+            self._waits = False
+            if self._ending is None:
+                self._spawn(now)
+        self._check(now)
+
+    def _tell_agent(self, order: Order) -> None:
+        if self._agent:
+            self._do(Tell(order))
 
     # -- the agent
 
@@ -183,6 +223,10 @@ class DaemonMachine:
                 self.memory = self.memory.newer(memory)
                 if news and self._coordinator.lives:
                     self._do(Tell(Promise(memory.promise), COORDINATOR))
+            case Check(cycle):
+                if not self._health.ask(cycle):
+                    self._tell_agent(Checked(cycle, self.memory.unhealthy))
+                self._check(now)
             case Done():
                 self._done = order
                 self._kill_at[AGENT] = now + DONE_BOUND
@@ -229,6 +273,8 @@ class DaemonMachine:
         match order:
             case Alive():
                 self._coordinator.alive = now
+            case AskSlurm():
+                self._do(actions.AskSlurm())
             case Listening(port):
                 self._do(log("coordinator_listens", port=port))
             case Closed(verdict):
@@ -257,7 +303,7 @@ class DaemonMachine:
             if self._agent:
                 timeouts = self.job.timeouts
                 self._do(Tell(Terminate(name)))
-                patience = timeouts.stop_grace + 2 * timeouts.coordinator + KILL_BOUND + 10.0
+                patience = self.job.longest_grace + 2 * timeouts.coordinator + ASK_BOUND + KILL_BOUND + 10.0
                 self._kill_at.setdefault(AGENT, now + patience)
             elif self._ending is None:
                 self._end(EXIT_CODES[Outcome.CANCELLED], None, f"told to end by {name}", now)
@@ -287,7 +333,7 @@ class DaemonMachine:
             self._do(KillChild(COORDINATOR))
         else:
             timeouts = self.job.timeouts
-            bound = timeouts.stop_grace + timeouts.close_grace + KILL_BOUND + 5.0
+            bound = self.job.longest_grace + timeouts.close_grace + KILL_BOUND + 5.0
             self._kill_at.setdefault(COORDINATOR, now + bound)
 
     def _tick(self, now: float) -> None:
@@ -296,6 +342,7 @@ class DaemonMachine:
         if late > 0:  # this daemon stood still, and may not have read what its children said
             self._alive = None if self._alive is None else min(self._alive + late, now)
             self._coordinator.forgive(late, now)
+        self._check(now)
         self._spawn_when_due(now)
         self._keep_coordinator(now)
         if self._agent and AGENT not in self._kill_at:
@@ -318,6 +365,10 @@ class DaemonMachine:
         if silence >= bound or fenced:
             self._do(log("agent_silent", "warning", seconds=round(silence, 1), incarnation=self.incarnation))
             self._kill_at[AGENT] = now
+            if self._state in WORKING:
+                message = f"not heard by its daemon for {silence:.1f} s"
+                failure = Failure(self.node.infra_rank, AGENT_RANK, message=message, cause=Cause.HANG)
+                self.memory = replace(self.memory, failures=(failure,))
 
     def _do(self, action: DaemonAction) -> None:
         self._actions.append(action)

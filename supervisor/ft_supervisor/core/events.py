@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ft_supervisor.core.health import Outcome
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Failure, Verdict
 from ft_supervisor.core.orders import Order, SlurmSaid
@@ -214,10 +215,10 @@ class Signalled:
 
 @dataclass(frozen=True)
 class ChecksDone:
-    """After RunChecks: (name, what is wrong: "" nothing) of each."""
+    """After RunChecks: what came of the round's checks."""
 
-    round: int
-    outcomes: tuple[tuple[str, str], ...]
+    number: int
+    outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True)
