@@ -202,14 +202,14 @@ def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int = 
         max_restarts=3,
         master_addr="127.0.0.1",
         master_port=29500,
-        used=restart_count,
+        ledger=Ledger(restart_count, restart_count),
         age=0.0,
     )
 
 
 def standby(cycle: Cycle | None = None) -> messages.Standby:
     """A Standby of the first term."""
-    return messages.Standby(term=0, cycle=cycle, used=0, age=0.0)
+    return messages.Standby(term=0, cycle=cycle, ledger=Ledger(), age=0.0)
 
 
 def job(folder: Path, *ports: int, command: list[str], **changes: Any) -> Job:

@@ -67,9 +67,7 @@ class Role(StrEnum):
 class CoordinatorMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
 
-    def __init__(
-        self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float = 0.0
-    ) -> None:
+    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float = 0.0) -> None:
         self.job = job
         self.node = node
         self.role = Role.CANDIDATE

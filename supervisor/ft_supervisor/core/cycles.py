@@ -14,7 +14,8 @@ from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from ft_supervisor.core import ledger, messages
+from ft_supervisor.core import messages
+from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Verdict
 from ft_supervisor.core.placement import Assignment
@@ -99,7 +100,7 @@ class Cycles:
         self._suspected = False
 
     @property
-    def ledger(self) -> ledger.Ledger:
+    def ledger(self) -> Ledger:
         """What has been spent of the budgets."""
         return self._troubles.ledger
 
@@ -121,8 +122,8 @@ class Cycles:
                 reason = f"{self._names(gone)} was given up by the former coordinator"
                 self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
 
-    def _take_over(self, other: ledger.Ledger) -> None:
-        self._troubles.ledger = ledger.newer(self._troubles.ledger, other)
+    def _take_over(self, other: Ledger) -> None:
+        self._troubles.ledger = newer(self._troubles.ledger, other)
         self.selection.excluded = frozenset(unfold(self._troubles.ledger.excluded))
 
     def welcome(self, message: messages.Register, member: Member, now: float) -> None:
@@ -331,9 +332,8 @@ class Cycles:
             self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
         elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
-        elif self.phase is Phase.RUNNING and self.job.settings.placement.grow_now:
-            if size := self.selection.can_grow(self.group, now):
-                self._trouble(Trouble(f"growing from {len(self.group)} to {size} nodes", charged=False), now)
+        elif self.job.settings.placement.grow_now and (size := self.selection.can_grow(self.group, now)):
+            self._trouble(Trouble(f"growing from {len(self.group)} to {size} nodes", charged=False), now)
 
     def _watch_stopping(self, now: float) -> None:
         timeouts = self.job.timeouts
@@ -378,7 +378,7 @@ class Cycles:
 
     def _begin_next(self, now: float) -> None:
         assert self._decision is not None
-        found = self.selection.next(self.group, now, patient=self._short_since is None)
+        found = self.selection.next(self.group, now, 0.0 if self._short_since is None else now - self._short_since)
         if found.group is not None:
             self._start(found.group, f"{self._decision.reason}; {found.reason}", now)
         else:

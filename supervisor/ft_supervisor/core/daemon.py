@@ -6,33 +6,64 @@ whose coordinator is closing the job only after that has ended too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from ft_supervisor.core import actions
 from ft_supervisor.core.actions import (
     DaemonAction,
     KillChild,
     Leave,
     LookForVerdict,
+    RunChecks,
     SpawnAgent,
     SpawnCoordinator,
     Tell,
     WriteVerdict,
     log,
 )
-from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Tick
+from ft_supervisor.core.events import (
+    ChecksDone,
+    ChildExited,
+    DaemonEvent,
+    Ended,
+    Ordered,
+    Signalled,
+    SlurmAnswered,
+    Tick,
+)
+from ft_supervisor.core.health import HealthMachine
+from ft_supervisor.core.health import Outcome as CheckOutcome
+from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.model import (
+    AGENT_RANK,
     EXIT_CODES,
     INTERRUPTED,
     KILL_BOUND,
     NO_PROMISE,
+    Failure,
     Job,
     Memory,
     Node,
     Outcome,
     Verdict,
 )
-from ft_supervisor.core.orders import Alive, Closed, Done, Listening, Order, Promise, Remember, Terminate
+from ft_supervisor.core.orders import (
+    Alive,
+    AskSlurm,
+    Check,
+    Checked,
+    Closed,
+    Done,
+    Listening,
+    Order,
+    Promise,
+    Remember,
+    Sick,
+    Terminate,
+)
 from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
+from ft_supervisor.core.settings import Cause, OnFail
 
 AGENT = "agent"
 COORDINATOR = "coordinator"
@@ -179,7 +210,7 @@ class DaemonMachine:
         if self._ending is None and (round_ := self._health.due(now, standby=self._state == "standby")):
             self._do(RunChecks(round_))
 
-    def _checked(self, number: int, outcomes: Sequence[Outcome], now: float) -> None:
+    def _checked(self, number: int, outcomes: Sequence[CheckOutcome], now: float) -> None:
         news, cycle = self._health.results(number, outcomes, now)
         for finding in news:
             level = "info" if finding.effect is None else "warning"

@@ -105,6 +105,11 @@ class HealthMachine:
         self.excluded: Finding | None = None
 
     @property
+    def at_start(self) -> tuple[Check, ...]:
+        """The checks that run at the start."""
+        return self._of(When.START)
+
+    @property
     def bound(self) -> float:
         """Seconds after an `ask` in which its answer comes at most: a round that is running goes first, and at the
         beginning that of the start."""

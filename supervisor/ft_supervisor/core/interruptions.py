@@ -69,7 +69,7 @@ class Interruptions:
             if word is SlurmsWord.CANCELLED or now - at >= ASK_BOUND or (said is not None and not said.problem):
                 return Verdict(Outcome.CANCELLED, reason)
             return None
-        if self._end_at is not None and 0 < self._ahead and now >= self._end_at - self._ahead:
+        if self._end_at is not None and self._ahead > 0 and now >= self._end_at - self._ahead:
             return self._interrupted(f"Slurm's time limit in {max(0.0, self._end_at - now):.0f} s", self._again)
         return None
 

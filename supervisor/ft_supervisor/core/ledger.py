@@ -85,6 +85,9 @@ class Ledger:
         return replace(self, entries=self.entries + 1, excluded=fold(sorted(excluded)))
 
 
+EMPTY = Ledger()
+
+
 def newer(one: Ledger, other: Ledger) -> Ledger:
     """The one of which more is known."""
     return other if other.entries > one.entries else one

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from ft_supervisor.core.ledger import Ledger
+from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.core.settings import Cause, Settings
+from ft_supervisor.core.settings import DEFAULTS, Cause, Settings
 
 KILL_BOUND = 1.0
 """Seconds from SIGKILL until no process of a node's workers is left, as the inequalities of the timeouts assume."""
@@ -75,7 +75,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Failure:
-    """One failed worker, or with local_rank AGENT_RANK its agent. `time` is seconds since the epoch by the failing node's clock: for people, never compared.
+    """One failed worker, or with local_rank AGENT_RANK its agent. `time` is seconds since the epoch by the failing
+    node's clock: for people, never compared.
 
     `exception`: the class's name in torch's error file. `rules`: which of the settings' rules have a log pattern that
     the worker's last lines match, by index.
@@ -158,7 +159,7 @@ class Job:
     candidates: int | tuple[int, ...] = 3
     signal_workers: bool = False
     nonce: str = ""
-    settings: Settings = Settings()
+    settings: Settings = DEFAULTS
     policy: str = ""
 
     @property
@@ -217,7 +218,7 @@ class Memory:
 
     promise: int = NO_PROMISE
     roster: Roster | None = None
-    ledger: Ledger = Ledger()
+    ledger: Ledger = EMPTY
     newest: Cycle | None = None
     group: str = ""
     succeeded: Cycle | None = None

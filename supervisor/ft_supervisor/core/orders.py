@@ -134,7 +134,21 @@ class SlurmSaid:
     problem: str = ""
 
 
-ORDERS: tuple[type, ...] = (Begin, Terminate, Alive, Remember, Promise, Done, Listening, Closed, Check, Checked, Sick, AskSlurm, SlurmSaid)
+ORDERS: tuple[type, ...] = (
+    Begin,
+    Terminate,
+    Alive,
+    Remember,
+    Promise,
+    Done,
+    Listening,
+    Closed,
+    Check,
+    Checked,
+    Sick,
+    AskSlurm,
+    SlurmSaid,
+)
 Order = (
     Begin
     | Terminate

@@ -43,12 +43,15 @@ class Selection:
         """The active nodes of a fresh job."""
         return self._assign((), self.healthy(now), self.least)
 
-    def next(self, former: Sequence[int], now: float, *, patient: bool) -> Assignment:
-        """The active nodes after `former`; not fewer than before while there is something to wait for, `patient`
-        saying whether there is time."""
+    def next(self, former: Sequence[int], now: float, waited: float) -> Assignment:
+        """The active nodes after `former`; fewer than before only where the policy says so. `waited`: seconds for which
+        there have been too few, and nobody to come."""
+        exhausted = self._settings.on_exhausted
+        shrinks = (exhausted is OnExhausted.SHRINK and not self.coming(now)) or (
+            exhausted is OnExhausted.WAIT and waited >= self._job.timeouts.join
+        )
+        least = self.least if shrinks else max(len(former), self.least)
         healthy = self.healthy(now)
-        shrinks = self._settings.on_exhausted is OnExhausted.SHRINK and not self.coming(now)
-        least = self.least if shrinks or not patient else max(len(former), self.least)
         found = self._assign(former, healthy - self.draining, least)
         if found.group is None and self.draining & healthy:  # better a node that is to go than none
             found = self._assign(former, healthy, least)
@@ -84,4 +87,12 @@ class Selection:
         candidates = [
             Candidate(rank, self._job.nodes[rank], self._members[rank].node.domain_id) for rank in sorted(nodes)
         ]
-        return assign(candidates, former, self._job.active, self._settings, least=least, domains=self._members.domains())
+        return assign(
+            candidates,
+            former,
+            self._job.active,
+            self._settings,
+            domains=self._members.domains(),
+            least=least,
+            names=self._job.nodes,
+        )

@@ -113,8 +113,8 @@ class OnExhausted(StrEnum):
 
 @dataclass(frozen=True)
 class Placement:
-    """Who may train. `least`: the fewest active nodes, None for a fixed size (Job.active is the most). `segment`: active
-    nodes come in groups of so many consecutive group_ranks of one domain; it divides least and most."""
+    """Who may train. `least`: the fewest active nodes, None for a fixed size (Job.active is the most). `segment`:
+    active nodes come in groups of so many consecutive group_ranks of one domain; it divides least and most."""
 
     least: int | None = None
     segment: int = 1
@@ -199,3 +199,6 @@ class Settings:
     hang: Hang | None = None
     interruption: Interruption = Interruption()
     step_file: str = ""
+
+
+DEFAULTS = Settings()

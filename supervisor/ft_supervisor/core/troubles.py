@@ -1,5 +1,7 @@
-"""All that has gone wrong with one cycle, and what it leads to: decided when all of it has stopped, as the peers of what
-really failed crash too, and their word can be the faster one."""
+"""All that has gone wrong with one cycle, and what it leads to.
+
+That is decided when all of it has stopped: the peers of what really failed crash too, and their word can be faster.
+"""
 
 from __future__ import annotations
 
