@@ -8,10 +8,10 @@ from dataclasses import replace
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse, Record, Tell
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import Ended, Heard, Received, Recorded, Tick
+from ft_supervisor.core.events import Ended, Heard, Received, Recorded, SlurmToldUs, Tick
 from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
 from ft_supervisor.core.ranks import fold
-from ft_supervisor.core.settings import Budget, Rule, Settings
+from ft_supervisor.core.settings import Budget, Health, Rule, Settings
 
 C0, C1, C2 = Cycle(0, 0), Cycle(0, 1), Cycle(0, 2)
 TIMEOUTS = Timeouts(join=60.0)
@@ -39,7 +39,7 @@ def job(
         active=active,
         per_node=1,
         command=("x",),
-        settings=Settings(rules=(Rule(budget=Budget(max=max_restarts)),)),
+        settings=Settings(rules=(Rule(budget=Budget(max=max_restarts)),), health=Health(min_free=None)),
         timeouts=TIMEOUTS,
         candidates=candidates,
         signal_workers=signal_workers,
@@ -185,6 +185,11 @@ class Talk:
                 serial or last + 1,
             )
         )
+
+    def slurm(self, word: orders.SlurmsWord, **said: object) -> list[object]:
+        """Slurm's answer arrives."""
+        answer = orders.SlurmSaid(word, **said)  # type: ignore[arg-type]
+        return self._answer(self.machine.handle(SlurmToldUs(answer), self.now))
 
     def end(self, verdict: Verdict) -> list[object]:
         """The key or the file holds this verdict."""

@@ -10,6 +10,7 @@ from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
 from ft_supervisor.core.agent import STOP_MARGIN, AgentMachine, State
 from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Mailed, Terminated, Tick
+from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.model import KILL_BOUND, Accepted, Cycle, Job, Memory, Outcome, Roster, Verdict
 
@@ -65,7 +66,9 @@ class Play:
         return told[0]
 
 
-def run(cycle: Cycle = C0, group_rank: int = 1, term: int = 0, ledger: Ledger = EMPTY, age: float = 0.0) -> messages.Run:
+def run(
+    cycle: Cycle = C0, group_rank: int = 1, term: int = 0, ledger: Ledger = EMPTY, age: float = 0.0
+) -> messages.Run:
     return messages.Run(term, cycle, "0-2", group_rank, 3, cycle.n, 3, "a0", 100, ledger, age)
 
 
@@ -558,7 +561,7 @@ def test_a_signal_is_told_to_the_coordinator_whose_verdict_is_awaited() -> None:
 def test_without_slurm_the_signal_is_passed_on() -> None:
     play = running(a_job=job(signal_workers=True))
     play.feed(Terminated("SIGTERM"))
-    assert StopWorkers(C0, TIMEOUTS.stop_grace, signal=True) in play.feed(events.Ended(FAILED))
+    assert StopWorkers(C0, TIMEOUTS.stop_grace) in play.feed(events.Ended(FAILED))
 
 
 def test_a_signal_without_a_coordinator_ends_the_node() -> None:
@@ -583,5 +586,5 @@ def test_a_signal_that_no_coordinator_heard_is_told_to_the_next() -> None:
 def test_a_coordinator_that_does_not_answer_a_signal() -> None:
     play = running()
     play.feed(Terminated("SIGTERM"))
-    assert play.wait(2 * TIMEOUTS.coordinator - BEAT) == []
+    assert play.wait(2 * TIMEOUTS.coordinator + ASK_BOUND - BEAT) == []
     assert play.wait(BEAT) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal="")]

@@ -468,7 +468,9 @@ class AgentMachine:
 
     def _unanswered(self, now: float) -> bool:
         """We told the coordinator of the signal, and no verdict came."""
-        patience = 2 * self.job.timeouts.coordinator + (0.0 if self.job.signal_workers else ASK_BOUND)
+        patience = 2 * self.job.timeouts.coordinator
+        if self._caller.charged and not self.job.signal_workers:  # it asks Slurm what the signal means
+            patience += ASK_BOUND
         return self._terminated_at is not None and self._end_as is None and now - self._terminated_at >= patience
 
     def _fence(self, now: float) -> None:
