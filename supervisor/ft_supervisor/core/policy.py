@@ -93,7 +93,8 @@ def decide(
     budget = chosen.budget
     charged = ledger.charge(rule, budget, trouble.infra_rank, at).progressed(step)
     if budget.no_progress is not None and charged.stalled >= budget.no_progress:
-        spent = f"{charged.stalled} restarts in a row without a newer checkpoint"
+        step_said = "" if charged.step is None else f" (step {charged.step})"
+        spent = f"{charged.stalled} restarts in a row without a newer checkpoint{step_said}"
         return Decision(response, reason, rule, charged, verdict=Verdict(Outcome.FAILED, f"{spent}: {reason}"))
     if trouble.infra_rank is not None and (
         response is Response.REPLACE_NODE
