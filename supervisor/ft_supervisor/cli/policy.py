@@ -76,7 +76,11 @@ def _run(keys: list[str], path: Path | None, as_json: bool) -> int:
 def lines(row: Row, width: int) -> list[str]:
     """A row in columns: key, value, origin; a long value goes on below itself, a long origin has its own line."""
     value_width = width - KEY_WIDTH - ORIGIN_WIDTH - 2
-    first = [row.shown] if len(row.shown) <= value_width else textwrap.wrap(row.shown, width - KEY_WIDTH - 1)
+    first = (
+        [row.shown]
+        if len(row.shown) <= value_width
+        else textwrap.wrap(row.shown, width - KEY_WIDTH - 1, break_on_hyphens=False)
+    )
     found = [f"{row.key if at == 0 else '':{KEY_WIDTH}} {part}" for at, part in enumerate(first)]
     at = KEY_WIDTH + value_width + 2
     if len(found[-1]) < at and len(row.origin) <= width - at:

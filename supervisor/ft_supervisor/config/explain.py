@@ -13,6 +13,8 @@ from ft_supervisor.config.limits import BUILT_IN
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.config.schema import JOB_KEYS, KEYS
 
+_FIRST = ("name", "source", "match", "action", "command", "nodes", "domain", "serves")
+"""What a reader looks for in a map."""
 HIDDEN = "(not shown)"
 _BARE = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 _NOT_TEXT = re.compile(r"[0-9._]+([eE][0-9+-]*)?|0[xob][0-9A-Fa-f_]*|(?i:true|false|yes|no|on|null)|[0-9]+-[0-9-]+")
@@ -71,10 +73,14 @@ def _row(key: str, value: Any, origin: str) -> Row:
     return Row(key, value, "-" if value is None else _flow(value), origin)
 
 
+def _rank(item: tuple[str, Any]) -> int:
+    return _FIRST.index(item[0]) if item[0] in _FIRST else len(_FIRST)
+
+
 def _flow(value: Any) -> str:
     """A value on one line, as YAML has it."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {_flow(got)}" for name, got in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {_flow(got)}" for name, got in sorted(value.items(), key=_rank)) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_flow(got) for got in value) + "]"
     if isinstance(value, str) and _BARE.fullmatch(value) and not _NOT_TEXT.fullmatch(value):

@@ -86,7 +86,7 @@ def disk() -> Kind:
     }
 
     def build(fields: dict[str, Any], value: Value, key: str) -> Disk:
-        return Disk(**{name: OnFail(got) if name == "on_fail" else got for name, got in fields.items()})
+        return Disk(**(fields | ({"on_fail": OnFail(fields["on_fail"])} if "on_fail" in fields else {})))
 
     def plain(disk: Disk) -> dict[str, Any]:
         return {"min_free": size().plain(disk.min_free), "on_fail": disk.on_fail.value}
