@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
@@ -57,17 +56,17 @@ def main() -> NoReturn:
     tree.become_subreaper()
     try:
         tried, attempts = _examine(command, float(timeout), int(retries), signals, daemon)
-        result = Result.FAILED if tried.reason else Result.PASSED
+        result, reason = Result.FAILED if tried.reason else Result.PASSED, tried.reason
         if str(tried.code) == unchecked:
-            result = Result.UNCHECKED
-        said = codec.encode(Outcome(name, result, tried.reason, attempts)) + b"\n"
+            result, reason = Result.UNCHECKED, reason.removeprefix(f"exit code {unchecked}: ")
+        said = codec.encode(Outcome(name, result, reason, attempts)) + b"\n"
         daemon.sendall(said + b"\n" * bool(tried.stuck), socket.MSG_NOSIGNAL)
         if tried.stuck:
             _stay(signals, daemon)
     except (_DaemonGone, ConnectionError):
         tree.sweep(os.getpid(), (), KILL_TIME)
     except Exception:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
 
