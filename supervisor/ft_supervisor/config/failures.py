@@ -111,7 +111,7 @@ def _build_match(fields: dict[str, Any], value: Value, key: str) -> Match:
         raise value.error(f"{key}.check", "nothing but cause health has a check", "remove cause, or make it health")
     of_workers = next((name for name, field in _FIELDS.items() if field in _OF_WORKERS and name in fields), None)
     if of_workers and (match.check or (match.causes and set(match.causes) <= set(_NOT_IGNORED))):
-        wrong = f"only a worker's failure has a {of_workers.replace('_', ' ')}"
+        wrong = "is known of a worker's failure alone, and this rule is for another"
         raise value.error(f"{key}.{of_workers}", wrong, "remove it, or the cause or check")
     return match
 

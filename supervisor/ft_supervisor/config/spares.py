@@ -16,8 +16,9 @@ EXAMPLE = "[{name: any, serves: any}]"
 def pools() -> Kind:
     """The list of pools; no node and no domain in two of them."""
     domain = text("a domain's name", r"\S|\S.*\S", 200)
+    name = text("a pool's name: letters, digits, _, . and -", r"[A-Za-z0-9_][A-Za-z0-9_.-]*", 100)
     table = {
-        "name": text("a pool's name", r"[A-Za-z0-9_][A-Za-z0-9_.-]*", 100).about("What logs call it."),
+        "name": name.about("What logs call it."),
         "nodes": hosts().about("Its nodes, by name."),
         "domain": one_or_more(domain).about("Its nodes, by their domains."),
         "serves": one_or_more(domain).about("The domains whose nodes it may replace, or any."),
