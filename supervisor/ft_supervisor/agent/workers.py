@@ -1,6 +1,6 @@
 """Starting, watching and stopping this node's workers, without ever blocking the main loop for long.
 
-    running   -> a failure: WorkersExited with it; all exited with 0: sweep, WorkersExited
+    running   -> failures: WorkersExited with them, each once; all exited: sweep, WorkersExited without any
     stopping  -> SIGTERM, then at the deadline, or once all have exited: sweep, WorkersGone
 
 A sweep ends everything below this process, however deep: the agent is a child subreaper, so that what a worker has
@@ -9,35 +9,42 @@ double-forked is still below it.
 
 from __future__ import annotations
 
-import json
 import os
+import resource
 import select
-import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from ft_supervisor.agent.node_agent import NodeAgent
+from ft_supervisor.agent import log_rules, stacks
+from ft_supervisor.agent.failures import NOT_EXECUTABLE, Told, look_up, read_error, signal_name, was_killed
+from ft_supervisor.agent.memory_kills import Counter
+from ft_supervisor.agent.node_agent import NodeAgent, Outfit
+from ft_supervisor.agent.notify import Beat, Beats
+from ft_supervisor.agent.output import Output
 from ft_supervisor.core.events import AgentEvent, WorkersExited, WorkersGone
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Failure, Job, Node, one_line
-from ft_supervisor.process.log import log
+from ft_supervisor.core.settings import Cause, Hang
+from ft_supervisor.observe.background import Background
+from ft_supervisor.process.log import file_failed, log
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.process.tree import reap_orphans, sweep
 
 _PIECE = 0.1
 """Seconds that one attempt to end everything may take, and between two of them."""
 _LOOK_UP = 0.5
-_ERROR_FILE_LIMIT = 1 << 20
-"""Bytes."""
-NOT_FOUND, NOT_EXECUTABLE = 127, 126
-"""A shell's exit codes for a command that can't be started."""
+_LAST_WORDS = 0.1
+"""Seconds to read what a worker has printed before it died."""
+_FILES, _FILES_OF_WORKER = 128, 8
+"""File descriptors: of an agent without workers, with some to spare, and for each worker while it is started."""
 
 
 @dataclass
@@ -55,15 +62,18 @@ class Workers:
         self._node = node
         self._agent = NodeAgent(job)
         self._wake = wake
-        self._cycle: Cycle | None = None
+        self._output = Output()
+        self._beats = Beats()
+        self._kills: dict[int, Counter | None] = {}
+        self._run: Run | None = None
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         self._pidfds: dict[int, int] = {}
         self._failures: list[Failure] = []
-        self._reported = False
         self._stopping: _Stopping | None = None
         self._retry_at: float | None = None
         self._warned = False
         self._epoll = select.epoll()
+        _make_room(job.per_node)
         threading.Thread(target=self._watch, daemon=True, name="worker exits").start()
 
     @property
@@ -75,21 +85,25 @@ class Workers:
 
     def start(self, run: Run) -> None:
         """Start the workers of `run`. What goes wrong is reported as a failure of worker 0 by `poll`."""
-        if self._cycle is not None:
-            raise RuntimeError(f"workers of cycle {self._cycle} may still be there")
-        self._cycle, self._reported = run.cycle, False
+        if self._run is not None:
+            raise RuntimeError(f"workers of cycle {self._run.cycle} may still be there")
+        self._run = run
         if (failure := self._cannot_start()) is not None:
             self._failures.append(failure)
             return
         try:
-            handlers = self._agent.start(run)
+            handlers = self._agent.start(run, self._outfits())
         except OSError as error:
             self._failures.append(self._failure(0, NOT_EXECUTABLE, f"can't start: {error}"))
             return
+        finally:
+            self._output.started()
         for local_rank, handler in handlers.items():
             process = self._live[local_rank] = handler.proc
+            self._kills[local_rank] = Counter.open(process.pid)
             self._pidfds[local_rank] = os.pidfd_open(process.pid)
             self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
+        self._beats.listen(self.pids())
 
     def stop(self, cycle: Cycle, grace: float, send_signal: bool, now: float) -> None:
         """See actions.StopWorkers."""
@@ -112,16 +126,48 @@ class Workers:
             cycle, self._stopping = self._stopping.cycle, None
             self._forget()
             return [WorkersGone(cycle, free_port("", avoid=self._job.ports))]
-        if self._cycle is None or self._reported:
+        if self._run is None:
             return []
+        cycle = self._run.cycle
         if self._failures:
-            self._reported = True
-            return [WorkersExited(self._cycle, tuple(self._failures))]
+            failures, self._failures = tuple(self._failures), []
+            self._retry_at = None if self._live else now  # nobody wakes after the last
+            return [WorkersExited(cycle, failures)]
+        self._retry_at = None
         if self._live or not self._swept():
             return []
-        cycle = self._cycle
         self._forget()
         return [WorkersExited(cycle, ())]
+
+    def pids(self) -> dict[int, int]:
+        """Those that run, by local rank."""
+        return {local_rank: process.pid for local_rank, process in self._live.items()}
+
+    def beats(self) -> tuple[Beat, ...]:
+        """What workers have said by the notify protocol since the last call, one a rank."""
+        return self._beats.poll()
+
+    def statuses(self) -> dict[int, str]:
+        """What workers last said of themselves (STATUS=), by local rank; for people."""
+        return self._beats.statuses()
+
+    def take_stacks(self, local_ranks: Collection[int]) -> Background[None]:
+        """Begin to write where these workers are to run_folder/stacks/CYCLE/RANK.txt; done within stacks.BOUND, unless
+        the file system hangs."""
+        assert self._run is not None
+        work = partial(
+            stacks.take,
+            {local_rank: pid for local_rank, pid in self.pids().items() if local_rank in local_ranks},
+            Path(self._job.run_folder) / "stacks" / str(self._run.cycle),
+            self._run.group_rank * self._job.per_node,
+            (self._job.settings.hang or Hang()).signal,
+            self._output.since,
+        )
+        return Background("stacks", work, file_failed)
+
+    def flush(self, bound: float) -> bool:
+        """Whether all that workers have printed is passed on within `bound` seconds. Before this process leaves."""
+        return self._output.flush(bound)
 
     def _watch(self) -> None:
         while True:
@@ -135,7 +181,7 @@ class Workers:
                 continue
             del self._live[local_rank]
             os.close(self._pidfds.pop(local_rank))
-            if code != 0:
+            if code != 0 and self._stopping is None:  # or it's our own doing, and nobody is told
                 self._failures.append(self._failure(local_rank, code))
 
     def _swept(self) -> bool:
@@ -150,14 +196,28 @@ class Workers:
         return self._retry_at is None
 
     def _forget(self) -> None:
-        self._cycle, self._failures, self._warned = None, [], False
+        self._run, self._failures, self._warned = None, [], False
+        self._kills.clear()
+        self._beats.close()
+        self._output.release()
         self._agent.release()
+
+    def _outfits(self) -> dict[int, Outfit]:
+        local_ranks = range(self._job.per_node)
+        streams = self._output.open(local_ranks)
+        sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks)
+        hang = self._job.settings.hang
+        watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
+        return {
+            local_rank: Outfit(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog)
+            for local_rank in local_ranks
+        }
 
     def _cannot_start(self) -> Failure | None:
         """A failure with a reason instead of setpriv's bare exit code; None also when the file system hangs."""
         found: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
-        look_up = threading.Thread(target=lambda: found.put(_look_up(self._job.command[0])), daemon=True)
-        look_up.start()
+        command = self._job.command[0]
+        threading.Thread(target=lambda: found.put(look_up(command)), daemon=True, name="look up").start()
         try:
             wrong = found.get(timeout=_LOOK_UP)
         except Empty:
@@ -166,43 +226,27 @@ class Workers:
 
     def _failure(self, local_rank: int, code: int, message: str = "") -> Failure:
         path = self._agent.error_file(local_rank)
-        told = _read_error(path) if path and not message else None
+        told = read_error(path) if path and not message else None
+        self._output.drain(local_rank, _LAST_WORDS)
+        kills = self._kills.get(local_rank)
         return Failure(
             infra_rank=self._node.infra_rank,
             local_rank=local_rank,
             exit_code=code if code >= 0 else None,
-            signal=_signal_name(-code) if code < 0 else None,
+            signal=signal_name(-code) if code < 0 else None,
             error_file=str(path) if told is not None else None,
-            message=one_line(message or told or ""),
+            message=one_line(message or (told or Told("")).message),
             time=time.time(),
+            cause=Cause.OOM if was_killed(code) and kills is not None and kills.moved() else Cause.EXIT,
+            exception=told.exception if told else "",
+            rules=log_rules.matching(self._job.settings.rules, self._output.tail(local_rank)),
         )
 
 
-def _look_up(command: str) -> tuple[int, str] | None:
-    """Exit code and message for a command that can't be run; None for one that can."""
-    if shutil.which(command) is not None:
-        return None
-    if shutil.which(command, mode=os.F_OK) is not None:
-        return NOT_EXECUTABLE, f"{command}: not executable"
-    return NOT_FOUND, f"{command}: command not found"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal between the first and the last has no name
-        return f"signal {number}"
-
-
-def _read_error(path: Path) -> str | None:
-    """The message that torch's @record left (torch.distributed.elastic.multiprocessing.errors); None when there is no
-    file, and what is wrong with it when it can't be read."""
-    try:
-        with path.open("rb") as file:
-            told = json.loads(file.read(_ERROR_FILE_LIMIT))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        return f"unreadable error file: {error}"
-    message = told.get("message", "") if isinstance(told, dict) else told
-    return str(message.get("message", "") if isinstance(message, dict) else message)
+def _make_room(workers: int) -> None:
+    """Where the limit of open files is too low for so many workers it is raised, for them too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES + _FILES_OF_WORKER * workers
+    if soft < needed and soft != resource.RLIM_INFINITY:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
