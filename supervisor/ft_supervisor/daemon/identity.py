@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ft_slurm import ports
@@ -15,6 +16,7 @@ from ft_slurm.environment import StepEnvironment
 from ft_supervisor.config.merge import beyond_nodes
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core.model import Job, Node
+from ft_supervisor.core.settings import Settings
 from ft_supervisor.daemon import domain, network
 
 LOCAL = "FT_SUPERVISOR_LOCAL"
@@ -33,10 +35,11 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
     Raises IdentityError, and ft_slurm's NoDomain. Takes at most `network.RESOLVE_BOUND` seconds, and what
     `domain.find` may take.
     """
-    if config.active > len(step.nodes):
+    least = config.settings.placement.least or config.active
+    if least > len(step.nodes):
         where = config.sources.get("nodes.active", "nodes.active")
         raise IdentityError(
-            f"{where}: nodes.active: {config.active} active nodes are more than the step's {len(step.nodes)} nodes; "
+            f"{where}: nodes.active: {least} active nodes are more than the step's {len(step.nodes)} nodes; "
             f"ask Slurm for {config.active} and the spares"
         )
     if beyond := beyond_nodes(config.candidates, len(step.nodes)):
@@ -56,14 +59,22 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
         per_node=_per_node(config, environ),
         command=config.command,
         env=config.env,
-        max_restarts=config.max_restarts,
         timeouts=config.timeouts,
         candidates=config.candidates,
         signal_workers=environ.get(LOCAL) == "1",
         nonce=environ.get(NONCE, ""),
+        settings=_settings(config, step),
+        policy=config.policy,
     )
     node = Node(step.infra_rank, step.node_name, addr, domain_id)
     return job, node, warnings + why_none
+
+
+def _settings(config: JobConfig, step: StepEnvironment) -> Settings:
+    """With the step file's place made absolute."""
+    if not (template := config.settings.step_file):
+        return config.settings
+    return replace(config.settings, step_file=str(step.submit_dir / template.replace("{job_id}", str(step.job_id))))
 
 
 def local_folder(run_id: str) -> Path:
