@@ -9,6 +9,7 @@ from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.cycles import Cycles, Phase
 from ft_supervisor.core.members import Member
 from ft_supervisor.core.model import Memory, Outcome, Verdict
+from ft_supervisor.core.placement import Assignment
 
 
 class WaitsOnlyForTheFirstToStop(Cycles):
@@ -75,7 +76,7 @@ class TwoOfTheSameRank(Cycles):
 
 
 class NeverGivesUp(Cycles):
-    def _too_few(self, healthy: int, now: float) -> None:
+    def _too_few(self, found: Assignment, now: float) -> None:
         """Wait for ever."""
 
 

@@ -26,21 +26,21 @@ class RunsWithoutALease(AgentMachine):
 class StartsBesideTheFormer(AgentMachine):
     """A failed worker's peers are left to themselves."""
 
-    def _stop(self, grace: float, now: float) -> None:
+    def _stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
         if self._run is not None and self._end_as is None:
             self._gone(self._run.cycle, self._port, now)
         else:
-            super()._stop(grace, now)
+            super()._stop(grace, now, signal)
 
 
 class SaysStoppedTooEarly(AgentMachine):
-    def _be_told_to_stop(self, cycle: Cycle, now: float) -> None:
-        self._send(messages.WorkersStopped, cycle=cycle, port=self._port)
-        super()._be_told_to_stop(cycle, now)
+    def _be_told_to_stop(self, stop: messages.Stop, now: float) -> None:
+        self._send(messages.WorkersStopped, cycle=stop.cycle, port=self._port)
+        super()._be_told_to_stop(stop, now)
 
 
 class NeverStops(AgentMachine):
-    def _stop(self, grace: float, now: float) -> None:
+    def _stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
         """Leave the workers alone."""
 
 

@@ -10,6 +10,7 @@ from tests.simulation.plan import ACTOR, IN_CHARGE, Fault
 from ft_supervisor.core.events import Signalled
 from ft_supervisor.core.messages import Close, Members, Prepare, Propose, Register, Run, Stop
 from ft_supervisor.core.model import Failure, Outcome, Verdict
+from ft_supervisor.core.orders import SlurmSaid, SlurmsWord
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
@@ -65,6 +66,7 @@ class Injector:
                 world.files_away += 1
                 world.after(fault.seconds, self._files_back)
             case "cancel":
+                world.slurm = SlurmSaid(SlurmsWord.CANCELLED)
                 for node in world.nodes:
                     node.daemon.do(node.daemon.feed, Signalled("SIGTERM"))
                     if node.workers is not None:

@@ -16,7 +16,7 @@ from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon import AGENT
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Terminated, Tick
 from ft_supervisor.core.model import INTERRUPTED, Node
-from ft_supervisor.core.orders import Order, Promise, Terminate
+from ft_supervisor.core.orders import Order, Promise, SlurmSaid, Terminate
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -65,6 +65,10 @@ class SimDaemon(Process):
                     node.kill_agent() if child == AGENT else node.kill_coordinator()
                 case actions.Tell(Terminate(reason)) if node.agent is not None:
                     node.agent.do(node.agent.feed, Terminated(reason))
+                case actions.AskSlurm():
+                    node.world.after(node.world.between(0.01, 0.5), self._answer)
+                case actions.Tell(SlurmSaid() as said, "coordinator") if node.coordinator is not None:
+                    node.coordinator.do(node.coordinator.feed, events.SlurmToldUs(said))
                 case actions.Tell(Promise(term)) if node.coordinator is not None:
                     node.coordinator.do(node.coordinator.feed, events.Promised(term))
                 case actions.WriteVerdict(verdict, True):
@@ -75,6 +79,9 @@ class SimDaemon(Process):
                     node.world.look_for_verdict(self, lambda verdict: self.feed(Ended(verdict)))
                 case actions.Leave():
                     self._leave(action)
+
+    def _answer(self) -> None:
+        self.do(self.feed, events.SlurmAnswered(self.node.world.slurm))
 
     def _leave(self, leave: actions.Leave) -> None:
         world = self.node.world

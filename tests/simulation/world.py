@@ -21,6 +21,8 @@ from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.messages import ToAgent
 from ft_supervisor.core.model import KILL_BOUND, Job, Node, Timeouts, Verdict
+from ft_supervisor.core.orders import SlurmSaid
+from ft_supervisor.core.settings import Budget, Health, Interruption, Rule, Settings
 
 TIMEOUTS = Timeouts(stop_grace=5.0, join=30.0, exit_barrier=20.0, takeover=20.0)
 
@@ -67,10 +69,16 @@ class World(Clockwork):
             active=min(plan.active, plan.nodes),
             per_node=1,
             command=("x",),
-            max_restarts=plan.restarts,
             timeouts=TIMEOUTS,
             candidates=candidates,
+            settings=Settings(
+                rules=(Rule(budget=Budget(max=plan.restarts)),),
+                health=Health(min_free=None),
+                interruption=Interruption(grace=TIMEOUTS.stop_grace, poll=10.0),
+            ),
         )
+        self.slurm = SlurmSaid()
+        """What Slurm answers whoever asks it."""
         self.network = Network(self, plan.slow)
         self.checks = Checks(self)
         self.file: Verdict | None = None
