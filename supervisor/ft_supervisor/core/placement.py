@@ -103,16 +103,16 @@ def could_grow(
 def _slots(former: Sequence[int], segment: int, free: Free, known: Mapping[int, str]) -> list[Slot]:
     """The former segments with the survivors in their places. All other nodes are free."""
     slots: list[Slot] = []
-    placed: set[int] = set()
+    placed: set[int | None] = set()
+    healthy = free.nodes
     for at in range(0, len(former) - segment + 1, segment):
         ranks = tuple(former[at : at + segment])
         # Who has registered anew may sit elsewhere by its own word: the survivors' domain counts, the first's.
-        home = next((known[rank] for rank in ranks if rank in free.nodes), known.get(ranks[0], ""))
-        stays = [rank in free.nodes and (segment == 1 or known[rank] == home) for rank in ranks]
-        placed |= {rank for rank, here in zip(ranks, stays, strict=True) if here}
-        present = [rank if here else None for rank, here in zip(ranks, stays, strict=True)]
-        slots.append(Slot(len(slots), ranks, home, present))
-    for rank in free.nodes.keys() - placed:
+        home = known.get(next((rank for rank in ranks if rank in healthy), ranks[0]), "")
+        here = [rank if rank in healthy and (segment == 1 or known[rank] == home) else None for rank in ranks]
+        placed.update(here)
+        slots.append(Slot(len(slots), ranks, home, here))
+    for rank in healthy.keys() - placed:
         free.add(rank)
     return slots
 
