@@ -66,7 +66,7 @@ def assign(
     """
     segment = policy.segment
     if len(nodes) < least:
-        return Assignment(None, f"{len(nodes)} healthy nodes are left, {least} are needed")
+        return Assignment(None, f"{len(nodes)} of {least} nodes are left")
     free = Free(nodes, Pools(policy.pools))
     known = {**domains, **{node.infra_rank: node.domain_id for node in nodes}}
     slots = _slots(former[:active], segment, free, known)
@@ -159,7 +159,7 @@ class _Words:
 
     def too_few(self, size: int, least: int, segment: int, lost: Sequence[Slot]) -> str:
         """Why no group."""
-        said = f"{len(self._free.nodes)} healthy nodes are left, but only {size} of {least} can be placed: "
+        said = f"of {len(self._free.nodes)} healthy nodes {size} can be placed, {least} are needed: "
         if lost and segment == 1:
             return said + f"no pool's node may replace {self._list([slot.former[0] for slot in lost])}"
         if lost:
