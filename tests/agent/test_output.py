@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import BOUND, wait_until
 
+from ft_supervisor.agent import output as output_module
 from ft_supervisor.agent.output import KEPT, Output
 
 
@@ -196,7 +197,8 @@ def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
     assert {len(line) for line in bytes(ends.data[0]).splitlines()} == {999}  # whole lines were dropped
 
 
-def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start) -> None:
+def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_module, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
     output = Output(*ends.writing)
     names = output.open([0])
     worker = start(names[0], "for i in range(20): os.write(1, b'x' * 999_999 + b'\\n')")

@@ -1,6 +1,7 @@
 """What Workers tells of the workers beyond their exit codes, with real ones."""
 
 import pickle
+import subprocess
 import sys
 import time
 import uuid
@@ -225,6 +226,30 @@ time.sleep(1000)
         assert {beat.after for beat in beats.values()} == {7.0}
         workers.call("stop", cycle, 0.0, False, "now")
         assert workers.event(WorkersGone).cycle == cycle
+
+
+def test_who_has_exited_is_not_waited_for(driven: Start, tmp_path: Path) -> None:
+    code = "if os.environ['LOCAL_RANK'] == '1': time.sleep(1000)"
+    workers = driven(job(tmp_path, command=python(code), per_node=2))
+    workers.call("start", run(FIRST))
+    assert wait_until(lambda: workers.call("beats"), "the exit") == (Beat(0, "stopping"),)
+    assert workers.call("beats") == ()
+    assert set(workers.call("pids")) == {1}
+    assert workers.call("take_stacks", [0]) is None
+
+
+def test_more_workers_than_the_limit_of_open_files_allows(tmp_path: Path) -> None:
+    code = """
+import resource
+from ft_supervisor.agent.workers import _make_room
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, min(1000, hard) if hard >= 0 else 1000))
+for workers in 8, 50, 5000:
+    _make_room(workers)
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=BOUND, check=True)
+    assert told.stdout.split() == ["300", "528", "1000"]
 
 
 def test_stacks_of_a_hung_rank(driven: Start, tmp_path: Path) -> None:
