@@ -77,6 +77,11 @@ class Nursery:
         pid, fds = self._fork({"kind": "agent", "log": str(log)}, [])
         return pid, socket.socket(fileno=fds[0])
 
+    def workers(self, log: Path) -> tuple[int, socket.socket]:
+        """Workers without the rest of an agent: the pid, and the test's end of its socket; see nursery.py."""
+        pid, fds = self._fork({"kind": "workers", "log": str(log)}, [])
+        return pid, socket.socket(fileno=fds[0])
+
     def exit_code(self, pid: int) -> int:
         """How it ended, waited for."""
         while pid not in self._codes:

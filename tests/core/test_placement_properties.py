@@ -132,7 +132,7 @@ def test_who_replaces_belongs_to_a_pool_that_serves(case: Case) -> None:
     pools, nodes = Pools(case.policy.pools), {node.infra_rank: node for node in case.known}
     for before, after in zip(case.segments(case.former), case.segments(group), strict=True):
         for node in set(after) - set(before):
-            assert pools.serves(pools.of(nodes[node]), case.domains[before[0]])
+            assert pools.of(nodes[node]) in pools.serving(case.domains[before[0]])
 
 
 def reserves_are_kept(case: Case, chosen: Sequence[Candidate]) -> bool:
@@ -181,7 +181,7 @@ def can_fill(case: Case, vacant: Sequence[tuple[int, ...]], usable: frozenset[in
         return True
     pools, nodes = Pools(case.policy.pools), {node.infra_rank: node for node in case.known}
     home = case.domains[vacant[0][0]]
-    fits = [node for node in usable if node in vacant[0] or pools.serves(pools.of(nodes[node]), home)]
+    fits = [node for node in usable if node in vacant[0] or pools.of(nodes[node]) in pools.serving(home)]
     return any(
         len({case.place(case.domains[node]) for node in chosen}) == 1
         and can_fill(case, vacant[1:], usable - set(chosen))

@@ -110,7 +110,7 @@ def test_the_reserve_is_spared_where_others_make_up_a_segment() -> None:
             (0,),
             (Pool("b", domains=("b",), serves=("b",)), Pool("any")),
             None,
-            "3 healthy nodes are left, but only 1 of 2 can be placed: no pool's node may replace n0",
+            "of 3 healthy nodes 1 can be placed, 2 are needed: no pool's node may replace n0",
         ),
         # n2 is near n0, but n1 can have nobody else
         (
@@ -128,9 +128,9 @@ def test_the_reserve_is_spared_where_others_make_up_a_segment() -> None:
             (0,),
             (Pool("one", nodes=("n0",)),),
             None,
-            "2 healthy nodes are left, but only 1 of 2 can be placed: no pool's node may replace n0",
+            "of 2 healthy nodes 1 can be placed, 2 are needed: no pool's node may replace n0",
         ),
-        ("a3", (0, 1), (0, 2), (Pool("any"),), None, "1 healthy nodes are left, 2 are needed"),
+        ("a3", (0, 1), (0, 2), (Pool("any"),), None, "1 of 2 nodes are left"),
     ],
 )
 def test_a_vacancy(
@@ -163,7 +163,7 @@ def test_a_vacancy(
             (0, 1, 2, 3),
             (0,),
             None,
-            "4 healthy nodes are left, but only 2 of 4 can be placed: no domain has 2 nodes together for segment 0",
+            "of 4 healthy nodes 2 can be placed, 4 are needed: no domain has 2 nodes together for segment 0",
         ),
     ],
 )
@@ -207,8 +207,8 @@ def test_a_node_that_comes_back_in_another_domain_is_no_part_of_its_segment() ->
         ),
         ("a6", (), (0, 3), 2, (1, 2, 4, 5), "4 nodes to begin with"),
         ("a4", (), (), 2, (0, 1, 2, 3), "4 nodes to begin with"),
-        ("a2 b2 c2", (0, 1, 2, 3, 4, 5), (1, 3), 2, None, "4 healthy nodes are left, but only 2 of 4 can be placed:"),
-        ("a4", (0, 1, 2, 3), (1,), 1, None, "3 healthy nodes are left, 4 are needed"),
+        ("a2 b2 c2", (0, 1, 2, 3, 4, 5), (1, 3), 2, None, "of 4 healthy nodes 2 can be placed, 4 are needed:"),
+        ("a4", (0, 1, 2, 3), (1,), 1, None, "3 of 4 nodes are left"),
     ],
 )
 def test_an_elastic_job(

@@ -269,6 +269,17 @@ def test_the_end_takes_all_with_it(runner: Runner, tmp_path: Path) -> None:
     assert runner.collect() is None and runner.wake is None and runner.filenos() == []
 
 
+def test_the_end_takes_even_who_does_not_hear_of_it(
+    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "_SWEEP_PIECE", BOUND)
+    runner.begin(Round(1, When.START, (sh("a", DAEMONIZE + DEAF, tmp_path / "pids"),)))
+    running = [*pids(tmp_path / "pids", 2), *runner.pids]
+    os.kill(runner.pids[0], signal.SIGSTOP)
+    assert runner.end(0.1) == []
+    assert not any(map(lives, running))
+
+
 def test_nothing_outlives_a_daemon_that_is_killed(job: Job, tmp_path: Path, repository: Path) -> None:
     check = sh("a", DAEMONIZE + DEAF, tmp_path / "pids", timeout=600.0)
     code = f"""
@@ -324,6 +335,8 @@ def test_an_examiner_that_does_not_answer_is_given_up(
     left = [*pids(tmp_path / "pids", 2), *runner.pids]
     os.kill(runner.pids[0], signal.SIGSTOP)
     assert finish() == (Outcome("a", Result.FAILED, "no answer within 3 s"),)
+    while runner.pids:  # pytest-timeout bounds it
+        runner.collect()
     assert all(map(ended, left))
 
 
@@ -351,6 +364,7 @@ examiner.main()
     runner.begin(Round(2, When.STANDBY, (check, sh("b", "exit 0"))))
     first, _ = finish()
     assert first == Outcome("a", Result.FAILED, "the one before cannot be killed")
+    assert pid in tree.descendants(runner.pids[0])
     go.touch()
     assert ended(pid)
     while runner.pids:  # pytest-timeout bounds it

@@ -96,7 +96,9 @@ class _Passing:
             try:
                 at += os.write(fd, view[at : _cut(data, at)])
             except BlockingIOError:  # whoever shares our stdout may have made it so
-                select.select([], [fd], [])
+                poll = select.poll()
+                poll.register(fd, select.POLLOUT)
+                poll.poll()
                 continue
             except OSError:
                 break
@@ -204,8 +206,8 @@ class Output:
 
     def _read(self) -> None:
         while True:
-            self._passing.wait_for_room()
             for fd, _ in self._epoll.poll():
+                self._passing.wait_for_room()
                 with self._lock:
                     if (stream := self._streams.get(fd)) is not None:
                         self._take(stream, KEPT)
@@ -221,6 +223,8 @@ class Output:
             data = os.read(stream.fd, size)
         except BlockingIOError:
             return 0
+        except OSError:  # no such error is known; the thread must go on with the other pipes
+            data = b""
         if not data:
             self._end(stream)
             return 0

@@ -118,9 +118,11 @@ def _by_py_spy(pid: int, until: float) -> str | None:
 def _run(command: list[str], bound: float) -> str | None:
     """What it prints; None if it fails or is late."""
     # Its end may be reaped by workers.py, which ends everything below the agent: then no code is known, but its output.
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    try:
+        process = subprocess.Popen(command, stdin=null, stdout=pipe, stderr=null, start_new_session=True)
+    except OSError:  # not a program of this machine's, say
+        return None
     try:
         data, _ = process.communicate(timeout=bound)
     except subprocess.TimeoutExpired:

@@ -65,6 +65,7 @@ class Workers:
         self._output = Output()
         self._beats = Beats()
         self._kills: dict[int, Counter | None] = {}
+        self._exited: set[int] = set()
         self._run: Run | None = None
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         self._pidfds: dict[int, int] = {}
@@ -144,20 +145,31 @@ class Workers:
         return {local_rank: process.pid for local_rank, process in self._live.items()}
 
     def beats(self) -> tuple[Beat, ...]:
-        """What workers have said by the notify protocol since the last call, one a rank."""
-        return self._beats.poll()
+        """What workers have said by the notify protocol since the last call, one a rank; those that have exited since
+        then are "stopping", whatever they said."""
+        beats = {beat.local_rank: beat for beat in self._beats.poll()}
+        beats |= {local_rank: Beat(local_rank, "stopping") for local_rank in self._exited}
+        self._exited.clear()
+        return tuple(beats.values())
 
     def statuses(self) -> dict[int, str]:
         """What workers last said of themselves (STATUS=), by local rank; for people."""
         return self._beats.statuses()
 
-    def take_stacks(self, local_ranks: Collection[int]) -> Background[None]:
-        """Begin to write where these workers are to run_folder/stacks/CYCLE/RANK.txt; done within stacks.BOUND, unless
-        the file system hangs."""
-        assert self._run is not None
+    def rules_of(self, local_rank: int) -> tuple[int, ...]:
+        """Which of the job's rules have a log pattern that this rank's last lines match, by index."""
+        self._output.drain(local_rank, _LAST_WORDS)
+        return log_rules.matching(self._job.settings.rules, self._output.tail(local_rank))
+
+    def take_stacks(self, local_ranks: Collection[int]) -> Background[None] | None:
+        """Begin to write where these workers are to run_folder/stacks/CYCLE/RANK.txt; done within stacks.BOUND. None if
+        none of them runs."""
+        hung = {local_rank: pid for local_rank, pid in self.pids().items() if local_rank in local_ranks}
+        if self._run is None or not hung:
+            return None
         work = partial(
             stacks.take,
-            {local_rank: pid for local_rank, pid in self.pids().items() if local_rank in local_ranks},
+            hung,
             Path(self._job.run_folder) / "stacks" / str(self._run.cycle),
             self._run.group_rank * self._job.per_node,
             (self._job.settings.hang or Hang()).signal,
@@ -180,6 +192,7 @@ class Workers:
             if code is None:
                 continue
             del self._live[local_rank]
+            self._exited.add(local_rank)
             os.close(self._pidfds.pop(local_rank))
             if code != 0 and self._stopping is None:  # or it's our own doing, and nobody is told
                 self._failures.append(self._failure(local_rank, code))
@@ -198,6 +211,7 @@ class Workers:
     def _forget(self) -> None:
         self._run, self._failures, self._warned = None, [], False
         self._kills.clear()
+        self._exited.clear()
         self._beats.close()
         self._output.release()
         self._agent.release()
@@ -227,7 +241,6 @@ class Workers:
     def _failure(self, local_rank: int, code: int, message: str = "") -> Failure:
         path = self._agent.error_file(local_rank)
         told = read_error(path) if path and not message else None
-        self._output.drain(local_rank, _LAST_WORDS)
         kills = self._kills.get(local_rank)
         return Failure(
             infra_rank=self._node.infra_rank,
@@ -239,7 +252,7 @@ class Workers:
             time=time.time(),
             cause=Cause.OOM if was_killed(code) and kills is not None and kills.moved() else Cause.EXIT,
             exception=told.exception if told else "",
-            rules=log_rules.matching(self._job.settings.rules, self._output.tail(local_rank)),
+            rules=self.rules_of(local_rank),
         )
 
 

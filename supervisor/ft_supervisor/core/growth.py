@@ -53,8 +53,11 @@ class _Attempt:
             left.sort(key=lambda rank: (self._level_of(rank), rank))
         self._taken: dict[str, list[int]] = {}
         self._made = 0
-        for level in range(len(later) + 1):
-            self._fill(level)
+        if segment == 1:
+            self._fill_one_by_one()
+        else:
+            for level in range(len(later) + 1):
+                self._fill(level)
         self.segments = self._segments()
 
     def _level_of(self, rank: int) -> int:
@@ -67,9 +70,21 @@ class _Attempt:
             found += [ranks[at : at + self._segment] for at in range(0, len(ranks), self._segment)]
         return found
 
+    def _fill_one_by_one(self) -> None:
+        """As `_fill` at all levels, for segments of one node: they all cost the same."""
+        for rank in self._left.get("", ()):
+            pool = self._pool[rank]
+            if self._made < self._count and self._budget.get(pool, 1):
+                self._made += 1
+                self._taken.setdefault("", []).append(rank)
+                if pool in self._budget:
+                    self._budget[pool] -= 1
+
     def _fill(self, level: int) -> None:
         """Take segments of nodes up to this level while there are any, those first that need the fewest of it."""
-        heap = [(self._cost(self._next(domain, level), level), order, domain) for domain, order in self._order.items()]
+        # The others have nothing more to give than at the last level.
+        there = {domain for domain, left in self._left.items() if any(self._level_of(rank) == level for rank in left)}
+        heap = [(self._cost(self._next(domain, level), level), self._order[domain], domain) for domain in there]
         heapq.heapify(heap)
         while heap and self._made < self._count:
             cost, order, domain = heapq.heappop(heap)

@@ -66,7 +66,7 @@ def assign(
     """
     segment = policy.segment
     if len(nodes) < least:
-        return Assignment(None, f"{len(nodes)} healthy nodes are left, {least} are needed")
+        return Assignment(None, f"{len(nodes)} of {least} nodes are left")
     free = Free(nodes, Pools(policy.pools))
     known = {**domains, **{node.infra_rank: node.domain_id for node in nodes}}
     slots = _slots(former[:active], segment, free, known)
@@ -103,16 +103,16 @@ def could_grow(
 def _slots(former: Sequence[int], segment: int, free: Free, known: Mapping[int, str]) -> list[Slot]:
     """The former segments with the survivors in their places. All other nodes are free."""
     slots: list[Slot] = []
-    placed: set[int] = set()
+    placed: set[int | None] = set()
+    healthy = free.nodes
     for at in range(0, len(former) - segment + 1, segment):
         ranks = tuple(former[at : at + segment])
         # Who has registered anew may sit elsewhere by its own word: the survivors' domain counts, the first's.
-        home = next((known[rank] for rank in ranks if rank in free.nodes), known.get(ranks[0], ""))
-        stays = [rank in free.nodes and (segment == 1 or known[rank] == home) for rank in ranks]
-        placed |= {rank for rank, here in zip(ranks, stays, strict=True) if here}
-        present = [rank if here else None for rank, here in zip(ranks, stays, strict=True)]
-        slots.append(Slot(len(slots), ranks, home, present))
-    for rank in free.nodes.keys() - placed:
+        home = known.get(next((rank for rank in ranks if rank in healthy), ranks[0]), "")
+        here = [rank if rank in healthy and (segment == 1 or known[rank] == home) else None for rank in ranks]
+        placed.update(here)
+        slots.append(Slot(len(slots), ranks, home, here))
+    for rank in healthy.keys() - placed:
         free.add(rank)
     return slots
 
@@ -159,7 +159,7 @@ class _Words:
 
     def too_few(self, size: int, least: int, segment: int, lost: Sequence[Slot]) -> str:
         """Why no group."""
-        said = f"{len(self._free.nodes)} healthy nodes are left, but only {size} of {least} can be placed: "
+        said = f"of {len(self._free.nodes)} healthy nodes {size} can be placed, {least} are needed: "
         if lost and segment == 1:
             return said + f"no pool's node may replace {self._list([slot.former[0] for slot in lost])}"
         if lost:

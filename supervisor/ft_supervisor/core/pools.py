@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import insort
+import heapq
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,11 @@ class Pools:
                 self._by_domain.setdefault(domain, index)
             if self._rest == NOBODYS and not self.explicit(index):
                 self._rest = index
+        self._for_any = frozenset(index for index, pool in enumerate(self._pools) if not pool.serves)
+        self._for: dict[str, frozenset[int]] = {}
+        for index, pool in enumerate(self._pools):
+            for domain in pool.serves:
+                self._for[domain] = self._for.get(domain, self._for_any) | {index}
 
     def __getitem__(self, index: int) -> Pool:
         return self._pools[index]
@@ -54,9 +60,9 @@ class Pools:
         """How many of its nodes are kept for replacing."""
         return 0 if index == NOBODYS else self._pools[index].reserve
 
-    def serves(self, index: int, home: str) -> bool:
-        """Whether its nodes may replace one of the domain `home`."""
-        return index != NOBODYS and (not self._pools[index].serves or home in self._pools[index].serves)
+    def serving(self, home: str) -> frozenset[int]:
+        """The pools whose nodes may replace one of the domain `home`."""
+        return self._for.get(home, self._for_any)
 
 
 class Free:
@@ -69,40 +75,56 @@ class Free:
         self.pool = {rank: pools.of(node) for rank, node in self.nodes.items()}
         self._free: dict[str, dict[int, list[int]]] = {}
 
+        self._offers: dict[tuple[frozenset[int], int], list[tuple[list[tuple[int, int]], str]]] = {}
+        """For `nearest`: a heap of what domains offered, for who asked and for how many."""
+
     def add(self, rank: int) -> None:
         """The node is free (again)."""
         domain = self._free.setdefault(self.nodes[rank].domain_id, {})
         insort(domain.setdefault(self.pool[rank], []), rank)
+        self._offers.clear()
 
     def remove(self, rank: int) -> None:
         """The node has a place."""
-        self._free[self.nodes[rank].domain_id][self.pool[rank]].remove(rank)
+        ranks = self._free[self.nodes[rank].domain_id][self.pool[rank]]
+        del ranks[bisect_left(ranks, rank)]
 
     def ranks(self) -> list[int]:
         """All that are free, by infra_rank."""
         return sorted(rank for domain in self._free.values() for ranks in domain.values() for rank in ranks)
 
-    def count(self, domain: str, home: str) -> int:
-        """How many free nodes of `domain` may replace one of `home`."""
+    def count(self, domain: str, serving: frozenset[int]) -> int:
+        """How many nodes of these pools are free in `domain`."""
         pools = self._free.get(domain, {})
-        return sum(len(ranks) for pool, ranks in pools.items() if self.pools.serves(pool, home))
+        return sum(len(ranks) for pool, ranks in pools.items() if pool in serving)
 
-    def first(self, domain: str, home: str, count: int) -> list[tuple[int, int]]:
-        """(pool, infra_rank) of the first `count`, or of fewer, in `domain` that may replace one of `home`."""
+    def first(self, domain: str, serving: frozenset[int], count: int) -> list[tuple[int, int]]:
+        """(pool, infra_rank) of the first `count`, or of fewer, that are free in `domain` and of these pools."""
         found: list[tuple[int, int]] = []
         pools = self._free.get(domain, {})
         for pool in sorted(pools):
-            if len(found) < count and self.pools.serves(pool, home):
+            if len(found) < count and pool in serving:
                 found += [(pool, rank) for rank in pools[pool][: count - len(found)]]
         return found
 
-    def nearest(self, home: str, count: int) -> list[tuple[int, int]]:
-        """The first `count` of one domain that may replace nodes of `home`: the domain with the first of the first.
+    def nearest(self, serving: frozenset[int], count: int) -> list[tuple[int, int]]:
+        """The first `count` of one domain and of these pools: of the domain with the first of the first.
 
         Empty where no domain has so many.
         """
-        offers = [offer for domain in self._free if len(offer := self.first(domain, home, count)) == count]
-        return min(offers, default=[])
+        if (serving, count) not in self._offers:
+            offers = [(self.first(domain, serving, count), domain) for domain in self._free]
+            self._offers[serving, count] = heap = [offer for offer in offers if len(offer[0]) == count]
+            heapq.heapify(heap)
+        heap = self._offers[serving, count]
+        while heap:
+            offer, domain = heap[0]
+            now = self.first(domain, serving, count)
+            if now == offer:
+                return offer
+            # Somebody else has taken of it: what the domain has now comes later.
+            heapq.heapreplace(heap, (now, domain)) if len(now) == count else heapq.heappop(heap)
+        return []
 
     def take(self, offer: Iterable[tuple[int, int]]) -> list[int]:
         """The offer's nodes by infra_rank, no longer free."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ft_supervisor.core.pools import Free
 
 
-@dataclass
+@dataclass(slots=True)
 class Slot:
     """A segment's place in the group. `home`: the domain of its former nodes.
 
@@ -38,6 +38,10 @@ class Slot:
         return [node for node in self.nodes if node is not None]
 
 
+_Filled = dict[int, dict[frozenset[int], list[Slot]]]
+"""Who was replaced: by the pool of the node that did, and the pools that may."""
+
+
 def fill(slots: Sequence[Slot], free: Free) -> None:
     """Make every segment whole or empty. A segment of one node stays only in a domain that has a name."""
     by_home: dict[str, list[Slot]] = {}
@@ -46,18 +50,12 @@ def fill(slots: Sequence[Slot], free: Free) -> None:
             by_home.setdefault(slot.home, []).append(slot)
     for broken in by_home.values():
         _stay(broken, free)
-    hopeless: set[str] = set()  # homes for which nobody is left: nothing becomes free any more
-    for slot in slots:
-        if not slot.vacant or slot.home in hopeless:
-            continue
-        if offer := free.nearest(slot.home, len(slot.nodes)):
+    moving = [slot for slot in slots if slot.vacant]
+    for slot in moving:
+        if offer := free.nearest(free.pools.serving(slot.home), len(slot.nodes)):
             slot.nodes = list(free.take(offer))
-        else:
-            hopeless.add(slot.home)
-    hopeless.clear()
-    for slot in slots:
-        if slot.vacant and len(slot.nodes) == 1 and slot.home not in hopeless and not _rearrange(slots, slot, free):
-            hopeless.add(slot.home)
+    if left := [slot for slot in moving if slot.vacant and len(slot.nodes) == 1]:
+        _rearrange(slots, left, free)
 
 
 def _stay(broken: list[Slot], free: Free) -> None:
@@ -66,8 +64,9 @@ def _stay(broken: list[Slot], free: Free) -> None:
     A segment that stays costs its vacancies, and what its other nodes could lend if it went: so the cheapest stay.
     """
     home = broken[0].home
-    lends = {slot.index: sum(free.pools.serves(free.pool[node], home) for node in slot.present) for slot in broken}
-    available = free.count(home, home) + sum(lends.values())
+    serving = free.pools.serving(home)
+    lends = {slot.index: sum(free.pool[node] in serving for node in slot.present) for slot in broken}
+    available = free.count(home, serving) + sum(lends.values())
     stays: list[Slot] = []
     for slot in sorted(broken, key=lambda slot: (slot.vacant + lends[slot.index], slot.vacant, slot.index)):
         available -= slot.vacant + lends[slot.index]
@@ -78,40 +77,60 @@ def _stay(broken: list[Slot], free: Free) -> None:
             free.add(node)
         slot.nodes = [None] * len(slot.nodes)
     for slot in sorted(stays, key=lambda slot: slot.index):
-        spares = iter(free.take(free.first(home, home, slot.vacant)))
+        spares = iter(free.take(free.first(home, serving, slot.vacant)))
         slot.nodes = [next(spares) if node is None else node for node in slot.nodes]
 
 
-def _rearrange(slots: Sequence[Slot], start: Slot, free: Free) -> bool:
-    """For segments of one node: find one for `start` by letting others that were replaced take another pool's node.
+def _rearrange(slots: Sequence[Slot], left: Sequence[Slot], free: Free) -> None:
+    """For segments of one node: let some that were replaced take another pool's node, so that more can be.
 
-    An augmenting path, over pools: with it, everybody is replaced whenever the pools' `serves` allow it at all.
+    Augmenting paths (a largest matching), between pools and what a vacancy may have: with them, everybody is replaced
+    whenever the pools' `serves` allow it at all.
     """
-    filled: dict[int, list[Slot]] = {}
+    spare: dict[int, list[int]] = {}
+    for node in reversed(free.ranks()):
+        spare.setdefault(free.pool[node], []).append(node)
+    filled: _Filled = {}
     for slot in slots:
         if slot.present and slot.present[0] != slot.former[0]:
-            filled.setdefault(free.pool[slot.present[0]], []).append(slot)
-    spare = {pool: node for node in reversed(free.ranks()) for pool in [free.pool[node]]}
-    wants: dict[int, Slot] = {}
-    queue = deque([start])
+            filled.setdefault(free.pool[slot.present[0]], {}).setdefault(free.pools.serving(slot.home), []).append(slot)
+    hopeless: set[frozenset[int]] = set()
+    for slot in left:
+        serving = free.pools.serving(slot.home)
+        path = [] if serving in hopeless else _path(serving, filled, spare)
+        if not path:
+            hopeless.add(serving)
+            continue
+        # From the pool with a spare back to `slot`: everybody takes the node that was just given up.
+        node = spare[path[0][0]].pop()
+        free.remove(node)
+        for pool, other, serves in path:
+            moved = slot if other is None else filled[other][serves].pop()
+            filled.setdefault(pool, {}).setdefault(serves, []).append(moved)
+            before, moved.nodes = moved.present, [node]
+            node = before[0] if before else node
+
+
+def _path(
+    start: frozenset[int], filled: _Filled, spare: dict[int, list[int]]
+) -> list[tuple[int, int | None, frozenset[int]]]:
+    """The shortest chain from a pool with a spare: (pool, which other pool's node is given up for it, by whom).
+
+    The last one gives up none: it is who started. Empty if there is no chain.
+    """
+    came: dict[int, tuple[int | None, frozenset[int]]] = {}
+    queue: deque[tuple[int | None, frozenset[int]]] = deque([(None, start)])
     while queue:
-        slot = queue.popleft()
-        for pool in sorted({*filled, *spare} - wants.keys()):
-            if not free.pools.serves(pool, slot.home):
-                continue
-            wants[pool] = slot
-            if pool in spare:
-                free.remove(spare[pool])
-                _pass_on(spare[pool], pool, wants, start, free)
-                return True
-            queue.extend(filled[pool])
-    return False
-
-
-def _pass_on(node: int, pool: int, wants: dict[int, Slot], start: Slot, free: Free) -> None:
-    """Give `node` to who wants one of its pool, that one's to who wants one of that pool, and so on to `start`."""
-    while (slot := wants[pool]) is not start:
-        before = slot.present[0]
-        slot.nodes = [node]
-        node, pool = before, free.pool[before]
-    start.nodes = [node]
+        other, serving = queue.popleft()
+        for pool in sorted(serving - came.keys()):
+            came[pool] = other, serving
+            if spare.get(pool):
+                path, at = [], pool
+                while True:
+                    before, serves = came[at]
+                    path.append((at, before, serves))
+                    if before is None:
+                        return path
+                    at = before
+            queue.extend((pool, serves) for serves, slots in filled.get(pool, {}).items() if slots)
+    return []

@@ -22,6 +22,8 @@ UNCHECKED_CODE = 3
 _MAX_ANSWER = 2**16
 _SWEEP_PIECE = 0.2
 """Seconds that the end of one silent examiner may keep the daemon's loop."""
+_SWEEP_PAUSE = 5.0
+"""Seconds until that is tried again."""
 # -I -S: a third of the time, and no variable of the job's changes what it is. The check gets them all.
 _EXAMINER = (
     sys.executable,
@@ -102,12 +104,12 @@ class Runner:
         self._now = [self._start(check) for check in round_.checks]
 
     def collect(self) -> tuple[Round, tuple[Outcome, ...]] | None:
-        """The round that is over now, and what came of its checks, in their order. Never waits."""
+        """The round that is over now, and what came of its checks, in their order. Waits for nobody but those that do
+        not answer: _SWEEP_PIECE seconds each, to end them."""
         for examiner in (*self._now, *self._former):
             _hear(examiner)
-            _reap(examiner)
-        for examiner in self._now:
-            if examiner.outcome is None and time.monotonic() >= examiner.until:
+            lives_on = _reap(examiner) and examiner.socket is None
+            if time.monotonic() >= examiner.until and (examiner.outcome is None or lives_on):
                 _give_up(examiner)
         self._former = [examiner for examiner in self._former if not examiner.gone]
         outcomes = tuple(examiner.outcome for examiner in self._now if examiner.outcome is not None)
@@ -119,17 +121,16 @@ class Runner:
         return round_, outcomes
 
     def end(self, bound: float) -> Collection[int]:
-        """End what runs, with all that it has started; the pids that still live after `bound` seconds. No `collect`
-        tells of this round any more."""
+        """End what runs, with all that it has started; the pids that still live after `bound` seconds and a moment. No
+        `collect` tells of this round any more."""
         examiners, self._now, self._former, self._round = [*self._now, *self._former], [], [], None
-        until = time.monotonic() + bound
         for examiner in examiners:
             _close(examiner)  # they know what it means
-        while any(_reap(examiner) for examiner in examiners) and time.monotonic() < until:
-            time.sleep(0.005)
+        _await(examiners, bound)
         for examiner in examiners:
             _kill(examiner)
-        return [examiner.pid for examiner in examiners if examiner.pid is not None and _reap(examiner)]
+        _await(examiners, _SWEEP_PIECE)
+        return [examiner.pid for examiner in examiners if examiner.pid is not None]
 
     def _start(self, check: Check) -> _Examiner:
         stuck = {former.check.name for former in self._former if former.stays and former.pid is not None}
@@ -197,10 +198,9 @@ def _outcome(examiner: _Examiner) -> Outcome:
 
 def _give_up(examiner: _Examiner) -> None:
     """Neither the check nor the process that should have ended it has answered."""
-    examiner.outcome = Outcome(
-        examiner.check.name, Result.FAILED, f"no answer within {time_allowed(examiner.check):g} s"
-    )
-    examiner.stays = True
+    name, bound = examiner.check.name, time_allowed(examiner.check)
+    examiner.outcome = examiner.outcome or Outcome(name, Result.FAILED, f"no answer within {bound:g} s")
+    examiner.stays, examiner.until = True, time.monotonic() + _SWEEP_PAUSE
     _close(examiner)
     _kill(examiner)
 
@@ -222,8 +222,14 @@ def _reap(examiner: _Examiner) -> bool:
     return examiner.pid is not None
 
 
+def _await(examiners: Sequence[_Examiner], bound: float) -> None:
+    """Their ends, so long at most."""
+    until = time.monotonic() + bound
+    while sum(map(_reap, examiners)) and time.monotonic() < until:  # not any(), which asks no further than the first
+        time.sleep(0.005)
+
+
 def _kill(examiner: _Examiner) -> None:
-    """What it has started first: afterwards nobody knows whose that is."""
-    if _reap(examiner) and examiner.pid is not None:
-        tree.sweep(examiner.pid, (), _SWEEP_PIECE)
+    """What it has started first, and not itself before that is gone: nobody would know any more whose that is."""
+    if _reap(examiner) and examiner.pid is not None and not tree.sweep(examiner.pid, (), _SWEEP_PIECE):
         os.kill(examiner.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
