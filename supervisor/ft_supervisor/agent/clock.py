@@ -1,4 +1,4 @@
-"""How far this node's clock is from the coordinator's: for people who compare logs, a warning is all that comes of it."""
+"""How far this node's clock is from the coordinator's. For people who compare logs: a warning is all that it does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ClockWatch:
         self._looks = 0
 
     def look(self, theirs: float, ours: float) -> None:
-        """The coordinator wrote its pulse at `theirs` by its clock; by ours it is `ours` now: seconds since the epoch."""
+        """The coordinator wrote its pulse at `theirs` by its clock, by ours it is `ours`: seconds since the epoch."""
         if theirs == self._last or self._looks < 0:
             return
         self._last, self._looks = theirs, self._looks + 1

@@ -85,7 +85,8 @@ class Dialer:
     def dial(self, candidates: Sequence[int], abandoned: threading.Event) -> Found | PolicyMismatch | None:
         """The first store that answers. Candidates are asked in this order, each with a head start before the next.
 
-        PolicyMismatch if its configuration is not ours. Goes on until one is found, or `abandoned` is set: None. A candidate without a name has only its file.
+        PolicyMismatch if its configuration is not ours. Goes on until one is found, or `abandoned` is set: None. A
+        candidate without a name has only its file.
         """
         began, told = time.monotonic(), False
         routes = [

@@ -17,22 +17,19 @@ import struct
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from ft_supervisor.core.events import Beat
 from ft_supervisor.core.model import one_line
 from ft_supervisor.process.log import log
 
-Kind = Literal["beat", "ready", "stopping", "trigger"]
-
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, str] = {
     "WATCHDOG=1": "beat",
     "READY=1": "ready",
     "STOPPING=1": "stopping",
     "WATCHDOG=trigger": "trigger",
 }
-_WEIGHT: dict[Kind, int] = {"beat": 0, "ready": 1, "stopping": 2, "trigger": 3}
+_WEIGHT: dict[str, int] = {"beat": 0, "ready": 1, "stopping": 2, "trigger": 3}
 _LONGEST = 4096
 """Bytes of a message; systemd's limit too."""
 _STATUS = 200
@@ -46,19 +43,9 @@ _DEPTH = 100
 _CREDENTIALS = struct.Struct("iII")
 
 
-@dataclass(frozen=True)
-class Beat:
-    """What a rank has said since it was last asked: what weighs most, of trigger, stopping, ready and beat. `after`:
-    the seconds of silence from which it hangs, if it has given them; infinity: never."""
-
-    local_rank: int
-    kind: Kind
-    after: float | None = None
-
-
-def parse(data: bytes) -> tuple[Kind | None, float | None, str | None]:
+def parse(data: bytes) -> tuple[str | None, float | None, str | None]:
     """(kind, after, status) of a message; None for what it does not say."""
-    kind: Kind | None = None
+    kind: str | None = None
     after = status = None
     for line in data.decode(errors="replace").split("\n"):
         name, _, value = line.partition("=")

@@ -27,9 +27,9 @@ from ft_supervisor.agent import log_rules, stacks
 from ft_supervisor.agent.failures import NOT_EXECUTABLE, Told, look_up, read_error, signal_name, was_killed
 from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.agent.node_agent import NodeAgent, Outfit
-from ft_supervisor.agent.notify import Beat, Beats
+from ft_supervisor.agent.notify import Beats
 from ft_supervisor.agent.output import Output
-from ft_supervisor.core.events import AgentEvent, WorkersExited, WorkersGone
+from ft_supervisor.core.events import AgentEvent, Beat, WorkersExited, WorkersGone
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Failure, Job, Node, one_line
 from ft_supervisor.core.settings import Cause, Hang
@@ -106,17 +106,17 @@ class Workers:
             self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
         self._beats.listen(self.pids())
 
-    def stop(self, cycle: Cycle, grace: float, send_signal: bool, now: float) -> None:
+    def stop(self, cycle: Cycle, grace: float, signal_name: str, now: float) -> None:
         """See actions.StopWorkers."""
         if self._stopping is None:
             self._stopping = _Stopping(cycle, now + grace)
         stopping = self._stopping
         stopping.cycle, stopping.deadline = cycle, min(stopping.deadline, now + grace)
-        if send_signal and not stopping.signalled:
+        if signal_name and not stopping.signalled:
             stopping.signalled = True
             for process in self._live.values():
                 with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
+                    os.killpg(process.pid, signal.Signals[signal_name])
 
     def poll(self, now: float) -> list[AgentEvent]:
         """What has become of the workers since the last call. Takes at most about 0.1 s."""

@@ -12,7 +12,17 @@ from ft_supervisor.coordinator import files
 from ft_supervisor.core import actions
 from ft_supervisor.core.codec import encode
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Promised, Received, Recorded, SlurmToldUs, StepRead, Tick
+from ft_supervisor.core.events import (
+    CoordinatorEvent,
+    Ended,
+    Heard,
+    Promised,
+    Received,
+    Recorded,
+    SlurmToldUs,
+    StepRead,
+    Tick,
+)
 from ft_supervisor.core.model import Job, Verdict
 from ft_supervisor.core.orders import Closed, Done
 from ft_supervisor.observe.background import Background, wait_all

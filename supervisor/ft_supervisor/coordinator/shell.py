@@ -7,7 +7,6 @@ coordinator whose main loop hangs no longer moves the pulse.
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import queue
 import threading
@@ -21,7 +20,7 @@ from ft_supervisor.core.codec import CodecError, decode
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import Received
 from ft_supervisor.core.messages import TO_COORDINATOR
-from ft_supervisor.core.model import INTERRUPTED, PROTOCOL
+from ft_supervisor.core.model import INTERRUPTED
 from ft_supervisor.core.orders import Begin, Listening, Promise, SlurmSaid
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.child import enter_child

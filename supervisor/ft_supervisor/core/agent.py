@@ -18,6 +18,7 @@ coordinator to tell) goes through `_end`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 
@@ -147,8 +148,8 @@ class AgentMachine:
                 self._gone(cycle, port, now)
             case Beat():
                 self._hangs.beat(event, now)
-            case StacksTaken(cycle):
-                self._blame_hung(cycle, now)
+            case StacksTaken(cycle, rules):
+                self._blame_hung(cycle, dict(rules), now)
             case Checked(cycle, problem):
                 self._checked(cycle, problem, now)
             case TurnedUnhealthy(reason):
@@ -364,16 +365,17 @@ class AgentMachine:
 
     def _look_for_hangs(self, now: float) -> None:
         """What a hung worker does is written down before it is killed."""
-        hung = [failure for failure in self._hangs.tick(now) if not self._ignores(failure)]
+        hung = self._hangs.tick(now)
         if hung and self._run is not None:
             self._hangs.hung = hung
             for failure in hung:
                 self._do(log("worker_hangs", "warning", cycle=self._run.cycle, failure=str(failure)))
             self._do(TakeStacks(self._run.cycle, tuple(failure.local_rank for failure in hung)))
 
-    def _blame_hung(self, cycle: Cycle, now: float) -> None:
+    def _blame_hung(self, cycle: Cycle, rules: Mapping[int, tuple[int, ...]], now: float) -> None:
         if self._run is not None and self._run.cycle == cycle and self.state is State.ACTIVE:
-            self._fail(self._hangs.hung, now)
+            hung = [replace(failure, rules=rules.get(failure.local_rank, ())) for failure in self._hangs.hung]
+            self._fail([failure for failure in hung if not self._ignores(failure)], now)
 
     def _gone(self, cycle: Cycle, port: int, now: float) -> None:
         if self._run is None or cycle != self._run.cycle:

@@ -130,11 +130,9 @@ class WorkersGone:
 
 @dataclass(frozen=True)
 class Beat:
-    """A worker's word by systemd's notify protocol: the newest one of its rank since the last.
-
-    `kind`: beat, ready, stopping, or trigger (it calls itself hung). `after`: how long it wants to be waited for from
-    now on, in seconds.
-    """
+    """What a worker has said by systemd's notify protocol since it was last asked: what weighs most, of trigger (it
+    calls itself hung), stopping, ready and beat. `after`: the seconds of silence from which it hangs, if it has given them;
+    infinity: never."""
 
     local_rank: int
     kind: str
@@ -143,9 +141,10 @@ class Beat:
 
 @dataclass(frozen=True)
 class StacksTaken:
-    """After TakeStacks, or its bound."""
+    """After TakeStacks, or its bound. `rules`: (local_rank, Failure.rules) of each."""
 
     cycle: Cycle
+    rules: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
