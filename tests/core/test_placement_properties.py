@@ -88,6 +88,30 @@ def cases(draw: st.DrawFn, fresh: bool | None = None, elastic: bool | None = Non
     return Case(known, healthy, tuple(former), most * segment, least * segment, policy)
 
 
+@st.composite
+def tight(draw: st.DrawFn, fresh: bool) -> Case:
+    """Every node is in one of two or three pools by its name, and hardly any choice of nodes will do."""
+    segment = 2 if fresh else 1
+    known = tuple(
+        Candidate(rank, f"n{rank}", draw(st.sampled_from("abc"))) for rank in range(draw(st.integers(4, MOST)))
+    )
+    former = () if fresh else tuple(range(draw(st.integers(2, len(known) // 2))))
+    healthy = known[len(former) :]
+    member = [draw(st.integers(0, 2)) for _ in known]
+    reserved = draw(st.integers(0, 2)) if fresh else None
+    pools = tuple(
+        Pool(
+            f"p{index}",
+            nodes=tuple(node.name for node in known if member[node.infra_rank] == index),
+            serves=() if fresh else tuple(draw(st.sets(st.sampled_from("abc"), min_size=1, max_size=2))),
+            reserve=draw(st.integers(1, 3)) if index == reserved else 0,
+        )
+        for index in range(3)
+    )
+    size = 4 if fresh else len(former)
+    return Case(known, healthy, former, size, 2 if fresh else size, Placement(segment=segment, pools=pools))
+
+
 @settings(max_examples=500)
 @given(cases())
 def test_every_group(case: Case) -> None:
@@ -158,7 +182,7 @@ def largest(case: Case) -> int:
 
 
 @settings(max_examples=300)
-@given(cases(fresh=True))
+@given(cases(fresh=True) | tight(fresh=True))
 def test_a_fresh_group_keeps_reserves_and_is_the_largest_where_one_pool_has_one(case: Case) -> None:
     group = case.assign().group
     chosen = [node for node in case.healthy if group and node.infra_rank in group]
@@ -192,6 +216,16 @@ def can_fill(case: Case, vacant: Sequence[tuple[int, ...]], usable: frozenset[in
 @settings(max_examples=400)
 @given(cases(elastic=False, fresh=False))
 def test_a_group_of_the_same_size_is_found_where_there_is_one(case: Case) -> None:
+    found_where_there_is_one(case)
+
+
+@settings(max_examples=800)
+@given(tight(fresh=False))
+def test_chains_of_replacements_are_found(case: Case) -> None:
+    found_where_there_is_one(case)
+
+
+def found_where_there_is_one(case: Case) -> None:
     healthy = {node.infra_rank for node in case.healthy}
     vacant = [segment for segment in case.segments(case.former) if not set(segment) <= healthy]
     whole = set(case.former) - {node for segment in vacant for node in segment}

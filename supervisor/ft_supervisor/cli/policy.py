@@ -16,7 +16,7 @@ from ft_supervisor.cli.errors import guarded
 from ft_supervisor.config import explain as explaining
 from ft_supervisor.config.explain import Row
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What the cluster's policy makes of a job.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 KEY_WIDTH = 26
 ORIGIN_WIDTH = 36
@@ -42,7 +42,9 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A list of {key, value, origin}.")] = False,
 ) -> None:
-    """Prints every key, its value, and where that was written: FILE:LINE, a variable, or built-in.
+    """Every key, its value, and where it was written.
+
+    That is FILE:LINE, a variable, the command line, or built-in.
 
     A key without a value is shown as -. Values of workers.env are not shown.
 

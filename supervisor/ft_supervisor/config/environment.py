@@ -35,6 +35,7 @@ def _unknown(name: str, known: list[str]) -> ConfigError:
     where = ENVIRONMENT + name[:200]
     if name.startswith(f"{PREFIX}LIMITS__"):
         return ConfigError(where, "", "a job cannot set limits", "they belong into the cluster's policy file")
-    near = difflib.get_close_matches(name.upper().replace("__POLICY__", "__"), known, 1, 0.5)
-    right = f"did you mean {near[0]}?" if near else f"a key's variable is like {variable('nodes.active')}"
+    bare = name.removeprefix(PREFIX)[:200].upper().removeprefix("POLICY__")
+    near = difflib.get_close_matches(bare, [one.removeprefix(PREFIX) for one in known], 1)
+    right = f"did you mean {PREFIX}{near[0]}?" if near else f"a key's variable is like {variable('nodes.active')}"
     return ConfigError(where, "", "no such key", right)

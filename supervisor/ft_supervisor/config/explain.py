@@ -43,7 +43,8 @@ def rows(config: JobConfig, keys: Iterable[str] = (), *, job: bool = True) -> li
         if not any(_below(one, key) for one in known):
             near = difflib.get_close_matches(key, known, 1, 0.5)
             sections = ", ".join(sorted({one.partition(".")[0] for one in known}))
-            raise ConfigError("command line", key, "no such key", f"did you mean {near[0]}?" if near else sections)
+            right = f"did you mean {near[0]}?" if near else f"known: {sections}"
+            raise ConfigError("command line", key, "no such key", right)
     chosen = [key for key in known if not wanted or any(_below(key, one) for one in wanted)]
     values = json.loads(config.policy)
     return [row for key in chosen for row in _rows(config, values, key)]

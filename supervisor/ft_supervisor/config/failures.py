@@ -53,7 +53,8 @@ def failures() -> Kind:
         "reason": text("one line of at most 200 characters", r"\S|\S.*\S", 200).about("Said in logs and verdict."),
     }
     required = {"match": f"write {EXAMPLE}", "action": f"write {EXAMPLE}"}
-    many = list_of(record(table, _build, _plain, required), EXAMPLE, most=1000)
+    rule = record(table, _build, _plain, required)
+    many = list_of(rule, EXAMPLE, most=1000, nodes=lambda written: len(written.rule.match.nodes))
 
     def check(value: Value, key: str) -> tuple[Written, ...]:
         rules: tuple[Written, ...] = many(value, key)

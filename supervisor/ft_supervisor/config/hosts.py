@@ -5,10 +5,9 @@ from collections.abc import Iterable
 
 from ft_slurm.errors import NodeListError
 from ft_slurm.nodelist import expand
-from ft_supervisor.config.kind import Kind
+from ft_supervisor.config.kind import MAX_NODES, Kind
 from ft_supervisor.config.yamltree import Value
 
-MAX_NODES = 100_000
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,18})([^0-9]*)")
 
 

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ft_supervisor.config.hosts import MAX_NODES
-from ft_supervisor.config.kind import Kind, object_schema, read
+from ft_supervisor.config.kind import MAX_NODES, Kind, object_schema, read
 from ft_supervisor.config.values import ANY_TEXT, count, text
 from ft_supervisor.config.yamltree import Value, as_map
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ft_supervisor.config.yamltree import Value, as_list, as_map
 
+MAX_NODES = 100_000
 NOT_YET = frozenset({"accounting"})
 """Keys that the design has and this version does not."""
 NOT_EMPTY = frozenset({"hang"})
@@ -110,14 +111,26 @@ def record(
     return Kind(check, object_schema(table, required), plain)
 
 
-def list_of(kind: Kind, example: str, least: int = 0, most: int = 10_000) -> Kind:
-    """A list with items of one kind, as a tuple; `example` shows one with its brackets."""
+def list_of(
+    kind: Kind, example: str, least: int = 0, most: int = 10_000, nodes: Callable[[Any], int] = lambda item: 0
+) -> Kind:
+    """A list with items of one kind, as a tuple; `example` shows one with its brackets.
+
+    `nodes`: how many nodes an item names. A few bytes name many, so that the whole list has a bound as well.
+    """
 
     def check(value: Value, key: str) -> tuple[Any, ...]:
         items = as_list(value, key, example)
         if not least <= len(items) <= most:
             raise value.error(key, "is empty" if not items else f"has more than {most} items", f"write {example}")
-        return tuple(kind(item, f"{key}[{at}]") for at, item in enumerate(items))
+        found: list[Any] = []
+        named = 0
+        for at, item in enumerate(items):
+            found.append(kind(item, f"{key}[{at}]"))
+            named += nodes(found[-1])
+            if named > MAX_NODES:
+                raise item.error(f"{key}[{at}]", f"names, with those before it, over {MAX_NODES} nodes", "name fewer")
+        return tuple(found)
 
     schema = {"type": "array", "items": dict(kind.schema), "minItems": least, "maxItems": most}
     return Kind(check, schema, lambda values: [kind.plain(value) for value in values])
@@ -131,11 +144,11 @@ def one_or_more(kind: Kind) -> Kind:
             return (kind(value, key),)
         if not value.data:
             raise value.error(key, "is an empty list", "name at least one, or remove it")
-        found: list[Any] = []
+        found: dict[Any, None] = {}
         for at, item in enumerate(value.data):
             if (got := kind(item, f"{key}[{at}]")) in found:
                 raise item.error(f"{key}[{at}]", f"{item.shown()} is given twice", "keep one of them")
-            found.append(got)
+            found[got] = None
         return tuple(found)
 
     many = {"type": "array", "items": dict(kind.schema), "minItems": 1, "uniqueItems": True}

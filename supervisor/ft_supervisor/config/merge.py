@@ -10,9 +10,8 @@ from ft_supervisor.config.assemble import assemble
 from ft_supervisor.config.defaults import built_in
 from ft_supervisor.config.errors import ConfigError
 from ft_supervisor.config.failures import settled
-from ft_supervisor.config.hosts import MAX_NODES
 from ft_supervisor.config.job import Active
-from ft_supervisor.config.kind import Setting, read
+from ft_supervisor.config.kind import MAX_NODES, Setting, read
 from ft_supervisor.config.layers import SYSTEM, Layers
 from ft_supervisor.config.limits import BUILT_IN
 from ft_supervisor.config.model import JobConfig

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ft_supervisor.config.errors import ConfigError
-from ft_supervisor.config.hosts import MAX_NODES, fold, hosts
-from ft_supervisor.config.kind import Kind, Setting, list_of, one_or_more, record
+from ft_supervisor.config.hosts import fold, hosts
+from ft_supervisor.config.kind import MAX_NODES, Kind, Setting, list_of, one_or_more, record
 from ft_supervisor.config.model import Domain
 from ft_supervisor.config.values import count, text
 from ft_supervisor.config.yamltree import Value
@@ -24,7 +24,8 @@ def pools() -> Kind:
         "serves": one_or_more(domain).about("The domains whose nodes it may replace, or any."),
         "reserve": count(0, MAX_NODES).about("So many are kept for replacing."),
     }
-    many = list_of(record(table, _build, _plain, {"name": "write {name: any}"}), EXAMPLE, least=1, most=1000)
+    pool = record(table, _build, _plain, {"name": "write {name: any}"})
+    many = list_of(pool, EXAMPLE, least=1, most=1000, nodes=lambda pool: len(pool.nodes))
 
     def check(value: Value, key: str) -> tuple[Pool, ...]:
         found: tuple[Pool, ...] = many(value, key)

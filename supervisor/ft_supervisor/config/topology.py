@@ -5,7 +5,7 @@ from typing import Any
 
 from ft_supervisor.config import yamltree
 from ft_supervisor.config.hosts import fold, hosts
-from ft_supervisor.config.kind import Kind, record
+from ft_supervisor.config.kind import MAX_NODES, Kind, record
 from ft_supervisor.config.model import Domain
 from ft_supervisor.config.patterns import compiled, regular_expression
 from ft_supervisor.config.values import choice, text
@@ -79,6 +79,8 @@ def _read(path: Path) -> tuple[tuple[str, tuple[str, ...]], ...]:
             if node in seen:
                 raise value.error(name, f"{node} is in domain {seen[node]} too", "name each node once")
             seen[node] = name
+        if len(seen) > MAX_NODES:
+            raise value.error(name, f"names, with those before it, over {MAX_NODES} nodes", "name fewer")
         found.append((name, names))
     if not found:
         raise tree.error("", "names no domain", "write a line for each: rack1: n[1-16]")
