@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ft_supervisor.core import codec, messages, orders
+from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Cycle, Job, Memory, Node, Timeouts
 from ft_supervisor.process.link import Link
 from ft_supervisor.store import tcp

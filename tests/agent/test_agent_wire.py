@@ -26,6 +26,7 @@ from tests.agent.harness import (
 )
 
 from ft_supervisor.core import orders
+from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.messages import Continue, Leaving, Prepare, Register, Stop, WorkersStopped, WorkersSucceeded
 from ft_supervisor.core.model import Cycle, Memory, Outcome, Timeouts, Verdict
 from ft_supervisor.observe.replay import replay

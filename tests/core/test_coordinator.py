@@ -327,7 +327,7 @@ def test_too_few_nodes_end_the_job() -> None:
     talk.wait(TIMEOUTS.node_lost)
     talk.hear(stopped(0))
     talk.hear(stopped(2))
-    reason = "too few nodes: 2 healthy nodes are left, 3 are needed; n1 was not heard for 6.5 s"
+    reason = "too few nodes: 2 of 3 nodes are left; n1 was not heard for 6.5 s"
     assert talk.wait(TIMEOUTS.node_lost) == talk.propose(interrupted(reason), 0, 2)
     assert "too_few_nodes" in talk.logged
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ft_supervisor.core import placement
 from ft_supervisor.core.placement import Assignment, Candidate, assign, could_grow
 from ft_supervisor.core.pools import NOBODYS, Pools
 from ft_supervisor.core.settings import Placement, Pool
@@ -242,5 +241,35 @@ def test_one_node_a_segment_and_the_default_pool_are_as_ever(case: Case) -> None
         case, policy=Placement(), active=len(case.former) or case.active, least=len(case.former) or case.least
     )
     healthy = {node.infra_rank for node in case.healthy}
-    expected = placement.replace(case.former, healthy, case.domains) if case.former else None
-    assert case.assign().group == (expected if case.former else placement.first(healthy, case.active))
+    expected = plain_replace(case.former, healthy, case.domains) if case.former else None
+    assert case.assign().group == (expected if case.former else plain_first(healthy, case.active))
+
+
+def plain_first(healthy: Collection[int], active: int) -> tuple[int, ...] | None:
+    """Without pools and segments: the lowest infra_ranks. None when there are too few."""
+    return tuple(sorted(healthy)[:active]) if len(healthy) >= active else None
+
+
+def plain_replace(
+    former: Sequence[int], healthy: Collection[int], domains: Mapping[int, str]
+) -> tuple[int, ...] | None:
+    """Without pools and segments: the next active nodes by group_rank. None when there are too few.
+
+    Survivors keep their group_rank. A vacancy is filled from the same domain where one is left there, else by the
+    lowest infra_rank; vacancies that find a standby of their own domain go first, so that none takes another's.
+    """
+    spares = sorted(set(healthy) - set(former))
+    chosen: dict[int, int] = {}
+    vacant = [rank for rank, node in enumerate(former) if node not in healthy]
+    for same_domain in (True, False):
+        for rank in vacant:
+            if rank in chosen:
+                continue
+            domain = domains.get(former[rank], "")
+            fits = [spare for spare in spares if not same_domain or (domain and domains.get(spare) == domain)]
+            if fits:
+                chosen[rank] = fits[0]
+                spares.remove(fits[0])
+    if len(chosen) < len(vacant):
+        return None
+    return tuple(chosen.get(rank, node) for rank, node in enumerate(former))

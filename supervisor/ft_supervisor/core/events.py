@@ -131,7 +131,7 @@ class WorkersGone:
 @dataclass(frozen=True)
 class Beat:
     """What a worker has said by systemd's notify protocol since it was last asked: what weighs most, of trigger (it
-    calls itself hung), stopping, ready and beat. `after`: the seconds of silence from which it hangs, if it has given them;
+    calls itself hung), stopping, ready and beat. `after`: seconds of silence from which it hangs, if it has said so;
     infinity: never."""
 
     local_rank: int

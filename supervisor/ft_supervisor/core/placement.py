@@ -26,7 +26,7 @@ and elsewhere it may be missed, though what is found keeps all the rules.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ft_supervisor.core.growth import grow
@@ -34,7 +34,7 @@ from ft_supervisor.core.pools import Candidate, Free, Pools
 from ft_supervisor.core.settings import Placement
 from ft_supervisor.core.vacancies import Slot, fill
 
-__all__ = ["Assignment", "Candidate", "assign", "could_grow", "first", "replace"]
+__all__ = ["Assignment", "Candidate", "assign", "could_grow"]
 
 SHOWN = 4
 """How many changes a reason names."""
@@ -187,31 +187,3 @@ class _Words:
 def _some(items: Sequence[str], between: str) -> str:
     more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
     return between.join(items[:SHOWN]) + more
-
-
-def first(healthy: Collection[int], active: int) -> tuple[int, ...] | None:
-    """Replaced by `assign`, to be removed. The lowest infra_ranks. None when there are too few."""
-    return tuple(sorted(healthy)[:active]) if len(healthy) >= active else None
-
-
-def replace(former: Sequence[int], healthy: Collection[int], domains: Mapping[int, str]) -> tuple[int, ...] | None:
-    """Replaced by `assign`, to be removed. The next active nodes by group_rank. None when there are too few.
-
-    Survivors keep their group_rank. A vacancy is filled from the same domain where one is left there, else by the
-    lowest infra_rank; vacancies that find a standby of their own domain go first, so that none takes another's.
-    """
-    spares = sorted(set(healthy) - set(former))
-    chosen: dict[int, int] = {}
-    vacant = [rank for rank, node in enumerate(former) if node not in healthy]
-    for same_domain in (True, False):
-        for rank in vacant:
-            if rank in chosen:
-                continue
-            domain = domains.get(former[rank], "")
-            fits = [spare for spare in spares if not same_domain or (domain and domains.get(spare) == domain)]
-            if fits:
-                chosen[rank] = fits[0]
-                spares.remove(fits[0])
-    if len(chosen) < len(vacant):
-        return None
-    return tuple(chosen.get(rank, node) for rank, node in enumerate(former))

@@ -67,8 +67,7 @@ class Selection:
         present = self._present(now)
         size = 0
         if len(group) < self._job.active and len(present - set(group)) >= self._settings.segment:
-            found = self._assign(group, present - self.draining, len(group))
-            size = len(found.group or ())
+            size = len(self._assign(group, present - self.draining, len(group)).group or ())
         if size <= len(group):
             self._roomy_since = None
         elif self._roomy_since is None:
