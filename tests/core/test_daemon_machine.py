@@ -192,7 +192,10 @@ def test_a_silent_agent_is_killed_and_replaced() -> None:
     assert play.wait(BEAT) == [KillChild("agent")]
     assert play.wait(DONE_BOUND - BEAT) == []
     assert play.wait(BEAT) == [KillChild("agent")]  # once more, should the first have been in vain
-    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory())]
+    (again,) = play.feed(AGENT_GONE)
+    assert isinstance(again, SpawnAgent) and again.incarnation == 2
+    (failure,) = again.memory.failures
+    assert str(failure) == "agent of node 1: hangs (not heard by its daemon for 3.0 s)"
 
 
 def test_a_starting_agent_has_longer() -> None:
