@@ -9,6 +9,7 @@ call; "now" among the arguments stands for the time. {"pid", "code"} tells a chi
 
 import itertools
 import json
+import operator
 import os
 import pickle
 import select
@@ -82,7 +83,7 @@ def _call(workers: Workers, method: str, *arguments: Any) -> Any:
     if method == "open_fds":
         return sorted(path.name for path in Path("/proc/self/fd").iterdir())
     now = time.monotonic()
-    value = getattr(workers, method)(*(now if argument == "now" else argument for argument in arguments))
+    value = operator.attrgetter(method)(workers)(*(now if argument == "now" else argument for argument in arguments))
     return value.wait(30.0) if isinstance(value, Background) else value
 
 

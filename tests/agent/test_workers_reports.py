@@ -151,7 +151,7 @@ os._exit(1)
     assert (failure.local_rank, failure.rules) == (1, (1,))
     workers.call("stop", FIRST, 0.0, False, "now")
     workers.event(WorkersGone)
-    assert workers.call("flush", BOUND)
+    assert workers.call("witness.flush", BOUND)
     lines = workers.log_file.read_bytes().splitlines()
     assert b"uncorrectable ECC" in lines and b"NCCL 1" in lines
 
@@ -219,10 +219,10 @@ time.sleep(1000)
     workers = driven(job(tmp_path, command=python(code), per_node=2, settings=settings))
     for cycle in (FIRST, SECOND):
         workers.call("start", run(cycle))
-        wait_until(lambda: workers.call("statuses") == {0: "02500000", 1: "12500000"}, "the statuses")
+        wait_until(lambda: workers.call("witness.statuses") == {0: "02500000", 1: "12500000"}, "the statuses")
         beats: dict[int, Beat] = {}
         while len(beats) < 2 or any(beat.after is None for beat in beats.values()):
-            beats |= {beat.local_rank: beat for beat in workers.call("beats")}
+            beats |= {beat.local_rank: beat for beat in workers.call("witness.beats")}
         assert {beat.after for beat in beats.values()} == {7.0}
         workers.call("stop", cycle, 0.0, False, "now")
         assert workers.event(WorkersGone).cycle == cycle
@@ -232,10 +232,10 @@ def test_who_has_exited_is_not_waited_for(driven: Start, tmp_path: Path) -> None
     code = "if os.environ['LOCAL_RANK'] == '1': time.sleep(1000)"
     workers = driven(job(tmp_path, command=python(code), per_node=2))
     workers.call("start", run(FIRST))
-    assert wait_until(lambda: workers.call("beats"), "the exit") == (Beat(0, "stopping"),)
-    assert workers.call("beats") == ()
+    assert wait_until(lambda: workers.call("witness.beats"), "the exit") == (Beat(0, "stopping"),)
+    assert workers.call("witness.beats") == ()
     assert set(workers.call("pids")) == {1}
-    assert workers.call("take_stacks", [0]) is None
+    assert workers.call("witness.take_stacks", {}) is None
 
 
 def test_more_workers_than_the_limit_of_open_files_allows(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ waits_for_ever()
     workers = driven(job(tmp_path, command=python(code), per_node=2, settings=settings))
     workers.call("start", run(FIRST, group_rank=1, nodes=2))
     wait_until(lambda: workers.log().count("there") == 2, "the workers")
-    assert workers.call("take_stacks", [1])
+    assert workers.call("witness.take_stacks", {1: workers.call("pids")[1]})
     (path,) = (tmp_path / "stacks" / "0.1").iterdir()
     assert path.name == "3.txt"
     assert path.stat().st_mode & 0o777 == 0o600

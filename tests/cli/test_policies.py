@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command
 
+from ft_supervisor.cli.policy import lines
+from ft_supervisor.config.explain import Row
+
 SHIPPED = Path(__file__).parents[2] / "configs"
 JOB = """\
 name: test
@@ -76,8 +79,7 @@ def test_explain_shows_key_value_and_origin(command: Command) -> None:
     assert found["cluster"] == ["policy", "job.yaml:2"]
     assert found["hang.after"] == ["-", "built-in"]
     assert found["limits.join"] == ["1h", "policy.yaml:2"] and found["limits.takeover"] == ["-", "built-in"]
-    probe = next(at for at, line in enumerate(lines) if line.startswith("timeouts.probe"))
-    assert "environment: FT_SUPERVISOR__TIMEOUTS__PROBE" in lines[probe + 1] and "400ms" in lines[probe]
+    assert found["timeouts.probe"] == ["400ms", "environment:", "FT_SUPERVISOR__TIMEOUTS__PROBE"]
     starts = {re.match(r"\S+ +", line).end() for line in lines if re.match(r"[a-z._]+ ", line)}  # type: ignore[union-attr]
     assert len(starts) == 1, "values begin in one column"
     assert "hunter" not in done.stdout and found["workers.env.TOKEN"][:2] == ["(not", "shown)"]
@@ -89,6 +91,14 @@ def test_explain_takes_every_policy_that_comes_along(command: Command, name: str
     done = command("policy", "explain", COLUMNS="80", **environ)
     assert done.returncode == 0 and f"{name}.yaml:" in done.stdout
     assert not re.search(r"^(nodes|workers|run_dir|hang)", done.stdout, re.MULTILINE), "no job, no job's keys"
+
+
+def test_a_long_origin_and_a_long_value_get_lines_of_their_own() -> None:
+    row = Row("timeouts.join", None, "x " * 40 + "x", "/a/rather/long/folder/with/many/parts/in/it/cluster.yaml:1")
+    first, second, third = lines(row, 80, 20)
+    assert first.startswith("timeouts.join" + " " * 14 + "x x") and second.startswith(" " * 27 + "x")
+    assert third == f"{row.origin:>80}"
+    assert lines(Row("a", 1, "1", "built-in"), 80, 20) == [f"{'a':27}1{'':32}built-in"]
 
 
 def test_explain_as_json(command: Command) -> None:

@@ -141,7 +141,7 @@ class Beats:
         try:
             # no room for anything but the credentials: the kernel closes file descriptors for which there is none
             data, ancillary, flags, _ = sock.recvmsg(_LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
-        except BlockingIOError:
+        except OSError:  # nothing there any more; whatever else it may be, the thread has to go on
             return
         sender = _sender(ancillary)
         if flags & socket.MSG_TRUNC or sender is None or not _is_below(sender, self._pids.get(local_rank)):
@@ -177,7 +177,7 @@ def _bind(sock: socket.socket, path: Path) -> bool:
 def _sender(ancillary: list[tuple[int, int, bytes]]) -> int | None:
     pid = None
     for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) >= _CREDENTIALS.size:
             pid = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]
         elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             for fd in array.array("i", data[: len(data) // 4 * 4]):

@@ -130,7 +130,7 @@ class Shell:
             self._handle(*self._wire.judge(now))
             if now >= self._tick_at:
                 self._tick_at = now + self._job.timeouts.heartbeat
-                self._handle(*self._workers.beats(), Tick())
+                self._handle(*self._workers.witness.beats(), Tick())
             else:
                 dues = (self._tick_at, self._workers.due, self._wire.due, STACKS_LOOK + now if self._stacks else None)
                 self._next_item(min(due for due in dues if due is not None) - now)
@@ -142,7 +142,7 @@ class Shell:
         if stacks is None or not (stacks.work is None or stacks.work.wait(0) or time.monotonic() >= stacks.until):
             return []
         self._stacks = None
-        return [StacksTaken(stacks.cycle, tuple((rank, self._workers.rules_of(rank)) for rank in stacks.ranks))]
+        return [StacksTaken(stacks.cycle, tuple((rank, self._workers.witness.rules_of(rank)) for rank in stacks.ranks))]
 
     def _next_item(self, timeout: float) -> None:
         try:
@@ -191,7 +191,8 @@ class Shell:
                 self._workers.stop(cycle, grace, signal, time.monotonic())
             case TakeStacks(cycle, local_ranks):
                 until = time.monotonic() + STACKS_BOUND
-                self._stacks = _Stacks(cycle, local_ranks, self._workers.take_stacks(local_ranks), until)
+                hung = {rank: pid for rank, pid in self._workers.pids().items() if rank in local_ranks}
+                self._stacks = _Stacks(cycle, local_ranks, self._workers.witness.take_stacks(hung), until)
             case EnterBarrier(cycle, world_size):
                 barrier.enter(self._job, self._wire.address, cycle, world_size)
             case Leave():
@@ -200,8 +201,8 @@ class Shell:
     def _leave(self, leave: Leave) -> NoReturn:
         """Done says that nothing of ours is left, so it comes last."""
         self._wire.flush(_FLUSH_BOUND)
-        self._workers.flush(_FLUSH_BOUND)
         sweep(os.getpid(), bound=KILL_BOUND)
+        self._workers.witness.flush(_FLUSH_BOUND)
         self._leaving = True
         self._link.send(Done(leave.code, leave.verdict, leave.reason))
         self._link.flush()

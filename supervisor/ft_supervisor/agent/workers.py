@@ -16,33 +16,24 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from ft_supervisor.agent import log_rules, stacks
-from ft_supervisor.agent.failures import NOT_EXECUTABLE, Told, look_up, read_error, signal_name, was_killed
-from ft_supervisor.agent.memory_kills import Counter
-from ft_supervisor.agent.node_agent import NodeAgent, Outfit
-from ft_supervisor.agent.notify import Beats
-from ft_supervisor.agent.output import Output
-from ft_supervisor.core.events import AgentEvent, Beat, WorkersExited, WorkersGone
+from ft_supervisor.agent.failures import NOT_EXECUTABLE, look_up
+from ft_supervisor.agent.node_agent import NodeAgent
+from ft_supervisor.agent.witness import Witness
+from ft_supervisor.core.events import AgentEvent, WorkersExited, WorkersGone
 from ft_supervisor.core.messages import Run
-from ft_supervisor.core.model import Cycle, Failure, Job, Node, one_line
-from ft_supervisor.core.settings import Cause, Hang
-from ft_supervisor.observe.background import Background
-from ft_supervisor.process.log import file_failed, log
+from ft_supervisor.core.model import Cycle, Failure, Job, Node
+from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.process.tree import reap_orphans, sweep
 
 _PIECE = 0.1
 """Seconds that one attempt to end everything may take, and between two of them."""
 _LOOK_UP = 0.5
-_LAST_WORDS = 0.1
-"""Seconds to read what a worker has printed before it died."""
 _FILES, _FILES_OF_WORKER = 128, 8
 """File descriptors: of an agent without workers, with some to spare, and for each worker while it is started."""
 
@@ -55,17 +46,16 @@ class _Stopping:
 
 
 class Workers:
-    """For the main thread. `wake` is called from another thread whenever a worker has exited: call `poll` then."""
+    """For the main thread. `wake` is called from another thread whenever a worker has exited: call `poll` then.
+
+    `witness` knows more of them.
+    """
 
     def __init__(self, job: Job, node: Node, wake: Callable[[], None]) -> None:
         self._job = job
-        self._node = node
+        self.witness = Witness(job, node)
         self._agent = NodeAgent(job)
         self._wake = wake
-        self._output = Output()
-        self._beats = Beats()
-        self._kills: dict[int, Counter | None] = {}
-        self._exited: set[int] = set()
         self._run: Run | None = None
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         self._pidfds: dict[int, int] = {}
@@ -93,18 +83,16 @@ class Workers:
             self._failures.append(failure)
             return
         try:
-            handlers = self._agent.start(run, self._outfits())
+            handlers = self._agent.start(run, self.witness.open(run))
         except OSError as error:
-            self._failures.append(self._failure(0, NOT_EXECUTABLE, f"can't start: {error}"))
+            self.witness.started({})
+            self._failures.append(self.witness.failure(0, NOT_EXECUTABLE, None, f"can't start: {error}"))
             return
-        finally:
-            self._output.started()
         for local_rank, handler in handlers.items():
             process = self._live[local_rank] = handler.proc
-            self._kills[local_rank] = Counter.open(process.pid)
             self._pidfds[local_rank] = os.pidfd_open(process.pid)
             self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
-        self._beats.listen(self.pids())
+        self.witness.started(self.pids())
 
     def stop(self, cycle: Cycle, grace: float, signal_name: str, now: float) -> None:
         """See actions.StopWorkers."""
@@ -144,43 +132,6 @@ class Workers:
         """Those that run, by local rank."""
         return {local_rank: process.pid for local_rank, process in self._live.items()}
 
-    def beats(self) -> tuple[Beat, ...]:
-        """What workers have said by the notify protocol since the last call, one a rank; those that have exited since
-        then are "stopping", whatever they said."""
-        beats = {beat.local_rank: beat for beat in self._beats.poll()}
-        beats |= {local_rank: Beat(local_rank, "stopping") for local_rank in self._exited}
-        self._exited.clear()
-        return tuple(beats.values())
-
-    def statuses(self) -> dict[int, str]:
-        """What workers last said of themselves (STATUS=), by local rank; for people."""
-        return self._beats.statuses()
-
-    def rules_of(self, local_rank: int) -> tuple[int, ...]:
-        """Which of the job's rules have a log pattern that this rank's last lines match, by index."""
-        self._output.drain(local_rank, _LAST_WORDS)
-        return log_rules.matching(self._job.settings.rules, self._output.tail(local_rank))
-
-    def take_stacks(self, local_ranks: Collection[int]) -> Background[None] | None:
-        """Begin to write where these workers are to run_folder/stacks/CYCLE/RANK.txt; done within stacks.BOUND. None if
-        none of them runs."""
-        hung = {local_rank: pid for local_rank, pid in self.pids().items() if local_rank in local_ranks}
-        if self._run is None or not hung:
-            return None
-        work = partial(
-            stacks.take,
-            hung,
-            Path(self._job.run_folder) / "stacks" / str(self._run.cycle),
-            self._run.group_rank * self._job.per_node,
-            (self._job.settings.hang or Hang()).signal,
-            self._output.since,
-        )
-        return Background("stacks", work, file_failed)
-
-    def flush(self, bound: float) -> bool:
-        """Whether all that workers have printed is passed on within `bound` seconds. Before this process leaves."""
-        return self._output.flush(bound)
-
     def _watch(self) -> None:
         while True:
             self._epoll.poll()
@@ -192,10 +143,10 @@ class Workers:
             if code is None:
                 continue
             del self._live[local_rank]
-            self._exited.add(local_rank)
+            self.witness.exited(local_rank)
             os.close(self._pidfds.pop(local_rank))
             if code != 0 and self._stopping is None:  # or it's our own doing, and nobody is told
-                self._failures.append(self._failure(local_rank, code))
+                self._failures.append(self.witness.failure(local_rank, code, self._agent.error_file(local_rank)))
 
     def _swept(self) -> bool:
         """Whether nothing is left below this process; if not, `due` says when to try again."""
@@ -210,22 +161,8 @@ class Workers:
 
     def _forget(self) -> None:
         self._run, self._failures, self._warned = None, [], False
-        self._kills.clear()
-        self._exited.clear()
-        self._beats.close()
-        self._output.release()
+        self.witness.close()
         self._agent.release()
-
-    def _outfits(self) -> dict[int, Outfit]:
-        local_ranks = range(self._job.per_node)
-        streams = self._output.open(local_ranks)
-        sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks)
-        hang = self._job.settings.hang
-        watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
-        return {
-            local_rank: Outfit(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog)
-            for local_rank in local_ranks
-        }
 
     def _cannot_start(self) -> Failure | None:
         """A failure with a reason instead of setpriv's bare exit code; None also when the file system hangs."""
@@ -236,24 +173,7 @@ class Workers:
             wrong = found.get(timeout=_LOOK_UP)
         except Empty:
             return None
-        return None if wrong is None else self._failure(0, *wrong)
-
-    def _failure(self, local_rank: int, code: int, message: str = "") -> Failure:
-        path = self._agent.error_file(local_rank)
-        told = read_error(path) if path and not message else None
-        kills = self._kills.get(local_rank)
-        return Failure(
-            infra_rank=self._node.infra_rank,
-            local_rank=local_rank,
-            exit_code=code if code >= 0 else None,
-            signal=signal_name(-code) if code < 0 else None,
-            error_file=str(path) if told is not None else None,
-            message=one_line(message or (told or Told("")).message),
-            time=time.time(),
-            cause=Cause.OOM if was_killed(code) and kills is not None and kills.moved() else Cause.EXIT,
-            exception=told.exception if told else "",
-            rules=self.rules_of(local_rank),
-        )
+        return None if wrong is None else self.witness.failure(0, wrong[0], None, wrong[1])
 
 
 def _make_room(workers: int) -> None:

@@ -19,7 +19,8 @@ from ft_supervisor.config.explain import Row
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 KEY_WIDTH = 26
-ORIGIN_WIDTH = 36
+MAX_ORIGIN = 46
+"""Room for /etc/ft-supervisor/clusters/infiniband.yaml:100; what is longer gets a line of its own."""
 
 
 @app.callback()
@@ -70,14 +71,15 @@ def _run(keys: list[str], path: Path | None, as_json: bool) -> int:
     width = max(80, shutil.get_terminal_size().columns)
     if settings.policy_note:
         typer.echo("\n".join(textwrap.wrap(f"# {settings.policy_note}", width, subsequent_indent="# ")))
+    origin = max([len(row.origin) for row in rows if len(row.origin) <= MAX_ORIGIN], default=MAX_ORIGIN)
     for row in rows:
-        typer.echo("\n".join(lines(row, width)))
+        typer.echo("\n".join(lines(row, width, max(20, origin))))
     return 0
 
 
-def lines(row: Row, width: int) -> list[str]:
+def lines(row: Row, width: int, origin_width: int) -> list[str]:
     """A row in columns: key, value, origin; a long value goes on below itself, a long origin has its own line."""
-    value_width = width - KEY_WIDTH - ORIGIN_WIDTH - 2
+    value_width = width - KEY_WIDTH - origin_width - 2
     first = (
         [row.shown]
         if len(row.shown) <= value_width

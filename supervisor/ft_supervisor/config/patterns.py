@@ -7,8 +7,6 @@ look-around (https://github.com/google/re2/wiki/Syntax), is refused here.
 import re
 from typing import Any
 
-import re2
-
 from ft_supervisor.config.kind import Kind
 from ft_supervisor.config.values import text
 from ft_supervisor.config.yamltree import Value
@@ -19,12 +17,22 @@ MAX_MEMORY = 1 << 20
 _BEYOND_RE2 = re.compile(r"\(\?(?:<?[=!]|>|\(|P=)|\\[1-9]|\\k|[*+?}]\+")
 
 
+class BadExpression(Exception):
+    """RE2 cannot compile an expression; `str()` says why."""
+
+
 def compiled(expression: str) -> Any:
-    """The expression as an object of `re2`, with search() and groups; raises `re2.error`."""
+    """The expression as an object of `re2`, with search() and groups; raises `BadExpression`."""
+    import re2  # here: it costs a daemon 2.6 MB, and many jobs have no expression
+
     options = re2.Options()
     options.log_errors = False  # it would write to stderr by itself
     options.max_mem = MAX_MEMORY
-    return re2.compile(expression, options)
+    try:
+        return re2.compile(expression, options)
+    except (re2.error, UnicodeError) as error:
+        why = error.args[0]
+        raise BadExpression(why.decode(errors="replace") if isinstance(why, bytes) else str(error)) from None
 
 
 def regular_expression(groups: int | None = None) -> Kind:
@@ -35,16 +43,14 @@ def regular_expression(groups: int | None = None) -> Kind:
         expression: str = kind(value, key)
         try:
             found: int = compiled(expression).groups
-        except (re2.error, UnicodeError) as error:
-            why = error.args[0]
-            shown = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+        except BadExpression as error:
             right = "see RE2's syntax"
             if _BEYOND_RE2.search(expression):
                 right = (
                     "back references, look-around, atomic groups and possessive repeats are not in RE2, "
                     "which never backtracks: write it without"
                 )
-            raise value.error(key, f"{value.shown()} is no regular expression: {shown}", right) from None
+            raise value.error(key, f"{value.shown()} is no regular expression: {error}", right) from None
         if groups is not None and found != groups:
             right = "it must have exactly one, the domain: (rack[0-9]+)-.*"
             raise value.error(key, f"{value.shown()} has {found} groups", right)

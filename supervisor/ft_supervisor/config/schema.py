@@ -76,7 +76,8 @@ POLICY: Table = {
     "interruption.grace": duration(zero=True).about("Until they get SIGKILL."),
     "interruption.requeue": boolean().about("Have Slurm run the job again."),
     "interruption.drain": choice("next_cycle", "now").about("When to leave a node that Slurm drains."),
-    "interruption.poll": duration().about("How often Slurm is asked, by one node."),
+    # slurmctld serves a whole cluster: many jobs that ask it all the time would bring it down.
+    "interruption.poll": duration(least=1.0).about("How often Slurm is asked, by one node; at least 1s."),
     **LIMITS,
 }
 

@@ -94,8 +94,8 @@ def one_of_or(words: tuple[str, ...], least: int, most: int) -> Kind:
     return Kind(check, {"anyOf": [{"enum": list(words)}, {"type": "integer", "minimum": least, "maximum": most}]})
 
 
-def duration(zero: bool = False) -> Kind:
-    """Seconds as a float, from 500ms, 1.5s, 10m or 1h; at most 168h; 0s only where `zero` says so."""
+def duration(zero: bool = False, least: float = 0.0) -> Kind:
+    """Seconds as a float, from 500ms, 1.5s, 10m or 1h; from `least` to 168h; 0s only where `zero` says so."""
 
     def check(value: Value, key: str) -> float:
         match = re.fullmatch(_DURATION, value.text) if isinstance(value.data, str) else None
@@ -106,6 +106,8 @@ def duration(zero: bool = False) -> Kind:
         seconds = round(float(match[1]) * _UNITS[match[2]], 9)
         if seconds == 0 and not zero:
             raise value.error(key, f"is {value.text}", "it must be more than 0")
+        if seconds < least:
+            raise value.error(key, f"is {value.text}", f"it must be at least {written_seconds(least)}")
         if seconds > MAX_SECONDS:
             raise value.error(key, f"is {value.text}", "it must be at most 168h")
         return seconds

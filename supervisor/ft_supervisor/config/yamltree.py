@@ -4,7 +4,6 @@ Built from PyYAML's events and not from its composed nodes, so that depth is bou
 before anything is expanded. Only plain YAML is accepted: no aliases, anchors, tags or second documents.
 """
 
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from yaml.reader import Reader
 from yaml.resolver import Resolver
 
 from ft_supervisor.config.errors import ConfigError
+from ft_supervisor.config.textfile import MAX_BYTES, read_text
 
-MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 ENVIRONMENT = "environment: "
 """How the place of a value begins that came from a variable."""
@@ -59,7 +58,7 @@ class Value:
 
 def read(path: Path) -> Value:
     """The file's top-level map. Raises `ConfigError` for whatever is not a small, plain YAML map in UTF-8."""
-    root = _Builder(str(path), _text(path)).document()
+    root = _Builder(str(path), read_text(path)).document()
     if not isinstance(root.data, dict):
         raise root.error("", f"the top level is {root.shown()}", "it must be a map, one `key: value` a line")
     return root
@@ -73,38 +72,6 @@ def read_variable(name: str, text: str) -> Value:
     if bad := Reader.NON_PRINTABLE.search(text):
         raise ConfigError(where, "", f"character {bad.group()!a} is not allowed in YAML", "remove it")
     return _Builder(where, text, variable=True).document()
-
-
-def _text(path: Path) -> str:
-    right = "name a readable YAML file"
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise ConfigError(str(path), "", "is a directory", right)
-        if not stat.S_ISREG(mode):
-            # A pipe could keep us waiting for ever, a device could go on for ever.
-            raise ConfigError(str(path), "", "is not a regular file", right)
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(str(path), "", "no such file", right) from None
-    except OSError as error:
-        raise ConfigError(str(path), "", f"cannot be read: {error.strerror}", right) from None
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(str(path), "", f"larger than {MAX_BYTES} bytes", "keep it to settings")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        where = f"{path}:{_line(raw[: error.start].decode('utf-8'))}"
-        raise ConfigError(where, "", f"byte 0x{raw[error.start]:02x} is not UTF-8", "save the file as UTF-8") from None
-    if bad := Reader.NON_PRINTABLE.search(text):
-        where = f"{path}:{_line(text[: bad.start()])}"
-        raise ConfigError(where, "", f"character {bad.group()!a} is not allowed in YAML", "remove it")
-    return text
-
-
-def _line(before: str) -> int:
-    return before.count("\n") + 1
 
 
 class _Builder:
