@@ -12,8 +12,9 @@ from ft_supervisor.agent import log_rules, stacks
 from ft_supervisor.agent.failures import Told, read_error, signal_name, was_killed
 from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.agent.node_agent import Outfit
-from ft_supervisor.agent.notify import Beat, Beats
+from ft_supervisor.agent.notify import Beats
 from ft_supervisor.agent.output import Output
+from ft_supervisor.core.events import Beat
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Failure, Job, Node, one_line
 from ft_supervisor.core.settings import Cause, Hang
