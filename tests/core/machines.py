@@ -8,7 +8,7 @@ from dataclasses import replace
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse, Record, Tell
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import Ended, Heard, Received, Recorded, SlurmToldUs, Tick
+from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Recorded, SlurmToldUs, Tick
 from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
 from ft_supervisor.core.ranks import fold
 from ft_supervisor.core.settings import Budget, Health, Rule, Settings
@@ -190,6 +190,10 @@ class Talk:
         """Slurm's answer arrives."""
         answer = orders.SlurmSaid(word, **said)  # type: ignore[arg-type]
         return self._answer(self.machine.handle(SlurmToldUs(answer), self.now))
+
+    def event(self, event: CoordinatorEvent) -> list[object]:
+        """Anything else happens."""
+        return self._answer(self.machine.handle(event, self.now))
 
     def end(self, verdict: Verdict) -> list[object]:
         """The key or the file holds this verdict."""

@@ -371,7 +371,8 @@ class Cycles:
             return
         self._enough_since = now if self._enough_since is None else self._enough_since
         waited = now - self._enough_since >= timeouts.node_lost or now - self._since >= timeouts.join
-        if (waited or len(healthy) == len(self.job.nodes)) and self._lead.may_start(now):
+        everybody = len(healthy) + self.selection.unfit(now) == len(self.job.nodes)
+        if (waited or everybody) and self._lead.may_start(now):
             found = self.selection.first(now)
             if found.group is not None:
                 self._start(found.group, f"enough nodes are here: {found.reason}", now)

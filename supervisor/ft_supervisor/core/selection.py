@@ -33,6 +33,11 @@ class Selection:
         """Who can be chosen."""
         return self._fit(self._members.healthy(now, self._job.timeouts.coordinator)) & self._eligible()
 
+    def unfit(self, now: float) -> int:
+        """How many are here and will never be chosen."""
+        here = self._members.present(now, self._job.timeouts.coordinator)
+        return len(here) - len(self._fit(here))
+
     def coming(self, now: float) -> bool:
         """Whether somebody cannot be chosen yet, but may be soon, or be lost."""
         silence = self._job.timeouts.coordinator
