@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import traceback
+from hashlib import sha256
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -42,9 +43,12 @@ def be_store(listening: socket.socket, run_id: str, hello: dict[str, Any], term:
     store, keys = tcp.serve(listening), Keys(run_id)
     for number in itertools.count(1):
         lease = number - 1 if term is not None else 0
-        store.set(keys.pulse, dump_pulse(Pulse(number, term, lease)))
+        store.set(keys.pulse, dump_pulse(Pulse(number, term, lease), time.time()))
         if number == 1:
-            hello = {"run_id": run_id, "protocol": PROTOCOL, "infra_rank": 0} | hello
+            policy = hello.pop("configuration", "")
+            store.set(keys.policy, policy.encode())
+            ours = {"run_id": run_id, "protocol": PROTOCOL, "infra_rank": 0}
+            hello = ours | {"policy": sha256(policy.encode()).hexdigest()} | hello
             store.set(keys.hello, json.dumps(hello).encode())
         time.sleep(0.05)
 

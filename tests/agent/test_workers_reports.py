@@ -117,7 +117,7 @@ def test_stopped_after_a_failure(driven: Start, tmp_path: Path) -> None:
     )
     workers.call("start", run(FIRST))
     assert exited(workers).exit_code == 4
-    workers.call("stop", FIRST, 0.0, True, "now")
+    workers.call("stop", FIRST, 0.0, "SIGTERM", "now")
     assert workers.event(WorkersGone).cycle == FIRST
     assert workers.call("pids") == {}
 
@@ -149,7 +149,7 @@ os._exit(1)
     workers.call("start", run(FIRST))
     failure = exited(workers)
     assert (failure.local_rank, failure.rules) == (1, (1,))
-    workers.call("stop", FIRST, 0.0, False, "now")
+    workers.call("stop", FIRST, 0.0, "", "now")
     workers.event(WorkersGone)
     assert workers.call("witness.flush", BOUND)
     lines = workers.log_file.read_bytes().splitlines()
@@ -224,7 +224,7 @@ time.sleep(1000)
         while len(beats) < 2 or any(beat.after is None for beat in beats.values()):
             beats |= {beat.local_rank: beat for beat in workers.call("witness.beats")}
         assert {beat.after for beat in beats.values()} == {7.0}
-        workers.call("stop", cycle, 0.0, False, "now")
+        workers.call("stop", cycle, 0.0, "", "now")
         assert workers.event(WorkersGone).cycle == cycle
 
 

@@ -9,7 +9,7 @@ from tests.core.test_agent_machine import Play, knows, mail, remember, run, stan
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
-from ft_supervisor.core.events import Beat, Checked, PolicyDiffers, StacksTaken, TurnedUnhealthy, WorkersExited
+from ft_supervisor.core.events import Beat, CheckAnswered, PolicyDiffers, StacksTaken, TurnedUnhealthy, WorkersExited
 from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Verdict
 from ft_supervisor.core.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
 
@@ -39,7 +39,7 @@ def test_before_a_cycle_the_daemon_is_asked() -> None:
     play.feed(standby(None))
     assert play.feed(mail(run())) == [remember(C0), Tell(orders.Check("0.0"))]
     assert play.wait(3.0) == []
-    assert play.feed(Checked("0.0", "")) == [Start(run())]
+    assert play.feed(CheckAnswered("0.0", "")) == [Start(run())]
 
 
 def test_a_node_that_is_not_well_enough_says_so_and_runs_nothing() -> None:
@@ -47,7 +47,7 @@ def test_a_node_that_is_not_well_enough_says_so_and_runs_nothing() -> None:
     play.connect()
     play.feed(standby(None), mail(run()))
     reason = "health check net failed: exit code 1"
-    assert play.feed(Checked("0.0", reason)) == [
+    assert play.feed(CheckAnswered("0.0", reason)) == [
         Tell(orders.Remember(knows(C0, unhealthy=reason))),
         Send(messages.Unhealthy(0, 1, 1, reason)),
         stopped(),
@@ -63,7 +63,7 @@ def test_a_stop_while_checks_run() -> None:
         Send(messages.Stopping(0, 1, 1, C0)),
         StopWorkers(C0, 2.0),
     ]
-    assert play.feed(Checked("0.0", "")) == []  # too late
+    assert play.feed(CheckAnswered("0.0", "")) == []  # too late
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
 
 
@@ -71,7 +71,7 @@ def test_an_answer_for_another_cycle_starts_nothing() -> None:
     play = Play(a_job=a_job(health=BEFORE))
     play.connect()
     play.feed(standby(None), mail(run()))
-    assert play.feed(Checked("0.7", "")) == []
+    assert play.feed(CheckAnswered("0.7", "")) == []
 
 
 def test_a_standby_that_turns_unhealthy_says_so() -> None:

@@ -65,7 +65,7 @@ class SimDaemon(Process):
                     node.kill_agent() if child == AGENT else node.kill_coordinator()
                 case actions.Tell(Terminate(reason)) if node.agent is not None:
                     node.agent.do(node.agent.feed, Terminated(reason))
-                case actions.AskSlurm():
+                case actions.CallSlurm():
                     node.world.after(node.world.between(0.01, 0.5), self._answer)
                 case actions.Tell(SlurmSaid() as said, "coordinator") if node.coordinator is not None:
                     node.coordinator.do(node.coordinator.feed, events.SlurmToldUs(said))

@@ -35,7 +35,7 @@ from ft_supervisor.core.actions import (
     Tell,
 )
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.events import AgentEvent, Checked, StacksTaken, Terminated, Tick, TurnedUnhealthy
+from ft_supervisor.core.events import AgentEvent, CheckAnswered, StacksTaken, Terminated, Tick, TurnedUnhealthy
 from ft_supervisor.core.model import KILL_BOUND, Cycle
 from ft_supervisor.core.orders import Begin, Done, Order, Terminate
 from ft_supervisor.observe.background import Background
@@ -155,7 +155,7 @@ class Shell:
             case Terminate(reason):
                 self._handle(Terminated(reason))
             case orders.Checked(cycle, problem):
-                self._handle(Checked(cycle, problem))
+                self._handle(CheckAnswered(cycle, problem))
             case orders.Sick(reason):
                 self._handle(TurnedUnhealthy(reason))
             case _WorkerExited():

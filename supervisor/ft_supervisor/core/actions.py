@@ -186,7 +186,7 @@ class RunChecks:
 
 
 @dataclass(frozen=True)
-class AskSlurm:
+class CallSlurm:
     """Ask Slurm about the job and its nodes; SlurmAnswered follows, within a bound."""
 
 
@@ -199,7 +199,7 @@ DaemonAction = (
     | KillChild
     | Tell
     | RunChecks
-    | AskSlurm
+    | CallSlurm
     | WriteVerdict
     | LookForVerdict
     | Leave

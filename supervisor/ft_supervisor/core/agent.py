@@ -29,7 +29,7 @@ from ft_supervisor.core.events import (
     AgentEvent,
     BarrierPassed,
     Beat,
-    Checked,
+    CheckAnswered,
     Connected,
     Disconnected,
     Ended,
@@ -150,7 +150,7 @@ class AgentMachine:
                 self._hangs.beat(event, now)
             case StacksTaken(cycle, rules):
                 self._blame_hung(cycle, dict(rules), now)
-            case Checked(cycle, problem):
+            case CheckAnswered(cycle, problem):
                 self._checked(cycle, problem, now)
             case TurnedUnhealthy(reason):
                 self._turn_unhealthy(reason)

@@ -305,7 +305,7 @@ class DaemonMachine:
             case Alive():
                 self._coordinator.alive = now
             case AskSlurm():
-                self._do(actions.AskSlurm())
+                self._do(actions.CallSlurm())
             case Listening(port):
                 self._do(log("coordinator_listens", port=port))
             case Closed(verdict):

@@ -148,7 +148,7 @@ class StacksTaken:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckAnswered:
     """After Tell(Check): `problem` is what keeps this node from running `cycle`; "" nothing."""
 
     cycle: str
@@ -222,7 +222,7 @@ class ChecksDone:
 
 @dataclass(frozen=True)
 class SlurmAnswered:
-    """After AskSlurm."""
+    """After CallSlurm."""
 
     said: SlurmSaid
 
@@ -239,7 +239,7 @@ AgentEvent = (
     | WorkersGone
     | Beat
     | StacksTaken
-    | Checked
+    | CheckAnswered
     | TurnedUnhealthy
     | PolicyDiffers
     | Terminated

@@ -77,6 +77,7 @@ def _parse(path: Path) -> tuple[Verdict, str, str]:
     if not isinstance(content, dict):
         raise BadVerdictFile(path, "not a JSON object")
     texts = {}
+    content = {"again": "open", **content}
     for key in ("outcome", "reason", "again", "run_id", "nonce"):
         if not isinstance(content.get(key), str):
             raise BadVerdictFile(path, f"{key!r} is missing or no text")
@@ -84,7 +85,7 @@ def _parse(path: Path) -> tuple[Verdict, str, str]:
     try:
         verdict = Verdict(Outcome(texts["outcome"]), one_line(texts["reason"]), Again(texts["again"]))
     except ValueError as error:
-        raise BadVerdictFile(path, one_line(str(error), 80)) from None
+        raise BadVerdictFile(path, f"unknown outcome: {one_line(str(error), 80)}") from None
     if content.get("exit_code") != verdict.exit_code:
         raise BadVerdictFile(
             path, f"exit_code is {content.get('exit_code')!r}, which is not that of {texts['outcome']}"
