@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from ft_slurm import command, comment, hostnames, sacct_text, scontrol_json, scontrol_text
-from ft_slurm.command import Done
+from ft_slurm.command import TIMEOUT, Done, left
 from ft_slurm.errors import BadOutput, NoCommands, Refused, Unanswered
 from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
 
-TIMEOUT = 60.0
-"""Seconds for one question. scontrol itself gave up after 18 s when slurmctld was away (24.11, MessageTimeout=10)."""
 JSON_SINCE = (23, 2)
 _UNKNOWN_JOB = "Invalid job id"
 _UNKNOWN_NODE = "not found"
@@ -100,7 +98,7 @@ class CliClient:
     # How
 
     def _known(self, job_id: int, end: float) -> JobState:
-        job = self.job(job_id, timeout=_left(end))
+        job = self.job(job_id, timeout=left(end))
         if job is None:
             raise Refused(f"slurmctld knows no job {job_id}")
         return job
@@ -108,7 +106,7 @@ class CliClient:
     def _comment(self, job: JobState, end: float) -> str:
         """As text, scontrol runs a comment and what follows it together."""
         line = [self._tool("squeue"), "--noheader", "--states=all", f"--jobs={job.name}", "--format=%A\x1f%k"]
-        done = command.run(line, _left(end), self._environ)
+        done = command.run(line, left(end), self._environ)
         number, separator, text = done.stdout.removesuffix("\n").partition("\x1f")
         if not separator or number.strip() != str(job.job_id):
             raise Unanswered(f"squeue: {done.problem}")
@@ -145,14 +143,10 @@ class CliClient:
         return self._json
 
     def _ask(self, arguments: Sequence[str], end: float) -> Done:
-        return command.run([self.scontrol, *arguments], _left(end), self._environ)
+        return command.run([self.scontrol, *arguments], left(end), self._environ)
 
     def _tool(self, name: str) -> str:
         path = shutil.which(name, path=self._path)
         if path is None:
             raise Refused(f"there is no {name} in PATH")
         return path
-
-
-def _left(end: float) -> float:
-    return max(0.1, end - time.monotonic())

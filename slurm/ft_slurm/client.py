@@ -6,7 +6,12 @@ Every question goes to slurmctld or slurmdbd, so only one node of a job may ask.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ft_slurm.cli_client import TIMEOUT, CliClient
+from ft_slurm import pyslurm_client
+from ft_slurm.cli_client import CliClient
+from ft_slurm.command import TIMEOUT
+from ft_slurm.comment import MARK
+from ft_slurm.errors import NoCommands
+from ft_slurm.pyslurm_client import PyslurmClient
 from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
 
 
@@ -33,8 +38,8 @@ class SlurmClient(Protocol):
         """slurm.conf as slurmctld uses it: at least `PluginDir`, `SlurmdTimeout` (`300 sec`) and `KillWait`."""
         ...
 
-    def set_comment(self, job_id: int, text: str, *, timeout: float = TIMEOUT) -> None:
-        """Makes `text` our part of the job's comment (`comment.with_part`); what others wrote there stays.
+    def set_comment(self, job_id: int, text: str, *, mark: str = MARK, timeout: float = TIMEOUT) -> None:
+        """Makes `text` the job's comment's part with our mark (`comment.with_part`); what others wrote there stays.
 
         Whoever writes between our reading and our writing is overwritten: Slurm has no better way. Raises Refused.
         """
@@ -56,5 +61,14 @@ class SlurmClient(Protocol):
 
 
 def open_client(environ: Mapping[str, str]) -> SlurmClient:
-    """Slurm's commands, where they are in PATH. Raises NoCommands."""
-    return CliClient(environ)
+    """Slurm's commands where they are in PATH, else pyslurm where it works.
+
+    The commands first: they fit the cluster whatever its release, and tell more (the accounting of a job's earlier
+    runs, one task of an array, the state beneath COMPLETING). Raises NoCommands, which says why there is neither.
+    """
+    try:
+        return CliClient(environ)
+    except NoCommands as no_commands:
+        if unfit := pyslurm_client.why_not(environ):
+            raise NoCommands(f"{no_commands}, and {unfit}") from None
+    return PyslurmClient(environ)

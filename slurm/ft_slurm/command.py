@@ -13,6 +13,8 @@ from ft_slurm.errors import Unanswered
 
 __all__ = ["Done", "Unanswered", "run"]
 
+TIMEOUT = 60.0
+"""Seconds for one question. scontrol itself gave up after 18 s when slurmctld was away (24.11, MessageTimeout=10)."""
 KILL_BOUND = 5.0
 """Seconds that a killed command gets to be gone."""
 LONGEST_OUTPUT = 64 << 20
@@ -110,6 +112,11 @@ def _kill(process: subprocess.Popen[bytes]) -> str:
     except subprocess.TimeoutExpired:
         return f", nor ended {KILL_BOUND:.0f} s after SIGKILL"
     return ""
+
+
+def left(end: float) -> float:
+    """Seconds until `end` of the monotonic clock, for the next of several commands; never quite nothing."""
+    return max(0.1, end - time.monotonic())
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

@@ -63,8 +63,12 @@ def running_steps(text: str, name: str) -> tuple[Step, ...]:
     """The steps that are not over, of the job of that name, among all that are listed."""
     own = f"StepId={name}."
     lines = [line for line in text.splitlines() if line.startswith(own)]
-    going = [line for line in lines if not field(line, "State").startswith(_STEP_OVER)]
+    going = [line for line in lines if not step_is_over(field(line, "State"))]
     return tuple(Step(line.removeprefix(own).split(" ")[0], field(line, "NodeList")) for line in going)
+
+
+def step_is_over(state: str) -> bool:
+    return state.startswith(_STEP_OVER)
 
 
 def nodes(text: str) -> dict[str, NodeState]:
