@@ -20,6 +20,8 @@ _UNKNOWN_JOB = "Invalid job id"
 _UNKNOWN_NODE = "not found"
 _NOT_TAKEN = ("contact", "onnect", "imed out", "imeout", "Zero Bytes", "try again", "communication", "busy", "munge")
 """In what a command says when slurmctld did not take a request; everything else is its answer."""
+_WITHOUT_JSON = ("json", "data_parser", "serializer")
+"""In the complaint of a scontrol that was built without."""
 _SETTINGS = ("SLURM_CLUSTERS", "SLURM_JSON", "SLURM_YAML", "SCONTROL_", "SQUEUE_", "SACCT_")
 """A user's own, and what srun --clusters leaves behind: the question would go elsewhere, or be another one."""
 T = TypeVar("T")
@@ -41,25 +43,36 @@ class CliClient:
 
     def job(self, job_id: int, *, timeout: float = TIMEOUT) -> JobState | None:
         end = time.monotonic() + timeout
-        done, found = self._show(
-            ["job", str(job_id)],
-            end,
-            lambda text: scontrol_json.job(text, job_id),
-            lambda text: scontrol_text.job(text, job_id),
-        )
-        if found is not None or _UNKNOWN_JOB in done.stdout + done.stderr:
-            return found
-        raise Unanswered(f"scontrol show job {job_id}: {done.problem}")
+        arguments = ["show", "job", str(job_id)]
+        if self._prints_json(end):
+            found = self._as_json(arguments, end, lambda text: scontrol_json.job(text, job_id))
+            if found is not None:
+                return found
+        done = self._ask(["--oneliner", *arguments], end)
+        found = scontrol_text.job(done.stdout, job_id)
+        if found is None and _UNKNOWN_JOB not in done.stderr:
+            raise Unanswered(f"scontrol show job {job_id}: {done.problem}")
+        return found
 
     def nodes(self, names: Sequence[str], *, timeout: float = TIMEOUT) -> dict[str, NodeState]:
         end = time.monotonic() + timeout
         found: dict[str, NodeState] = {}
         for batch in hostnames.batches(names):
-            done, listed = self._show(["node", batch], end, scontrol_json.nodes, scontrol_text.nodes)
-            if set(batch.split(",")) - set(listed or ()) and _UNKNOWN_NODE not in done.stdout + done.stderr:
-                raise Unanswered(f"scontrol show node: {done.problem}")
-            found |= listed or {}
+            found |= self._some_nodes(batch, end)
         return {name: found[name] for name in names if name in found}
+
+    def _some_nodes(self, names: str, end: float) -> dict[str, NodeState]:
+        wanted = set(names.split(","))
+        if self._prints_json(end):
+            found = self._as_json(["show", "node", names], end, scontrol_json.nodes)
+            if found is not None and wanted <= found.keys():
+                return found
+        done = self._ask(["--oneliner", "show", "node", names], end)
+        found = scontrol_text.nodes(done.stdout)
+        # A name that it does not know may end its answer; the others' states come first.
+        if not wanted <= found.keys() and _UNKNOWN_NODE not in done.stdout + done.stderr and not (found and done.code):
+            raise Unanswered(f"scontrol show node: {done.problem}")
+        return found
 
     def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[Step, ...]:
         done = self._ask(["--oneliner", "show", "step", str(job.job_id)], time.monotonic() + timeout)
@@ -120,22 +133,17 @@ class CliClient:
         said = f"scontrol {' '.join(arguments[:2])}: {done.problem}"
         raise Unanswered(said) if any(each in done.stderr for each in _NOT_TAKEN) else Refused(said)
 
-    def _show(
-        self, what: Sequence[str], end: float, from_json: Callable[[str], T], from_text: Callable[[str], T]
-    ) -> tuple[Done, T | None]:
-        """The answer, read; None for one that cannot be, as when scontrol complains."""
-        if self._prints_json(end):
-            done = self._ask(["--json", "show", *what], end)
-            try:
-                return done, from_json(done.stdout)
-            except BadOutput:
-                if done.stdout.lstrip().startswith("{"):
-                    raise
-                if "json" not in done.stderr.lower() and "data_parser" not in done.stderr:
-                    return done, None
-                self._json = False  # this scontrol was built without
-        done = self._ask(["--oneliner", "show", *what], end)
-        return done, from_text(done.stdout)
+    def _as_json(self, arguments: Sequence[str], end: float, read: Callable[[str], T]) -> T | None:
+        """What it says; None for an answer that is no JSON, which is for good where this scontrol was built without.
+
+        It can say nothing, with exit code 0, for a job that it does not know as well as when slurmctld is away
+        (measured, 24.11): only the text tells the two apart.
+        """
+        done = self._ask(["--json", *arguments], end)
+        if done.stdout.lstrip().startswith("{"):
+            return read(done.stdout)
+        self._json = not any(word in done.stderr.lower() for word in _WITHOUT_JSON)
+        return None
 
     def _prints_json(self, end: float) -> bool:
         if self._json is None:

@@ -1,5 +1,7 @@
 """A part of a job's comment that is ours, beside whatever the user, or a site's tools, wrote there."""
 
+import re
+
 MARK = "ft"
 LIMIT = 1024
 """Bytes of a comment (slurm-facts.md)."""
@@ -8,34 +10,31 @@ LIMIT = 1024
 def with_part(comment: str, mark: str, text: str, limit: int = LIMIT) -> str:
     """The comment with `[mark: text]` in the place of our former part, else after what is there.
 
-    `text` is one line without brackets afterwards, cut so that all fits in `limit` bytes; where not even an empty part
-    fits, the comment stays as it is. Without text our part is taken away. What others wrote is never cut.
+    `text` becomes one line without brackets, cut so that all fits in `limit` bytes; where not even an empty part fits,
+    the comment stays as it is. Without text our part is taken away. What others wrote is never cut.
     """
-    before, after = _around(comment, mark)
+    found = _find(comment, mark)
+    if found is None and not text:
+        return comment
+    before, after = (comment[: found.start()], comment[found.end() :]) if found else (comment, "")
     if not text:
-        return (
-            " ".join(filter(None, (before.rstrip(), after.lstrip()))) if (before, after) != (comment, "") else comment
-        )
-    opening = f"[{mark}: "
+        return " ".join(filter(None, (before.rstrip(), after.lstrip())))
     gap = " " if before and not before[-1].isspace() else ""
-    room = limit - len(f"{before}{gap}{opening}]{after}".encode(errors="replace"))
+    room = limit - len(f"{before}{gap}[{mark}: ]{after}".encode(errors="replace"))
     if room < 0:
         return comment
     plain = " ".join(text.split()).replace("[", "(").replace("]", ")")
-    return f"{before}{gap}{opening}{_cut(plain, room)}]{after}"
+    return f"{before}{gap}[{mark}: {_cut(plain, room)}]{after}"
 
 
 def part(comment: str, mark: str) -> str:
     """Our part's text; empty when there is none."""
-    before, after = _around(comment, mark)
-    return comment[len(before) + len(f"[{mark}: ") : len(comment) - len(after) - 1] if before != comment else ""
+    found = _find(comment, mark)
+    return found[1] if found else ""
 
 
-def _around(comment: str, mark: str) -> tuple[str, str]:
-    """What stands before our part, and after it; (comment, "") when it has none that is whole."""
-    before, opening, rest = comment.partition(f"[{mark}: ")
-    _, closing, after = rest.partition("]")
-    return (before, after) if opening and closing else (comment, "")
+def _find(comment: str, mark: str) -> re.Match[str] | None:
+    return re.search(rf"\[{re.escape(mark)}: ([^\[\]]*)\]", comment)
 
 
 def _cut(text: str, room: int) -> str:

@@ -13,6 +13,8 @@ from ft_slurm import scontrol_text, values
 from ft_slurm.errors import BadOutput
 from ft_slurm.records import BASE_STATES, HIDDEN, ExitCode, JobState, NodeState
 
+_OPEN = ("RUNNING", "SUSPENDED", "PENDING")
+
 
 def jobs(text: str) -> list[dict[str, Any]]:
     """The jobs' objects. Raises BadOutput."""
@@ -43,6 +45,7 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
     array = values.whole(job.get("array_job_id"), "array_job_id") or None
     task = values.whole(job.get("array_task_id"), "array_task_id")
     end = values.time(job.get("end_time"), "end_time")
+    preempted = values.time(job.get("preempt_time"), "preempt_time")
     return JobState(
         job_id=job_id,
         state=state,
@@ -59,9 +62,9 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
         array_task_id=task if array is not None and not _text(job, "array_task_string") else None,
         start_time=values.time(job.get("start_time"), "start_time"),
         # Without a limit it is a year away: the text leaves that out too.
-        end_time=None if limit is None and state in ("RUNNING", "SUSPENDED", "PENDING") else end,
+        end_time=None if limit is None and preempted is None and state in _OPEN else end,
         time_limit=None if limit is None else limit * 60,
-        preempt_time=values.time(job.get("preempt_time"), "preempt_time"),
+        preempt_time=preempted,
         exit_code=exit_code(job.get("exit_code")),
         comment=_text(job, "comment"),
     )
@@ -76,18 +79,18 @@ def _state(job: dict[str, Any]) -> tuple[str, frozenset[str]]:
 
 
 def exit_code(value: object) -> ExitCode | None:
-    """`{"status": ["ERROR"], "return_code": {...}, "signal": {"id": {...}, "name": ""}}`, or a wait status."""
-    if value is None:
-        return None
-    if isinstance(value, int):
-        status = values.whole(value, "exit_code")
-        return None if status is None else ExitCode(status >> 8 & 0xFF, status & 0x7F)
-    if not isinstance(value, dict):
-        raise BadOutput(f"exit_code={values.shown(value)}: expected an object")
-    signal = value.get("signal")
-    number = signal.get("id", signal.get("signal_id")) if isinstance(signal, dict) else signal
-    code = values.whole(value.get("return_code"), "return_code")
-    return ExitCode(code or 0, values.whole(number, "signal") or 0)
+    """Of `{"return_code": 75, "signal": {"id": 9}}`, or of a wait status, which v0.0.39 has.
+
+    `signal_id` and a return code of -127 beside it are what v0.0.39's sacct has.
+    """
+    if isinstance(value, dict) and "return_code" in value:
+        signal, code = value.get("signal"), value["return_code"]
+        number = signal.get("id", signal.get("signal_id")) if isinstance(signal, dict) else signal
+        return ExitCode(
+            0 if code == -127 else values.whole(code, "return_code") or 0, values.whole(number, "signal") or 0
+        )
+    status = values.whole(value, "exit_code")
+    return None if status is None else ExitCode(status >> 8 & 0xFF, status & 0x7F)
 
 
 def nodes(text: str) -> dict[str, NodeState]:
