@@ -219,7 +219,7 @@ def test_batch_script_need_not_run_on_the_first_node(site: Site, short: None, mo
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[0-3]")
     site.job(host="n1")
     site.says("step", steps("7.0", "7.batch", host="n1"))
-    site.says("node", NODE.format(state="MIXED"))
+    site.says("node", NODE.format(state="MIXED").replace("NodeName=n0", "NodeName=n1"))
     assert site.complete() == Outcome.LEFT
     assert "lists the batch host n1 as MIXED" in site.left()
 
