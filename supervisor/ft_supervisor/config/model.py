@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from ft_supervisor.core.model import Job, Timeouts
+from ft_supervisor.core.model import Job, Outcome, Timeouts, last_grace
 from ft_supervisor.core.settings import Settings
 
 
@@ -64,6 +64,15 @@ class JobConfig:
     """Dotted key to "FILE:LINE", "environment: NAME", "command line" or "built-in". Each rule as "failures[0]"."""
     policy: str = ""
     """The canonical JSON of all settings (`config.canonical`), "" where nothing was loaded."""
+
+    def last_grace(self, outcome: Outcome) -> float:
+        """See core.model.last_grace."""
+        return last_grace(self.timeouts, self.settings, outcome)
+
+    @property
+    def longest_grace(self) -> float:
+        """The most of those."""
+        return max(self.last_grace(outcome) for outcome in Outcome)
 
     @property
     def policy_sha256(self) -> str:

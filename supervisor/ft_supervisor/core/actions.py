@@ -187,7 +187,9 @@ class RunChecks:
 
 @dataclass(frozen=True)
 class CallSlurm:
-    """Ask Slurm about the job and its nodes; SlurmAnswered follows, within a bound."""
+    """Ask Slurm about the job and its nodes (orders.AskSlurm); SlurmAnswered follows, within a bound."""
+
+    urgent: bool
 
 
 CoordinatorAction = Log | Mail | Pulse | Record | Conclude | LookForVerdict | ReadStep | Tell | Leave

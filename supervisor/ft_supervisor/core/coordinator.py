@@ -282,7 +282,7 @@ class CoordinatorMachine:
 
     def _ask_slurm(self, now: float) -> None:
         if self._interruptions.ask(now):
-            self._do(Tell(orders.AskSlurm()))
+            self._do(Tell(orders.AskSlurm(self._interruptions.told_to_end)))
 
     def _hear_slurm(self, said: orders.SlurmSaid, now: float) -> None:
         if news := self._interruptions.hear(said, now):
@@ -290,7 +290,7 @@ class CoordinatorMachine:
         if self.role is Role.LEADING and self.may_decide(now):
             if verdict := self._interruptions.verdict(said, now):
                 self.conclude(verdict)
-            elif not said.problem:
+            elif said.draining is not None:
                 self._cycles.drain(frozenset(said.draining), now)
 
     def _fits(self, message: messages.ToCoordinator) -> bool:

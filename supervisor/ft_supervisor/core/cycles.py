@@ -471,7 +471,7 @@ class Cycles:
 
     def _tell(self, decision: Decision) -> None:
         self._lead.log(
-            decision.response.value,
+            decision.response.value if decision.verdict is None else "gives_up",
             "warning",
             cycle=self.cycle,
             reason=decision.reason,

@@ -304,8 +304,8 @@ class DaemonMachine:
         match order:
             case Alive():
                 self._coordinator.alive = now
-            case AskSlurm():
-                self._do(actions.CallSlurm())
+            case AskSlurm(urgent):
+                self._do(actions.CallSlurm(urgent))
             case Listening(port):
                 self._do(log("coordinator_listens", port=port))
             case Closed(verdict):

@@ -51,7 +51,8 @@ class Interruptions:
 
     def hear(self, said: SlurmSaid, now: float) -> str | None:
         """Slurm's answer; a line for the log when it has gone away or come back."""
-        self._end_at = self._end_at if said.end_in is None else now + said.end_in
+        if said.end_in is not None and (self._end_at is None or not said.problem):
+            self._end_at = now + said.end_in
         limit = said.limit if said.limit is not None else said.end_in
         self._ahead = min(self._settings.before_end, SHARE * limit) if limit is not None else self._ahead
         was_away, self._away = self._away, bool(said.problem)

@@ -168,14 +168,13 @@ class Job:
         return self.settings.rules[-1].budget.max
 
     def last_grace(self, verdict: Verdict) -> float:
-        """Seconds that workers get to end by themselves once this is the job's verdict."""
-        interrupted = verdict.outcome is Outcome.INTERRUPTED
-        return self.settings.interruption.grace if interrupted else self.timeouts.stop_grace
+        """See last_grace."""
+        return last_grace(self.timeouts, self.settings, verdict.outcome)
 
     @property
     def longest_grace(self) -> float:
         """The most of those."""
-        return max(self.settings.interruption.grace, self.timeouts.stop_grace)
+        return max(last_grace(self.timeouts, self.settings, outcome) for outcome in Outcome)
 
 
 @dataclass(frozen=True)
@@ -232,6 +231,11 @@ class Memory:
         learnt stays, and what is unhealthy stays so."""
         verdict, unhealthy = self.verdict or other.verdict, self.unhealthy or other.unhealthy
         return replace(other, verdict=verdict, unhealthy=unhealthy)
+
+
+def last_grace(timeouts: Timeouts, settings: Settings, outcome: Outcome) -> float:
+    """Seconds that workers get to end by themselves once the job has this outcome."""
+    return settings.interruption.grace if outcome is Outcome.INTERRUPTED else timeouts.stop_grace
 
 
 def one_line(text: str, limit: int = 500) -> str:

@@ -109,7 +109,12 @@ class Sick:
 
 @dataclass(frozen=True)
 class AskSlurm:
-    """Coordinator to daemon: what does Slurm say of the job and its nodes? SlurmSaid is the answer."""
+    """Coordinator to daemon: what does Slurm say of the job and its nodes? SlurmSaid is the answer.
+
+    `urgent`: of the job alone, and soon.
+    """
+
+    urgent: bool = False
 
 
 class SlurmsWord(StrEnum):
@@ -125,12 +130,12 @@ class SlurmsWord(StrEnum):
 @dataclass(frozen=True)
 class SlurmSaid:
     """Daemon to coordinator. `end_in`: seconds until Slurm ends the job, `limit`: for how many it may run in all; None
-    where that is not known. `draining`: infra_ranks. `problem`: why Slurm did not answer."""
+    where that is not known. `draining`: infra_ranks, None if that was not asked. `problem`: why there is no answer."""
 
     word: SlurmsWord = SlurmsWord.NOTHING
     end_in: float | None = None
     limit: float | None = None
-    draining: tuple[int, ...] = ()
+    draining: tuple[int, ...] | None = None
     problem: str = ""
 
 

@@ -16,13 +16,14 @@ from ft_slurm.errors import SlurmError
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core import actions
 from ft_supervisor.core.daemon import AGENT, COORDINATOR, DaemonMachine
-from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ended, Ordered, Signalled, Tick
+from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ended, Ordered, Signalled, SlurmAnswered, Tick
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
 from ft_supervisor.core.orders import Begin, Closed, Listening
 from ft_supervisor.daemon import batch, files, identity
 from ft_supervisor.daemon.checks import Runner, built_in
 from ft_supervisor.daemon.children import COMMANDS, Children
 from ft_supervisor.daemon.signals import Signals
+from ft_supervisor.daemon.slurm import SlurmDesk
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import tree
@@ -47,7 +48,8 @@ def run(config: JobConfig, environ: Mapping[str, str]) -> int:
     notes = [actions.log("policy", note=config.policy_note)] if config.policy_note else []
     notes += [actions.log("identity", "warning", note=text) for text in warnings]
     gpus = job.per_node if config.per_node == "gpu" else None
-    supervise(job, node, notes=notes, batch_job=batch.of_step(step, environ), gpus=gpus)
+    slurm = None if job.signal_workers else SlurmDesk(step, environ)
+    supervise(job, node, notes=notes, batch_job=batch.of_step(step, environ), slurm=slurm, gpus=gpus)
 
 
 def supervise(
@@ -57,11 +59,12 @@ def supervise(
     notes: Iterable[actions.Log] = (),
     commands: Mapping[str, Sequence[str]] = COMMANDS,
     batch_job: batch.BatchJob | None = None,
+    slurm: SlurmDesk | None = None,
     gpus: int | None = None,
 ) -> NoReturn:
     """Start the children, watch them, and leave by os._exit with the node's code. Main thread only.
 
-    `gpus`: how many the node has to have, if anybody has said.
+    `slurm` None: there is nobody to ask. `gpus`: how many the node has to have, if anybody has said.
     """
     setup("daemon", node.name)
     signals = Signals()
@@ -75,12 +78,12 @@ def supervise(
         except OSError as error:
             log("no_local_folder", "error", error=str(error))
         else:
-            _Shell(job, node, signals, children, checks).loop(notes)
+            _Shell(job, node, signals, children, checks, slurm).loop(notes)
     except _Left as left:
         code = left.code
-        if batch_job and left.closed and batch_job.host in left.closed.lost:
+        if batch_job and left.closed:
             children.end(END_BOUND)
-            batch.end(batch_job, left.closed.verdict.exit_code, signals)
+            batch.last_deed(batch_job, left.closed, signals)
     except Exception:
         log("daemon_failed", "error", error=current_traceback())
     finally:
@@ -109,12 +112,15 @@ class _Left(Exception):
 
 
 class _Shell:
-    def __init__(self, job: Job, node: Node, signals: Signals, children: Children, checks: Runner) -> None:
+    def __init__(
+        self, job: Job, node: Node, signals: Signals, children: Children, checks: Runner, slurm: SlurmDesk | None
+    ) -> None:
         self._job = job
         self._node = node
         self._signals = signals
         self._children = children
         self._checks = checks
+        self._slurm = slurm
         now = time.monotonic()
         self._machine = DaemonMachine(job, node, now)
         begin = Begin(job, node, 0, Memory())
@@ -155,7 +161,8 @@ class _Shell:
         signalled = [Signalled(name) for name in self._signals.take()]
         checked = self._checks.collect()
         done = [ChecksDone(checked[0].number, checked[1])] if checked else []
-        return [*signalled, *done, *self._children.collect(), *self._found()]
+        answers = [SlurmAnswered(said) for said in self._slurm.collect()] if self._slurm else []
+        return [*signalled, *done, *answers, *self._children.collect(), *self._found()]
 
     def _found(self) -> list[DaemonEvent]:
         """The run's verdict, if its file was looked for and is there."""
@@ -194,6 +201,8 @@ class _Shell:
                     self._children.kill(child)
                 case actions.Tell(order, child):
                     self._children.tell(child, order)
+                case actions.CallSlurm(urgent) if self._slurm is not None:
+                    self._slurm.ask(urgent)
                 case actions.RunChecks(round_):
                     self._checks.begin(round_)
                 case actions.WriteVerdict(verdict, shared):
