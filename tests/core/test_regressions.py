@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.core import test_agent_machine as agents
 from tests.core import test_daemon_machine as daemons
-from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, job, mailed, stop, stopped, succeeded
+from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, failed, job, mailed, stop, stopped, succeeded
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import KillChild, Leave, Mail, StopWorkers, WriteVerdict
@@ -224,3 +224,15 @@ def test_a_cycle_that_is_learnt_after_one_of_its_nodes_was_lost_begins_anew() ->
     assert not talk.machine.members[2].here
     done = talk.register(0, memory=Memory(1, newest=C0, group="0,2", succeeded=C0))
     assert set(mailed(done + talk.wait(3 * TIMEOUTS.node_lost), messages.Run)) == {0, 1}
+
+
+def test_a_register_from_before_our_run_does_not_say_that_nothing_runs() -> None:
+    """n0 has started the cycle since; it is told to stop it (once more), and waited for."""
+    talk = Talk()
+    talk.begin()
+    talk.hear(failed(1))
+    talk.hear(stopped(1))
+    talk.hear(stopped(2))
+    assert talk.register(0, memory=Memory(0)) == [stop(0)]
+    assert mailed(talk.wait(TIMEOUTS.probe + BEAT), messages.Run) == {}
+    assert set(mailed(talk.hear(stopped(0)), messages.Run)) == {0, 1, 2}

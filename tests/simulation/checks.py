@@ -61,6 +61,8 @@ class Checks(Endings):
             raise Breach("2", f"{node.name} is told that {run.group} are {run.cycle}, others that {group}")
         if world.plan.gentle and len(self.ranks) > 1:
             raise Breach("8", f"training is disturbed: {node.name} starts {run.cycle}")
+        if node.rank in unfold(run.ledger.excluded) or node.daemon.machine.memory.unhealthy:
+            raise Breach("3", f"{node.name} starts {run.cycle}, though it is excluded")
         self._check_ranks(node, run)
         later = max(self.ranks)
         if later > run.cycle:
@@ -72,8 +74,10 @@ class Checks(Endings):
                 self._overlap(other, other.workers, run.cycle)
 
     def _check_ranks(self, node: SimNode, run: Run) -> None:
-        """A survivor keeps its group_rank."""
+        """A survivor keeps its group_rank where the size is the same."""
         former = Cycle(run.cycle.term, run.cycle.n - 1)
+        if len(self.groups.get(former, ())) != run.group_world_size:
+            return
         for rank, infra_rank in self.ranks.get(former, {}).items():
             if infra_rank == node.rank and rank != run.group_rank:
                 raise Breach("survivors", f"{node.name} was {rank} of {former}, and is {run.group_rank} of {run.cycle}")

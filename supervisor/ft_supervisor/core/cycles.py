@@ -171,17 +171,21 @@ class Cycles:
         elif message.running is not None:
             self._stand_by(member, now, watch=False)
             self._blame(member, f"still runs cycle {message.running}", now)
-        elif (
-            self.phase is Phase.RUNNING
-            and self.cycle.term == self._term
-            and (memory.newest is None or memory.newest < self.cycle)
-        ):
-            self._run(member, self.group.index(message.infra_rank), now)
+        elif self.cycle.term == self._term and (memory.newest is None or memory.newest < self.cycle):
+            self._run_or_stop(member, now)
         else:
             if self.phase is Phase.RUNNING:
                 self._explain(member, memory, failure, now)
             self._stand_by(member, now)
             self._stopped(member, now)
+
+    def _run_or_stop(self, member: Member, now: float) -> None:
+        """It said this before it heard of our Run, which may still reach it; or the Run is lost."""
+        if self.phase is Phase.RUNNING:
+            self._run(member, self.group.index(member.node.infra_rank), now)
+        else:
+            member.running, member.cycle = True, self.cycle
+            self._lead.mail(member, self._stop())
 
     def _explain(self, member: Member, memory: Memory, failure: Failure | None, now: float) -> None:
         """It is active, and runs nothing."""
