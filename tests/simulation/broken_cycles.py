@@ -10,6 +10,7 @@ from ft_supervisor.core.cycles import Cycles, Phase
 from ft_supervisor.core.members import Member
 from ft_supervisor.core.model import Memory, Outcome, Verdict
 from ft_supervisor.core.placement import Assignment
+from ft_supervisor.core.policy import Decision
 
 
 class WaitsOnlyForTheFirstToStop(Cycles):
@@ -26,8 +27,8 @@ class GivesSuspectsUp(Cycles):
     """Does not wait for node_lost where the probe had no answer."""
 
     def _watch_stopping(self, now: float) -> None:
-        if now - self._since >= self.job.timeouts.probe:
-            for infra_rank in self._suspects & self._members.running():
+        if now - self._ending.since >= self.job.timeouts.probe:
+            for infra_rank in self._ending._unheard & self._members.running():
                 self._members[infra_rank].stopped()
         super()._watch_stopping(now)
 
@@ -76,7 +77,7 @@ class TwoOfTheSameRank(Cycles):
 
 
 class NeverGivesUp(Cycles):
-    def _too_few(self, found: Assignment, now: float) -> None:
+    def _too_few(self, found: Assignment, decision: Decision, now: float) -> None:
         """Wait for ever."""
 
 

@@ -10,11 +10,12 @@ STOPPING   everybody stopped or lost; then the rule's pause        a cycle: RUNN
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
 from ft_supervisor.core import messages
+from ft_supervisor.core.ending import Ending
 from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Verdict
@@ -23,13 +24,9 @@ from ft_supervisor.core.policy import Decision, Trouble
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
-from ft_supervisor.core.troubles import Troubles
 
 STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
-
-STEP_BOUND = 2.0
-"""Seconds that the file with the checkpoint's step gets."""
 
 STEADY = 300.0
 """Seconds that a cycle has to run for its failure to be the first in a row."""
@@ -83,26 +80,17 @@ class Cycles:
         self._members = members
         self._lead = lead
         self._term = term
-        self._troubles = Troubles(job)
+        self._ending = Ending(job, now)
         self._pending: set[int] = set()
         self._master = ("", 0)
         self._since = now
-        self._decision: Decision | None = None
-        """What the present troubles lead to, once that is certain, and charged."""
-        self._not_before = now
-        self._step: int | None = None
-        self._step_read = True
-        self._patient = True
-        """The workers have stop_grace, as it looks like the end."""
         self._enough_since: float | None = None
         self._short_since: float | None = None
-        self._suspects: set[int] = set()
-        self._suspected = False
 
     @property
     def ledger(self) -> Ledger:
         """What has been spent of the budgets."""
-        return self._troubles.ledger
+        return self._ending.ledger
 
     def active(self, member: Member) -> bool:
         """Whether it belongs to the present cycle."""
@@ -123,8 +111,8 @@ class Cycles:
                 self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
 
     def _take_over(self, other: Ledger) -> None:
-        self._troubles.ledger = newer(self._troubles.ledger, other)
-        self.selection.excluded = frozenset(unfold(self._troubles.ledger.excluded))
+        self._ending.ledger = newer(self._ending.ledger, other)
+        self.selection.excluded = frozenset(unfold(self._ending.ledger.excluded))
 
     def welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node has registered: tell it what to do."""
@@ -242,7 +230,7 @@ class Cycles:
     ) -> None:
         match message:
             case messages.Stopping():
-                self._suspects.discard(message.infra_rank)
+                self._ending.heard(message.infra_rank)
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
             case messages.WorkersFailed(failures=failures):
@@ -255,7 +243,7 @@ class Cycles:
 
     def _succeeded(self, member: Member, now: float) -> None:
         member.stopped()
-        self._suspects.discard(member.node.infra_rank)
+        self._ending.heard(member.node.infra_rank)
         self._pending.discard(member.node.infra_rank)
         if self.phase is Phase.RUNNING and not self._pending:
             self._lead.conclude(Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0"))
@@ -264,20 +252,20 @@ class Cycles:
 
     def _stopped(self, member: Member, now: float) -> None:
         member.stopped()
-        self._suspects.discard(member.node.infra_rank)
+        self._ending.heard(member.node.infra_rank)
         self.advance(now)
 
     def missing(self, member: Member, reason: str, *, ran: bool, charged: bool, now: float) -> None:
         """A node can run nothing any more; `ran`: until now it might have."""
         infra_rank = member.node.infra_rank
-        self._suspects.discard(infra_rank)
+        self._ending.heard(infra_rank)
         if infra_rank in self._pending and (self.phase is Phase.RUNNING or ran):
             self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
         self.advance(now)
 
     def step_read(self, step: int | None, now: float) -> None:
         """The step of the newest checkpoint; None: there is none that can be read."""
-        self._step, self._step_read = step, True
+        self._ending.read_step(step)
         self.advance(now)
 
     def drain(self, nodes: frozenset[int], now: float) -> None:
@@ -302,8 +290,7 @@ class Cycles:
 
     def _stop(self) -> messages.Stop:
         assert self.cycle is not None
-        timeouts = self.job.timeouts
-        return messages.Stop(self._term, self.cycle, timeouts.stop_grace if self._patient else timeouts.restart_grace)
+        return messages.Stop(self._term, self.cycle, self._ending.grace)
 
     def _run(self, member: Member, group_rank: int, now: float) -> None:
         assert self.cycle is not None
@@ -340,15 +327,11 @@ class Cycles:
             self._trouble(Trouble(f"growing from {len(self.group)} to {size} nodes", charged=False), now)
 
     def _watch_stopping(self, now: float) -> None:
-        timeouts = self.job.timeouts
         running = self._members.running()
-        if self._suspects and not self._suspected and now - self._since >= timeouts.probe:
-            self._suspected = True
-            if names := self._names(sorted(self._suspects & running)):
-                self._lead.log("suspect", "warning", nodes=names, reason=f"no answer within {timeouts.probe:g} s")
-        grace = timeouts.stop_grace if self._patient else timeouts.restart_grace
-        bound = grace + KILL_BOUND + timeouts.node_lost + STOP_MARGIN
-        if running and now - self._since >= bound:
+        if names := self._names(sorted(self._ending.suspects(now) & running)):
+            self._lead.log("suspect", "warning", nodes=names, reason=f"no answer within {self.job.timeouts.probe:g} s")
+        bound = self._ending.grace + KILL_BOUND + self.job.timeouts.node_lost + STOP_MARGIN
+        if running and now - self._ending.since >= bound:
             reason = f"{self._names(sorted(running))} did not stop its workers within {bound:g} s"
             self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
 
@@ -359,13 +342,20 @@ class Cycles:
         if self.phase is Phase.JOINING:
             self._begin_when_enough(now)
         elif self.phase is Phase.STOPPING:
-            if self._decision is None:
-                self._decide(now)
-            if self._decision is not None and now >= self._not_before and self._nobody_runs(now):
-                self._begin_next(now)
+            self._end_or_go_on(now)
 
-    def _nobody_runs(self, now: float) -> bool:
-        return not self._members.anybody_runs() and self._lead.may_start(now)
+    def _end_or_go_on(self, now: float) -> None:
+        ending, wall = self._ending, self._lead.wall(now)
+        if ending.decision is None and (last := ending.last_word(wall, now)) is not None:
+            self._tell(last)
+            assert last.verdict is not None
+            self._lead.conclude(last.verdict)
+        elif not self._members.anybody_runs() and self._lead.may_start(now):
+            if ending.decision is None and (decision := ending.settle(wall, now)) is not None:
+                self._take_over(decision.ledger)
+                self._tell(decision)
+            if ending.decision is not None and now >= ending.not_before:
+                self._begin_next(ending.decision, now)
 
     def _begin_when_enough(self, now: float) -> None:
         timeouts = self.job.timeouts
@@ -381,15 +371,14 @@ class Cycles:
             if found.group is not None:
                 self._start(found.group, f"enough nodes are here: {found.reason}", now)
 
-    def _begin_next(self, now: float) -> None:
-        assert self._decision is not None
+    def _begin_next(self, decision: Decision, now: float) -> None:
         found = self.selection.next(self.group, now, 0.0 if self._short_since is None else now - self._short_since)
         if found.group is not None:
-            self._start(found.group, f"{self._decision.reason}; {found.reason}", now)
+            self._start(found.group, f"{decision.reason}; {found.reason}", now)
         else:
-            self._too_few(found, now)
+            self._too_few(found, decision, now)
 
-    def _too_few(self, found: Assignment, now: float) -> None:
+    def _too_few(self, found: Assignment, decision: Decision, now: float) -> None:
         """Give up, but only after a last chance for a node whose agent is just being replaced, or for as long as the
         policy says."""
         timeouts, exhausted = self.job.timeouts, self.job.settings.placement.on_exhausted
@@ -399,9 +388,8 @@ class Cycles:
             self._short_since = now
             self._lead.log("too_few_nodes", "warning", reason=found.reason, on_exhausted=exhausted.value)
         elif now - self._short_since >= (timeouts.join if exhausted is OnExhausted.WAIT else timeouts.node_lost):
-            assert self._decision is not None
-            reason = f"too few nodes: {found.reason}; {self._decision.reason}"
             again = Again.REQUEUE if exhausted is OnExhausted.REQUEUE else Again.OPEN
+            reason = f"too few nodes: {found.reason}; {decision.reason}"
             self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason, again))
 
     def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
@@ -431,47 +419,27 @@ class Cycles:
     def _trouble(self, trouble: Trouble, now: float) -> None:
         """The running cycle cannot go on: stop it. More of the kind may come until all have stopped."""
         if self.phase is Phase.RUNNING:
-            if now - self._since >= STEADY:
-                self._troubles.ledger = self._troubles.ledger.steady()
-            self._troubles.clear()
-            self.phase, self._since, self._decision, self._not_before = Phase.STOPPING, now, None, now
-            self._suspects, self._suspected = self._members.running() & set(self.group), False
-            self._step, self._step_read = None, not self.job.settings.step_file
-            self._lead.log("cycle_failed", "warning", cycle=self.cycle, reason=trouble.reason)
-            if self.job.settings.step_file:
-                self._lead.read_step()
-            self._troubles.add(trouble)
-            self._patient = self._preview(now).verdict is not None
-            self._tell_to_stop(self._suspects)
-        elif self.phase is Phase.STOPPING and self._decision is None:
-            self._troubles.add(trouble)
-            if self._patient and self._preview(now).verdict is None:  # it is not the end, after all
-                self._patient = False
-                self._tell_to_stop(self._members.running() & set(self.group))
+            self._end_cycle(trouble, now)
+        elif self.phase is Phase.STOPPING and self._ending.add(trouble, self._lead.wall(now)):
+            self._tell_to_stop(self._still_running())
 
-    def _preview(self, now: float) -> Decision:
-        return self._troubles.decide(self._lead.wall(now), self._step)
+    def _end_cycle(self, trouble: Trouble, now: float) -> None:
+        if now - self._since >= STEADY:
+            self._ending.ledger = self._ending.ledger.steady()
+        self.phase, running = Phase.STOPPING, self._still_running()
+        self._ending.begin(trouble, running, self._lead.wall(now), now)
+        self._lead.log("cycle_failed", "warning", cycle=self.cycle, reason=trouble.reason)
+        if self.job.settings.step_file:
+            self._lead.read_step()
+        self._tell_to_stop(running)
+
+    def _still_running(self) -> set[int]:
+        return self._members.running() & set(self.group)
 
     def _tell_to_stop(self, nodes: Collection[int]) -> None:
         for node in sorted(nodes):
             if self._members[node].registered:
                 self._lead.mail(self._members[node], self._stop())
-
-    def _decide(self, now: float) -> None:
-        """Once all have stopped; that it is the end, as soon as everybody has had the time to say why."""
-        waited = now - self._since
-        if not self._step_read and waited < STEP_BOUND:
-            return
-        decision = self._preview(now)
-        if decision.verdict is not None:
-            if waited >= self.job.timeouts.probe and not self._suspects:
-                self._tell(decision)
-                self._lead.conclude(decision.verdict)
-            return
-        if self._nobody_runs(now):
-            self._decision, self._not_before = decision, now + decision.delay
-            self._take_over(decision.ledger)
-            self._tell(decision)
 
     def _tell(self, decision: Decision) -> None:
         self._lead.log(
@@ -479,7 +447,7 @@ class Cycles:
             "warning",
             cycle=self.cycle,
             reason=decision.reason,
-            rule=self._troubles.where(decision),
+            rule=self._ending.where(decision),
             used=decision.ledger.used,
             replaced=self._names(sorted(decision.replaced)) or None,
             pause=round(decision.delay, 1) or None,
