@@ -10,7 +10,7 @@ STOPPING   everybody stopped or lost; then the rule's pause        a cycle: RUNN
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Protocol
 
