@@ -63,7 +63,7 @@ def run(command: Sequence[str], timeout: float, environ: Mapping[str, str]) -> D
         stdout, stderr = _read(process, end)
         process.wait(max(0.0, end - time.monotonic()))
     except (subprocess.TimeoutExpired, _TooMuch) as error:
-        why = str(error) if isinstance(error, _TooMuch) else f"has not answered within {timeout:.0f} s"
+        why = str(error) if isinstance(error, _TooMuch) else f"has not answered within {timeout:.3g} s"
         raise Unanswered(f"{command[0]} {why}{_kill(process)}") from error
     except BaseException:
         _kill(process)
