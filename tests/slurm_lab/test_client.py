@@ -1,6 +1,7 @@
 """`ft_slurm.client` asks a real Slurm, on each release: by its commands, and by pyslurm where there is one that fits.
 
-A client runs on the login machine as the job's owner, in a process of its own that prints what it was told. What slurmctld said of endings was recorded on this lab (tests/ft_slurm/recorded).
+A client runs on the login machine as the job's owner, in a process of its own that prints what it was told. What
+slurmctld said of endings was recorded on this lab (tests/ft_slurm/recorded).
 """
 
 import sys
