@@ -144,7 +144,7 @@ def test_no_comment_yet(tmp_path: Path) -> None:
     ("said", "error"),
     [
         ("Access/permission denied for job 4242", Refused),
-        ("Unable to contact slurm controller (connect failure) for job 4242", Unanswered),
+        ("Unexpected message received for job 4242", Unanswered),  # slurmctld is away
         ("Socket timed out on send/recv operation for job 4242", Unanswered),
     ],
 )
@@ -184,6 +184,32 @@ def test_output_without_end(new: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> 
     path.write_text("#!/bin/sh\nwhile :; do echo 'JobId=4242 '; done\n")
     with pytest.raises(Unanswered, match="printed more than 1048576 bytes"):
         CliClient(new.environ).job(JOB)
+
+
+def test_json_that_is_too_long(new: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of very many cores, or the first number of an array of very many tasks."""
+    new.says("job.json", '{"jobs": [' + " " * 100_000)
+    monkeypatch.setattr(command, "LONGEST_OUTPUT", 50_000)
+    client = CliClient(new.environ)
+    for _ in range(2):
+        job = client.job(JOB)
+        assert job is not None and job.state == "RUNNING"
+    assert len(lists_of(new, "--json")) == 1
+
+
+def test_job_that_has_become_pending_meanwhile(new: FakeSlurm) -> None:
+    client = CliClient(new.environ)
+    job = client.job(JOB)
+    assert job is not None
+    new.says("refused", "Job is pending execution for job 4242")
+    client.requeue(job)
+    assert new.asked()[-1] == "scontrol requeue 4242"
+
+
+def test_slurmdbd_is_away(new: FakeSlurm) -> None:
+    new.says("away", "sacct: error: Problem talking to the database: Connection refused\n")
+    with pytest.raises(Unanswered, match="Problem talking to the database"):
+        CliClient(new.environ).accounting(JOB)
 
 
 def test_accounting_of_a_job_that_ran_twice(slurm: FakeSlurm) -> None:
