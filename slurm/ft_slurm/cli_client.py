@@ -71,8 +71,7 @@ class CliClient:
                 return found
         done = self._ask(["--oneliner", "show", "node", names], end)
         found = scontrol_text.nodes(done.stdout)
-        # A name that it does not know may end its answer; the others' states come first.
-        if not wanted <= found.keys() and _UNKNOWN_NODE not in done.stdout + done.stderr and not (found and done.code):
+        if not wanted <= found.keys() and _UNKNOWN_NODE not in done.stdout + done.stderr:
             raise Unanswered(f"scontrol show node: {done.problem}")
         return found
 
@@ -92,7 +91,7 @@ class CliClient:
     def set_comment(self, job_id: int, text: str, *, mark: str = comment.MARK, timeout: float = TIMEOUT) -> None:
         end = time.monotonic() + timeout
         job = self._known(job_id, end)
-        before = job.comment if self._json else self._comment(job, end)
+        before = self._comment(job, end)
         after = comment.with_part(before, mark, text)
         if after != before:
             self._change(["update", f"jobid={job.name}", f"comment={after}"], end)
@@ -119,7 +118,7 @@ class CliClient:
         return job
 
     def _comment(self, job: JobState, end: float) -> str:
-        """As text, scontrol runs a comment and what follows it together."""
+        """To the letter, which scontrol's text cannot tell: there it runs together with what follows."""
         line = [self._tool("squeue"), "--noheader", "--states=all", f"--jobs={job.name}", "--format=%A\x1f%k"]
         done = command.run(line, left(end), self._environ)
         number, separator, text = done.stdout.removesuffix("\n").partition("\x1f")
