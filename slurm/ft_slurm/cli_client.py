@@ -12,14 +12,16 @@ from typing import TypeVar
 
 from ft_slurm import command, comment, hostnames, sacct_text, scontrol_json, scontrol_text
 from ft_slurm.command import TIMEOUT, Done, left
-from ft_slurm.errors import BadOutput, NoCommands, Refused, Unanswered
+from ft_slurm.errors import BadOutput, NoCommands, Refused, TooLong, Unanswered
 from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
 
 JSON_SINCE = (23, 2)
 _UNKNOWN_JOB = "Invalid job id"
 _UNKNOWN_NODE = "not found"
-_NOT_TAKEN = ("contact", "onnect", "imed out", "imeout", "Zero Bytes", "try again", "communication", "busy", "munge")
-"""In what a command says when slurmctld did not take a request; everything else is its answer."""
+_PENDING = "Job is pending execution"
+_REFUSALS = ("denied", "disabled", _UNKNOWN_JOB, "too long", "already completing", "already finished", "not supported")
+"""In slurmctld's answers that stay the same when asked again (slurm_errno.c). What else there is may change: a
+slurmctld that is away makes `scontrol requeue` say "Unexpected message received" (measured, 22.05 and 24.11)."""
 _WITHOUT_JSON = ("json", "data_parser", "serializer")
 """In the complaint of a scontrol that was built without."""
 _SETTINGS = ("SLURM_CLUSTERS", "SLURM_JSON", "SLURM_YAML", "SCONTROL_", "SQUEUE_", "SACCT_")
@@ -69,8 +71,7 @@ class CliClient:
                 return found
         done = self._ask(["--oneliner", "show", "node", names], end)
         found = scontrol_text.nodes(done.stdout)
-        # A name that it does not know may end its answer; the others' states come first.
-        if not wanted <= found.keys() and _UNKNOWN_NODE not in done.stdout + done.stderr and not (found and done.code):
+        if not wanted <= found.keys() and _UNKNOWN_NODE not in done.stdout + done.stderr:
             raise Unanswered(f"scontrol show node: {done.problem}")
         return found
 
@@ -90,7 +91,7 @@ class CliClient:
     def set_comment(self, job_id: int, text: str, *, mark: str = comment.MARK, timeout: float = TIMEOUT) -> None:
         end = time.monotonic() + timeout
         job = self._known(job_id, end)
-        before = job.comment if self._json else self._comment(job, end)
+        before = self._comment(job, end)
         after = comment.with_part(before, mark, text)
         if after != before:
             self._change(["update", f"jobid={job.name}", f"comment={after}"], end)
@@ -104,7 +105,7 @@ class CliClient:
     def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:
         line = [self._tool("sacct"), "--duplicates", f"--jobs={job_id}", *sacct_text.OPTIONS]
         done = command.run(line, timeout, self._environ)
-        if done.code and not done.stdout.strip():
+        if not done.stdout.strip() and (done.code or done.stderr.strip()):
             raise Unanswered(f"sacct: {done.problem}")
         return sacct_text.records(done.stdout, job_id)
 
@@ -117,7 +118,7 @@ class CliClient:
         return job
 
     def _comment(self, job: JobState, end: float) -> str:
-        """As text, scontrol runs a comment and what follows it together."""
+        """To the letter, which scontrol's text cannot tell: there it runs together with what follows."""
         line = [self._tool("squeue"), "--noheader", "--states=all", f"--jobs={job.name}", "--format=%A\x1f%k"]
         done = command.run(line, left(end), self._environ)
         number, separator, text = done.stdout.removesuffix("\n").partition("\x1f")
@@ -128,18 +129,23 @@ class CliClient:
     def _change(self, arguments: Sequence[str], end: float) -> None:
         """Raises Refused when slurmctld does not want to. A success is silent, and no exit code can be trusted."""
         done = self._ask(arguments, end)
-        if not done.code and not done.stderr.strip():
+        if _PENDING in done.stderr or (not done.code and not done.stderr.strip()):
             return
         said = f"scontrol {' '.join(arguments[:2])}: {done.problem}"
-        raise Unanswered(said) if any(each in done.stderr for each in _NOT_TAKEN) else Refused(said)
+        raise Refused(said) if any(each in done.stderr for each in _REFUSALS) else Unanswered(said)
 
     def _as_json(self, arguments: Sequence[str], end: float, read: Callable[[str], T]) -> T | None:
-        """What it says; None for an answer that is no JSON, which is for good where this scontrol was built without.
+        """What it says; None for an answer that is no JSON. For good, where this scontrol was built without, or where
+        the answer is too long: of a large job it tells every core of every node, of an array every task.
 
         It can say nothing, with exit code 0, for a job that it does not know as well as when slurmctld is away
         (measured, 24.11): only the text tells the two apart.
         """
-        done = self._ask(["--json", *arguments], end)
+        try:
+            done = self._ask(["--json", *arguments], end)
+        except TooLong:
+            self._json = False
+            return None
         if done.stdout.lstrip().startswith("{"):
             return read(done.stdout)
         self._json = not any(word in done.stderr.lower() for word in _WITHOUT_JSON)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ft_slurm.errors import Unanswered
+from ft_slurm.errors import TooLong, Unanswered
 
 __all__ = ["Done", "Unanswered", "run"]
 
@@ -44,7 +44,7 @@ class Done:
 def run(command: Sequence[str], timeout: float, environ: Mapping[str, str]) -> Done:
     """Runs the command to its end. After `timeout` seconds it is killed, with the processes that it started.
 
-    Raises Unanswered when it took too long, printed more than LONGEST_OUTPUT, or cannot be started.
+    Raises Unanswered when it took too long or cannot be started, TooLong when it printed more than LONGEST_OUTPUT.
     """
     end = time.monotonic() + timeout
     try:
@@ -62,9 +62,10 @@ def run(command: Sequence[str], timeout: float, environ: Mapping[str, str]) -> D
     try:
         stdout, stderr = _read(process, end)
         process.wait(max(0.0, end - time.monotonic()))
-    except (subprocess.TimeoutExpired, _TooMuch) as error:
-        why = str(error) if isinstance(error, _TooMuch) else f"has not answered within {timeout:.0f} s"
-        raise Unanswered(f"{command[0]} {why}{_kill(process)}") from error
+    except TooLong as error:
+        raise TooLong(f"{command[0]} printed {error}{_kill(process)}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unanswered(f"{command[0]} has not answered within {timeout:.3g} s{_kill(process)}") from error
     except BaseException:
         _kill(process)
         raise
@@ -73,38 +74,34 @@ def run(command: Sequence[str], timeout: float, environ: Mapping[str, str]) -> D
     return Done(stdout, stderr, process.returncode)
 
 
-class _TooMuch(Exception):
-    """It printed more than anybody should have to keep."""
-
-
 def _read(process: subprocess.Popen[bytes], end: float) -> tuple[str, str]:
-    """All that it prints. Raises TimeoutExpired, _TooMuch."""
+    """All that it prints. Raises TimeoutExpired, TooLong."""
     said: list[bytearray] = []
-    left = LONGEST_OUTPUT
+    room = LONGEST_OUTPUT
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
             assert pipe is not None
             said.append(bytearray())
             selector.register(pipe, selectors.EVENT_READ, said[-1])
         while selector.get_map():
-            ready = selector.select(max(0.0, end - time.monotonic()))
-            if not ready:
+            if (seconds := end - time.monotonic()) <= 0:
                 raise subprocess.TimeoutExpired(process.args, 0)
-            for key, _ in ready:
+            for key, _ in selector.select(seconds):
                 data = os.read(key.fd, 1 << 16)
                 if not data:
                     selector.unregister(key.fileobj)
                 key.data.extend(data)
-                left -= len(data)
-                if left < 0:
-                    raise _TooMuch(f"printed more than {LONGEST_OUTPUT} bytes")
+                room -= len(data)
+                if room < 0:
+                    raise TooLong(f"more than {LONGEST_OUTPUT} bytes")
     stdout, stderr = (text.decode(errors="replace") for text in said)
     return stdout, stderr
 
 
 def _kill(process: subprocess.Popen[bytes]) -> str:
     """Ends it and its group, not yet reaped, so that the number is still its own; says so if it can't be ended."""
-    with suppress(ChildProcessError):  # reaped by another part of this process
+    # Reaped by another part of this process, and gone; or another user's by now, and then not ended either.
+    with suppress(ChildProcessError, ProcessLookupError, PermissionError):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         os.killpg(process.pid, signal.SIGKILL)
     try:

@@ -11,8 +11,11 @@ def with_part(comment: str, mark: str, text: str, limit: int = LIMIT) -> str:
     """The comment with `[mark: text]` in the place of our former part, else after what is there.
 
     `text` becomes one line without brackets, cut so that all fits in `limit` bytes; where not even an empty part fits,
-    the comment stays as it is. Without text our part is taken away. What others wrote is never cut.
+    the comment stays as it is, as it does when it could not be decoded. Without text our part is taken away. What
+    others wrote is never cut.
     """
+    if "\N{REPLACEMENT CHARACTER}" in comment:
+        return comment
     found = _find(comment, mark)
     if found is None and not text:
         return comment
@@ -23,7 +26,7 @@ def with_part(comment: str, mark: str, text: str, limit: int = LIMIT) -> str:
     room = limit - len(f"{before}{gap}[{mark}: ]{after}".encode(errors="replace"))
     if room < 0:
         return comment
-    plain = " ".join(text.split()).replace("[", "(").replace("]", ")")
+    plain = " ".join(text.split()).translate({ord("["): "(", ord("]"): ")", 0: None})
     return f"{before}{gap}[{mark}: {_cut(plain, room)}]{after}"
 
 

@@ -12,7 +12,8 @@ Measured on 22.05 and 24.11, 0.3 s and 2 s after the signal (tests/ft_slurm/reco
 | scontrol requeue | PENDING COMPLETING | COMPLETING | Restarts is one more, EndTime unknown or a limit away |
 
 No flag such as REQUEUED is there, and Reason is None but for the time limit. An allocation of salloc or srun says
-the same as a batch job.
+the same as a batch job. A job that is cancelled within its grace says CANCELLED in JSON, and its text what a preempted
+one's does. The grace was over 20 to 24 s after PreemptTime with GraceTime=20, and KillWait later came SIGKILL.
 """
 
 from enum import StrEnum, unique

@@ -64,6 +64,10 @@ class Unanswered(SlurmError):
     """There was no answer this time: trying again may help."""
 
 
+class TooLong(Unanswered):
+    """A command printed more than anybody should have to keep."""
+
+
 class BadOutput(Unanswered):
     """What a command printed is not what it prints. One line."""
 

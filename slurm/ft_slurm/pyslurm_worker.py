@@ -35,19 +35,18 @@ def job(slurm: Any, job_id: int) -> dict[str, Any] | None:
     try:
         found = slurm.Job.load(job_id)
         if found.id != job_id:  # it is the first of an array's tasks
-            found = slurm.Jobs.load()[job_id]
-    except KeyError:
-        return None
+            found = slurm.Jobs.load().get(job_id)
     except slurm.RPCError as error:
         if error.errno == INVALID_JOB_ID:
             return None
         raise
-    return _fields(found, JOB)
+    return None if found is None else _fields(found, JOB)
 
 
 def nodes(slurm: Any, names: Sequence[str]) -> list[dict[str, Any]]:
     known = slurm.Nodes.load()
-    return [_fields(known[name], ("name", "state", "reason")) for name in names if name in known]
+    found = [known.get(name) for name in names]
+    return [_fields(node, ("name", "state", "reason")) for node in found if node is not None]
 
 
 def steps(slurm: Any, job_id: int) -> list[dict[str, Any]]:

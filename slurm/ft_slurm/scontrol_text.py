@@ -16,6 +16,7 @@ _COMMENT = re.compile(
     r" Comment=(.*?) *(?= Extra=| StdErr=| Switches=| Power=| BurstBuffer=| TresPer| OOMKillStep=| MailUser=|$)",
     re.DOTALL,
 )
+_OWNER = re.compile(r" UserId=\S*\(([0-9]{1,10})\) GroupId=")
 _ARRAY_TASK = re.compile(r"[0-9]{1,9}")
 
 
@@ -28,12 +29,13 @@ def job(text: str, job_id: int) -> JobState | None:
 
 
 def _job(line: str, job_id: int) -> JobState:
-    # Before UserId stands the name, in which a user may write anything.
-    before, _, rest = line.partition(" UserId=")
-    fields = f"UserId={rest}"
+    # Before the owner stands the job's name, in which a user may write anything.
+    owner = _OWNER.search(line)
+    if owner is None:
+        raise BadOutput(f"no UserId of job {job_id} in {values.shown(line)}")
+    before, fields = line[: owner.start()], line[owner.start() :]
     # Pending tasks of an array come as one job with a list of them.
     task = field(before, "ArrayTaskId")
-    owner = re.match(r"UserId=\S*\((\d{1,10})\)", fields)
     comment = _COMMENT.search(fields)
     state, flags = values.job_state(field(fields, "JobState"))
     return JobState(
@@ -41,7 +43,7 @@ def _job(line: str, job_id: int) -> JobState:
         state=state,
         flags=flags,
         reason=unless_none(field(fields, "Reason")),
-        user_id=int(owner[1]) if owner else None,
+        user_id=int(owner[1]),
         has_batch_script=field(fields, "BatchFlag") not in ("", "0"),
         heterogeneous=bool(field(before, "HetJobId")),
         restart_count=_number(fields, "Restarts") or 0,
@@ -78,8 +80,8 @@ def nodes(text: str) -> dict[str, NodeState]:
         if line.startswith("NodeName="):
             # A reason, which may hold anything, comes behind the state.
             name, words = field(line, "NodeName"), field(line, "State").split("+")
-            reason = re.search(r" Reason=(.*?)(?: \[\S+@\S+\])?(?= Comment=| Extra=|\s*$)", line)
-            found[name] = node(name, words, reason[1] if reason else "")
+            reason = re.search(r" Reason=(.*) \[[^\[\]]*@[^\[\]]*\]| Reason=(.*)", line)
+            found[name] = node(name, words, (reason[1] or reason[2] or "").strip() if reason else "")
     return found
 
 

@@ -19,6 +19,7 @@ if test -e $here/hang; then sleep 1000; fi
 if test -e $here/away; then
     case "$*" in
         *--json*job*) cat $here/away-job.json; exit 0 ;;  # as 24.11 does
+        requeue*|update*) echo "Unexpected message received for job 4242" >&2; exit 1 ;;
         *) cat $here/away >&2; exit 1 ;;
     esac
 fi

@@ -478,6 +478,18 @@ def test_command_that_hangs_is_killed_with_what_it_started(wrapper: Path) -> Non
     assert time.monotonic() - began < 60
 
 
+def test_command_that_says_a_little_for_ever() -> None:
+    began = time.monotonic()
+    with pytest.raises(command.Unanswered, match="not answered within 1 s"):
+        command.run(["sh", "-c", "while :; do echo x; sleep 0.02; done"], 1.0, os.environ)
+    assert time.monotonic() - began < 30
+
+
+def test_command_whose_child_keeps_its_output_open() -> None:
+    with pytest.raises(command.Unanswered, match=r"not answered within 1 s$"):
+        command.run(["sh", "-c", "sleep 1000 & echo x"], 1.0, os.environ)
+
+
 def test_command_that_cannot_be_started(tmp_path: Path) -> None:
     with pytest.raises(command.Unanswered, match="cannot be started: No such file"):
         command.run([str(tmp_path / "nothing")], 2.0, os.environ)

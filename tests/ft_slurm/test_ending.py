@@ -60,6 +60,27 @@ def test_running_job_is_not_ending(release: str, kind: str) -> None:
         assert ending(job, float(job.start_time or 0) + 5.0) == Ending.NOTHING
 
 
+@pytest.mark.parametrize(("release", "kind"), OUTPUTS)
+@pytest.mark.parametrize("then", ["cancel", "requeue"])
+def test_what_is_done_to_a_preempted_job(release: str, kind: str, then: str) -> None:
+    """Where the state is one word, the preemption hides a scancel, and a requeue the preemption."""
+    job = read(release, f"{then}-in-grace", kind)
+    told = kind == "json" and release != "23.02-made"
+    if then == "cancel":
+        expected = Ending.CANCELLED if told else Ending.PREEMPTED
+    else:
+        expected = Ending.PREEMPTED if kind == "json" else Ending.REQUEUED
+    assert ending(job, when(release, f"{then}-in-grace") + 0.8) == expected
+
+
+@pytest.mark.parametrize(("release", "kind"), OUTPUTS)
+def test_end_of_the_grace(release: str, kind: str) -> None:
+    """As text scontrol hides the end of a job without a time limit, even then."""
+    job = read(release, "preempt-cancel-0.3", kind)
+    assert job.preempt_time is not None
+    assert job.end_time == (job.preempt_time + 20 if kind == "json" else None)
+
+
 def test_script_that_has_exited_by_itself() -> None:
     """Only JSON tells it from a cancelled job."""
     told = read("24.11", "exits-0.3", "json")
