@@ -197,7 +197,7 @@ def test_the_next_candidate_takes_over(nursery: Nursery, agent_of: AgentOf, tmp_
     agent.expect(orders.Remember, lambda remember: remember.memory.promise == 1)
     agent.expect(orders.Alive, lambda alive: alive.state == "active")
     assert living_below(agent.pid) == [worker]
-    second.mail(Stop(1, CYCLE, 2.0))
+    second.mail(Stop(1, CYCLE, "0", 2.0))
     assert second.expect(WorkersStopped).term == 1
 
 

@@ -191,7 +191,7 @@ def test_stop_ends_orphans_in_other_sessions(agent_of: AgentOf, coordinator: Scr
     coordinator.expect(Register)
     coordinator.mail(run(FIRST))
     wait_until((tmp_path / "orphan").exists, "the orphan")
-    coordinator.mail(Stop(0, FIRST, 2.0))
+    coordinator.mail(Stop(0, FIRST, "0", 2.0))
     assert coordinator.expect(Stopping).cycle == FIRST
     assert coordinator.expect(WorkersStopped).cycle == FIRST
     assert living_below(agent.pid) == []

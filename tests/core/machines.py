@@ -270,11 +270,14 @@ class Talk:
 
 
 def ageless(action: object) -> object:
-    """`action` without the age of the lease in it, which the clock makes (`test_takeover` looks at it)."""
+    """`action` without the age of the lease in it, which the clock makes (`test_takeover` looks at it), and without the
+    group in a Stop, which is that of the Run before."""
     if isinstance(action, Mail) and isinstance(action.message, messages.Run):
         return replace(action, message=replace(action.message, age=0.0))
     if isinstance(action, Mail) and isinstance(action.message, messages.Standby | messages.Continue):
         return replace(action, message=replace(action.message, age=None))
+    if isinstance(action, Mail) and isinstance(action.message, messages.Stop):
+        return replace(action, message=replace(action.message, group=""))
     return action
 
 
@@ -287,7 +290,7 @@ def stop(
     grace: float = TIMEOUTS.restart_grace,
 ) -> Mail:
     """Stop to this node."""
-    return Mail(infra_rank, incarnation, connection, messages.Stop(term, cycle, grace))
+    return Mail(infra_rank, incarnation, connection, messages.Stop(term, cycle, "", grace))
 
 
 def close(infra_rank: int, verdict: Verdict, incarnation: int = 1, connection: int = 1, term: int = 0) -> Mail:

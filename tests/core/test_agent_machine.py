@@ -18,6 +18,9 @@ SUCCESS = Verdict(Outcome.SUCCESS, "over")
 FAILED = Verdict(Outcome.FAILED, "over")
 
 
+STOP = messages.Stop(0, C0, "0-2", TIMEOUTS.restart_grace)
+
+
 class Play:
     """An agent on node 1, its clock, and a store of n0 whose rounds and leases move while it is connected."""
 
@@ -146,14 +149,14 @@ def test_a_failure_is_told_and_the_other_workers_are_stopped() -> None:
         Send(messages.WorkersFailed(0, 1, 1, C0, (FAILURE,))),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
-    assert play.feed(mail(messages.Stop(0, C0, TIMEOUTS.restart_grace))) == [Send(messages.Stopping(0, 1, 1, C0))]
+    assert play.feed(mail(STOP)) == [Send(messages.Stopping(0, 1, 1, C0))]
     assert play.feed(events.WorkersGone(C0, 33)) == [stopped(port=33)]
     assert play.feed(mail(run(C1))) == [remember(C1), Start(run(C1))]
 
 
 def test_a_stop_is_answered_twice() -> None:
     play = running()
-    assert play.feed(mail(messages.Stop(0, C0, TIMEOUTS.restart_grace))) == [
+    assert play.feed(mail(STOP)) == [
         Send(messages.Stopping(0, 1, 1, C0)),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
@@ -164,13 +167,13 @@ def test_a_stop_is_answered_twice() -> None:
 def test_a_stop_where_nothing_runs_is_answered_at_once() -> None:
     play = running()
     play.feed(events.WorkersExited(C0, ()))
-    assert play.feed(mail(messages.Stop(0, C0, TIMEOUTS.restart_grace))) == [stopped()]
+    assert play.feed(mail(STOP)) == [stopped()]
 
 
 def test_a_stop_that_overtook_its_run_makes_the_run_old() -> None:
     play = Play()
     play.connect()
-    assert play.feed(mail(messages.Stop(0, C0, TIMEOUTS.restart_grace))) == [remember(C0, group=""), stopped()]
+    assert play.feed(mail(STOP)) == [remember(C0), stopped()]
     assert play.feed(mail(run(C0))) == []
     assert play.machine.running is None
 
@@ -204,8 +207,8 @@ def test_standby_stops_what_runs_and_what_would_run_next() -> None:
         mail(messages.Members(1, Roster(1, 1, "0-2"))),
         mail(messages.Propose(1, SUCCESS)),
         mail(messages.Continue(1, C2, Ledger(7), 0.0)),
-        mail(messages.Stop(0, C0, TIMEOUTS.restart_grace)),
-        mail(messages.Stop(1, C1, TIMEOUTS.restart_grace)),
+        mail(STOP),
+        mail(messages.Stop(1, C1, "0-2", TIMEOUTS.restart_grace)),
         standby(C0),
         standby(None, term=1),
         events.WorkersExited(C0, ()),
@@ -289,7 +292,7 @@ def test_who_has_promised_is_led_by_nobody_older() -> None:
     before = play.machine.memory
     old = (
         run(C1),
-        messages.Stop(0, C0, TIMEOUTS.restart_grace),
+        STOP,
         messages.Standby(0, C0, Ledger(1), 0.0),
         messages.Propose(0, FAILED),
         messages.Members(0, Roster(0, 1, "0-2")),

@@ -23,8 +23,9 @@ st.register_type_strategy(Roster, st.builds(Roster, members=FOLDED, former=FOLDE
 st.register_type_strategy(
     Memory, st.builds(Memory, group=FOLDED, **{f.name: ... for f in fields(Memory) if f.name != "group"})
 )
+st.register_type_strategy(Stop, st.builds(Stop, group=FOLDED))
 st.register_type_strategy(Run, st.builds(Run, group=FOLDED))
-STOP = b'{"type":"Stop","term":1,"cycle":{"term":1,"n":2},"grace":2.5}'
+STOP = b'{"type":"Stop","term":1,"cycle":{"term":1,"n":2},"group":"0-3","grace":2.5}'
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
@@ -45,8 +46,8 @@ def test_names_are_unique() -> None:
 
 
 def test_a_message_looks_like_this() -> None:
-    assert encode(Stop(1, Cycle(1, 2), 2.5)) == STOP
-    assert decode(STOP, TO_AGENT) == Stop(1, Cycle(1, 2), 2.5)
+    assert encode(Stop(1, Cycle(1, 2), "0-3", 2.5)) == STOP
+    assert decode(STOP, TO_AGENT) == Stop(1, Cycle(1, 2), "0-3", 2.5)
     assert json.loads(encode(Done(0, Verdict(Outcome.SUCCESS, "r"), "x"))) == {
         "type": "Done",
         "code": 0,
@@ -85,7 +86,7 @@ def test_nested_parts_come_back_as_what_they_were() -> None:
         (b'{"term":1}', "not an object with a type"),
         (b'{"type":1}', "not an object with a type"),
         (b'{"type":"Nothing"}', "unknown type 'Nothing'"),
-        (b'{"type":"Stop","term":1,"grace":1}', "Stop: fields missing or unknown: 'cycle'"),
+        (b'{"type":"Stop","term":1,"group":"","grace":1}', "Stop: fields missing or unknown: 'cycle'"),
         (STOP[:-1] + b',"more":1}', "Stop: fields missing or unknown: 'more'"),
         (STOP.replace(b'"term":1,"cycle"', b'"term":true,"cycle"'), "Stop.term: int expected, not bool"),
         (STOP.replace(b'"term":1,"cycle"', b'"term":1.0,"cycle"'), "Stop.term: int expected, not float"),

@@ -59,7 +59,7 @@ def test_a_stop_while_checks_run() -> None:
     play = Play(a_job=a_job(health=BEFORE))
     play.connect()
     play.feed(standby(None), mail(run()))
-    assert play.feed(mail(messages.Stop(0, C0, 2.0))) == [
+    assert play.feed(mail(messages.Stop(0, C0, "0-2", 2.0))) == [
         Send(messages.Stopping(0, 1, 1, C0)),
         StopWorkers(C0, 2.0),
     ]

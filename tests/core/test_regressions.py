@@ -236,3 +236,20 @@ def test_a_register_from_before_our_run_does_not_say_that_nothing_runs() -> None
     assert talk.register(0, memory=Memory(0)) == [stop(0)]
     assert mailed(talk.wait(TIMEOUTS.probe + BEAT), messages.Run) == {}
     assert set(mailed(talk.hear(stopped(0)), messages.Run)) == {0, 1, 2}
+
+
+def test_who_is_told_to_stop_a_cycle_that_it_never_ran_knows_its_group() -> None:
+    """Or the next coordinator hears of a cycle that is newer than all others, and nobody's."""
+    talk = Talk(nodes=5, active=2)
+    talk.begin()
+    talk.silent = {1}
+    talk.wait(TIMEOUTS.node_lost)
+    talk.hear(stopped(0))  # C1: n0 and n2
+    mails = talk.machine.handle(events.Received(failed(0, C1)), talk.now)
+    orders_to_stop = [mail.message for mail in mails if isinstance(mail, Mail)]
+    assert orders_to_stop == [messages.Stop(0, C1, "0,2", TIMEOUTS.restart_grace)] * 2
+    play = agents.Play()
+    play.connect()
+    play.feed(agents.standby(None))
+    play.feed(agents.mail(messages.Stop(0, C1, "0,2", TIMEOUTS.restart_grace)))
+    assert (play.machine.memory.newest, play.machine.memory.group) == (C1, "0,2")

@@ -263,7 +263,7 @@ class AgentMachine:
         if self.memory.newest is not None and cycle < self.memory.newest:
             return
         if cycle != self.memory.newest:  # its Run was lost on the way: should it come still, it is old
-            self._remember(self._memory_of(cycle, self.memory.group))
+            self._remember(self._memory_of(cycle, stop.group))
         if self._run is not None:
             self._send(messages.Stopping, cycle=cycle)
             self._stop(stop.grace, now)

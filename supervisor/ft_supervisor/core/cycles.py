@@ -290,7 +290,7 @@ class Cycles:
 
     def _stop(self) -> messages.Stop:
         assert self.cycle is not None
-        return messages.Stop(self._term, self.cycle, self._ending.grace)
+        return messages.Stop(self._term, self.cycle, fold(self.group), self._ending.grace)
 
     def _run(self, member: Member, group_rank: int, now: float) -> None:
         assert self.cycle is not None

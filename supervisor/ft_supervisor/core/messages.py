@@ -198,11 +198,16 @@ class Continue:
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop the workers of `cycle`, with SIGKILL after `grace` seconds, and answer: a new cycle waits for it."""
+    """Stop the workers of `cycle`, with SIGKILL after `grace` seconds, and answer: a new cycle waits for it. `group` as
+    in Run, which may have been lost."""
 
     term: int
     cycle: Cycle
+    group: str
     grace: float
+
+    def __post_init__(self) -> None:
+        unfold(self.group)  # ValueError
 
 
 @dataclass(frozen=True)
