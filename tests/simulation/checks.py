@@ -10,6 +10,7 @@ from tests.simulation.endings import Endings
 from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
+from ft_supervisor.core.coordinator import Role
 from ft_supervisor.core.messages import Close, Prepare, Propose, Register, Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
 from ft_supervisor.core.ranks import unfold
@@ -125,7 +126,8 @@ class Checks(Endings):
         """A log line: of interest is who was lost."""
         if event == "in_charge":
             self.heard(coordinator, range(len(self._world.nodes)))
-        if event != "node_lost":
+        closing = coordinator.machine is not None and coordinator.machine.role is Role.CLOSING
+        if event != "node_lost" or closing:  # at the end it is only about whose names to tell
             return
         rank = self._world.job.nodes.index(str(dict(fields)["node"]))
         self._lost.setdefault(coordinator, set()).add(rank)
