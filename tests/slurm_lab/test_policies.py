@@ -152,7 +152,9 @@ def test_an_unhealthy_standby_is_never_promoted(lab: Lab) -> None:
 
 
 def test_a_hang(lab: Lab) -> None:
-    config = policy("failures: [{match: hang, action: replace_node, budget: {max: 2}}]", hang="{after: 5s, first: 120s}")
+    config = policy(
+        "failures: [{match: hang, action: replace_node, budget: {max: 2}}]", hang="{after: 5s, first: 120s}"
+    )
     job = submit(lab, "hang", config=config, beats=True)
     job.train()
     (job.folder / "silent-n1").touch()
