@@ -154,18 +154,17 @@ class BatchJob:
 
     def group(self, n: int) -> list[str]:
         """The active nodes of the n-th cycle by group_rank, as they said themselves."""
-        said = re.findall(
-            rf" event=active cycle=\d+\.{n} group_rank=(\d+) .*\bnode=(\w+) proc=agent$", self.output, re.M
-        )
+        line = rf" event=active cycle=\d+\.{n} group_rank=(\d+) .*\bnode=(\w+) proc=agent$"
+        said = re.findall(line, self.output, re.MULTILINE)
         return [node for _, node in sorted((int(rank), node) for rank, node in said)]
 
     def seconds_since_training(self) -> float:
         """By the last checkpoint."""
         return time.time() - (self.folder / f"checkpoints/{self.id}/checkpoint.pt").stat().st_mtime
 
-    def states(self) -> list[str]:
-        """The state of each of sacct's records of the job."""
-        fields = ["--noheader", "--parsable2", "--format=State"]
+    def states(self, *, duplicates: bool = False) -> list[str]:
+        """The state of each of sacct's records of the job; with `duplicates` also of its earlier runs."""
+        fields = ["--noheader", "--parsable2", "--format=State", *(["--duplicates"] if duplicates else [])]
         return self.lab.run(["sacct", "-X", "-j", str(self.id), *fields]).stdout.split()
 
 

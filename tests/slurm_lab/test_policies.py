@@ -1,15 +1,15 @@
-"""Clusters' policies on a real Slurm: its own events, its topology, sick nodes, hangs. Each ends with what sacct says."""
+"""Clusters' policies on a real Slurm: its own events, its topology, sick nodes, hangs; and what sacct says then."""
 
 from __future__ import annotations
 
-import os
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.slurm_lab.conftest import STANDARD
-from tests.slurm_lab.jobs import JOB, STEPS, BatchJob, submit
+from tests.slurm_lab.jobs import JOB, STEPS, submit
 
 from slurm_lab import LAB_USER, Lab, Parameters
 
@@ -32,11 +32,6 @@ def policy(text: str, **job: str) -> str:
     """The usual job.yaml with further keys, and this policy."""
     keys = "".join(f"{key}: {value}\n" for key, value in job.items())
     return f"{JOB}{keys}policy:\n" + "".join(f"  {line}\n" for line in text.splitlines())
-
-
-def signals(job: BatchJob) -> list[str]:
-    """The nodes whose workers have heard of the end, each as often as it has."""
-    return sorted(line.split()[1] for line in job.output.splitlines() if line.startswith("heard "))
 
 
 @pytest.fixture
@@ -71,7 +66,8 @@ def test_a_preempted_job_is_requeued_and_resumes(up: Lab) -> None:
     job.ends("COMPLETED", "0:0")
     rows = job.rows(0)
     assert rows[-1]["step"] == STEPS and rows[-1]["resumed_from"] > 0
-    assert sorted(job.all_states())[-1] in ("REQUEUED", "PREEMPTED")
+    former = job.states(duplicates=True)
+    assert former[-1] == "COMPLETED" and {"REQUEUED", "PREEMPTED"} & set(former)
 
 
 def test_the_time_limit(lab: Lab) -> None:
@@ -120,7 +116,8 @@ def test_segments_stay_in_one_domain(up: Lab, topology: str) -> None:
     config = config.replace("nodes: {active: 3}", "nodes: {active: 4, segment: 2}")
     job = submit(lab, f"segments-{topology}", config=config, nodes=6)
     job.train()
-    domains = job.domains()
+    size = 3 if topology == "tree" else 2  # n0 to n2 are below one switch, n0 and n1 make one block
+    domains = {f"n{index}": index // size for index in range(6)}
     before = job.group(0)
     assert len({domains[node] for node in before[:2]}) == len({domains[node] for node in before[2:]}) == 1
     victim = before[2]
@@ -152,9 +149,8 @@ def test_an_unhealthy_standby_is_never_promoted(lab: Lab) -> None:
 
 
 def test_a_hang(lab: Lab) -> None:
-    config = policy(
-        "failures: [{match: hang, action: replace_node, budget: {max: 2}}]", hang="{after: 5s, first: 120s}"
-    )
+    rule = "failures: [{match: hang, action: replace_node, budget: {max: 2}}]"
+    config = policy(rule, hang="{after: 5s, first: 120s}")
     job = submit(lab, "hang", config=config, beats=True)
     job.train()
     (job.folder / "silent-n1").touch()
@@ -176,7 +172,9 @@ def test_an_out_of_memory_kill(lab: Lab) -> None:
     CGROUP.mkdir(exist_ok=True)
     try:
         (CGROUP / "memory.limit_in_bytes").write_text(str(1500 * 2**20))
-        lab.enter_cgroup("n1", CGROUP)
+        node = lab.machines()["n1"]
+        for pid in (node.pid, *(process.pid for process in node.processes())):
+            (CGROUP / "cgroup.procs").write_text(str(pid))
         job = submit(lab, "out-of-memory", config=config, eats=True)
         job.train()
         (job.folder / "eat-n1").touch()
@@ -187,7 +185,6 @@ def test_an_out_of_memory_kill(lab: Lab) -> None:
         lab.restore_all()
         end = time.monotonic() + 30.0
         while CGROUP.exists() and time.monotonic() < end:
-            try:
-                os.rmdir(CGROUP)
-            except OSError:
-                time.sleep(0.2)
+            with suppress(OSError):  # somebody still leaves it
+                CGROUP.rmdir()
+            time.sleep(0.2)
