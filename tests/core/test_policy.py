@@ -126,10 +126,11 @@ def test_a_node_that_fails_too_often_is_replaced() -> None:
 def test_restarts_without_a_newer_checkpoint() -> None:
     rules, ledger = [Rule(budget=Budget(max=10, no_progress=2))], EMPTY
     for step in (10, 10, 20, None):
-        decision = decide(rules, ledger, WHY, 0, at=0.0, step=step)
+        decision = decide(rules, ledger, WHY, 0, at=0.0, step=step, steps=True)
         assert decision.verdict is None
         ledger = decision.ledger
-    decision = decide(rules, ledger, WHY, 0, at=0.0, step=20)
+    assert decide(rules, ledger, WHY, 0, at=0.0).verdict is None  # a job that names no file
+    decision = decide(rules, ledger, WHY, 0, at=0.0, step=20, steps=True)
     assert decision.verdict == Verdict(Outcome.FAILED, "2 restarts in a row without a newer checkpoint (step 20): why")
 
 

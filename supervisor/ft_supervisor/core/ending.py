@@ -109,5 +109,13 @@ class Ending:
         assert self._worst is not None
         _, rule, trouble = self._worst
         return policy.decide(
-            self._rules, self.ledger, trouble, rule, bad=self._bad, at=wall, step=self._step, seed=self._job.run_id
+            self._rules,
+            self.ledger,
+            trouble,
+            rule,
+            bad=self._bad,
+            at=wall,
+            step=self._step,
+            steps=bool(self._job.settings.step_file),
+            seed=self._job.run_id,
         )

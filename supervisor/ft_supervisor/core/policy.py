@@ -70,12 +70,14 @@ def decide(
     bad: Collection[int] = (),
     at: float,
     step: int | None = None,
+    steps: bool = False,
     seed: str = "",
 ) -> Decision:
     """The answer of `rule`, which `find` has found.
 
     `bad`: nodes that other rules want replaced as well. `at`: seconds since the epoch by our clock. `step`: of the
-    newest checkpoint, None where the job names no file or it could not be read. `seed` makes the jitter.
+    newest checkpoint, None if there is none that can be read; `steps`: the job says where, without which nobody knows
+    of its progress. `seed` makes the jitter.
     """
     replaced = frozenset(bad)
     if rule is None:
@@ -91,8 +93,9 @@ def decide(
     if (spent := _spent(rule, chosen, ledger, at)) is not None:
         return Decision(response, reason, rule, ledger, verdict=Verdict(Outcome.FAILED, f"{spent}: {reason}"))
     budget = chosen.budget
-    charged = ledger.charge(rule, budget, trouble.infra_rank, at).progressed(step)
-    if budget.no_progress is not None and charged.stalled >= budget.no_progress:
+    charged = ledger.charge(rule, budget, trouble.infra_rank, at)
+    charged = charged.progressed(step) if steps else charged
+    if steps and budget.no_progress is not None and charged.stalled >= budget.no_progress:
         step_said = "" if charged.step is None else f" (step {charged.step})"
         spent = f"{charged.stalled} restarts in a row without a newer checkpoint{step_said}"
         return Decision(response, reason, rule, charged, verdict=Verdict(Outcome.FAILED, f"{spent}: {reason}"))
