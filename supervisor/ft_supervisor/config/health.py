@@ -8,7 +8,9 @@ from ft_supervisor.config.values import ANY_TEXT, choice, count, duration, size,
 from ft_supervisor.config.yamltree import Value, as_list
 from ft_supervisor.core.settings import Check, OnFail, When
 
-EXAMPLE = "[{name: disk, command: [test, -w, /tmp]}]"
+BUILT_IN = ("disk", "gpu", "clock")
+"""Names of checks that nobody has to write."""
+EXAMPLE = "[{name: scratch, command: [test, -w, /tmp]}]"
 _ON_FAIL = choice(*(word.value for word in OnFail))
 
 
@@ -54,6 +56,8 @@ def checks() -> Kind:
         found: tuple[Check, ...] = many(value, key)
         names = [one.name for one in found]
         for at, name in enumerate(names):
+            if name in BUILT_IN:
+                raise value.error(f"{key}[{at}].name", f"{name} is a built-in check's name", "give it another")
             if name in names[:at]:
                 raise value.error(f"{key}[{at}].name", f"a second check has the name {name}", "give each its own")
         return found
