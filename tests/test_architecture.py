@@ -15,7 +15,7 @@ LOWER = {"config", "core", "store", "observe", "process"}
 SHELLS = {"agent", "coordinator", "daemon", "launch", "local"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
-    "config": {"core"},
+    "config": {"core", "ft_slurm"},  # it knows Slurm's host lists
     "observe": {"core"},
     "process": {"core"},
     "store": {"core"},

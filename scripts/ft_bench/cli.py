@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ft_bench import daemon, ending, faults, rendezvous, report, takeover
+from ft_bench import daemon, ending, faults, placement, rendezvous, report, takeover
 from ft_bench.seen import BenchError
 from ft_supervisor.process import tree
 
@@ -22,6 +22,7 @@ SECTIONS: Mapping[str, Sequence[Callable[[bool], list[report.Row]]]] = {
     "takeover": [takeover.measure, takeover.measure_many],
     "ending": [ending.measure],
     "daemon": [daemon.measure],
+    "placement": [placement.measure],
 }
 DESCRIPTION = """\
 Measures how fast and how big ft-supervisor is: its real processes on this machine, and torchrun's in the same run.
@@ -35,6 +36,7 @@ what:
               in charge, agents are registered again, and all workers run; what torchrun does without its first node
   ending      8 nodes, all workers exit with 0: until the last daemon is gone
   daemon      memory, CPU, and time to start
+  placement   choosing the active ones of 4,096 nodes, in one call
 
 examples:
   scripts/bench                            everything, about twenty minutes on two cores

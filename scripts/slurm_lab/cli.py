@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--nodes", type=int, default=4, help="default: %(default)s")
     up.add_argument("--slurmd-timeout", type=int, default=10, metavar="SECONDS", help="default: %(default)s")
     up.add_argument("--topology", choices=TOPOLOGIES, default="none", help="default: %(default)s")
+    up.add_argument("--conf-line", action="append", default=[], metavar="LINE", help="a further line of slurm.conf")
     add("down", "end everything that `up` started; chroot and logs stay")
     run = add("run", "run a command as on a login node")
     run.add_argument("--user", metavar="NAME", help=f"as this user of the lab ({LAB_USER}); default: root")
@@ -103,7 +104,12 @@ def _parser() -> argparse.ArgumentParser:
 def _carry_out(options: argparse.Namespace, lab: Lab) -> None:
     match options.action:
         case "up":
-            wanted = Parameters(nodes=options.nodes, slurmd_timeout=options.slurmd_timeout, topology=options.topology)
+            wanted = Parameters(
+                nodes=options.nodes,
+                slurmd_timeout=options.slurmd_timeout,
+                topology=options.topology,
+                conf_lines=tuple(options.conf_line),
+            )
             started = lab.up(wanted)
             print(f"Slurm {options.slurm}: {options.nodes} nodes {'are up' if started else 'were up already'}")
         case "down":

@@ -20,7 +20,8 @@ class Record:
         kept = json.loads(self.path.read_text())
         if kept["boot"] != _boot():
             return None, []
-        return Parameters(**kept["parameters"]), [Machine(**fields) for fields in kept["machines"]]
+        lines = tuple(kept["parameters"].pop("conf_lines", ()))  # JSON knows no tuples
+        return Parameters(**kept["parameters"], conf_lines=lines), [Machine(**fields) for fields in kept["machines"]]
 
     def save(self, parameters: Parameters, machines: list[Machine]) -> None:
         partial = self.path.with_suffix(".partial")

@@ -23,6 +23,7 @@ class Parameters:
     nodes: int = 4
     slurmd_timeout: int = 10
     topology: str = "none"
+    conf_lines: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         return [f"n{index}" for index in range(self.nodes)]
@@ -128,7 +129,7 @@ AccountingStorageHost={CONTROLLER}
 AccountingStoreFlags={release.accounting_flags}
 {topology}NodeName={_hostlist(parameters.names())} CPUs=8 RealMemory=4000
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-""")
+{"".join(f"{line}{chr(10)}" for line in parameters.conf_lines)}""")
 
 
 def _first_job_id(layout: Layout) -> int:

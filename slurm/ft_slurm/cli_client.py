@@ -1,133 +1,166 @@
-"""What slurmctld says of a job, its steps and a node, asked by Slurm's own `scontrol`.
+"""Asks Slurm with its own commands: as JSON where this release's have it, else as text.
 
-Each question is a call to slurmctld, so only one node of a job may ask. `scontrol -o` prints the same fields on 22.05
-and 24.11 (measured); 22.05 as Debian has it knows no `scontrol --json`.
+scontrol has JSON since 23.02. Debian's 22.05 has none, and a site may have left the JSON library out of any: then the
+text, whose fields are the same on 22.05 and 24.11 (measured). Steps, the configuration and sacct's records are asked
+for as text from every release: our own choice of sacct's fields is the same everywhere, and its JSON is not.
 """
 
-import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from ft_slurm import command
-from ft_slurm.command import Unanswered
-from ft_slurm.errors import SlurmError
+from ft_slurm import command, comment, hostnames, sacct_text, scontrol_json, scontrol_text
+from ft_slurm.command import TIMEOUT, Done, left
+from ft_slurm.errors import BadOutput, NoCommands, Refused, TooLong, Unanswered
+from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
 
-TIMEOUT = 60.0
-"""Seconds for one question. scontrol itself gave up after 18 s when slurmctld was away (24.11, MessageTimeout=10)."""
-_STEP_OVER = ("COMPLETED", "COMPLETING", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
-
-
-class NoCommands(SlurmError):
-    """Slurm's commands are not here, as in most containers."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobState:
-    """One job, as slurmctld has it now.
-
-    `nodes` is a host list expression without the nodes that slurmctld has taken out. `batch_host` stays the one that
-    was taken out, until slurmctld is started anew: then it is the first of `nodes`, which never ran the script
-    (measured on 22.05 and 24.11). `name` is what its steps are called by: that of an array's task has the array's
-    number.
-    """
-
-    job_id: int
-    name: str
-    state: str
-    has_batch_script: bool
-    heterogeneous: bool
-    restart_count: int
-    batch_host: str
-    nodes: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """`name` is a number for each srun's, else `batch`, `extern` or `interactive`; `nodes` a host list expression.
-
-    The `batch` step tells the script's host. Once that was taken out, 24.11 no longer lists it, while 22.05 goes on
-    with it for good as RUNNING; a new slurmctld too (measured).
-    """
-
-    name: str
-    nodes: str
+JSON_SINCE = (23, 2)
+_UNKNOWN_JOB = "Invalid job id"
+_UNKNOWN_NODE = "not found"
+_PENDING = "Job is pending execution"
+_REFUSALS = ("denied", "disabled", _UNKNOWN_JOB, "too long", "already completing", "already finished", "not supported")
+"""In slurmctld's answers that stay the same when asked again (slurm_errno.c). What else there is may change: a
+slurmctld that is away makes `scontrol requeue` say "Unexpected message received" (measured, 22.05 and 24.11)."""
+_WITHOUT_JSON = ("json", "data_parser", "serializer")
+"""In the complaint of a scontrol that was built without."""
+_SETTINGS = ("SLURM_CLUSTERS", "SLURM_JSON", "SLURM_YAML", "SCONTROL_", "SQUEUE_", "SACCT_")
+"""A user's own, and what srun --clusters leaves behind: the question would go elsewhere, or be another one."""
+T = TypeVar("T")
 
 
 class CliClient:
-    """Asks with the `scontrol` of this PATH. Every method raises Unanswered when slurmctld did not answer."""
+    """A `SlurmClient` by the commands of this PATH."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         """Raises NoCommands."""
-        path = shutil.which("scontrol", path=environ.get("PATH"))
-        if path is None:
+        self._path = environ.get("PATH")
+        scontrol = shutil.which("scontrol", path=self._path)
+        if scontrol is None:
             raise NoCommands("there is no scontrol in PATH")
-        self.scontrol = path
-        # srun --clusters and a user's own setting: the question would go to another cluster
-        self._environ = {key: value for key, value in environ.items() if key != "SLURM_CLUSTERS"}
+        self.scontrol = scontrol
+        kept = {key: value for key, value in environ.items() if not key.startswith(_SETTINGS)}
+        self._environ = {**kept, "SLURM_TIME_FORMAT": "%s"}
+        self._json: bool | None = None
 
-    def job(self, job_id: int) -> JobState | None:
-        """None when slurmctld has forgotten the job, MinJobAge (300 s) after its end."""
-        done = self._show("job", str(job_id))
-        for line in done.stdout.splitlines():  # a job array's first id has a line for each of its tasks
-            if line.startswith(f"JobId={job_id} "):
-                return _job(job_id, line)
-        if "Invalid job id" in done.stderr:
-            return None
-        raise Unanswered(f"scontrol show job {job_id}: {done.problem}")
+    def job(self, job_id: int, *, timeout: float = TIMEOUT) -> JobState | None:
+        end = time.monotonic() + timeout
+        arguments = ["show", "job", str(job_id)]
+        if self._prints_json(end):
+            found = self._as_json(arguments, end, lambda text: scontrol_json.job(text, job_id))
+            if found is not None:
+                return found
+        done = self._ask(["--oneliner", *arguments], end)
+        found = scontrol_text.job(done.stdout, job_id)
+        if found is None and _UNKNOWN_JOB not in done.stderr:
+            raise Unanswered(f"scontrol show job {job_id}: {done.problem}")
+        return found
 
-    def running_steps(self, job: JobState) -> tuple[Step, ...]:
-        """The job's steps that are not over, as far as slurmctld knows."""
-        done = self._show("step", str(job.job_id))
-        lines = [line for line in done.stdout.splitlines() if line.startswith("StepId=")]
-        if not lines and "not found" not in done.stdout + done.stderr:
+    def nodes(self, names: Sequence[str], *, timeout: float = TIMEOUT) -> dict[str, NodeState]:
+        end = time.monotonic() + timeout
+        found: dict[str, NodeState] = {}
+        for batch in hostnames.batches(names):
+            found |= self._some_nodes(batch, end)
+        return {name: found[name] for name in names if name in found}
+
+    def _some_nodes(self, names: str, end: float) -> dict[str, NodeState]:
+        wanted = set(names.split(","))
+        if self._prints_json(end):
+            found = self._as_json(["show", "node", names], end, scontrol_json.nodes)
+            if found is not None and wanted <= found.keys():
+                return found
+        done = self._ask(["--oneliner", "show", "node", names], end)
+        found = scontrol_text.nodes(done.stdout)
+        if not wanted <= found.keys() and _UNKNOWN_NODE not in done.stdout + done.stderr:
+            raise Unanswered(f"scontrol show node: {done.problem}")
+        return found
+
+    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[Step, ...]:
+        done = self._ask(["--oneliner", "show", "step", str(job.job_id)], time.monotonic() + timeout)
+        if not done.stdout.startswith("StepId=") and _UNKNOWN_NODE not in done.stdout + done.stderr:
             raise Unanswered(f"scontrol show step {job.job_id}: {done.problem}")
-        own = f"StepId={job.name}."
-        found = [line for line in lines if line.startswith(own) and not _field(line, "State").startswith(_STEP_OVER)]
-        return tuple(Step(line.removeprefix(own).split(" ")[0], _field(line, "NodeList")) for line in found)
+        return scontrol_text.running_steps(done.stdout, job.name)
 
-    def node(self, name: str) -> frozenset[str]:
-        """The node's state and flags, such as DOWN and NOT_RESPONDING; none for a node that Slurm does not know."""
-        done = self._show("node", name)
-        if done.stdout.startswith("NodeName="):
-            return frozenset(_field(done.stdout, "State").split("+"))
-        if "not found" in done.stdout + done.stderr:
-            return frozenset()
-        raise Unanswered(f"scontrol show node {name}: {done.problem}")
+    def configuration(self, *, timeout: float = TIMEOUT) -> dict[str, str]:
+        done = self._ask(["show", "config"], time.monotonic() + timeout)
+        try:
+            return scontrol_text.configuration(done.stdout)
+        except BadOutput as error:
+            raise Unanswered(f"scontrol show config: {done.problem}") from error
 
-    def configuration(self) -> dict[str, str]:
-        """slurm.conf as slurmctld uses it: `PluginDir`, `SlurmdTimeout` (`300 sec`), ..."""
-        done = self._ask("show", "config")
-        lines = (line.partition(" = ") for line in done.stdout.splitlines())
-        values = {key.strip(): value.strip() for key, equals, value in lines if equals}
-        if "SlurmdTimeout" not in values:
-            raise Unanswered(f"scontrol show config: {done.problem}")
-        return values
+    def set_comment(self, job_id: int, text: str, *, mark: str = comment.MARK, timeout: float = TIMEOUT) -> None:
+        end = time.monotonic() + timeout
+        job = self._known(job_id, end)
+        before = self._comment(job, end)
+        after = comment.with_part(before, mark, text)
+        if after != before:
+            self._change(["update", f"jobid={job.name}", f"comment={after}"], end)
 
-    def _show(self, kind: str, name: str) -> command.Done:
-        return self._ask("--oneliner", "show", kind, name)
+    def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> None:
+        end = time.monotonic() + timeout
+        now = self._known(job.job_id, end)
+        if now.restart_count == job.restart_count and now.state != "PENDING":
+            self._change(["requeue", job.name], end)
 
-    def _ask(self, *arguments: str) -> command.Done:
-        return command.run([self.scontrol, *arguments], TIMEOUT, self._environ)
+    def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:
+        line = [self._tool("sacct"), "--duplicates", f"--jobs={job_id}", *sacct_text.OPTIONS]
+        done = command.run(line, timeout, self._environ)
+        if not done.stdout.strip() and (done.code or done.stderr.strip()):
+            raise Unanswered(f"sacct: {done.problem}")
+        return sacct_text.records(done.stdout, job_id)
 
+    # How
 
-def _job(job_id: int, line: str) -> JobState:
-    # Before UserId stands the name, in which a user may write anything.
-    before, _, fields = line.partition(" UserId=")
-    array, task = _field(before, "ArrayJobId"), _field(before, "ArrayTaskId")
-    return JobState(
-        job_id=job_id,
-        name=f"{array}_{task}" if array and task else str(job_id),
-        state=_field(fields, "JobState"),
-        has_batch_script=_field(fields, "BatchFlag") not in ("", "0"),
-        heterogeneous=bool(_field(before, "HetJobId")),
-        restart_count=int(_field(fields, "Restarts") or 0),
-        batch_host=_field(fields, "BatchHost"),
-        nodes=_field(fields, "NodeList"),
-    )
+    def _known(self, job_id: int, end: float) -> JobState:
+        job = self.job(job_id, timeout=left(end))
+        if job is None:
+            raise Refused(f"slurmctld knows no job {job_id}")
+        return job
 
+    def _comment(self, job: JobState, end: float) -> str:
+        """To the letter, which scontrol's text cannot tell: there it runs together with what follows."""
+        line = [self._tool("squeue"), "--noheader", "--states=all", f"--jobs={job.name}", "--format=%A\x1f%k"]
+        done = command.run(line, left(end), self._environ)
+        number, separator, text = done.stdout.removesuffix("\n").partition("\x1f")
+        if not separator or number.strip() != str(job.job_id):
+            raise Unanswered(f"squeue: {done.problem}")
+        return "" if text == "(null)" else text
 
-def _field(text: str, name: str) -> str:
-    """The first field of that name; empty when there is none, or nothing in it."""
-    match = re.search(rf"(?:^|\s){name}=(\S*)", text)
-    return match[1] if match and match[1] != "(null)" else ""
+    def _change(self, arguments: Sequence[str], end: float) -> None:
+        """Raises Refused when slurmctld does not want to. A success is silent, and no exit code can be trusted."""
+        done = self._ask(arguments, end)
+        if _PENDING in done.stderr or (not done.code and not done.stderr.strip()):
+            return
+        said = f"scontrol {' '.join(arguments[:2])}: {done.problem}"
+        raise Refused(said) if any(each in done.stderr for each in _REFUSALS) else Unanswered(said)
+
+    def _as_json(self, arguments: Sequence[str], end: float, read: Callable[[str], T]) -> T | None:
+        """What it says; None for an answer that is no JSON. For good, where this scontrol was built without, or where
+        the answer is too long: of a large job it tells every core of every node, of an array every task.
+
+        It can say nothing, with exit code 0, for a job that it does not know as well as when slurmctld is away
+        (measured, 24.11): only the text tells the two apart.
+        """
+        try:
+            done = self._ask(["--json", *arguments], end)
+        except TooLong:
+            self._json = False
+            return None
+        if done.stdout.lstrip().startswith("{"):
+            return read(done.stdout)
+        self._json = not any(word in done.stderr.lower() for word in _WITHOUT_JSON)
+        return None
+
+    def _prints_json(self, end: float) -> bool:
+        if self._json is None:
+            self._json = scontrol_text.version(self._ask(["--version"], end).stdout) >= JSON_SINCE
+        return self._json
+
+    def _ask(self, arguments: Sequence[str], end: float) -> Done:
+        return command.run([self.scontrol, *arguments], left(end), self._environ)
+
+    def _tool(self, name: str) -> str:
+        path = shutil.which(name, path=self._path)
+        if path is None:
+            raise Refused(f"there is no {name} in PATH")
+        return path

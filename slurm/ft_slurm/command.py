@@ -1,19 +1,24 @@
 """Runs another program, bounded whatever it does: Slurm's commands wait long for a slurmctld that is away."""
 
 import os
+import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from ft_slurm.errors import SlurmError
+from ft_slurm.errors import TooLong, Unanswered
 
+__all__ = ["Done", "Unanswered", "run"]
+
+TIMEOUT = 60.0
+"""Seconds for one question. scontrol itself gave up after 18 s when slurmctld was away (24.11, MessageTimeout=10)."""
 KILL_BOUND = 5.0
 """Seconds that a killed command gets to be gone."""
-
-
-class Unanswered(SlurmError):
-    """There was no answer this time: trying again may help."""
+LONGEST_OUTPUT = 64 << 20
+"""Bytes that a command may print. JSON of a job tells every core of every node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,9 @@ class Done:
 def run(command: Sequence[str], timeout: float, environ: Mapping[str, str]) -> Done:
     """Runs the command to its end. After `timeout` seconds it is killed, with the processes that it started.
 
-    Raises Unanswered when it took too long or cannot be started.
+    Raises Unanswered when it took too long or cannot be started, TooLong when it printed more than LONGEST_OUTPUT.
     """
+    end = time.monotonic() + timeout
     try:
         process = subprocess.Popen(
             command,
@@ -48,28 +54,69 @@ def run(command: Sequence[str], timeout: float, environ: Mapping[str, str]) -> D
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environ,
-            text=True,
-            errors="replace",
             start_new_session=True,  # so that a site's wrapper script does not leave the real command behind
         )
-    except OSError as error:
-        raise Unanswered(f"{command[0]} cannot be started: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise Unanswered(f"{command[0]} cannot be started: {why}") from error
     try:
-        stdout, stderr = process.communicate(timeout=timeout)
+        stdout, stderr = _read(process, end)
+        process.wait(max(0.0, end - time.monotonic()))
+    except TooLong as error:
+        raise TooLong(f"{command[0]} printed {error}{_kill(process)}") from error
     except subprocess.TimeoutExpired as error:
-        raise Unanswered(f"{command[0]} has not answered within {timeout:.0f} s{_kill(process)}") from error
+        raise Unanswered(f"{command[0]} has not answered within {timeout:.3g} s{_kill(process)}") from error
     except BaseException:
         _kill(process)
         raise
+    finally:
+        _close(process)
     return Done(stdout, stderr, process.returncode)
 
 
-def _kill(process: subprocess.Popen[str]) -> str:
+def _read(process: subprocess.Popen[bytes], end: float) -> tuple[str, str]:
+    """All that it prints. Raises TimeoutExpired, TooLong."""
+    said: list[bytearray] = []
+    room = LONGEST_OUTPUT
+    with selectors.DefaultSelector() as selector:
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            said.append(bytearray())
+            selector.register(pipe, selectors.EVENT_READ, said[-1])
+        while selector.get_map():
+            if (seconds := end - time.monotonic()) <= 0:
+                raise subprocess.TimeoutExpired(process.args, 0)
+            for key, _ in selector.select(seconds):
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    selector.unregister(key.fileobj)
+                key.data.extend(data)
+                room -= len(data)
+                if room < 0:
+                    raise TooLong(f"more than {LONGEST_OUTPUT} bytes")
+    stdout, stderr = (text.decode(errors="replace") for text in said)
+    return stdout, stderr
+
+
+def _kill(process: subprocess.Popen[bytes]) -> str:
     """Ends it and its group, not yet reaped, so that the number is still its own; says so if it can't be ended."""
-    if process.poll() is None:
+    # Reaped by another part of this process, and gone; or another user's by now, and then not ended either.
+    with suppress(ChildProcessError, ProcessLookupError, PermissionError):
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         os.killpg(process.pid, signal.SIGKILL)
     try:
-        process.communicate(timeout=KILL_BOUND)
+        process.wait(timeout=KILL_BOUND)
     except subprocess.TimeoutExpired:
         return f", nor ended {KILL_BOUND:.0f} s after SIGKILL"
     return ""
+
+
+def left(end: float) -> float:
+    """Seconds until `end` of the monotonic clock, for the next of several commands; never quite nothing."""
+    return max(0.1, end - time.monotonic())
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()

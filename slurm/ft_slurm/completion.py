@@ -11,10 +11,10 @@ from enum import StrEnum, unique
 from typing import Protocol
 
 from ft_slurm import libslurm
-from ft_slurm.cli_client import CliClient, JobState, Step
-from ft_slurm.command import Unanswered
-from ft_slurm.errors import SlurmError
+from ft_slurm.cli_client import CliClient
+from ft_slurm.errors import SlurmError, Unanswered
 from ft_slurm.nodelist import expand
+from ft_slurm.records import JobState, Step
 
 PAUSE = 5.0
 """Seconds between two looks; each is two or three calls to slurmctld, by one node of the job."""
@@ -23,8 +23,7 @@ MARGIN = 60.0
 SlurmdTimeout of 300 s: NOT_RESPONDING 212 s after its death, DOWN only after 499 s; with 30 s: 27 s and 48 s."""
 USUAL_SLURMD_TIMEOUT = 300.0
 """Seconds; Slurm's default, until slurmctld has told its own."""
-_ALIVE = frozenset({"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "CONFIGURING"})
-_GONE = frozenset({"DOWN", "POWERED_DOWN", "POWERING_DOWN", "FUTURE"})
+_NOT_NOW = frozenset({"CONFIGURING", "RESIZING", "SIGNALING", "STOPPED"})
 
 
 @unique
@@ -102,8 +101,8 @@ class _Completion:
     def _look(self, client: CliClient, last: bool) -> Outcome | str:
         """One attempt: how it ended, or what there is still to wait for. Raises SlurmError: Unanswered means again."""
         job = client.job(self._job_id)
-        if job is None or job.state not in _ALIVE:
-            return self._over("forgotten" if job is None else job.state)
+        if job is None or not job.alive:
+            return self._over("forgotten" if job is None else job.shown)
         self._job = job
         if not job.has_batch_script:
             return self._nothing("the job has no batch script: whoever made the allocation ends it")
@@ -131,21 +130,20 @@ class _Completion:
 
     def _in_the_way(self, client: CliClient, job: JobState, last: bool) -> str:
         """What the job must not be ended for yet; empty for nothing."""
-        if job.state != "RUNNING":
-            return f"the job is {job.state}"
+        if job.state != "RUNNING" or job.flags & _NOT_NOW:
+            return f"the job is {job.shown}"
         steps = client.running_steps(job)
         others = [step.name for step in steps if step.name.isdecimal() and int(step.name) != self._step_id]
         if others:
             return f"other steps of the job run: {', '.join(others)}"
         host = self._living_host(job, steps)
-        states = client.node(host) if host else frozenset()
-        if not states or states & _GONE:
+        node = client.nodes([host]).get(host) if host else None
+        if node is None or node.down:
             return ""
         # With SlurmdTimeout=0 slurmctld gives no node up, and one that was away has had less time to see it silent.
-        if last and ("NOT_RESPONDING" in states or not self._slurmd_timeout or self._was_away):
+        if last and ("NOT_RESPONDING" in node.flags or not self._slurmd_timeout or self._was_away):
             return ""
-        shown = "+".join(sorted(states))
-        return f"slurmctld lists the batch host {host} as {shown}: its script may live and end the job"
+        return f"slurmctld lists the batch host {host} as {node.shown}: its script may live and end the job"
 
     def _living_host(self, job: JobState, steps: Iterable[Step]) -> str:
         """The batch script's host; empty once slurmctld has taken it out of the job.

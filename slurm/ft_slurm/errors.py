@@ -58,3 +58,23 @@ class SeveralTasksPerNode(SlurmError):
 
 class NoDomain(SlurmError):
     """The node's place in the network cannot be told from what Slurm or its name says."""
+
+
+class Unanswered(SlurmError):
+    """There was no answer this time: trying again may help."""
+
+
+class TooLong(Unanswered):
+    """A command printed more than anybody should have to keep."""
+
+
+class BadOutput(Unanswered):
+    """What a command printed is not what it prints. One line."""
+
+
+class Refused(SlurmError):
+    """It cannot be done, and trying again will not help."""
+
+
+class NoCommands(SlurmError):
+    """Slurm's commands are not here, as in most containers."""

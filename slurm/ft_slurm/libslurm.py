@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ft_slurm import command, complete_job
-from ft_slurm.command import Unanswered
-from ft_slurm.errors import SlurmError
+from ft_slurm.errors import Refused, Unanswered
 
 NAME = "libslurmfull.so"
 """Beside the plug-ins. Not the public libslurm.so: plug-ins do not load with it, and it ends the process (measured)."""
@@ -17,10 +16,6 @@ LIBRARY_FOLDERS: tuple[str, ...] = (
     f"/usr/lib/{sysconfig.get_config_var('MULTIARCH') or ''}",
 )
 _PACKAGED = ("slurm", "slurm-wlm")
-
-
-class Refused(SlurmError):
-    """It cannot be done, and trying again will not help."""
 
 
 def find(plugin_dir: str, environ: Mapping[str, str]) -> Path | None:

@@ -1,6 +1,4 @@
-"""Which switch, block or rack a node sits in: the domain_id, from Slurm's topology address or from the node's name."""
-
-import re
+"""Which switch or block a node sits in: the domain_id, from Slurm's topology address."""
 
 from ft_slurm.errors import NoDomain
 
@@ -28,23 +26,6 @@ def domain(addr: str | None, pattern: str | None, level: str) -> str:
     if not found:
         raise NoDomain(f"the node is in no {level}: SLURM_TOPOLOGY_ADDR={addr} leaves it empty")
     return found
-
-
-def domain_of_name(node_name: str, pattern: str) -> str:
-    """What the regular expression's one group finds in the node's name: `rack1` for `rack1node07` and `(rack\\d+)`.
-
-    Raises NoDomain when the pattern is no regular expression, has not exactly one group, or finds nothing.
-    """
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise NoDomain(f"{pattern!r} is no regular expression: {error}") from error
-    if compiled.groups != 1:
-        raise NoDomain(f"{pattern!r} has {compiled.groups} groups; one is needed, and what it finds is the domain")
-    match = compiled.search(node_name)
-    if not match or not match[1]:
-        raise NoDomain(f"{pattern!r} finds nothing in the node name {node_name!r}")
-    return match[1]
 
 
 def _split(addr: str, count: int) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ft_supervisor.core import codec, messages, orders
+from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Cycle, Job, Memory, Node, Timeouts
 from ft_supervisor.process.link import Link
 from ft_supervisor.store import tcp
@@ -75,6 +76,11 @@ class Nursery:
     def agent(self, log: Path) -> tuple[int, socket.socket]:
         """A new agent: its pid and the daemon's end of its link."""
         pid, fds = self._fork({"kind": "agent", "log": str(log)}, [])
+        return pid, socket.socket(fileno=fds[0])
+
+    def workers(self, log: Path) -> tuple[int, socket.socket]:
+        """Workers without the rest of an agent: the pid, and the test's end of its socket; see nursery.py."""
+        pid, fds = self._fork({"kind": "workers", "log": str(log)}, [])
         return pid, socket.socket(fileno=fds[0])
 
     def exit_code(self, pid: int) -> int:
@@ -202,14 +208,14 @@ def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int = 
         max_restarts=3,
         master_addr="127.0.0.1",
         master_port=29500,
-        used=restart_count,
+        ledger=Ledger(restart_count, restart_count),
         age=0.0,
     )
 
 
 def standby(cycle: Cycle | None = None) -> messages.Standby:
     """A Standby of the first term."""
-    return messages.Standby(term=0, cycle=cycle, used=0, age=0.0)
+    return messages.Standby(term=0, cycle=cycle, ledger=Ledger(), age=0.0)
 
 
 def job(folder: Path, *ports: int, command: list[str], **changes: Any) -> Job:

@@ -1,25 +1,37 @@
 """`python nursery.py FD`: a process that has imported torch once, and forks agents and stores, which need not wait.
 
 Each request on the socket FD is a JSON object {"kind", "log", ...}, for a store with the socket that it listens on.
-The answer is {"started": pid}, for an agent with the daemon's end of its link. {"pid", "code"} tells a child's end.
+The answer is {"started": pid}, for an agent with the daemon's end of its link, for "workers" with the test's end of a
+socket over which it drives agent.workers.Workers, since that ends everything below its process: the test sends pickles
+of (job, node) and then of (method, *arguments), and gets ("event", event) as they come and ("answer", value) for each
+call; "now" among the arguments stands for the time. {"pid", "code"} tells a child's end.
 """
 
 import itertools
 import json
+import operator
 import os
+import pickle
 import select
 import socket
 import sys
+import threading
 import time
 import traceback
+from hashlib import sha256
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from ft_supervisor.agent import __main__ as agent
 from ft_supervisor.agent import shell  # noqa: F401 - what takes long to import
+from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
+from ft_supervisor.agent.workers import Workers
 from ft_supervisor.core.actions import Pulse
 from ft_supervisor.core.model import PROTOCOL
+from ft_supervisor.observe.background import Background
 from ft_supervisor.process.link import LINK_FD_ENV, pair
+from ft_supervisor.process.tree import become_subreaper
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import dump_pulse
@@ -31,11 +43,52 @@ def be_store(listening: socket.socket, run_id: str, hello: dict[str, Any], term:
     store, keys = tcp.serve(listening), Keys(run_id)
     for number in itertools.count(1):
         lease = number - 1 if term is not None else 0
-        store.set(keys.pulse, dump_pulse(Pulse(number, term, lease)))
+        store.set(keys.pulse, dump_pulse(Pulse(number, term, lease), time.time()))
         if number == 1:
-            hello = {"run_id": run_id, "protocol": PROTOCOL, "infra_rank": 0} | hello
+            policy = hello.pop("configuration", "")
+            store.set(keys.policy, policy.encode())
+            ours = {"run_id": run_id, "protocol": PROTOCOL, "infra_rank": 0}
+            hello = ours | {"policy": sha256(policy.encode()).hexdigest()} | hello
             store.set(keys.hello, json.dumps(hello).encode())
         time.sleep(0.05)
+
+
+def drive(sock: socket.socket) -> None:
+    """Be the main loop of Workers until the test hangs up. Leaves by os._exit."""
+    calls: SimpleQueue[Any] = SimpleQueue()
+    with sock.makefile("rwb") as file:
+        job, node = pickle.load(file)
+        quiet_torch()
+        worker_environment(job)
+        become_subreaper()
+        workers = Workers(job, node, lambda: calls.put(None))
+        threading.Thread(target=_receive, args=(file, calls), daemon=True).start()
+        while True:
+            try:
+                call = calls.get(timeout=0.05)
+            except Empty:
+                call = None
+            if call is not None:
+                pickle.dump(("answer", _call(workers, *call)), file)
+            for event in workers.poll(time.monotonic()):
+                pickle.dump(("event", event), file)
+            file.flush()
+
+
+def _receive(file: Any, calls: SimpleQueue[Any]) -> None:
+    while True:
+        try:
+            calls.put(pickle.load(file))
+        except EOFError:
+            os._exit(0)
+
+
+def _call(workers: Workers, method: str, *arguments: Any) -> Any:
+    if method == "open_fds":
+        return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+    now = time.monotonic()
+    value = operator.attrgetter(method)(workers)(*(now if argument == "now" else argument for argument in arguments))
+    return value.wait(30.0) if isinstance(value, Background) else value
 
 
 def be(request: dict[str, Any], sock: socket.socket) -> None:
@@ -47,6 +100,9 @@ def be(request: dict[str, Any], sock: socket.socket) -> None:
         os.chdir(Path(request["log"]).parent)
         os.environ[LINK_FD_ENV] = str(sock.fileno())
         agent.main()
+    if request["kind"] == "workers":
+        os.chdir(Path(request["log"]).parent)
+        drive(sock)
     be_store(sock, request["run_id"], request["hello"], request["term"])
 
 

@@ -236,7 +236,7 @@ def test_no_echo_of_a_round_that_was_read_after_the_end(
 ) -> None:
     """Between the reading of a round and its echo, the main loop turns to somebody else."""
     store, posted = MemoryStore(), SimpleQueue[FromWire]()
-    store.set(KEYS.pulse, dump_pulse(Pulse(7, 0, 6)))
+    store.set(KEYS.pulse, dump_pulse(Pulse(7, 0, 6), time.time()))
     reading, go_on = threading.Event(), threading.Event()
     get = MemoryStore.get
 

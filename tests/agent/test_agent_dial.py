@@ -8,13 +8,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from tests.agent.harness import BOUND, Nursery, job, listen, port_of, wait_until
 
 from ft_supervisor.agent import dial
-from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.agent.dial import Dialer, Found, PolicyMismatch
 from ft_supervisor.core.model import Job
 
 DEAD = "127.0.0.2"
@@ -29,7 +31,7 @@ def find(dialer: Dialer, *candidates: int) -> Found:
             found = pool.submit(dialer.dial, candidates, abandoned).result(BOUND)
         finally:
             abandoned.set()
-    assert found is not None
+    assert isinstance(found, Found)
     return found
 
 
@@ -170,6 +172,20 @@ def test_a_store_that_is_not_the_candidates(hello: dict[str, object], nursery: N
         wait_until(lambda: established(ports[1]) == 0, "the end of the wrong connection")
 
 
+@pytest.mark.usefixtures("patient")
+def test_a_coordinator_with_another_configuration(nursery: Nursery, tmp_path: Path) -> None:
+    """Nobody comes to be a member: the node says where they differ."""
+    listening = listen()
+    port = port_of(listening)
+    theirs = '{"nodes.active":4,"timeouts.join":60.0}'
+    nursery.store(listening, tmp_path / "log", {"configuration": theirs})
+    job = replace(of(tmp_path, port), policy='{"nodes.active":4,"timeouts.join":600.0}')
+    found = Dialer(job, 0.5).dial((0,), threading.Event())
+    assert isinstance(found, PolicyMismatch)
+    sums = [sha256(text.encode()).hexdigest() for text in (job.policy, theirs)]
+    assert str(found).startswith(f"the configuration here (sha256 {sums[0]}) is not n0's ({sums[1]}): timeouts.join")
+
+
 @pytest.mark.parametrize("host", ["", "no-such-node.invalid", "127.0.0.1"])
 def test_the_address_file(host: str, nursery: Nursery, tmp_path: Path) -> None:
     with listen() as unused:
@@ -198,7 +214,7 @@ def test_an_address_file_that_hangs(nursery: Nursery, tmp_path: Path, capfd: pyt
             assert steps(("file", 0)) == 1
             nursery.store(socket.create_server(("127.0.0.1", port)), tmp_path / "log")
             found = dialing.result(BOUND)
-            assert found is not None and found.address == ("127.0.0.1", port)
+            assert isinstance(found, Found) and found.address == ("127.0.0.1", port)
     finally:
         abandoned.set()
         os.close(os.open(tmp_path / "addr" / "0", os.O_WRONLY | os.O_NONBLOCK))  # lets the reader go

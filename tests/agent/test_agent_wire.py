@@ -26,6 +26,7 @@ from tests.agent.harness import (
 )
 
 from ft_supervisor.core import orders
+from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.messages import Continue, Leaving, Prepare, Register, Stop, WorkersStopped, WorkersSucceeded
 from ft_supervisor.core.model import Cycle, Memory, Outcome, Timeouts, Verdict
 from ft_supervisor.observe.replay import replay
@@ -192,11 +193,11 @@ def test_the_next_candidate_takes_over(nursery: Nursery, agent_of: AgentOf, tmp_
     second.mail(Prepare(1))
     register = second.expect(Register, lambda register: register.term == 1)
     assert (register.connection, register.running) == (2, CYCLE)
-    second.mail(Continue(1, CYCLE, used=0, age=0.0))
+    second.mail(Continue(1, CYCLE, ledger=Ledger(), age=0.0))
     agent.expect(orders.Remember, lambda remember: remember.memory.promise == 1)
     agent.expect(orders.Alive, lambda alive: alive.state == "active")
     assert living_below(agent.pid) == [worker]
-    second.mail(Stop(1, CYCLE, "0"))
+    second.mail(Stop(1, CYCLE, "0", 2.0))
     assert second.expect(WorkersStopped).term == 1
 
 

@@ -91,7 +91,7 @@ def test_a_worker_sees_what_torchrun_gives(agent_of: AgentOf, coordinator: Scrip
         coordinator.expect(WorkersSucceeded)
         _, errors = reference.communicate()
         assert reference.returncode == 0, errors
-    not_ours = {"PWD", "OLDPWD", "PYTEST_CURRENT_TEST"}
+    not_ours = {"PWD", "OLDPWD", "PYTEST_CURRENT_TEST", "NOTIFY_SOCKET"}
     differ = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"}
     for local_rank in "01":
         theirs = json.loads((elsewhere / f"{local_rank}.json").read_text())
@@ -191,7 +191,7 @@ def test_stop_ends_orphans_in_other_sessions(agent_of: AgentOf, coordinator: Scr
     coordinator.expect(Register)
     coordinator.mail(run(FIRST))
     wait_until((tmp_path / "orphan").exists, "the orphan")
-    coordinator.mail(Stop(0, FIRST, "0"))
+    coordinator.mail(Stop(0, FIRST, "0", 2.0))
     assert coordinator.expect(Stopping).cycle == FIRST
     assert coordinator.expect(WorkersStopped).cycle == FIRST
     assert living_below(agent.pid) == []

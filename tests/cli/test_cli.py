@@ -3,13 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Command, Done
 
-from ft_supervisor.cli.main import main
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.observe import verdict_file
 
@@ -22,46 +20,11 @@ run_dir: runs/{job_id}
 """
 
 
-@dataclass(frozen=True)
-class Done:
-    """What a command did."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Command = Callable[..., Done]
-
-
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
     path = tmp_path / "job.yaml"
     path.write_text(JOB)
     return path
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command line in tmp_path, with none of the Slurm that may be around these tests."""
-    for name in os.environ:
-        if name.startswith(("SLURM", "FT_SUPERVISOR")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: object, **environ: str) -> Done:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in environ.items():
-                patch.setenv(name, value)
-            try:
-                code: object = main([str(word) for word in words])
-            except SystemExit as left:
-                code = left.code
-        assert isinstance(code, int)
-        return Done(code, *capsys.readouterr())
-
-    return run
 
 
 def assert_one_line(done: Done, *parts: str) -> None:
@@ -106,11 +69,14 @@ def test_validate_says_ok(command: Command, job: Path) -> None:
     assert "ok: job test, 2 active nodes, 1 workers each" in done.stdout
 
 
-@pytest.mark.parametrize("words", [(), ("launch",), ("local",), ("verdict",), ("validate",), ("--config", "x")])
+HELP = [("launch",), ("local",), ("verdict",), ("validate",), ("policy",), ("policy", "explain"), ("schema",)]
+
+
+@pytest.mark.parametrize("words", [(), ("--config", "x"), *HELP])
 def test_help_has_examples(command: Command, words: tuple[str, ...]) -> None:
     done = command(*words, "--help")
     assert done.returncode == 0
-    assert f"  ft-supervisor {words[0] if words and words[0] != '--config' else 'launch'} " in done.stdout
+    assert f"  ft-supervisor {' '.join(words) if words in HELP else 'launch'} " in done.stdout
 
 
 def test_unknown_words_are_refused(command: Command) -> None:

@@ -14,7 +14,7 @@ from ft_supervisor.core import messages
 from ft_supervisor.core.actions import Pulse
 from ft_supervisor.core.codec import decode, encode
 from ft_supervisor.core.model import Cycle, Job, Memory, Node, Timeouts, Verdict
-from ft_supervisor.core.orders import Alive, Listening, Order
+from ft_supervisor.core.orders import Alive, AskSlurm, Listening, Order
 from ft_supervisor.process.link import Link
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import parse_pulse
@@ -120,7 +120,7 @@ class Coordinator:
         """The next thing that it tells its daemon, apart from being alive."""
         deadline = time.monotonic() + BOUND
         order: Order | None = None
-        while (left := deadline - time.monotonic()) > 0 and (order is None or isinstance(order, Alive)):
+        while (left := deadline - time.monotonic()) > 0 and (order is None or isinstance(order, Alive | AskSlurm)):
             order = self.link.receive(left)
         assert isinstance(order, kind), f"{order}\n{self.stderr.read_text()}"
         return order

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,9 @@ def test_a_job_from_the_first_register_to_the_verdict(begin: Begun, free_port: F
     agents = coordinator.agents()
     hello = agents.store.get(KEYS.hello)
     assert hello is not None
-    assert json.loads(hello) == {"run_id": RUN_ID, "protocol": PROTOCOL, "infra_rank": 0}
+    told = json.loads(hello)
+    assert told.pop("policy") == sha256(agents.store.get(KEYS.policy) or b"").hexdigest()
+    assert told == {"run_id": RUN_ID, "protocol": PROTOCOL, "infra_rank": 0}
     for garbage in (b"", b"\xff\x00", b'{"type": "Register"}', b"x" * 100_000, b"[" * 60_000):
         agents.store.push(KEYS.inbox, garbage)
     run = start_cycle(agents)

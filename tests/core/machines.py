@@ -8,9 +8,10 @@ from dataclasses import replace
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse, Record, Tell
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import Ended, Heard, Received, Recorded, Tick
+from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Recorded, SlurmToldUs, Tick
 from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
 from ft_supervisor.core.ranks import fold
+from ft_supervisor.core.settings import Budget, Health, Rule, Settings
 
 C0, C1, C2 = Cycle(0, 0), Cycle(0, 1), Cycle(0, 2)
 TIMEOUTS = Timeouts(join=60.0)
@@ -38,7 +39,7 @@ def job(
         active=active,
         per_node=1,
         command=("x",),
-        max_restarts=max_restarts,
+        settings=Settings(rules=(Rule(budget=Budget(max=max_restarts)),), health=Health(min_free=None)),
         timeouts=TIMEOUTS,
         candidates=candidates,
         signal_workers=signal_workers,
@@ -135,7 +136,7 @@ class Talk:
         for action in deeds(actions):
             if isinstance(action, Pulse):
                 self.pulse = action
-            elif isinstance(action, Tell) and isinstance(action.order, orders.Alive):
+            elif isinstance(action, Tell) and isinstance(action.order, orders.Alive | orders.AskSlurm):
                 continue
             elif isinstance(action, Mail) and isinstance(action.message, messages.Members):
                 rosters.append(action)
@@ -184,6 +185,15 @@ class Talk:
                 serial or last + 1,
             )
         )
+
+    def slurm(self, word: orders.SlurmsWord, **said: object) -> list[object]:
+        """Slurm's answer arrives."""
+        answer = orders.SlurmSaid(word, **said)  # type: ignore[arg-type]
+        return self._answer(self.machine.handle(SlurmToldUs(answer), self.now))
+
+    def event(self, event: CoordinatorEvent) -> list[object]:
+        """Anything else happens."""
+        return self._answer(self.machine.handle(event, self.now))
 
     def end(self, verdict: Verdict) -> list[object]:
         """The key or the file holds this verdict."""
@@ -234,19 +244,19 @@ class Talk:
             max_restarts=max(self.job.max_restarts, cycle.n),
             master_addr=f"a{other.get('master', 0)}",
             master_port=port,
-            used=other.get("used", self.machine._cycles._used),
+            ledger=self.machine._cycles.ledger,
             age=0.0,
         )
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), run)
 
     def standby(self, infra_rank: int, cycle: Cycle | None = C0, **other: int) -> Mail:
         """Standby to this node."""
-        message = messages.Standby(other.get("term", 0), cycle, other.get("used", self.machine._cycles._used), None)
+        message = messages.Standby(other.get("term", 0), cycle, self.machine._cycles.ledger, None)
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
 
     def go_on(self, infra_rank: int, cycle: Cycle = C0, **other: int) -> Mail:
         """Continue to this node."""
-        message = messages.Continue(other.get("term", 0), cycle, other.get("used", self.machine._cycles._used), None)
+        message = messages.Continue(other.get("term", 0), cycle, self.machine._cycles.ledger, None)
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
 
     def propose(self, verdict: Verdict, *ranks: int, term: int = 0) -> list[object]:
@@ -271,9 +281,16 @@ def ageless(action: object) -> object:
     return action
 
 
-def stop(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, connection: int = 1, term: int = 0) -> Mail:
+def stop(
+    infra_rank: int,
+    cycle: Cycle = C0,
+    incarnation: int = 1,
+    connection: int = 1,
+    term: int = 0,
+    grace: float = TIMEOUTS.restart_grace,
+) -> Mail:
     """Stop to this node."""
-    return Mail(infra_rank, incarnation, connection, messages.Stop(term, cycle, ""))
+    return Mail(infra_rank, incarnation, connection, messages.Stop(term, cycle, "", grace))
 
 
 def close(infra_rank: int, verdict: Verdict, incarnation: int = 1, connection: int = 1, term: int = 0) -> Mail:

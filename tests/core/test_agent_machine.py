@@ -10,10 +10,15 @@ from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
 from ft_supervisor.core.agent import STOP_MARGIN, AgentMachine, State
 from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Mailed, Terminated, Tick
+from ft_supervisor.core.interruptions import ASK_BOUND
+from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.model import KILL_BOUND, Accepted, Cycle, Job, Memory, Outcome, Roster, Verdict
 
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
 FAILED = Verdict(Outcome.FAILED, "over")
+
+
+STOP = messages.Stop(0, C0, "0-2", TIMEOUTS.restart_grace)
 
 
 class Play:
@@ -64,12 +69,14 @@ class Play:
         return told[0]
 
 
-def run(cycle: Cycle = C0, group_rank: int = 1, term: int = 0, used: int = 0, age: float = 0.0) -> messages.Run:
-    return messages.Run(term, cycle, "0-2", group_rank, 3, cycle.n, 3, "a0", 100, used, age)
+def run(
+    cycle: Cycle = C0, group_rank: int = 1, term: int = 0, ledger: Ledger = EMPTY, age: float = 0.0
+) -> messages.Run:
+    return messages.Run(term, cycle, "0-2", group_rank, 3, cycle.n, 3, "a0", 100, ledger, age)
 
 
 def standby(cycle: Cycle | None, term: int = 0) -> Mailed:
-    return Mailed(messages.Standby(term, cycle, 0, 0.0))
+    return Mailed(messages.Standby(term, cycle, EMPTY, 0.0))
 
 
 def mail(message: messages.ToAgent) -> Mailed:
@@ -142,14 +149,14 @@ def test_a_failure_is_told_and_the_other_workers_are_stopped() -> None:
         Send(messages.WorkersFailed(0, 1, 1, C0, (FAILURE,))),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
-    assert play.feed(mail(messages.Stop(0, C0, "0-2"))) == [Send(messages.Stopping(0, 1, 1, C0))]
+    assert play.feed(mail(STOP)) == [Send(messages.Stopping(0, 1, 1, C0))]
     assert play.feed(events.WorkersGone(C0, 33)) == [stopped(port=33)]
     assert play.feed(mail(run(C1))) == [remember(C1), Start(run(C1))]
 
 
 def test_a_stop_is_answered_twice() -> None:
     play = running()
-    assert play.feed(mail(messages.Stop(0, C0, "0-2"))) == [
+    assert play.feed(mail(STOP)) == [
         Send(messages.Stopping(0, 1, 1, C0)),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
@@ -160,13 +167,13 @@ def test_a_stop_is_answered_twice() -> None:
 def test_a_stop_where_nothing_runs_is_answered_at_once() -> None:
     play = running()
     play.feed(events.WorkersExited(C0, ()))
-    assert play.feed(mail(messages.Stop(0, C0, "0-2"))) == [stopped()]
+    assert play.feed(mail(STOP)) == [stopped()]
 
 
 def test_a_stop_that_overtook_its_run_makes_the_run_old() -> None:
     play = Play()
     play.connect()
-    assert play.feed(mail(messages.Stop(0, C0, "0-2"))) == [remember(C0), stopped()]
+    assert play.feed(mail(STOP)) == [remember(C0), stopped()]
     assert play.feed(mail(run(C0))) == []
     assert play.machine.running is None
 
@@ -199,9 +206,9 @@ def test_standby_stops_what_runs_and_what_would_run_next() -> None:
         mail(messages.Prepare(-1)),
         mail(messages.Members(1, Roster(1, 1, "0-2"))),
         mail(messages.Propose(1, SUCCESS)),
-        mail(messages.Continue(1, C2, 7, 0.0)),
-        mail(messages.Stop(0, C0, "0-2")),
-        mail(messages.Stop(1, C1, "0-2")),
+        mail(messages.Continue(1, C2, Ledger(7), 0.0)),
+        mail(STOP),
+        mail(messages.Stop(1, C1, "0-2", TIMEOUTS.restart_grace)),
         standby(C0),
         standby(None, term=1),
         events.WorkersExited(C0, ()),
@@ -285,8 +292,8 @@ def test_who_has_promised_is_led_by_nobody_older() -> None:
     before = play.machine.memory
     old = (
         run(C1),
-        messages.Stop(0, C0, "0-2"),
-        messages.Standby(0, C0, 1, 0.0),
+        STOP,
+        messages.Standby(0, C0, Ledger(1), 0.0),
         messages.Propose(0, FAILED),
         messages.Members(0, Roster(0, 1, "0-2")),
     )
@@ -300,7 +307,7 @@ def test_a_coordinator_that_takes_over_has_the_workers_go_on() -> None:
     play.feed(Disconnected("gone", silent=False))
     play.connect(1)
     play.feed(mail(messages.Prepare(1)))
-    assert play.feed(mail(messages.Continue(1, C0, 2, 0.0))) == [remember(C0, promise=1, used=2)]
+    assert play.feed(mail(messages.Continue(1, C0, Ledger(2), 0.0))) == [remember(C0, promise=1, ledger=Ledger(2))]
     assert play.machine.state is State.ACTIVE
     assert play.feed(events.WorkersExited(C0, ()))[1:] == [
         Send(messages.WorkersSucceeded(1, 1, 1, C0)),
@@ -383,7 +390,7 @@ def test_a_lease_of_another_term_is_none() -> None:
 def test_a_lease_that_is_older_than_the_connection_is_none() -> None:
     play = running()
     play.feed(Disconnected("gone", silent=False), Connected(0, 2, 90, 0.0, 9))
-    play.feed(mail(messages.Continue(0, C0, 0, None)))
+    play.feed(mail(messages.Continue(0, C0, EMPTY, None)))
     for beat in range(1, 10):
         play.now = beat * BEAT
         play.feed(Looked(play.now, 90 + beat, 0, 90))
@@ -417,8 +424,8 @@ def test_a_shorter_end_brings_the_kill_forward_and_a_longer_one_does_not() -> No
     play = running()
     play.feed(Disconnected("gone", silent=False), Terminated("SIGTERM"))
     play.connection = 0
-    assert play.wait(2 * TIMEOUTS.coordinator) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal=False)]
-    assert play.wait(TIMEOUTS.fence - 2 * TIMEOUTS.coordinator) == [StopWorkers(C0, 0.0, signal=False)]
+    assert play.wait(2 * TIMEOUTS.coordinator) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal="")]
+    assert play.wait(TIMEOUTS.fence - 2 * TIMEOUTS.coordinator) == [StopWorkers(C0, 0.0, signal="")]
     assert play.feed(events.Ended(FAILED)) == [remember(C0, verdict=FAILED)]
     assert play.feed(events.WorkersGone(C0, 9)) == [Leave(1, FAILED, "over")]
 
@@ -549,7 +556,7 @@ def test_a_signal_is_told_to_the_coordinator_whose_verdict_is_awaited() -> None:
     cancelled = Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
     assert play.feed(mail(messages.Close(0, cancelled))) == [
         remember(C0, verdict=cancelled),
-        StopWorkers(C0, TIMEOUTS.stop_grace, signal=False),  # Slurm has signalled them already
+        StopWorkers(C0, TIMEOUTS.stop_grace, signal=""),  # Slurm has signalled them already
     ]
     assert play.feed(events.WorkersGone(C0, 9)) == [goodbye(cancelled), Leave(130, cancelled, cancelled.reason)]
 
@@ -557,7 +564,7 @@ def test_a_signal_is_told_to_the_coordinator_whose_verdict_is_awaited() -> None:
 def test_without_slurm_the_signal_is_passed_on() -> None:
     play = running(a_job=job(signal_workers=True))
     play.feed(Terminated("SIGTERM"))
-    assert StopWorkers(C0, TIMEOUTS.stop_grace, signal=True) in play.feed(events.Ended(FAILED))
+    assert StopWorkers(C0, TIMEOUTS.stop_grace) in play.feed(events.Ended(FAILED))
 
 
 def test_a_signal_without_a_coordinator_ends_the_node() -> None:
@@ -566,7 +573,7 @@ def test_a_signal_without_a_coordinator_ends_the_node() -> None:
     play.connection = 0
     assert play.feed(Terminated("SIGTERM")) == []
     assert play.wait(2 * TIMEOUTS.coordinator - BEAT) == []  # there may soon be another coordinator
-    assert play.wait(BEAT) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal=False)]
+    assert play.wait(BEAT) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal="")]
     reason = "told to end by a signal, and no coordinator answers"
     assert play.feed(events.WorkersGone(C0, 9)) == [Leave(130, None, reason)]
 
@@ -576,11 +583,11 @@ def test_a_signal_that_no_coordinator_heard_is_told_to_the_next() -> None:
     play.feed(Disconnected("gone", silent=False), Terminated("SIGTERM"))
     play.connect(1)
     play.feed(mail(messages.Prepare(1)))
-    assert play.feed(mail(messages.Continue(1, C0, 0, 0.0))) == [Send(messages.Leaving(1, 1, 1, "SIGTERM"))]
+    assert play.feed(mail(messages.Continue(1, C0, EMPTY, 0.0))) == [Send(messages.Leaving(1, 1, 1, "SIGTERM"))]
 
 
 def test_a_coordinator_that_does_not_answer_a_signal() -> None:
     play = running()
     play.feed(Terminated("SIGTERM"))
-    assert play.wait(2 * TIMEOUTS.coordinator - BEAT) == []
-    assert play.wait(BEAT) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal=False)]
+    assert play.wait(2 * TIMEOUTS.coordinator + ASK_BOUND - BEAT) == []
+    assert play.wait(BEAT) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal="")]

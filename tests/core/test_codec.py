@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.codec import MAX_BYTES, CodecError, decode, encode, from_plain, to_plain
+from ft_supervisor.core.ledger import Ledger, Spent
 from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR, Members, Register, Run, Stop, WorkersFailed
 from ft_supervisor.core.model import Accepted, Cycle, Failure, Memory, Node, Outcome, Roster, Verdict
 from ft_supervisor.core.orders import ORDERS, Alive, Done
@@ -17,13 +18,14 @@ from ft_supervisor.core.ranks import fold
 ALL = TO_COORDINATOR + TO_AGENT + ORDERS
 NO_LIMIT = 2**30
 FOLDED = st.lists(st.integers(0, 40), max_size=6).map(fold)
+st.register_type_strategy(Ledger, st.builds(Ledger, excluded=FOLDED))
 st.register_type_strategy(Roster, st.builds(Roster, members=FOLDED, former=FOLDED))
 st.register_type_strategy(
     Memory, st.builds(Memory, group=FOLDED, **{f.name: ... for f in fields(Memory) if f.name != "group"})
 )
 st.register_type_strategy(Stop, st.builds(Stop, group=FOLDED))
 st.register_type_strategy(Run, st.builds(Run, group=FOLDED))
-STOP = b'{"type":"Stop","term":1,"cycle":{"term":1,"n":2},"group":"0-3"}'
+STOP = b'{"type":"Stop","term":1,"cycle":{"term":1,"n":2},"group":"0-3","grace":2.5}'
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
@@ -44,12 +46,12 @@ def test_names_are_unique() -> None:
 
 
 def test_a_message_looks_like_this() -> None:
-    assert encode(Stop(1, Cycle(1, 2), "0-3")) == STOP
-    assert decode(STOP, TO_AGENT) == Stop(1, Cycle(1, 2), "0-3")
+    assert encode(Stop(1, Cycle(1, 2), "0-3", 2.5)) == STOP
+    assert decode(STOP, TO_AGENT) == Stop(1, Cycle(1, 2), "0-3", 2.5)
     assert json.loads(encode(Done(0, Verdict(Outcome.SUCCESS, "r"), "x"))) == {
         "type": "Done",
         "code": 0,
-        "verdict": {"outcome": "success", "reason": "r"},
+        "verdict": {"outcome": "success", "reason": "r", "again": "open"},
         "reason": "x",
     }
 
@@ -62,7 +64,7 @@ def test_nested_parts_come_back_as_what_they_were() -> None:
     memory = Memory(
         promise=4,
         roster=Roster(4, 2, "0-2,7", "0-7"),
-        used=2,
+        ledger=Ledger(3, 2, (Spent(0, 2, (1.5,), ((1, 2),)),), 7, 1, 2, "3"),
         newest=Cycle(1, 1),
         group="0,2",
         failures=(failure,),
@@ -84,15 +86,15 @@ def test_nested_parts_come_back_as_what_they_were() -> None:
         (b'{"term":1}', "not an object with a type"),
         (b'{"type":1}', "not an object with a type"),
         (b'{"type":"Nothing"}', "unknown type 'Nothing'"),
-        (b'{"type":"Stop","term":1,"group":""}', "Stop: fields missing or unknown: 'cycle'"),
+        (b'{"type":"Stop","term":1,"group":"","grace":1}', "Stop: fields missing or unknown: 'cycle'"),
         (STOP[:-1] + b',"more":1}', "Stop: fields missing or unknown: 'more'"),
         (STOP.replace(b'"term":1,"cycle"', b'"term":true,"cycle"'), "Stop.term: int expected, not bool"),
         (STOP.replace(b'"term":1,"cycle"', b'"term":1.0,"cycle"'), "Stop.term: int expected, not float"),
         (STOP.replace(b'"n":2', b'"n":"2"'), "Stop.cycle.n: int expected, not str"),
         (STOP.replace(b'{"term":1,"n":2}', b"[1,2]"), "Stop.cycle: object expected, not list"),
         (STOP.replace(b'{"term":1,"n":2}', b"null"), "Stop.cycle: object expected, not NoneType"),
-        (b'{"type":"Close","term":1,"verdict":{"outcome":"great","reason":""}}', "unknown Outcome"),
-        (b'{"type":"Close","term":1,"verdict":{"outcome":[],"reason":""}}', "unknown Outcome"),
+        (b'{"type":"Close","term":1,"verdict":{"outcome":"great","reason":"","again":"open"}}', "unknown Outcome"),
+        (b'{"type":"Close","term":1,"verdict":{"outcome":[],"reason":"","again":"open"}}', "unknown Outcome"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(data: bytes, why: str) -> None:

@@ -23,7 +23,7 @@ from ft_supervisor.core import messages
 from ft_supervisor.core.actions import Conclude, Leave, Mail, Record, Tell
 from ft_supervisor.core.cycles import STOP_MARGIN, Phase
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.orders import Closed, SlurmsWord
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 
@@ -124,7 +124,10 @@ def test_the_spent_budget_is_the_verdict() -> None:
     for infra_rank in range(3):
         talk.hear(stopped(infra_rank))
     verdict = Verdict(Outcome.FAILED, "1 restarts spent: n2: worker 0 of node 2: exit code 3")
-    assert talk.hear(failed(2, C1)) == talk.propose(verdict)
+    assert talk.hear(failed(2, C1)) == [stop(rank, C1, grace=TIMEOUTS.stop_grace) for rank in range(3)]
+    for infra_rank in range(3):  # all have had the time to say what they know
+        assert talk.hear(stopping(infra_rank, C1)) == []
+    assert talk.wait(TIMEOUTS.probe + BEAT) == talk.propose(verdict)
 
 
 def by_sigterm(infra_rank: int) -> messages.WorkersFailed:
@@ -135,17 +138,22 @@ def by_sigterm(infra_rank: int) -> messages.WorkersFailed:
 def test_with_the_budget_spent_a_cancelled_job_is_not_called_failed() -> None:
     talk = Talk(max_restarts=0)
     talk.begin()
-    assert talk.hear(by_sigterm(1)) == [stop(0), stop(1), stop(2)]
+    assert talk.hear(by_sigterm(1)) == [stop(rank, grace=TIMEOUTS.stop_grace) for rank in range(3)]
     reason = "n2 was told to end: SIGTERM"
-    assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == talk.propose(Verdict(Outcome.CANCELLED, reason))
+    assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == []
+    assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(Verdict(Outcome.CANCELLED, reason))
 
 
-def test_with_the_budget_spent_workers_that_somebody_ended_fail_the_job_a_little_later() -> None:
+def test_with_the_budget_spent_the_job_fails_once_all_have_had_the_time_to_say_why() -> None:
     talk = Talk(max_restarts=0)
     talk.begin()
     talk.hear(by_sigterm(1))
+    talk.hear(stopping(0))
+    talk.hear(stopping(1))
+    assert talk.wait(TIMEOUTS.probe + BEAT) == []
     reason = "no restarts allowed: n1: worker 0 of node 1: killed by SIGTERM"
-    assert talk.wait(TIMEOUTS.probe + BEAT) == talk.propose(Verdict(Outcome.FAILED, reason))
+    assert talk.hear(stopping(2)) == []
+    assert talk.wait(BEAT) == talk.propose(Verdict(Outcome.FAILED, reason))
 
 
 def test_a_node_that_succeeded_is_not_waited_for_and_runs_again() -> None:
@@ -279,7 +287,10 @@ def test_the_first_loss_of_a_node_is_free_the_second_is_charged() -> None:
     assert talk.machine.cycle == C1
     talk.silent = {2}
     verdict = Verdict(Outcome.FAILED, "no restarts allowed: n2 was not heard for 6.5 s")
-    assert talk.wait(TIMEOUTS.node_lost) == talk.propose(verdict, 0, 1)
+    assert talk.wait(TIMEOUTS.node_lost) == [stop(rank, C1, grace=TIMEOUTS.stop_grace) for rank in (0, 1)]
+    talk.hear(stopping(0, C1))
+    talk.hear(stopping(1, C1))
+    assert talk.wait(TIMEOUTS.probe) == talk.propose(verdict, 0, 1)
 
 
 def test_a_node_that_says_goodbye_is_replaced_at_once() -> None:
@@ -316,7 +327,7 @@ def test_too_few_nodes_end_the_job() -> None:
     talk.wait(TIMEOUTS.node_lost)
     talk.hear(stopped(0))
     talk.hear(stopped(2))
-    reason = "too few nodes: 2 of 3 are left; n1 was not heard for 6.5 s"
+    reason = "too few nodes: 2 of 3 nodes are left; n1 was not heard for 6.5 s"
     assert talk.wait(TIMEOUTS.node_lost) == talk.propose(interrupted(reason), 0, 2)
     assert "too_few_nodes" in talk.logged
 
@@ -390,8 +401,9 @@ def test_a_register_makes_up_for_a_lost_stopped() -> None:
     talk.begin()
     talk.hear(failed(0))
     talk.hear(stopped(0))
+    before = talk.standby(1, C0, connection=2)
     assert talk.register(1, connection=2, memory=Memory(0, newest=C0)) == [
-        talk.standby(1, C0, connection=2),
+        before,
         talk.run(0, 0, C1, port=200),
         talk.run(1, 1, C1, port=200, connection=2),
     ]
@@ -587,6 +599,7 @@ def test_nothing_runs_after_the_verdict() -> None:
     talk.begin()
     talk.hear(failed(0))
     talk.hear(messages.Leaving(0, 3, 1, "SIGTERM"))
+    talk.slurm(SlurmsWord.CANCELLED)
     for infra_rank in range(3):
         assert talk.hear(stopped(infra_rank)) == []
     assert talk.wait(2 * TIMEOUTS.node_lost) == []
@@ -596,7 +609,8 @@ def test_a_node_that_is_told_to_end_cancels_the_job() -> None:
     talk = Talk()
     talk.begin()
     verdict = Verdict(Outcome.CANCELLED, "n3 was told to end: SIGTERM")
-    assert talk.hear(messages.Leaving(0, 3, 1, "SIGTERM")) == talk.propose(verdict)
+    assert talk.hear(messages.Leaving(0, 3, 1, "SIGTERM")) == []
+    assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(verdict)
     assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == []
 
 

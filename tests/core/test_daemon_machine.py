@@ -13,8 +13,10 @@ from ft_supervisor.core.actions import (
     Tell,
     WriteVerdict,
 )
-from ft_supervisor.core.daemon import DONE_BOUND, LOOK_PAUSE, MAX_CRASHES, START_BOUND, STEADY, DaemonMachine
+from ft_supervisor.core.daemon import DONE_BOUND, LOOK_PAUSE, MAX_CRASHES, DaemonMachine
 from ft_supervisor.core.events import ChildExited, Ended, Ordered, Signalled, Tick
+from ft_supervisor.core.interruptions import ASK_BOUND
+from ft_supervisor.core.keeper import START_BOUND, STEADY
 from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
 
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
@@ -191,7 +193,10 @@ def test_a_silent_agent_is_killed_and_replaced() -> None:
     assert play.wait(BEAT) == [KillChild("agent")]
     assert play.wait(DONE_BOUND - BEAT) == []
     assert play.wait(BEAT) == [KillChild("agent")]  # once more, should the first have been in vain
-    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory())]
+    (again,) = play.feed(AGENT_GONE)
+    assert isinstance(again, SpawnAgent) and again.incarnation == 2
+    (failure,) = again.memory.failures
+    assert str(failure) == "agent of node 1: hangs (not heard by its daemon for 3.0 s)"
 
 
 def test_a_starting_agent_has_longer() -> None:
@@ -279,7 +284,7 @@ def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
     play.order(orders.Done(0, SUCCESS, "over"))
     play.feed(ChildExited("agent", "exit code 0"))
     play.state = None
-    bound = TIMEOUTS.stop_grace + TIMEOUTS.close_grace + KILL_BOUND + 5.0
+    bound = play.machine.job.longest_grace + TIMEOUTS.close_grace + KILL_BOUND + 5.0
     assert play.wait(bound - BEAT) == []
     assert play.wait(BEAT) == [KillChild("coordinator")]
     assert play.feed(ChildExited("coordinator", "killed")) == [
@@ -342,7 +347,7 @@ def test_an_agent_that_does_not_heed_the_signal_is_killed_within_a_bound() -> No
     play = Play()
     play.run()
     play.feed(Signalled("SIGTERM"))
-    patience = TIMEOUTS.stop_grace + 2 * TIMEOUTS.coordinator + KILL_BOUND + 10.0
+    patience = play.machine.job.longest_grace + 2 * TIMEOUTS.coordinator + ASK_BOUND + KILL_BOUND + 10.0
     assert play.wait(patience - BEAT) == []
     assert play.wait(BEAT) == [KillChild("agent")]
 

@@ -1,14 +1,29 @@
 """Placement: tables, and what holds for every group, whoever is healthy and wherever it sits."""
 
+from collections.abc import Collection, Mapping, Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core import placement
+from ft_supervisor.core.placement import Candidate, assign
+from ft_supervisor.core.settings import Placement
 
 NODES = st.sets(st.integers(0, 15))
 FORMER = st.lists(st.integers(0, 15), unique=True, min_size=1, max_size=8)
 DOMAINS = st.dictionaries(st.integers(0, 15), st.sampled_from(["", "x", "y", "z"]))
+
+
+def first(healthy: Collection[int], active: int) -> tuple[int, ...] | None:
+    """The group of a fresh job of a fixed size."""
+    nodes = [Candidate(rank, f"n{rank}") for rank in healthy]
+    return assign(nodes, (), active, Placement(), domains={}, least=active).group
+
+
+def next_group(former: Sequence[int], healthy: Collection[int], domains: Mapping[int, str]) -> tuple[int, ...] | None:
+    """The group after `former`, of the same size."""
+    nodes = [Candidate(rank, f"n{rank}", domains.get(rank, "")) for rank in healthy]
+    return assign(nodes, former, len(former), Placement(), domains=domains, least=len(former)).group
 
 
 @pytest.mark.parametrize(
@@ -22,7 +37,7 @@ DOMAINS = st.dictionaries(st.integers(0, 15), st.sampled_from(["", "x", "y", "z"
     ],
 )
 def test_the_lowest_nodes_begin(healthy: set[int], active: int, group: tuple[int, ...] | None) -> None:
-    assert placement.first(healthy, active) == group
+    assert first(healthy, active) == group
 
 
 @pytest.mark.parametrize(
@@ -43,12 +58,12 @@ def test_the_lowest_nodes_begin(healthy: set[int], active: int, group: tuple[int
 def test_vacancies_are_filled(
     former: tuple[int, ...], healthy: set[int], domains: dict[int, str], group: tuple[int, ...] | None
 ) -> None:
-    assert placement.replace(former, healthy, domains) == group
+    assert next_group(former, healthy, domains) == group
 
 
 @given(NODES, st.integers(1, 8))
 def test_the_first_group(healthy: set[int], active: int) -> None:
-    group = placement.first(healthy, active)
+    group = first(healthy, active)
     assert (group is None) == (len(healthy) < active)
     if group is not None:
         assert list(group) == sorted(set(group))
@@ -59,7 +74,7 @@ def test_the_first_group(healthy: set[int], active: int) -> None:
 
 @given(FORMER, NODES, DOMAINS)
 def test_the_next_group(former: list[int], healthy: set[int], domains: dict[int, str]) -> None:
-    group = placement.replace(former, healthy, domains)
+    group = next_group(former, healthy, domains)
     assert (group is None) == (len(healthy) < len(former))
     if group is None:
         return
@@ -77,7 +92,7 @@ def test_the_next_group(former: list[int], healthy: set[int], domains: dict[int,
 def test_as_many_vacancies_as_can_be_are_filled_from_their_own_domain(
     former: list[int], healthy: set[int], domains: dict[int, str]
 ) -> None:
-    group = placement.replace(former, healthy, domains)
+    group = next_group(former, healthy, domains)
     if group is None:
         return
     vacant = [node for node in former if node not in healthy]
@@ -93,6 +108,6 @@ def test_as_many_vacancies_as_can_be_are_filled_from_their_own_domain(
 
 @given(FORMER, NODES, DOMAINS)
 def test_nobody_moves_when_asked_again(former: list[int], healthy: set[int], domains: dict[int, str]) -> None:
-    group = placement.replace(former, healthy, domains)
+    group = next_group(former, healthy, domains)
     if group is not None:
-        assert placement.replace(group, healthy, domains) == group
+        assert next_group(group, healthy, domains) == group

@@ -247,9 +247,9 @@ def test_who_is_told_to_stop_a_cycle_that_it_never_ran_knows_its_group() -> None
     talk.hear(stopped(0))  # C1: n0 and n2
     mails = talk.machine.handle(events.Received(failed(0, C1)), talk.now)
     orders_to_stop = [mail.message for mail in mails if isinstance(mail, Mail)]
-    assert orders_to_stop == [messages.Stop(0, C1, "0,2")] * 2
+    assert orders_to_stop == [messages.Stop(0, C1, "0,2", TIMEOUTS.restart_grace)] * 2
     play = agents.Play()
     play.connect()
     play.feed(agents.standby(None))
-    play.feed(agents.mail(messages.Stop(0, C1, "0,2")))
+    play.feed(agents.mail(messages.Stop(0, C1, "0,2", TIMEOUTS.restart_grace)))
     assert (play.machine.memory.newest, play.machine.memory.group) == (C1, "0,2")

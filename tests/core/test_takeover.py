@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from tests.core.machines import (
@@ -26,11 +27,13 @@ from ft_supervisor.core import messages
 from ft_supervisor.core.actions import Conclude, LookForVerdict, Mail, Record
 from ft_supervisor.core.coordinator import CoordinatorMachine, Role
 from ft_supervisor.core.events import Received
+from ft_supervisor.core.ledger import Ledger, Spent
 from ft_supervisor.core.messages import Continue, Prepare, Propose, Run, Standby, Stop
 from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 FAILED = Verdict(Outcome.FAILED, "over")
+ONE_USED = Ledger(entries=1, used=1, spent=(Spent(0, 1),))
 NEW = Cycle(1, 1)
 """The first cycle that n1 begins after C0."""
 
@@ -74,17 +77,7 @@ class Takeover(Talk):
     def _come(self, rank: int, promise: int) -> list[object]:
         known = self._memories[rank]
         running = known.newest if rank in self._running else None
-        memory = Memory(
-            promise,
-            known.roster,
-            known.used,
-            known.newest,
-            known.group,
-            known.succeeded,
-            known.failures,
-            known.accepted,
-            known.verdict,
-        )
+        memory = replace(known, promise=promise)
         return self.register(rank, running=running, memory=memory)
 
     def take(self, *ranks: int) -> list[object]:
@@ -151,9 +144,13 @@ def test_the_cycle_that_goes_on_can_succeed_or_fail() -> None:
 
 @pytest.mark.parametrize("knows", [0, 4], ids=["among the first", "late"])
 def test_what_was_used_of_the_budget_stays_used(knows: int) -> None:
-    talk = Takeover(memories={knows: ran(used=1) if knows == 0 else Memory(0, used=1)}, max_restarts=1)
+    memory = ran(ledger=ONE_USED) if knows == 0 else Memory(0, ledger=ONE_USED)
+    talk = Takeover(memories={knows: memory}, max_restarts=1)
     talk.take(0, 1, 2, 3, 4)
-    assert set(mailed(talk.hear(failed(2, term=1)), Propose)) == {0, 1, 2, 3, 4}
+    assert set(mailed(talk.hear(failed(2, term=1)), Stop)) == {0, 1, 2}
+    for rank in (0, 1, 2):
+        talk.hear(stopped(rank, term=1))
+    assert set(mailed(talk.wait(TIMEOUTS.probe + BEAT), Propose)) == {0, 1, 2, 3, 4}
 
 
 def test_an_active_node_that_never_ran_the_cycle_ends_it() -> None:
@@ -163,14 +160,16 @@ def test_an_active_node_that_never_ran_the_cycle_ends_it() -> None:
     assert set(mailed(done, Run)) == set()
     talk.hear(stopped(0, term=1))
     assert set(mailed(talk.hear(stopped(1, term=1)), Run)) == {0, 1, 2}
-    assert talk.machine._cycles._used == 0  # it is nobody's fault
+    assert talk.machine._cycles.ledger.used == 0  # it is nobody's fault
 
 
 def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
     talk = Takeover(memories={2: ran(failures=(FAILURE,))}, running=(0, 1))
     done = talk.take(0, 1, 2, 3, 4)
     assert set(mailed(done, Stop)) == {0, 1}
-    assert talk.machine._cycles._used == 1
+    talk.hear(stopped(0, term=1))
+    talk.hear(stopped(1, term=1))
+    assert talk.machine._cycles.ledger.used == 1
 
 
 def test_a_success_that_no_coordinator_heard_of_is_in_the_register() -> None:

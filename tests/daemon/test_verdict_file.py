@@ -27,6 +27,7 @@ def test_the_first_one_stays(tmp_path: Path) -> None:
     assert content == {
         "outcome": "failed",
         "reason": "budget spent",
+        "again": "open",
         "exit_code": 1,
         "run_id": "7.0.0",
         "nonce": "abc",
@@ -58,7 +59,7 @@ GOOD = {"outcome": "success", "reason": "r", "exit_code": 0, "run_id": "1", "non
         (b"\xff\xfe\x00", "not JSON"),
         (b"[" * 50_000, "not JSON"),
         (b"0", "not a JSON object"),
-        (json.dumps({**GOOD, "outcome": "victory"}).encode(), "unknown outcome 'victory'"),
+        (json.dumps({**GOOD, "outcome": "victory"}).encode(), "unknown outcome: 'victory'"),
         (json.dumps({**GOOD, "outcome": "failed"}).encode(), "exit_code is 0, which is not that of failed"),
         (json.dumps({**GOOD, "reason": None}).encode(), "'reason' is missing or no text"),
         (b" " * (verdict_file.MAX_BYTES + 1), "longer than"),

@@ -219,7 +219,7 @@ def test_batch_script_need_not_run_on_the_first_node(site: Site, short: None, mo
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[0-3]")
     site.job(host="n1")
     site.says("step", steps("7.0", "7.batch", host="n1"))
-    site.says("node", NODE.format(state="MIXED"))
+    site.says("node", NODE.format(state="MIXED").replace("NodeName=n0", "NodeName=n1"))
     assert site.complete() == Outcome.LEFT
     assert "lists the batch host n1 as MIXED" in site.left()
 
@@ -476,6 +476,18 @@ def test_command_that_hangs_is_killed_with_what_it_started(wrapper: Path) -> Non
     with pytest.raises(command.Unanswered, match="not answered within 2 s"):
         command.run([str(wrapper)], 2.0, os.environ)
     assert time.monotonic() - began < 60
+
+
+def test_command_that_says_a_little_for_ever() -> None:
+    began = time.monotonic()
+    with pytest.raises(command.Unanswered, match="not answered within 1 s"):
+        command.run(["sh", "-c", "while :; do echo x; sleep 0.02; done"], 1.0, os.environ)
+    assert time.monotonic() - began < 30
+
+
+def test_command_whose_child_keeps_its_output_open() -> None:
+    with pytest.raises(command.Unanswered, match=r"not answered within 1 s$"):
+        command.run(["sh", "-c", "sleep 1000 & echo x"], 1.0, os.environ)
 
 
 def test_command_that_cannot_be_started(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Domains from the values that Slurm's topology plugins give, and from node names."""
+"""Domains from the values that Slurm's topology plugins give."""
 
 import pytest
 
 from ft_slurm.errors import NoDomain
-from ft_slurm.topology import domain, domain_of_name
+from ft_slurm.topology import domain
 
 
 @pytest.mark.parametrize(
@@ -35,25 +35,4 @@ def test_domain(addr: str, pattern: str, level: str, found: str) -> None:
 def test_no_domain(addr: str | None, pattern: str | None, level: str, shown: str) -> None:
     with pytest.raises(NoDomain) as caught:
         domain(addr, pattern, level)
-    assert shown in str(caught.value)
-
-
-def test_domain_of_name() -> None:
-    assert domain_of_name("rack1node07", r"(rack\d+)") == "rack1"
-    assert domain_of_name("gpu-r7-03", r"-(r\d+)-") == "r7"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "shown"),
-    [
-        (r"rack\d+", "has 0 groups"),
-        (r"(rack)(\d+)", "has 2 groups"),
-        (r"(row\d+)", "finds nothing in the node name 'rack1node07'"),
-        (r"rack1(x?)", "finds nothing"),
-        (r"(rack", "is no regular expression"),
-    ],
-)
-def test_no_domain_of_name(pattern: str, shown: str) -> None:
-    with pytest.raises(NoDomain) as caught:
-        domain_of_name("rack1node07", pattern)
     assert shown in str(caught.value)

@@ -23,7 +23,7 @@ cluster: none
 nodes: {active: 1}
 workers: {per_node: 1, command: ["true"]}
 run_dir: runs/{job_id}
-policy: {timeouts: {close_grace: CLOSE, stop_grace: STOP}}
+policy: {timeouts: {close_grace: CLOSE, stop_grace: STOP}, interruption: {before_end: 0s, grace: STOP}}
 """
 PYTHONPATH = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
 BOUND = 60.0

@@ -18,6 +18,7 @@ from ft_supervisor.core.events import (
     WorkersExited,
     WorkersGone,
 )
+from ft_supervisor.core.ledger import EMPTY
 from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Outcome, Verdict
 from ft_supervisor.observe.journal import LIMIT, Journal
 
@@ -87,7 +88,7 @@ def become_active(one: Recorder, beats: int) -> None:
     one.start()
     one.tell(Connected(0, 1, 7, one.now, 4711))
     one.machine.round_told = 7
-    one.tell(Mailed(messages.Standby(0, None, 0, 0.25)))
+    one.tell(Mailed(messages.Standby(0, None, EMPTY, 0.25)))
     one.beat(beats, 0)
     one.tell(Mailed(run(Cycle(0, 1))))
     one.beat(beats, 0)
@@ -109,4 +110,4 @@ def live(one: Recorder, beats: int = 2) -> None:
 
 
 def run(cycle: Cycle) -> messages.Run:
-    return messages.Run(cycle.term, cycle, "0-1", 1, 2, 0, 10, "10.0.0.0", 4711, 0, 0.25)
+    return messages.Run(cycle.term, cycle, "0-1", 1, 2, 0, 10, "10.0.0.0", 4711, EMPTY, 0.25)

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from ft_supervisor.core.actions import Log
+from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.messages import Run, Stop
 from ft_supervisor.core.model import Cycle, Outcome, Roster
 from ft_supervisor.core.ranks import fold
@@ -15,6 +16,7 @@ ANYTHING |= st.builds(Cycle) | st.tuples(st.text(), st.integers())
 def register() -> None:
     """Teach hypothesis what its own look at the annotations cannot know."""
     st.register_type_strategy(Roster, st.builds(Roster, members=RANKS, former=RANKS))
+    st.register_type_strategy(Ledger, st.builds(Ledger, excluded=RANKS))
     st.register_type_strategy(Stop, st.builds(Stop, group=RANKS))
     st.register_type_strategy(Run, st.builds(Run, group=RANKS))
     fields = st.lists(st.tuples(st.text(), ANYTHING), max_size=5).map(tuple)

@@ -57,7 +57,10 @@ class Job:
         max_restarts: int = 10,
         port: int | str = "auto",
         candidates: int | list[int] = 3,
+        policy: dict[str, Any] | None = None,
+        job: dict[str, Any] | None = None,
     ) -> None:
+        """`policy` and `job`: further keys of the policy, and of job.yaml."""
         self.folder = folder
         self.nodes = [f"node{rank}" for rank in range(nodes)]
         script = str(Path(__file__).with_name("worker.py"))
@@ -72,7 +75,9 @@ class Job:
                 "coordinator": {"candidates": candidates},
                 "timeouts": CALM if timeouts is None else timeouts,
                 "failures": [{"match": "any", "action": "restart", "budget": {"max": max_restarts}}],
+                **(policy or {}),
             },
+            **(job or {}),
         }
         folder.mkdir(exist_ok=True)
         (folder / "job.yaml").write_text(json.dumps(settings))  # YAML too

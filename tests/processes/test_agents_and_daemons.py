@@ -67,4 +67,6 @@ def test_without_a_standby_too_few_nodes_are_left(start: StartJob) -> None:
     for rank in (0, 1):
         job.worker(rank)
     job.kill_nodes("node1")
-    job.assert_end(75, "interrupted", "too few nodes: 1 of 2 are left; node1 was not heard for 9 s", dead=["node1"])
+    job.assert_end(
+        75, "interrupted", "too few nodes: 1 of 2 nodes are left; node1 was not heard for 9 s", dead=["node1"]
+    )

@@ -1,10 +1,13 @@
 """A worker that trains nothing: it says that it is there and runs until the file `finish` is there. SIGUSR1: it fails.
 
-`deaf`: SIGTERM does nothing to it. `family`: it has a child in a session of its own, and an orphan in another.
+SIGUSR2: it complains, and exits with 7. `deaf`: SIGTERM does nothing to it. `family`: it has a child in a session of
+its own, and an orphan in another. `beats`: heartbeats by systemd's notify protocol, until the file `silent-RANK` is
+there. `checkpoints`: it writes the step that the file `next-step` tells to the file `step`.
 """
 
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -30,6 +33,26 @@ def start_family() -> None:
     os.waitpid(between, 0)
 
 
+def complain(_number: int, _frame: object) -> None:
+    """Fail, with a reason."""
+    os.write(2, b"NVRM: Xid 48, uncorrectable ECC error\n")
+    os._exit(7)
+
+
+def beat(notify: socket.socket) -> None:
+    """As any client of sd_notify does."""
+    if not Path(f"silent-{os.environ['RANK']}").exists():
+        notify.send(b"WATCHDOG=1\nSTATUS=training")
+
+
+def checkpoint() -> None:
+    """As a training script does, whole or not at all."""
+    told = Path("next-step")
+    if told.exists():
+        Path("step.new").write_text(told.read_text())
+        Path("step.new").replace("step")
+
+
 def run(what: str) -> None:
     """Until a signal."""
     say(what)
@@ -41,8 +64,16 @@ if __name__ == "__main__":
     signal.signal(signal.SIGUSR1, lambda _number, _frame: os._exit(1))
     if "deaf" in sys.argv:
         signal.signal(signal.SIGTERM, lambda _number, _frame: say("deaf"))
+    signal.signal(signal.SIGUSR2, complain)
     if "family" in sys.argv:
         start_family()
+    if "beats" in sys.argv:
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\0", 1))
     say("worker")
     while not Path("finish").exists():
+        if "beats" in sys.argv:
+            beat(notify)
+        if "checkpoints" in sys.argv and os.environ["RANK"] == "0":
+            checkpoint()
         time.sleep(0.02)

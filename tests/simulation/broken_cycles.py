@@ -9,6 +9,8 @@ from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.cycles import Cycles, Phase
 from ft_supervisor.core.members import Member
 from ft_supervisor.core.model import Memory, Outcome, Verdict
+from ft_supervisor.core.placement import Assignment
+from ft_supervisor.core.policy import Decision
 from ft_supervisor.core.ranks import fold
 
 
@@ -26,8 +28,8 @@ class GivesSuspectsUp(Cycles):
     """Does not wait for node_lost where the probe had no answer."""
 
     def _watch_stopping(self, now: float) -> None:
-        if now - self._since >= self.job.timeouts.probe:
-            for infra_rank in self._suspects & self._members.running():
+        if now - self._ending.since >= self.job.timeouts.probe:
+            for infra_rank in self._ending._unheard & self._members.running():
                 self._members[infra_rank].stopped()
         super()._watch_stopping(now)
 
@@ -76,7 +78,7 @@ class TwoOfTheSameRank(Cycles):
 
 
 class NeverGivesUp(Cycles):
-    def _too_few(self, healthy: int, now: float) -> None:
+    def _too_few(self, found: Assignment, decision: Decision, now: float) -> None:
         """Wait for ever."""
 
 

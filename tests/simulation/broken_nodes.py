@@ -26,11 +26,11 @@ class RunsWithoutALease(AgentMachine):
 class StartsBesideTheFormer(AgentMachine):
     """A failed worker's peers are left to themselves."""
 
-    def _stop(self, grace: float, now: float) -> None:
+    def _stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
         if self._run is not None and self._end_as is None:
             self._gone(self._run.cycle, self._port, now)
         else:
-            super()._stop(grace, now)
+            super()._stop(grace, now, signal)
 
 
 class SaysStoppedTooEarly(AgentMachine):
@@ -40,7 +40,7 @@ class SaysStoppedTooEarly(AgentMachine):
 
 
 class NeverStops(AgentMachine):
-    def _stop(self, grace: float, now: float) -> None:
+    def _stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
         """Leave the workers alone."""
 
 

@@ -10,6 +10,7 @@ from tests.simulation.endings import Endings
 from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
+from ft_supervisor.core.coordinator import Role
 from ft_supervisor.core.messages import Close, Prepare, Propose, Register, Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
 from ft_supervisor.core.ranks import unfold
@@ -61,6 +62,8 @@ class Checks(Endings):
             raise Breach("2", f"{node.name} is told that {run.group} are {run.cycle}, others that {group}")
         if world.plan.gentle and len(self.ranks) > 1:
             raise Breach("8", f"training is disturbed: {node.name} starts {run.cycle}")
+        if node.rank in unfold(run.ledger.excluded) or node.daemon.machine.memory.unhealthy:
+            raise Breach("3", f"{node.name} starts {run.cycle}, though it is excluded")
         self._check_ranks(node, run)
         later = max(self.ranks)
         if later > run.cycle:
@@ -72,8 +75,10 @@ class Checks(Endings):
                 self._overlap(other, other.workers, run.cycle)
 
     def _check_ranks(self, node: SimNode, run: Run) -> None:
-        """A survivor keeps its group_rank."""
+        """A survivor keeps its group_rank where the size is the same."""
         former = Cycle(run.cycle.term, run.cycle.n - 1)
+        if len(self.groups.get(former, ())) != run.group_world_size:
+            return
         for rank, infra_rank in self.ranks.get(former, {}).items():
             if infra_rank == node.rank and rank != run.group_rank:
                 raise Breach("survivors", f"{node.name} was {rank} of {former}, and is {run.group_rank} of {run.cycle}")
@@ -121,7 +126,8 @@ class Checks(Endings):
         """A log line: of interest is who was lost."""
         if event == "in_charge":
             self.heard(coordinator, range(len(self._world.nodes)))
-        if event != "node_lost":
+        closing = coordinator.machine is not None and coordinator.machine.role is Role.CLOSING
+        if event != "node_lost" or closing:  # at the end it is only about whose names to tell
             return
         rank = self._world.job.nodes.index(str(dict(fields)["node"]))
         self._lost.setdefault(coordinator, set()).add(rank)

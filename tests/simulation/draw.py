@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tests.simulation.plan import ACTOR, IN_CHARGE, MOMENTS, PEERS, Fault, Plan
+from tests.simulation.plan import ACTOR, IN_CHARGE, MOMENTS, PEERS, POLICIES, Fault, Plan
 from tests.simulation.themes import THEMES, Theme
 
 
@@ -24,6 +24,7 @@ def draw(seed: int, theme: Theme | None = None) -> Plan:
         peers=dice.choice(PEERS),
         fails=tuple((dice.randrange(nodes), dice.randrange(3)) for _ in range(dice.choice((0, 0, 0, 1, 2)))),
         stubborn=tuple(rank for rank in range(nodes) if dice.random() < 0.15),
+        policy=dice.choice(("plain", "plain", *POLICIES)),
     )
     if theme is not None:
         return theme(dice, plan)
@@ -67,6 +68,9 @@ _WEIGHTS = {
         "cancel": 1,
         "repeat": 10,
         "files": 3,
+        "sick": 6,
+        "drain": 5,
+        "limit": 2,
     },
     "outside": 0,
 }
@@ -82,6 +86,8 @@ def _draw_fault(dice: random.Random, nodes: int, at: float, moment: str) -> Faul
     match kind:
         case "cancel":
             return Fault(kind, at, (), 0.0, moment)
+        case "limit":
+            return Fault(kind, at, (), round(dice.uniform(0.0, 15.0), 2), moment)
         case "files":
             return Fault(kind, at, (), seconds, moment)
         case "cut-pair" | "cut-way":

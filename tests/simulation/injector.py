@@ -10,6 +10,7 @@ from tests.simulation.plan import ACTOR, IN_CHARGE, Fault
 from ft_supervisor.core.events import Signalled
 from ft_supervisor.core.messages import Close, Members, Prepare, Propose, Register, Run, Stop
 from ft_supervisor.core.model import Failure, Outcome, Verdict
+from ft_supervisor.core.orders import SlurmsWord
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
@@ -44,7 +45,7 @@ class Injector:
             return
         world.note("FAULT", f"{fault} at {ranks}")
         world.checks.fault(fault, ranks)
-        if fault.kind in ("split", "cut-pair", "cut-way", "files", "cancel"):
+        if fault.kind in ("split", "cut-pair", "cut-way", "files", "cancel", "limit"):
             self._do_to_many(fault, ranks)
         elif world.nodes[ranks[0]].up:
             self._do_to_one(fault, world.nodes[ranks[0]])
@@ -64,7 +65,10 @@ class Injector:
             case "files":
                 world.files_away += 1
                 world.after(fault.seconds, self._files_back)
+            case "limit":
+                world.slurm.end_at = world.now + fault.seconds
             case "cancel":
+                world.slurm.word = SlurmsWord.CANCELLED
                 for node in world.nodes:
                     node.daemon.do(node.daemon.feed, Signalled("SIGTERM"))
                     if node.workers is not None:
@@ -108,6 +112,10 @@ class Injector:
             case "reset" if node.agent is not None and node.agent.wire is not None:
                 if node.agent.wire.connection is not None:
                     node.agent.wire.connection.sever()
+            case "sick":
+                node.sick = True
+            case "drain":
+                world.slurm.draining |= {node.rank}
             case "signal":
                 node.daemon.do(node.daemon.feed, Signalled("SIGTERM"))
             case "repeat":

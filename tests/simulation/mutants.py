@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from unittest.mock import patch
 
-from tests.simulation import broken_cycles, broken_nodes, broken_takeover, themes
+from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_takeover, themes
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import coordinator, roster
+from ft_supervisor.core import coordinator, cycles, roster
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
@@ -107,4 +107,18 @@ OTHERS = (
     _agent(broken_nodes.SaysGoodbyeTooEarly, "10"),
     _agent(broken_nodes.NeverCallsAnybodyElse, "8"),
     _daemon(broken_nodes.DoesNotGuardTheFence, "10", theme=themes.unguarded),
+    Mutant(
+        "ChoosesTheExcluded",
+        ("3",),
+        themes.ailing,
+        parts=((cycles, "Selection", broken_policy.ChoosesTheExcluded),),
+    ),
+    Mutant(
+        "ChoosesTheUnhealthy",
+        ("3",),
+        themes.ailing,
+        Machines(agent=broken_policy.RunsWhateverTheChecksSay),
+        ((cycles, "Selection", broken_policy.ChoosesTheUnhealthy),),
+    ),
+    _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),
 )

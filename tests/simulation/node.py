@@ -15,8 +15,9 @@ from ft_supervisor.core import actions, events
 from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon import AGENT
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Terminated, Tick
+from ft_supervisor.core.health import Outcome, Result, Round
 from ft_supervisor.core.model import INTERRUPTED, Node
-from ft_supervisor.core.orders import Order, Promise, Terminate
+from ft_supervisor.core.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -65,6 +66,16 @@ class SimDaemon(Process):
                     node.kill_agent() if child == AGENT else node.kill_coordinator()
                 case actions.Tell(Terminate(reason)) if node.agent is not None:
                     node.agent.do(node.agent.feed, Terminated(reason))
+                case actions.RunChecks(round_):
+                    node.world.after(node.world.between(0.02, 0.3), self._check, round_)
+                case actions.Tell(Sick(reason)) if node.agent is not None:
+                    node.agent.do(node.agent.feed, events.TurnedUnhealthy(reason))
+                case actions.Tell(Checked(cycle, problem)) if node.agent is not None:
+                    node.agent.do(node.agent.feed, events.CheckAnswered(cycle, problem))
+                case actions.CallSlurm():
+                    node.world.after(node.world.between(0.01, 0.5), self._answer)
+                case actions.Tell(SlurmSaid() as said, "coordinator") if node.coordinator is not None:
+                    node.coordinator.do(node.coordinator.feed, events.SlurmToldUs(said))
                 case actions.Tell(Promise(term)) if node.coordinator is not None:
                     node.coordinator.do(node.coordinator.feed, events.Promised(term))
                 case actions.WriteVerdict(verdict, True):
@@ -75,6 +86,15 @@ class SimDaemon(Process):
                     node.world.look_for_verdict(self, lambda verdict: self.feed(Ended(verdict)))
                 case actions.Leave():
                     self._leave(action)
+
+    def _check(self, round_: Round) -> None:
+        result, why = (Result.FAILED, "sick") if self.node.sick else (Result.PASSED, "")
+        outcomes = tuple(Outcome(check.name, result, why) for check in round_.checks)
+        self.do(self.feed, events.ChecksDone(round_.number, outcomes))
+
+    def _answer(self) -> None:
+        world = self.node.world
+        self.do(self.feed, events.SlurmAnswered(world.slurm.says(world.now)))
 
     def _leave(self, leave: actions.Leave) -> None:
         world = self.node.world
@@ -100,6 +120,8 @@ class SimNode:
         self.coordinator: SimCoordinator | None = None
         self.workers: SimWorkers | None = None
         self.frozen = False
+        self.sick = False
+        """Its health checks fail."""
         self._rate = 1.0 + world.between(-DRIFT, DRIFT)
         self._offset = world.between(0.0, 1e6)
         self._frozen_since = 0.0

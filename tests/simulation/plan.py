@@ -10,9 +10,11 @@ KINDS = (
     *("freeze-agent", "freeze-coordinator", "freeze-daemon", "freeze-children", "freeze-node"),
     *("cut-node", "cut-pair", "cut-way", "split", "reset"),
     *("signal", "cancel", "repeat", "files", "outside"),
+    *("sick", "drain", "limit"),
 )
 """The first five kill. cut-way A.B: nothing gets from A to B. split: these nodes and the others are apart.
-reset: this node's connection breaks, and what is on its way is lost."""
+reset: this node's connection breaks, and what is on its way is lost. sick: its health checks fail from now on. drain:
+Slurm says that it drains this node. limit: Slurm says that the job ends in so many seconds."""
 
 MOMENTS = (
     *("joining", "ordering", "running", "stopping", "promoting", "losing", "changing"),
@@ -22,6 +24,9 @@ MOMENTS = (
 
 IN_CHARGE, ACTOR = -1, -2
 """Instead of an infra_rank: whose coordinator is in charge then; who did what the moment is about."""
+
+POLICIES = ("plain", "replace", "pause", "checks", "elastic", "wait")
+"""The cluster's: see settings.py."""
 
 PEERS = ("independent", "crash", "hang")
 """What workers do when one of their world is gone: go on, fail, or wait for ever."""
@@ -64,6 +69,7 @@ class Plan:
     fails: tuple[tuple[int, int], ...] = ()
     stubborn: tuple[int, ...] = ()
     gentle: bool = False
+    policy: str = "plain"
     faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
@@ -78,6 +84,8 @@ class Plan:
             words.append("stubborn=" + ",".join(map(str, self.stubborn)))
         if self.gentle:
             words.append("gentle=1")
+        if self.policy != "plain":
+            words.append(f"policy={self.policy}")
         return " ".join([*words, *map(str, self.faults)])
 
 
@@ -105,6 +113,8 @@ def parse(text: str) -> Plan:
             case "fails":
                 pairs = [pair.split(".") for pair in value.split(",")]
                 plan = replace(plan, fails=tuple((int(rank), int(n)) for rank, n in pairs))
+            case "policy" if value in POLICIES:
+                plan = replace(plan, policy=value)
             case "stubborn":
                 plan = replace(plan, stubborn=_ranks(value))
             case "gentle":

@@ -42,6 +42,20 @@ def gentle(dice: random.Random, plan: Plan) -> Plan:
     )
 
 
+def ailing(dice: random.Random, plan: Plan) -> Plan:
+    """Nodes turn unhealthy or fail for good, and others have to take their places."""
+    faults, at = [], dice.uniform(3.0, 8.0)
+    for _ in range(dice.randint(2, 5)):
+        kind = dice.choice(("sick", "sick", "worker", "drain", "node", "agent"))
+        faults.append(_fault(kind, at, [dice.randrange(plan.nodes)]))
+        at += dice.choice((dice.uniform(0.0, 0.5), dice.uniform(0.0, 4.0)))
+    if dice.random() < 0.4:
+        faults.append(_fault("coordinator", at, [IN_CHARGE]))
+    fails = tuple((dice.randrange(plan.nodes), n) for n in range(dice.randint(0, 2)))
+    policy = dice.choice(("checks", "replace"))
+    return replace(_long(dice, plan, at), policy=policy, fails=fails, faults=tuple(faults))
+
+
 def see_saw(dice: random.Random, plan: Plan) -> Plan:
     """Whoever is in charge is away until after its replacement has taken charge, and then that one, and so on."""
     faults, at = [], dice.uniform(5.0, 12.0)
@@ -150,4 +164,4 @@ def _long(dice: random.Random, plan: Plan, last: float) -> Plan:
     return replace(plan, work=round(last + dice.uniform(5.0, 20.0), 2), restarts=5, fails=())
 
 
-THEMES: tuple[Theme, ...] = (gentle, see_saw, drift, unguarded, stale_orders, stutter, old_words, endings)
+THEMES: tuple[Theme, ...] = (gentle, see_saw, drift, unguarded, stale_orders, stutter, old_words, endings, ailing)

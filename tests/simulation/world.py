@@ -13,6 +13,7 @@ from tests.simulation.network import Network
 from tests.simulation.node import SimNode
 from tests.simulation.plan import Plan
 from tests.simulation.process import Process
+from tests.simulation.settings import PAUSE, settings
 from tests.simulation.words import brief
 
 from ft_supervisor.core import actions, orders
@@ -21,8 +22,23 @@ from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.messages import ToAgent
 from ft_supervisor.core.model import KILL_BOUND, Job, Node, Timeouts, Verdict
+from ft_supervisor.core.orders import SlurmSaid, SlurmsWord
 
 TIMEOUTS = Timeouts(stop_grace=5.0, join=30.0, exit_barrier=20.0, takeover=20.0)
+
+
+@dataclass
+class Slurm:
+    """What slurmctld knows. `end_at`: when it ends the job, in the world's seconds."""
+
+    word: SlurmsWord = SlurmsWord.NOTHING
+    end_at: float | None = None
+    draining: frozenset[int] = frozenset()
+
+    def says(self, now: float) -> SlurmSaid:
+        """To whoever asks."""
+        end_in = None if self.end_at is None else self.end_at - now
+        return SlurmSaid(self.word, end_in, None if end_in is None else 1000.0, tuple(sorted(self.draining)))
 
 
 @dataclass(frozen=True)
@@ -42,6 +58,10 @@ def end_bound(plan: Plan) -> float:
     stopping = t.restart_grace + KILL_BOUND + t.node_lost + 10.0
     cycle = plan.work + 1.0 + t.node_lost + stopping + t.node_lost
     cycles = (plan.restarts + plan.nodes + 1) * cycle
+    if plan.policy == "wait":
+        cycle += t.join
+    if plan.policy == "pause":
+        cycle += 3 * PAUSE
     return disturbed + t.join + cycles + t.takeover + t.stop_grace + t.close_grace + KILL_BOUND + 30.0
 
 
@@ -67,10 +87,11 @@ class World(Clockwork):
             active=min(plan.active, plan.nodes),
             per_node=1,
             command=("x",),
-            max_restarts=plan.restarts,
             timeouts=TIMEOUTS,
             candidates=candidates,
+            settings=settings(plan, TIMEOUTS.stop_grace),
         )
+        self.slurm = Slurm()
         self.network = Network(self, plan.slow)
         self.checks = Checks(self)
         self.file: Verdict | None = None

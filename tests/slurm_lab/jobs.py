@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,40 @@ cluster: none
 nodes: {active: 3}
 workers: {per_node: 1}
 """
+BEATS = """\
+import os, socket, time
+here = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+here.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\\0", 1))
+while True:
+    if not os.path.exists("silent-" + os.environ["SLURMD_NODENAME"]):
+        here.send(b"WATCHDOG=1")
+    time.sleep(0.2)
+"""
+EATS = """\
+import runpy, threading, time
+def eat():
+    while not os.path.exists("eat-" + os.environ["SLURMD_NODENAME"]):
+        time.sleep(0.1)
+    held = []
+    while True:
+        held.append(b"x" * 2**24)
+threading.Thread(target=eat, daemon=True).start()
+"""
 # Each worker leaves an orphan in a session of its own: nobody but the daemon would find that one.
 TRAIN = """\
 import os, subprocess, sys
 null = subprocess.DEVNULL
 subprocess.run(["setsid", "--fork", "sleep", "1000"], stdin=null, stdout=null, stderr=null, check=True)
+script, beats, eats = %r, %r, %r
+if beats:
+    subprocess.Popen([sys.executable, "-c", beats], stdin=null)
 time = "%s" if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" else "%s"
 options = ["--steps", "%d", "--step-time", time, "--checkpoint-every", "2", "--log-every", "1"]
-os.execv(sys.executable, [sys.executable, "%s", *options])
+if not eats:
+    os.execv(sys.executable, [sys.executable, script, *options])
+sys.argv[1:] = options
+exec(eats)
+runpy.run_path(script, run_name="__main__")
 """
 
 
@@ -122,28 +148,51 @@ class BatchJob:
         path = folder / "verdict.json"
         return json.loads(path.read_text()) if path.exists() else None
 
+    def run_folder(self) -> Path:
+        """Of the job's newest run."""
+        return max((self.folder / "ft-runs" / str(self.id)).iterdir(), key=lambda path: path.stat().st_mtime)
+
+    def group(self, n: int) -> list[str]:
+        """The active nodes of the n-th cycle by group_rank, as they said themselves."""
+        line = rf" event=active cycle=\d+\.{n} group_rank=(\d+) .*\bnode=(\w+) proc=agent$"
+        said = re.findall(line, self.output, re.MULTILINE)
+        return [node for _, node in sorted((int(rank), node) for rank, node in said)]
+
     def seconds_since_training(self) -> float:
         """By the last checkpoint."""
         return time.time() - (self.folder / f"checkpoints/{self.id}/checkpoint.pt").stat().st_mtime
 
-    def states(self) -> list[str]:
-        """The state of each of sacct's records of the job."""
-        fields = ["--noheader", "--parsable2", "--format=State"]
+    def states(self, *, duplicates: bool = False) -> list[str]:
+        """The state of each of sacct's records of the job; with `duplicates` also of its earlier runs."""
+        fields = ["--noheader", "--parsable2", "--format=State", *(["--duplicates"] if duplicates else [])]
         return self.lab.run(["sacct", "-X", "-j", str(self.id), *fields]).stdout.split()
 
 
 def submit(
-    lab: Lab, name: str, *, script: str = "launch", config: str = JOB, first: float = 0.5, later: float = 0.0
+    lab: Lab,
+    name: str,
+    *,
+    script: str = "launch",
+    config: str = JOB,
+    first: float = 0.5,
+    later: float = 0.0,
+    nodes: int = 4,
+    options: Sequence[str] = (),
+    beats: bool = False,
+    eats: bool = False,
 ) -> BatchJob:
-    """The example on four nodes, by one of slurm/job_scripts, as the unprivileged user.
+    """The example on so many nodes, by one of slurm/job_scripts, as the unprivileged user; `options` are sbatch's.
 
     A step takes `first` seconds in cycle 0: long, so that a fault comes in the middle; `later` seconds in others.
+    `beats`: workers send heartbeats until the file silent-NODE is there. `eats`: they take all memory when eat-NODE is.
     """
     folder = lab.work_dir(name, LAB_USER)
     (folder / "job.yaml").write_text(config)
-    (folder / "train.py").write_text(TRAIN % (first, later, STEPS, REPOSITORY / "configs/examples/ddp/train.py"))
+    example = str(REPOSITORY / "configs/examples/ddp/train.py")
+    text = TRAIN % (example, BEATS if beats else "", EATS if eats else "", first, later, STEPS)
+    (folder / "train.py").write_text(text)
     if not (folder / ".venv").is_symlink():
         (folder / ".venv").symlink_to(sys.prefix)
     text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
-    job = lab.submit(text, "--nodes=4", "--output=out", user=LAB_USER, cwd=folder)
+    job = lab.submit(text, f"--nodes={nodes}", "--output=out", *options, user=LAB_USER, cwd=folder)
     return BatchJob(lab, job, folder)

@@ -70,7 +70,7 @@ def test_no_spare_left(lab: Lab) -> None:
     job.check_codes(75)
     verdict = job.verdict() or {}
     assert (verdict["outcome"], verdict["exit_code"]) == ("interrupted", 75)
-    assert verdict["reason"].startswith("too few nodes: 2 of 3 are left")
+    assert verdict["reason"].startswith("too few nodes: 2 of 3 nodes are left")
 
 
 def test_wrong_configuration(lab: Lab) -> None:

@@ -10,7 +10,7 @@ from ft_supervisor.core.actions import Pulse
 from ft_supervisor.core.model import Cycle, Outcome, Verdict
 from ft_supervisor.store.base import StoreLost
 from ft_supervisor.store.keys import Keys
-from ft_supervisor.store.pulses import dump_pulse, parse_pulse
+from ft_supervisor.store.pulses import dump_pulse, parse, parse_pulse
 from ft_supervisor.store.verdicts import dump_verdict, parse_verdict
 
 
@@ -21,7 +21,8 @@ def test_a_verdict_comes_back(outcome: Outcome) -> None:
 
 
 def test_its_form_is_documented() -> None:
-    assert json.loads(dump_verdict(Verdict(Outcome.SUCCESS, "done"))) == {"outcome": "success", "reason": "done"}
+    form = {"outcome": "success", "reason": "done", "again": "open"}
+    assert json.loads(dump_verdict(Verdict(Outcome.SUCCESS, "done"))) == form
 
 
 def test_a_reason_is_one_line() -> None:
@@ -63,7 +64,7 @@ def test_no_value_is_taken_for_a_success(data: bytes) -> None:
 
 def test_all_keys_are_below_the_run_and_differ() -> None:
     keys = Keys("12.0.1")
-    names = [keys.hello, keys.inbox, keys.permanent_close, keys.pulse]
+    names = [keys.hello, keys.inbox, keys.permanent_close, keys.pulse, keys.policy]
     names += [keys.mail(1, 2, 3), keys.mail(2, 1, 3), keys.mail(1, 3, 2), keys.mail(12, 3, 1), keys.mail(1, 23, 1)]
     names += [keys.heartbeat(1, 2, 3), keys.heartbeat(2, 1, 3), keys.heartbeat(1, 3, 2), keys.heartbeat(12, 3, 1)]
     names += [keys.barrier_prefix(Cycle(1, 2)), keys.barrier_done(Cycle(1, 2)), keys.barrier_done(Cycle(12, 2))]
@@ -74,7 +75,8 @@ def test_all_keys_are_below_the_run_and_differ() -> None:
 
 @pytest.mark.parametrize("pulse", [Pulse(1, None, 0), Pulse(12, 4, 11)])
 def test_a_pulse_comes_back(pulse: Pulse) -> None:
-    assert parse_pulse(dump_pulse(pulse)) == pulse
+    assert parse_pulse(dump_pulse(pulse, 12.5)) == pulse
+    assert parse(dump_pulse(pulse, 12.5)).time == 12.5
 
 
 @pytest.mark.parametrize(
@@ -83,13 +85,15 @@ def test_a_pulse_comes_back(pulse: Pulse) -> None:
         None,
         b"",
         b"7",
-        b'{"round": 1, "term": 0}',
-        b'{"round": "1", "term": 0, "lease": 0}',
-        b'{"round": true, "term": 0, "lease": 0}',
-        b'{"round": 1, "term": 0, "lease": 2}',
-        b'{"round": -1, "term": 0, "lease": -1}',
-        b'{"round": 1, "term": -1, "lease": 0}',
-        b'{"round": 1, "term": 0, "lease": 0, "more": 1}',
+        b'{"pulse": {"round": 1, "term": 0}, "time": 1.0}',
+        b'{"pulse": {"round": "1", "term": 0, "lease": 0}, "time": 1.0}',
+        b'{"pulse": {"round": true, "term": 0, "lease": 0}, "time": 1.0}',
+        b'{"pulse": {"round": 1, "term": 0, "lease": 2}, "time": 1.0}',
+        b'{"pulse": {"round": -1, "term": 0, "lease": -1}, "time": 1.0}',
+        b'{"pulse": {"round": 1, "term": -1, "lease": 0}, "time": 1.0}',
+        b'{"pulse": {"round": 1, "term": 0, "lease": 0, "more": 1}, "time": 1.0}',
+        b'{"pulse": {"round": 1, "term": 0, "lease": 0}}',
+        b'{"pulse": {"round": 1, "term": 0, "lease": 0}, "time": "now"}',
         b"[" * 100_000,
         b"\xff",
     ],

@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.agent.clock import ClockWatch
+from ft_supervisor.agent.dial import Dialer, Found, PolicyMismatch
 from ft_supervisor.core import codec
-from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed
+from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed, PolicyDiffers
 from ft_supervisor.core.messages import TO_AGENT
 from ft_supervisor.core.model import Cycle, Job, Node
 from ft_supervisor.process.log import current_traceback, log
+from ft_supervisor.store import pulses
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
-from ft_supervisor.store.pulses import parse_pulse
 from ft_supervisor.store.verdicts import parse_verdict
 
 _PAUSE = 0.05
@@ -84,6 +85,7 @@ class Generation:
         self._ended = False
         self._passed: Cycle | None = None
         self._over = False
+        self._clock = ClockWatch(job.settings.health.clock_offset)
         self._flushing: threading.Event | None = None
         self._run(self._connect_and_beat, "wire")
 
@@ -126,6 +128,9 @@ class Generation:
         found = self._dialer.dial(self._candidates, self._abandoned)
         if found is None:
             return
+        if isinstance(found, PolicyMismatch):
+            self._post(PolicyDiffers(str(found)))
+            return
         self.address, self.answered = found.address, time.monotonic()
         self._post(Up(found.candidate, found.round, found.asked))
         self._run(lambda: self._read_mail(found.mail), "mail")
@@ -149,7 +154,9 @@ class Generation:
 
     def _look(self, store: Store) -> None:
         asked = time.monotonic()
-        pulse = parse_pulse(store.get(self._keys.pulse))
+        written = pulses.parse(store.get(self._keys.pulse))
+        self._clock.look(written.time, time.time())
+        pulse = written.pulse
         self._post(Looked(asked, pulse.round, pulse.term, pulse.lease))
         # Abandoned by now, this node may have promised somebody else before it read this round: the echo would be a
         # lie (core.lease). Abandoned later, it has not.

@@ -21,9 +21,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from ft_supervisor.agent.steps import Steps
-from ft_supervisor.core.model import PROTOCOL, Job
+from ft_supervisor.config.canonical import differs
+from ft_supervisor.core.model import Job
 from ft_supervisor.process.log import log
-from ft_supervisor.store import tcp
+from ft_supervisor.store import hello, tcp
 from ft_supervisor.store.base import HostSilent, Store, StoreLost
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import parse_pulse
@@ -55,6 +56,10 @@ class Found:
     round: int
 
 
+class PolicyMismatch(Exception):
+    """A coordinator of this job has another configuration; one line."""
+
+
 @dataclass(eq=False)
 class _Route:
     candidate: int
@@ -77,10 +82,11 @@ class Dialer:
         self._keys = Keys(job.run_id)
         self._steps = Steps()
 
-    def dial(self, candidates: Sequence[int], abandoned: threading.Event) -> Found | None:
+    def dial(self, candidates: Sequence[int], abandoned: threading.Event) -> Found | PolicyMismatch | None:
         """The first store that answers. Candidates are asked in this order, each with a head start before the next.
 
-        Goes on until one is found, or `abandoned` is set: None. A candidate without a name has only its file.
+        PolicyMismatch if its configuration is not ours. Goes on until one is found, or `abandoned` is set: None. A
+        candidate without a name has only its file.
         """
         began, told = time.monotonic(), False
         routes = [
@@ -99,6 +105,8 @@ class Dialer:
             error = future.exception()
             if error is None:
                 return future.result()
+            if isinstance(error, PolicyMismatch):
+                return error
             if not isinstance(error, StoreLost):
                 raise error
             _fail(route, routes, str(error))
@@ -146,14 +154,14 @@ class Dialer:
 
     def _connect(self, candidate: int, host: str, port: int) -> Found:
         store = tcp.connect(host, port, self._bound)
-        hello = store.get(self._keys.hello)
-        try:
-            told = json.loads(hello or b"null")
-        except (ValueError, RecursionError):
-            told = None
-        ours = {"run_id": self._job.run_id, "protocol": PROTOCOL, "infra_rank": candidate}
-        if not isinstance(told, dict) or {key: told.get(key) for key in ours} != ours:
-            raise StoreLost(f"{host}:{port}: not the store of {self._job.nodes[candidate]}'s coordinator")
+        name = self._job.nodes[candidate]
+        theirs = hello.read(store.get(self._keys.hello), self._job, candidate)
+        if theirs is None:
+            raise StoreLost(f"{host}:{port}: not the store of {name}'s coordinator")
+        if theirs != (ours := hello.policy_sum(self._job)):
+            told = (store.get(self._keys.policy) or b"").decode(errors="replace")
+            where = differs(self._job.policy, told) or "they say the same"
+            raise PolicyMismatch(f"the configuration here (sha256 {ours}) is not {name}'s ({theirs}): {where}")
         mail = store.clone()
         asked = time.monotonic()
         return Found(candidate, (host, port), store, mail, asked, parse_pulse(store.get(self._keys.pulse)).round)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ ROLE = "default"
 
 _SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 _TORCHRUN_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+_NOTIFY = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
 def quiet_torch() -> None:
@@ -41,8 +44,11 @@ def worker_environment(job: Job) -> None:
     """Make this process's environment what workers shall inherit. Call it before there are threads.
 
     `job.env` on top of the daemon's, torchrun's OMP_NUM_THREADS, and none of what is meant for our own store: the
-    C library keeps seeing that, os.environ and so the workers do not.
+    C library keeps seeing that, os.environ and so the workers do not. Nor do they see the notify socket of whoever
+    started us: they have their own.
     """
+    for name in _NOTIFY:
+        os.environ.pop(name, None)
     for name, value in ADDED_TO_ENVIRONMENT.items():
         os.environ.pop(name, None)
         os.putenv(name, value)
@@ -89,14 +95,36 @@ class NodeRendezvous(RendezvousHandler):
         return True
 
 
+@dataclass(frozen=True)
+class Outfit:
+    """What is a worker's own: what to open as its standard output and error, and variables of its environment."""
+
+    stdout: str
+    stderr: str
+    env: Mapping[str, str]
+
+
 class _Logs(DefaultLogsSpecs):
-    """torch's error files; standard output and error stay the daemon's."""
+    """torch's error files, and our outfits; this is called once a start, with torch's environment by local rank."""
+
+    outfits: Mapping[int, Outfit]
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         destination: LogsDest = super().reify(envs)
-        for env in envs.values():
+        for local_rank, env in envs.items():
+            outfit = self.outfits[local_rank]
+            env.update(outfit.env)
             env[_SIGNALS] = _TORCHRUN_SIGNALS
+            destination.stdouts[local_rank], destination.stderrs[local_rank] = outfit.stdout, outfit.stderr
         return destination
+
+
+def _close_outputs(handler: SubprocessHandler) -> None:
+    """torch keeps them open for as long as the worker runs; then its pipes would have no end."""
+    for name in ("_stdout", "_stderr"):
+        file = getattr(handler, name, None)
+        if file is not None:
+            file.close()
 
 
 class NodeAgent(LocalElasticAgent):
@@ -115,14 +143,15 @@ class NodeAgent(LocalElasticAgent):
             rdzv_handler=self._rendezvous_handler,
             max_restarts=job.max_restarts,
         )
-        logs = Path(job.local_folder) / "workers"
-        super().__init__(spec, _Logs(log_dir=str(logs)))
+        self._logs = _Logs(log_dir=str(Path(job.local_folder) / "workers"))
+        super().__init__(spec, self._logs)
 
-    def start(self, run: Run) -> dict[int, SubprocessHandler]:
+    def start(self, run: Run, outfits: Mapping[int, Outfit]) -> dict[int, SubprocessHandler]:
         """Start the workers of `run`; the former ones must be gone. Their processes by local rank.
 
-        Raises OSError.
+        Raises OSError; some may have been started then, and nobody but a sweep knows of them.
         """
+        self._logs.outfits = outfits
         group = self._worker_group
         group.spec.max_restarts = run.max_restarts
         # torch tells workers the difference of the two
@@ -131,6 +160,8 @@ class NodeAgent(LocalElasticAgent):
         self._rendezvous(group)
         self._start_workers(group)
         handlers: dict[int, SubprocessHandler] = getattr(self._pcontext, "subprocess_handlers", {})
+        for handler in handlers.values():
+            _close_outputs(handler)
         return handlers
 
     def error_file(self, local_rank: int) -> Path | None:

@@ -16,16 +16,29 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NoReturn
 
-from ft_supervisor.agent import barrier
+from ft_supervisor.agent import barrier, stacks
 from ft_supervisor.agent.connection import FromWire
 from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
 from ft_supervisor.agent.wire import Wire
 from ft_supervisor.agent.workers import Workers
-from ft_supervisor.core.actions import AgentAction, Dial, EnterBarrier, Leave, Log, Send, Start, StopWorkers, Tell
+from ft_supervisor.core import orders
+from ft_supervisor.core.actions import (
+    AgentAction,
+    Dial,
+    EnterBarrier,
+    Leave,
+    Log,
+    Send,
+    Start,
+    StopWorkers,
+    TakeStacks,
+    Tell,
+)
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.events import AgentEvent, Terminated, Tick
-from ft_supervisor.core.model import KILL_BOUND
+from ft_supervisor.core.events import AgentEvent, CheckAnswered, StacksTaken, Terminated, Tick, TurnedUnhealthy
+from ft_supervisor.core.model import KILL_BOUND, Cycle
 from ft_supervisor.core.orders import Begin, Done, Order, Terminate
+from ft_supervisor.observe.background import Background
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import log as logs
 from ft_supervisor.process.link import Link, LinkClosed
@@ -37,6 +50,20 @@ BROKEN = 70
 BEGIN_BOUND = 60.0
 """Seconds to wait for the first order."""
 _FLUSH_BOUND = 0.5
+STACKS_BOUND = stacks.BOUND + 2.0
+"""Seconds that stacks get; their file may lie where a file system hangs."""
+STACKS_LOOK = 0.1
+"""Seconds between two looks whether they are there."""
+
+
+@dataclass(frozen=True)
+class _Stacks:
+    """Being taken; `work` None: there was nothing to take."""
+
+    cycle: Cycle
+    ranks: tuple[int, ...]
+    work: Background[None] | None
+    until: float
 
 
 @dataclass(frozen=True)
@@ -88,6 +115,7 @@ class Shell:
         )
         self._workers = Workers(begin.job, begin.node, lambda: self._queue.put(_WorkerExited()))
         self._wire = Wire(begin.job, begin.node, begin.incarnation, self._queue.put)
+        self._stacks: _Stacks | None = None
         self._tick_at = now
         self._leaving = False
         threading.Thread(target=self._read_link, daemon=True, name="link").start()
@@ -102,11 +130,19 @@ class Shell:
             self._handle(*self._wire.judge(now))
             if now >= self._tick_at:
                 self._tick_at = now + self._job.timeouts.heartbeat
-                self._handle(Tick())
+                self._handle(*self._workers.witness.beats(), Tick())
             else:
-                dues = (self._tick_at, self._workers.due, self._wire.due)
+                dues = (self._tick_at, self._workers.due, self._wire.due, STACKS_LOOK + now if self._stacks else None)
                 self._next_item(min(due for due in dues if due is not None) - now)
-            self._handle(*self._workers.poll(time.monotonic()))
+            self._handle(*self._workers.poll(time.monotonic()), *self._taken())
+
+    def _taken(self) -> list[AgentEvent]:
+        """Whether the stacks are there, or it has taken too long."""
+        stacks = self._stacks
+        if stacks is None or not (stacks.work is None or stacks.work.wait(0) or time.monotonic() >= stacks.until):
+            return []
+        self._stacks = None
+        return [StacksTaken(stacks.cycle, tuple((rank, self._workers.witness.rules_of(rank)) for rank in stacks.ranks))]
 
     def _next_item(self, timeout: float) -> None:
         try:
@@ -118,6 +154,10 @@ class Shell:
                 self._handle(*self._wire.receive(item, time.monotonic()))
             case Terminate(reason):
                 self._handle(Terminated(reason))
+            case orders.Checked(cycle, problem):
+                self._handle(CheckAnswered(cycle, problem))
+            case orders.Sick(reason):
+                self._handle(TurnedUnhealthy(reason))
             case _WorkerExited():
                 pass
             case _:
@@ -149,6 +189,10 @@ class Shell:
                 self._workers.start(run)
             case StopWorkers(cycle, grace, signal):
                 self._workers.stop(cycle, grace, signal, time.monotonic())
+            case TakeStacks(cycle, local_ranks):
+                until = time.monotonic() + STACKS_BOUND
+                hung = {rank: pid for rank, pid in self._workers.pids().items() if rank in local_ranks}
+                self._stacks = _Stacks(cycle, local_ranks, self._workers.witness.take_stacks(hung), until)
             case EnterBarrier(cycle, world_size):
                 barrier.enter(self._job, self._wire.address, cycle, world_size)
             case Leave():
@@ -158,6 +202,7 @@ class Shell:
         """Done says that nothing of ours is left, so it comes last."""
         self._wire.flush(_FLUSH_BOUND)
         sweep(os.getpid(), bound=KILL_BOUND)
+        self._workers.witness.flush(_FLUSH_BOUND)
         self._leaving = True
         self._link.send(Done(leave.code, leave.verdict, leave.reason))
         self._link.flush()

@@ -8,13 +8,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ft_supervisor.cli import launch, local, validate, verdict
+from ft_supervisor.cli import launch, local, policy, schema, validate, verdict
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("launch")(launch.launch)
 app.command("local")(local.local)
 app.command("verdict")(verdict.verdict)
 app.command("validate")(validate.validate)
+app.add_typer(policy.app, name="policy")
+app.command("schema")(schema.schema)
 
 
 def main(words: Sequence[str]) -> NoReturn:
@@ -43,7 +45,8 @@ def top(
       ft-supervisor launch --config job.yaml -- python train.py  the same with another command
       ft-supervisor local --config job.yaml -N 4                 on this machine, without Slurm
       ft-supervisor verdict 1234 --config job.yaml               how did job 1234 end?
-      ft-supervisor validate --config job.yaml                   is the file right?
+      ft-supervisor validate job.yaml                            is the file right?
+      ft-supervisor policy explain --config job.yaml             which settings hold, and who said so?
 
     Without a command, `ft-supervisor --config job.yaml` is the daemon that srun starts, one task on each node:
 

@@ -1,30 +1,51 @@
-"""`ft-supervisor validate`: is the file right?"""
+"""`ft-supervisor validate`: are the files right?"""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from ft_supervisor import config as configuration
-from ft_supervisor.cli.errors import guarded
-from ft_supervisor.cli.options import Command, Config
+from ft_supervisor.cli.errors import complain, guarded
+from ft_supervisor.config import JobConfig
 
 
-def validate(config: Config, command: Command = None) -> None:
-    """Checks the job's file together with the cluster's policy: one line, and exit code 0, or 2 when it is wrong.
+def validate(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE...", help="Jobs or policies.", show_default=False)
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="One more of them.")] = None,
+) -> None:
+    """Checks each FILE: one line each; exit code 0, or 2 when one of them is wrong. Whatever is found wrong here a job
+    would refuse to start with, in the same words.
+
+    A job is checked together with its cluster's policy and the environment, a policy above default.yaml alone.
 
     \b
-    Example:
-      ft-supervisor validate --config job.yaml
+    Examples:
+      ft-supervisor validate job.yaml
+      ft-supervisor validate /etc/ft-supervisor/clusters/*.yaml job.yaml
     """
-    raise typer.Exit(guarded(lambda: _run(config, command or [])))
+    wanted = [*(files or []), *([config] if config else [])]
+    if not wanted:
+        raise typer.Exit(complain("which file? `ft-supervisor validate job.yaml`"))
+    raise typer.Exit(max([guarded(lambda path=path: _one(path)) for path in wanted]))  # type: ignore[misc]
 
 
-def _run(path: Config, command: list[str]) -> int:
-    settings = configuration.load(path, command=command, environ=os.environ)
+def _one(path: Path) -> int:
+    if not configuration.is_job(path):
+        configuration.load_policy(path, environ=os.environ)
+        typer.echo(f"{path}: ok: policy")
+        return 0
+    settings = configuration.load(path, environ=os.environ)
     note = f"; {settings.policy_note}" if settings.policy_note else ""
-    typer.echo(
-        f"{path}: ok: job {settings.name}, {settings.active} active nodes, {settings.per_node} workers each{note}"
-    )
+    typer.echo(f"{path}: ok: job {settings.name}, {_active(settings)}, {settings.per_node} workers each{note}")
     return 0
+
+
+def _active(settings: JobConfig) -> str:
+    least = settings.settings.placement.least
+    return f"{settings.active if least is None else f'{least} to {settings.active}'} active nodes"

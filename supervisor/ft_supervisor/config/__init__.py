@@ -1,11 +1,13 @@
-"""Configuration: job.yaml and the cluster's policy, merged into one frozen `JobConfig`.
+"""Configuration: job.yaml, the cluster's policy and the environment, merged into one frozen `JobConfig`.
 
 Reads files and the environment that it is given; starts nothing, changes nothing. Imports no torch and
 no pydantic: the daemon, which is to stay small, loads its configuration here.
 """
 
+from ft_supervisor.config.canonical import differs
 from ft_supervisor.config.errors import ConfigError
-from ft_supervisor.config.merge import load
+from ft_supervisor.config.merge import is_job, load, load_policy
 from ft_supervisor.config.model import Domain, JobConfig, Network
+from ft_supervisor.config.schema import json_schema
 
-__all__ = ["ConfigError", "Domain", "JobConfig", "Network", "load"]
+__all__ = ["ConfigError", "Domain", "JobConfig", "Network", "differs", "is_job", "json_schema", "load", "load_policy"]

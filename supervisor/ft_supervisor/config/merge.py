@@ -1,19 +1,23 @@
-"""From files to a `JobConfig`: which files there are, which wins, and the checks that need them all."""
+"""From files and the environment to a `JobConfig`: which wins, and the checks that need them all."""
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
-from ft_supervisor.config import relations, schema, yamltree
+from ft_supervisor.config import contradictions, environment, layers, limits, relations, schema, yamltree
+from ft_supervisor.config.assemble import assemble
+from ft_supervisor.config.defaults import built_in
 from ft_supervisor.config.errors import ConfigError
-from ft_supervisor.config.model import Domain, JobConfig, Network
-from ft_supervisor.config.schema import Setting
-from ft_supervisor.core.model import Job, Timeouts
+from ft_supervisor.config.failures import settled
+from ft_supervisor.config.job import Active
+from ft_supervisor.config.kind import MAX_NODES, Setting, read
+from ft_supervisor.config.layers import SYSTEM, Layers
+from ft_supervisor.config.limits import BUILT_IN
+from ft_supervisor.config.model import JobConfig
+from ft_supervisor.core.model import Timeouts
 
-SYSTEM = Path("/etc/ft-supervisor")
-BUILT_IN = "built-in"
+_ONLY_IN_JOBS = frozenset({key.partition(".")[0] for key in schema.JOB})
 
 
 def load(
@@ -24,89 +28,51 @@ def load(
     allocation_nodes: int | None = None,
     system: Path = SYSTEM,
 ) -> JobConfig:
-    """The job's configuration; raises `ConfigError` for whatever is wrong in any file that takes part.
+    """The job's configuration; raises `ConfigError` for whatever is wrong in any file or variable that takes part.
 
-    Later wins: built-in, `system`/default.yaml, the cluster's policy, the job's `policy:`. The cluster's policy is
-    NAME.yaml in the folders of $FT_SUPERVISOR_POLICY_PATH, then in `system`/clusters. `command`, when not empty,
-    replaces `workers.command`. `allocation_nodes` is how many nodes the job holds, None where that is unknown.
+    Later wins: built-in, `system`/default.yaml, the cluster's policy (`layers.find` says where that lies), the job's
+    file with its `policy:`, FT_SUPERVISOR__ variables. The limits of the policy files hold for all. `command`, when
+    not empty, replaces `workers.command`. `allocation_nodes` is how many nodes the job holds, None where unknown.
     """
-    job = schema.read(yamltree.read(path), schema.JOB)
-    cluster, policy_file, note = _policy(job.get("cluster"), environ, system)
-    policy = _built_in()
-    for file in (system / "default.yaml", policy_file):
-        if file is not None and _exists(file):
-            policy |= schema.read(yamltree.read(file), schema.POLICY)
-    policy |= {key.removeprefix("policy."): got for key, got in job.items() if key.startswith("policy.")}
-    _limit(policy)
-    settings = {key: got for key, got in job.items() if not key.startswith("policy.")} | policy
+    job = {key.removeprefix("policy."): got for key, got in read(yamltree.read(path), schema.JOB).items()}
+    asked = job | environment.read(environ)
     if command:
-        settings["workers.command"] = Setting(_from_command_line(command), "command line")
-    _required(settings, path, allocation_nodes)
-    config = _assemble(settings, cluster, note)
-    relations.check(config.timeouts, config.sources)
-    return config
+        asked["workers.command"] = Setting(_from_command_line(command), "command line")
+    found = layers.find(asked.get("cluster"), environ, system)
+    settings = _policies(found) | asked
+    _required(settings, path)
+    return _finish(settings, found, path, allocation_nodes)
 
 
-def _policy(
-    asked: Setting | None, environ: Mapping[str, str], system: Path
-) -> tuple[str | None, Path | None, str | None]:
-    """(cluster, its policy file, why there is none); a cluster that the job names must have one."""
-    base = f"{system / 'default.yaml'}" if _exists(system / "default.yaml") else "the built-in policy"
-    name = asked.value if asked else "auto"
-    if name == "none":
-        return None, None, f"cluster: none, so {base} applies"
-    if name == "auto":
-        name = environ.get("SLURM_CLUSTER_NAME", "")
-        if not name:
-            return None, None, f"cluster: auto, but SLURM_CLUSTER_NAME is not set, so {base} applies"
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-            raise ConfigError("environment", "SLURM_CLUSTER_NAME", f"{name!r} is no file name", "set cluster: none")
-        asked = None
-    folders = [Path(part) for part in environ.get("FT_SUPERVISOR_POLICY_PATH", "").split(":") if part]
-    folders.append(system / "clusters")
-    for folder in folders:
-        if _exists(folder / f"{name}.yaml"):
-            return name, folder / f"{name}.yaml", None
-    searched = f"no {name}.yaml in {', '.join(str(folder) for folder in folders)}"
-    if asked:
-        right = "write one, set FT_SUPERVISOR_POLICY_PATH, or say cluster: auto or none"
-        raise ConfigError(asked.where, "cluster", searched, right)
-    return name, None, f"cluster: auto is {name}, but there is {searched}, so {base} applies"
+def load_policy(path: Path | None, *, environ: Mapping[str, str], system: Path = SYSTEM) -> JobConfig:
+    """What a policy makes of a job that asks for nothing; raises `ConfigError` as `load` would.
 
-
-def _exists(path: Path) -> bool:
-    """False only when nothing is there: a file that cannot be read is to be an error when it is read."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _built_in() -> dict[str, Setting]:
-    timeouts = Timeouts()
-    defaults: dict[str, object] = {
-        "topology.domain": Domain(),
-        **{f"network.{name}": value for name, value in dataclasses.asdict(Network()).items()},
-        "coordinator.candidates": Job.candidates,
-        "spares.on_exhausted": "fail",
-        "failures": 10,
-        **{f"timeouts.{name}": value for name, value in dataclasses.asdict(timeouts).items()},
+    `path`: that file, above `system`/default.yaml alone; None: what applies on this machine, variables included.
+    """
+    job: dict[str, Setting] = {
+        "nodes.active": Setting(Active(MAX_NODES, 1), BUILT_IN),
+        "workers.command": Setting(("true",), BUILT_IN),
     }
-    return {key: Setting(value, BUILT_IN) for key, value in defaults.items()}
+    if path is None:
+        asked = environment.read(environ)
+        found = layers.find(asked.get("cluster"), environ, system)
+        return _finish(_policies(found) | job | asked, found, Path("environment"), None)
+    default = system / "default.yaml"
+    below = (default,) if layers.exists(default) and default.absolute() != path.absolute() else ()
+    found = Layers(None, (*below, path), None)
+    return _finish(_policies(found) | job, found, path, None)
 
 
-def _limit(policy: dict[str, Setting]) -> None:
-    """Hold the restart budget to the cluster's limit: what was asked for is refused, the built-in one is lowered."""
-    limit, asked = policy.get("limits.max_restarts"), policy["failures"]
-    if limit is None or asked.value <= limit.value:
-        return
-    if asked.where != BUILT_IN:
-        wrong = f"asks for {asked.value} restarts, over limits.max_restarts {limit.value} ({limit.where})"
-        raise ConfigError(asked.where, "failures", wrong, f"ask for at most {limit.value}")
-    policy["failures"] = limit
+def is_job(path: Path) -> bool:
+    """Whether a file is a job's and not a policy, by its keys; raises `ConfigError` for what is no YAML map."""
+    return not _ONLY_IN_JOBS.isdisjoint(yamltree.as_map(yamltree.read(path), ""))
+
+
+def _policies(found: Layers) -> dict[str, Setting]:
+    settings = built_in()
+    for file in found.files:
+        settings |= read(yamltree.read(file), schema.POLICY)
+    return settings
 
 
 def _from_command_line(command: Sequence[str]) -> tuple[str, ...]:
@@ -115,18 +81,36 @@ def _from_command_line(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(command)
 
 
-def _required(settings: Mapping[str, Setting], path: Path, allocation_nodes: int | None) -> None:
+def _required(settings: Mapping[str, Setting], path: Path) -> None:
     if "nodes.active" not in settings:
         raise ConfigError(str(path), "nodes.active", "missing", "say how many nodes train: nodes: {active: 2}")
     if "workers.command" not in settings:
         right = "write workers: {command: [python, train.py]}, or put the command after --"
         raise ConfigError(str(path), "workers.command", "missing", right)
+
+
+def _finish(settings: dict[str, Setting], found: Layers, path: Path, nodes: int | None) -> JobConfig:
+    """Everything that needs all settings: limits, the allocation, how settings relate."""
+    limits.apply(settings)
+    if nodes is not None:
+        _fits(settings, nodes)
+    rules = settled(settings["failures"])
+    contradictions.check(settings, rules)
+    names = [field.name for field in dataclasses.fields(Timeouts)]
+    values: dict[str, Any] = {name: settings[f"timeouts.{name}"].value for name in names}
+    relations.check(Timeouts(**values), {key: setting.where for key, setting in settings.items()})
+    return assemble(settings, rules, found, path)
+
+
+def _fits(settings: Mapping[str, Setting], nodes: int) -> None:
     active = settings["nodes.active"]
-    if allocation_nodes is not None and active.value > allocation_nodes:
-        wrong = f"{active.value} is more than the {allocation_nodes} nodes that there are"
-        raise ConfigError(active.where, "nodes.active", wrong, f"lower it, or start with at least -N {active.value}")
+    # A range begins with as many as there are.
+    needed = active.value.most if active.value.least is None else active.value.least
+    if needed > nodes:
+        wrong = f"{needed} is more than the {nodes} nodes that there are"
+        raise ConfigError(active.where, "nodes.active", wrong, f"lower it, or start with at least -N {needed}")
     candidates = settings["coordinator.candidates"]
-    if allocation_nodes is not None and (beyond := beyond_nodes(candidates.value, allocation_nodes)):
+    if beyond := beyond_nodes(candidates.value, nodes):
         raise ConfigError(candidates.where, "coordinator.candidates", *beyond)
 
 
@@ -135,35 +119,3 @@ def beyond_nodes(candidates: int | tuple[int, ...], nodes: int) -> tuple[str, st
     if isinstance(candidates, int) or max(candidates) < nodes:
         return None
     return f"there is no infra_rank {max(candidates)} among {nodes} nodes", f"name ranks from 0 to {nodes - 1}"
-
-
-def _assemble(settings: Mapping[str, Setting], cluster: str | None, note: str | None) -> JobConfig:
-    """The frozen object; job keys that nobody set keep the defaults of `JobConfig`."""
-    fields = {
-        "name": "name",
-        "active": "nodes.active",
-        "per_node": "workers.per_node",
-        "command": "workers.command",
-        "env": "workers.env",
-        "run_dir": "run_dir",
-        "domain": "topology.domain",
-        "candidates": "coordinator.candidates",
-        "max_restarts": "failures",
-        "on_exhausted": "spares.on_exhausted",
-    }
-    given = {field: settings[key].value for field, key in fields.items() if key in settings}
-    sources = dict.fromkeys((*fields.values(), "cluster"), BUILT_IN)
-    sources |= {key: setting.where for key, setting in settings.items()}
-
-    def section(name: str) -> dict[str, object]:
-        prefix = f"{name}."
-        return {key.removeprefix(prefix): got.value for key, got in settings.items() if key.startswith(prefix)}
-
-    return JobConfig(
-        cluster=cluster,
-        policy_note=note,
-        network=Network(**section("network")),  # type: ignore[arg-type]  # checked by the schema
-        timeouts=Timeouts(**section("timeouts")),  # type: ignore[arg-type]
-        sources=MappingProxyType(dict(sorted(sources.items()))),
-        **given,
-    )

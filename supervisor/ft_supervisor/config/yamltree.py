@@ -4,7 +4,6 @@ Built from PyYAML's events and not from its composed nodes, so that depth is bou
 before anything is expanded. Only plain YAML is accepted: no aliases, anchors, tags or second documents.
 """
 
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,11 @@ from yaml.reader import Reader
 from yaml.resolver import Resolver
 
 from ft_supervisor.config.errors import ConfigError
+from ft_supervisor.config.textfile import MAX_BYTES, read_text
 
-MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
+ENVIRONMENT = "environment: "
+"""How the place of a value begins that came from a variable."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESOLVER: Any = Resolver()  # its methods carry no types
@@ -36,7 +37,11 @@ class Value:
     text: str
     """A scalar as it was written, without its quotes; empty for lists and maps."""
     where: str
-    """FILE:LINE"""
+    """FILE:LINE, or the name of a variable: "environment: NAME"."""
+
+    def folder(self) -> Path | None:
+        """The folder of the file that this stands in; None for what came from a variable."""
+        return None if self.where.startswith(ENVIRONMENT) else Path(self.where.rpartition(":")[0]).parent
 
     def shown(self) -> str:
         """The value as an error message shows it: short, on one line."""
@@ -53,75 +58,64 @@ class Value:
 
 def read(path: Path) -> Value:
     """The file's top-level map. Raises `ConfigError` for whatever is not a small, plain YAML map in UTF-8."""
-    text = _text(path)
-    builder = _Builder(str(path), text)
-    try:
-        return builder.document()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        problem = ", ".join(part for part in (error.context, error.problem) if part)
-        right = "check indentation, quotes and brackets on this line and the one before"
-        raise ConfigError(f"{path}:{line}", "", f"not YAML: {problem}", right) from None
+    root = _Builder(str(path), read_text(path)).document()
+    if not isinstance(root.data, dict):
+        raise root.error("", f"the top level is {root.shown()}", "it must be a map, one `key: value` a line")
+    return root
 
 
-def _text(path: Path) -> str:
-    right = "name a readable YAML file"
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise ConfigError(str(path), "", "is a directory", right)
-        if not stat.S_ISREG(mode):
-            # A pipe could keep us waiting for ever, a device could go on for ever.
-            raise ConfigError(str(path), "", "is not a regular file", right)
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(str(path), "", "no such file", right) from None
-    except OSError as error:
-        raise ConfigError(str(path), "", f"cannot be read: {error.strerror}", right) from None
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(str(path), "", f"larger than {MAX_BYTES} bytes", "keep it to settings")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        where = f"{path}:{_line(raw[: error.start].decode('utf-8'))}"
-        raise ConfigError(where, "", f"byte 0x{raw[error.start]:02x} is not UTF-8", "save the file as UTF-8") from None
+def read_variable(name: str, text: str) -> Value:
+    """The value of an environment variable: one scalar, or a list or map in brackets. Raises `ConfigError`."""
+    where = ENVIRONMENT + name
+    if len(text) > MAX_BYTES:
+        raise ConfigError(where, "", f"longer than {MAX_BYTES} characters", "keep it to one setting")
     if bad := Reader.NON_PRINTABLE.search(text):
-        where = f"{path}:{_line(text[: bad.start()])}"
         raise ConfigError(where, "", f"character {bad.group()!a} is not allowed in YAML", "remove it")
-    return text
-
-
-def _line(before: str) -> int:
-    return before.count("\n") + 1
+    return _Builder(where, text, variable=True).document()
 
 
 class _Builder:
-    """Turns the events of one file into a tree; `depth` bounds the recursion."""
+    """Turns the events of one file, or of one variable, into a tree; `depth` bounds the recursion."""
 
-    def __init__(self, file: str, text: str) -> None:
-        self._file = file
+    def __init__(self, source: str, text: str, variable: bool = False) -> None:
+        self._source = source
+        self._variable = variable
         self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
 
     def document(self) -> Value:
+        """The one document. Raises `ConfigError` for what is no YAML, too."""
+        try:
+            return self._document()
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            problem = ", ".join(part for part in (error.context, error.problem) if part)
+            right = "check indentation, quotes and brackets on this line and the one before"
+            raise ConfigError(self._at(mark.line if mark else 0), "", f"not YAML: {problem}", right) from None
+
+    def _document(self) -> Value:
         next(self._events)  # the stream's start
         if isinstance(next(self._events), yaml.StreamEndEvent):
-            raise ConfigError(self._file, "", "is empty", "write a map of keys, or {}")
-        root = self._build(next(self._events), 0)
-        if not isinstance(root.data, dict):
-            raise root.error("", f"the top level is {root.shown()}", "it must be a map, one `key: value` a line")
+            right = "unset it, or give a value" if self._variable else "write a map of keys, or {}"
+            raise ConfigError(self._source, "", "is empty", right)
+        first = next(self._events)
+        if self._variable and getattr(first, "flow_style", True) is False:
+            raise ConfigError(self._source, "", "is a list or map in several lines", "write it in brackets: {min: 4}")
+        root = self._build(first, 0)
         next(self._events)  # the document's end
         end = next(self._events)
         if not isinstance(end, yaml.StreamEndEvent):
-            where = f"{self._file}:{end.start_mark.line + 1}"
+            where = self._at(end.start_mark.line)
             raise ConfigError(where, "", "a second YAML document starts here", "keep one document in a file")
         return root
 
+    def _at(self, line: int) -> str:
+        """The place of a line, counted from 0."""
+        return self._source if self._variable else f"{self._source}:{line + 1}"
+
     def _build(self, event: Any, depth: int, key_line: int | None = None) -> Value:
-        line: int = event.start_mark.line + 1
-        where = f"{self._file}:{key_line or line}"
-        here = f"{self._file}:{line}"
+        line: int = event.start_mark.line
+        where = self._at(line if key_line is None else key_line)
+        here = self._at(line)
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise ConfigError(
                 here, "", f"YAML aliases and anchors ({event.anchor[:40]}) are not accepted", "write the value out"
@@ -149,9 +143,9 @@ class _Builder:
             if not isinstance(key.data, str):
                 raise key.error("", f"a key is {key.shown()}, which YAML takes for no text", 'quote it: "..."')
             if key.data in found:
-                first = found[key.data].where.rpartition(":")[2]
-                raise key.error(key.shown().strip("'"), f"given twice, first on line {first}", "keep one of them")
-            found[key.data] = self._build(next(self._events), depth + 1, event.start_mark.line + 1)
+                first = "" if self._variable else f", first on line {found[key.data].where.rpartition(':')[2]}"
+                raise key.error(key.shown().strip("'"), f"given twice{first}", "keep one of them")
+            found[key.data] = self._build(next(self._events), depth + 1, event.start_mark.line)
         return found
 
 

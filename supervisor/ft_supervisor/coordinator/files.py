@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ft_supervisor.core.events import Ended
+from ft_supervisor.core.events import Ended, StepRead
 from ft_supervisor.core.model import Job, Verdict
 from ft_supervisor.observe import verdict_file
 from ft_supervisor.observe.background import Background
 from ft_supervisor.process.log import file_failed
+
+STEP_BYTES = 4096
+"""Of the step file: it is small, or none."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,23 @@ def write(job: Job, verdict: Verdict, tell: Callable[[Written], None]) -> Backgr
             tell(Written(verdict, held))
 
     return Background("verdict file", work, file_failed)
+
+
+def read_step(job: Job, tell: Callable[[StepRead], None]) -> Background[None]:
+    """Begin to read the job's step file: StepRead is told what the first number in it is, an error logged."""
+
+    def work() -> None:
+        step = None
+        try:
+            with Path(job.settings.step_file).open("rb") as file:
+                found = re.search(rb"[0-9]{1,18}", file.read(STEP_BYTES))
+            step = int(found[0]) if found else None
+        except FileNotFoundError:
+            pass  # there is no checkpoint yet
+        finally:
+            tell(StepRead(step))
+
+    return Background("the step of the newest checkpoint", work, file_failed)
 
 
 def look(job: Job, tell: Callable[[Ended], None]) -> Background[None]:

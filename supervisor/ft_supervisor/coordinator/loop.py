@@ -12,7 +12,17 @@ from ft_supervisor.coordinator import files
 from ft_supervisor.core import actions
 from ft_supervisor.core.codec import encode
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Promised, Received, Recorded, Tick
+from ft_supervisor.core.events import (
+    CoordinatorEvent,
+    Ended,
+    Heard,
+    Promised,
+    Received,
+    Recorded,
+    SlurmToldUs,
+    StepRead,
+    Tick,
+)
 from ft_supervisor.core.model import Job, Verdict
 from ft_supervisor.core.orders import Closed, Done
 from ft_supervisor.observe.background import Background, wait_all
@@ -27,7 +37,8 @@ from ft_supervisor.store.verdicts import dump_verdict, parse_verdict
 FILE_BOUND = 2.0
 """Seconds that the verdict's file gets, before the job ends without it."""
 
-Inbox = queue.SimpleQueue[Received | Promised | files.Written | Ended | StoreLost]
+Item = Received | Promised | StepRead | SlurmToldUs | files.Written | Ended | StoreLost
+Inbox = queue.SimpleQueue[Item]
 
 
 class Loop:
@@ -50,6 +61,7 @@ class Loop:
         """Verdicts whose Recorded is still to come, and when it does at the latest."""
         self._writing: list[Background[None]] = []
         self._looking: Background[None] | None = None
+        self._step: Background[None] | None = None
 
     def prepare(self) -> None:
         """The first pulse, before anybody looks for one."""
@@ -78,7 +90,7 @@ class Loop:
                 return
             self._take(self._inbox.get_nowait())
 
-    def _take(self, item: Received | Promised | files.Written | Ended | StoreLost) -> None:
+    def _take(self, item: Item) -> None:
         match item:
             case StoreLost():
                 raise item
@@ -129,13 +141,16 @@ class Loop:
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self._store.push(self._keys.mail(infra_rank, incarnation, connection), encode(message))
                 case actions.Pulse():
-                    self._store.set(self._keys.pulse, dump_pulse(action))
+                    self._store.set(self._keys.pulse, dump_pulse(action, time.time()))
                 case actions.Tell(order):
                     self._link.send(order)
                 case actions.Record(verdict, lost):
                     self._record(verdict, lost)
                 case actions.Conclude(verdict):
                     self._end(self._store.compare_set(self._keys.permanent_close, b"", dump_verdict(verdict)))
+                case actions.ReadStep():
+                    if self._step is None or self._step.wait(0):
+                        self._step = files.read_step(self._job, self._inbox.put)
                 case actions.LookForVerdict():
                     if self._looking is None or self._looking.wait(0):
                         self._looking = files.look(self._job, self._inbox.put)

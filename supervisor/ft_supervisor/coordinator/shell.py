@@ -7,7 +7,6 @@ coordinator whose main loop hangs no longer moves the pulse.
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import queue
 import threading
@@ -21,13 +20,14 @@ from ft_supervisor.core.codec import CodecError, decode
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import Received
 from ft_supervisor.core.messages import TO_COORDINATOR
-from ft_supervisor.core.model import INTERRUPTED, PROTOCOL
-from ft_supervisor.core.orders import Begin, Listening, Promise
+from ft_supervisor.core.model import INTERRUPTED
+from ft_supervisor.core.orders import Begin, Listening, Promise, SlurmSaid
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, journal_failed, log, setup
 from ft_supervisor.process.ports import PortsTaken, bind_first
+from ft_supervisor.store import hello
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
 
@@ -71,13 +71,13 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     port = sock.getsockname()[1]
     store = tcp.serve(sock)
     now = time.monotonic()
-    machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now)
+    machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now, begin.epoch)
     journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, journal_failed)
     loop = Loop(job, machine, journal, store, link, inbox)
     loop.prepare()
     # Only now: whoever finds the hello also finds a pulse.
-    hello = {"run_id": job.run_id, "protocol": PROTOCOL, "infra_rank": node.infra_rank}
-    store.set(keys.hello, json.dumps(hello).encode())
+    store.set(keys.policy, job.policy.encode())
+    store.set(keys.hello, hello.dump(job, node.infra_rank))
     threading.Thread(target=_read_inbox, args=(store.clone(), keys.inbox, inbox), name="inbox", daemon=True).start()
     log("listening", port=port)
     link.send(Listening(port))
@@ -97,8 +97,13 @@ def _read_link(link: Link, inbox: Inbox) -> None:
     """What the daemon says, and its death, whatever the main loop is at."""
     try:
         while True:
-            if isinstance(order := link.receive(None), Promise):
-                inbox.put(events.Promised(order.term))
+            match link.receive(None):
+                case Promise(term):
+                    inbox.put(events.Promised(term))
+                case SlurmSaid() as said:
+                    inbox.put(events.SlurmToldUs(said))
+                case _:
+                    pass  # nothing else is for us
     except LinkClosed:
         os._exit(INTERRUPTED)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ft_supervisor.core.health import Round
 from ft_supervisor.core.messages import Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Memory, Verdict
 from ft_supervisor.core.orders import Order
@@ -74,6 +75,11 @@ class LookForVerdict:
     """Look whether the run's verdict file is there; Ended follows if so."""
 
 
+@dataclass(frozen=True)
+class ReadStep:
+    """Read the job's step file; StepRead follows."""
+
+
 # -- the agent's
 
 
@@ -103,15 +109,23 @@ class Start:
 
 @dataclass(frozen=True)
 class StopWorkers:
-    """SIGTERM, SIGKILL after `grace` seconds (0: at once), then every descendant. WorkersGone follows.
+    """`signal`, SIGKILL after `grace` seconds (0: at once), then every descendant. WorkersGone follows.
 
-    A later one with a shorter grace brings the SIGKILL forward. `signal` False: only wait for `grace`, as somebody
-    else has signalled the workers already.
+    A later one with a shorter grace brings the SIGKILL forward. `signal` "": only wait for `grace`, as somebody else
+    has signalled the workers already.
     """
 
     cycle: Cycle
     grace: float
-    signal: bool = True
+    signal: str = "SIGTERM"
+
+
+@dataclass(frozen=True)
+class TakeStacks:
+    """Write down what these workers of `cycle` are doing; StacksTaken follows, within a bound."""
+
+    cycle: Cycle
+    local_ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -164,6 +178,31 @@ class WriteVerdict:
     shared: bool = False
 
 
-CoordinatorAction = Log | Mail | Pulse | Record | Conclude | LookForVerdict | Tell | Leave
-AgentAction = Log | Dial | Send | Start | StopWorkers | EnterBarrier | Tell | Leave
-DaemonAction = Log | SpawnAgent | SpawnCoordinator | KillChild | Tell | WriteVerdict | LookForVerdict | Leave
+@dataclass(frozen=True)
+class RunChecks:
+    """Run these health checks; ChecksDone follows, within their own bounds."""
+
+    round: Round
+
+
+@dataclass(frozen=True)
+class CallSlurm:
+    """Ask Slurm about the job and its nodes (orders.AskSlurm); SlurmAnswered follows, within a bound."""
+
+    urgent: bool
+
+
+CoordinatorAction = Log | Mail | Pulse | Record | Conclude | LookForVerdict | ReadStep | Tell | Leave
+AgentAction = Log | Dial | Send | Start | StopWorkers | TakeStacks | EnterBarrier | Tell | Leave
+DaemonAction = (
+    Log
+    | SpawnAgent
+    | SpawnCoordinator
+    | KillChild
+    | Tell
+    | RunChecks
+    | CallSlurm
+    | WriteVerdict
+    | LookForVerdict
+    | Leave
+)

@@ -3,11 +3,12 @@
 Whom it listens to is the Caller's business (core.caller); here is what it does about it.
 
     state      workers   leaves it on
-    joining    none      Standby: standby; Run: active
-    standby    none      Run: active
+    joining    none      Standby: standby; Run: checking
+    standby    none      Run: checking
+    checking   none      Checked: active, or unhealthy; without checks for a cycle: active at once
     active     running   a failure, Stop, Standby, a newer Run: stopping; all exited with 0: succeeded
-    stopping   ending    WorkersGone: the newer Run's active, else standby
-    succeeded  none      Run: active
+    stopping   ending    WorkersGone: the newer Run's checking, else standby
+    succeeded  none      Run: checking
     closing    ending    WorkersGone, or none there: Goodbye and out
 
 The fence (no lease for `fence`) ends the workers and leaves the rest as it is: the node is a standby again once it
@@ -17,27 +18,37 @@ coordinator to tell) goes through `_end`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Send, Start, StopWorkers, Tell, log
+from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Send, Start, StopWorkers, TakeStacks, Tell, log
 from ft_supervisor.core.caller import Caller
 from ft_supervisor.core.events import (
     AgentEvent,
     BarrierPassed,
+    Beat,
+    CheckAnswered,
     Connected,
     Disconnected,
     Ended,
     Looked,
     Mailed,
+    PolicyDiffers,
+    StacksTaken,
     Terminated,
     Tick,
+    TurnedUnhealthy,
     WorkersExited,
     WorkersGone,
 )
+from ft_supervisor.core.hangs import Hangs
+from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.lease import Lease
+from ft_supervisor.core.ledger import newer
 from ft_supervisor.core.model import (
+    CONFIG_ERROR,
     EXIT_CODES,
     INTERRUPTED,
     KILL_BOUND,
@@ -52,8 +63,10 @@ from ft_supervisor.core.model import (
     Roster,
     Verdict,
 )
+from ft_supervisor.core.policy import ignored
 from ft_supervisor.core.ranks import highest
 from ft_supervisor.core.roster import first_candidate, first_term
+from ft_supervisor.core.settings import When
 
 STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
@@ -64,6 +77,7 @@ class State(StrEnum):
 
     JOINING = "joining"
     STANDBY = "standby"
+    CHECKING = "checking"
     ACTIVE = "active"
     STOPPING = "stopping"
     SUCCEEDED = "succeeded"
@@ -84,6 +98,7 @@ class AgentMachine:
         self._began = now
         self._caller = Caller(job, node)
         self._lease = Lease()
+        self._hangs = Hangs(job, node)
         self._said = now
         self._serial = 0
         self._port = 0
@@ -131,6 +146,16 @@ class AgentMachine:
                 self._exited(cycle, failures, now)
             case WorkersGone(cycle, port):
                 self._gone(cycle, port, now)
+            case Beat():
+                self._hangs.beat(event, now)
+            case StacksTaken(cycle, rules):
+                self._blame_hung(cycle, dict(rules), now)
+            case CheckAnswered(cycle, problem):
+                self._checked(cycle, problem, now)
+            case TurnedUnhealthy(reason):
+                self._turn_unhealthy(reason)
+            case PolicyDiffers(reason):
+                self._end(Leave(CONFIG_ERROR, None, reason), 0.0, now)
             case Terminated(reason):
                 self._terminate(reason, now)
             case Ended(verdict):
@@ -197,8 +222,8 @@ class AgentMachine:
         if not isinstance(message, messages.Stop):
             if message.age is not None:
                 self._lease.grant(self._said - message.age)
-            if message.used > self.memory.used:
-                self._remember(replace(self.memory, used=message.used))
+            if newer(self.memory.ledger, message.ledger) != self.memory.ledger:
+                self._remember(replace(self.memory, ledger=message.ledger))
         if self.state is State.CLOSING:
             return
         match message:
@@ -228,7 +253,7 @@ class AgentMachine:
         self._remember(self._memory_of(run.cycle, run.group))
         self._watch(run.cycle)
         if self._run is None:
-            self._start(run)
+            self._start(run, now)
         else:
             self._next = run
             self._stop(self.job.timeouts.restart_grace, now)
@@ -241,7 +266,7 @@ class AgentMachine:
             self._remember(self._memory_of(cycle, stop.group))
         if self._run is not None:
             self._send(messages.Stopping, cycle=cycle)
-            self._stop(self.job.timeouts.restart_grace, now)
+            self._stop(stop.grace, now)
         else:
             self._send(messages.WorkersStopped, cycle=cycle, port=self._port)
 
@@ -264,12 +289,40 @@ class AgentMachine:
 
     # -- the workers
 
-    def _start(self, run: messages.Run) -> None:
+    def _start(self, run: messages.Run, now: float) -> None:
+        """First see whether the node is well enough, where the policy wants that."""
         self._run, self._next = run, None
+        health = self.job.settings.health
+        if health.gpu is None and not any(When.BEFORE_CYCLE in check.when for check in health.checks):
+            self._be_active(run, now)
+        else:
+            self._become(State.CHECKING, cycle=run.cycle)
+            self._do(Tell(orders.Check(str(run.cycle))))
+
+    def _checked(self, cycle: str, problem: str, now: float) -> None:
+        if problem:
+            self._turn_unhealthy(problem)
+        if self.state is not State.CHECKING or self._run is None or str(self._run.cycle) != cycle:
+            return
+        if problem:
+            run, self._run = self._run, None
+            self._become(State.STANDBY)
+            self._send(messages.WorkersStopped, cycle=run.cycle, port=self._port)
+        else:
+            self._be_active(self._run, now)
+
+    def _turn_unhealthy(self, reason: str) -> None:
+        if not self.memory.unhealthy:
+            self._remember(replace(self.memory, unhealthy=reason))
+            self._do(log("unhealthy", "warning", reason=reason))
+        self._send(messages.Unhealthy, reason=self.memory.unhealthy)
+
+    def _be_active(self, run: messages.Run, now: float) -> None:
         self._become(State.ACTIVE, cycle=run.cycle, group_rank=run.group_rank, group_world_size=run.group_world_size)
+        self._hangs.start(now)
         self._do(Start(run))
 
-    def _stop(self, grace: float, now: float) -> None:
+    def _stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
         assert self._run is not None
         gone_by = now + grace + KILL_BOUND + STOP_MARGIN
         if self._gone_by is not None and gone_by >= self._gone_by:
@@ -277,20 +330,14 @@ class AgentMachine:
         self._gone_by = gone_by
         if self.state is not State.CLOSING:
             self._become(State.STOPPING, cycle=self._run.cycle)
-        signal = self._terminated_at is None or self.job.signal_workers
-        self._do(StopWorkers(self._run.cycle, grace, signal))
+        signalled = self._terminated_at is not None and not self.job.signal_workers
+        self._do(StopWorkers(self._run.cycle, grace, "" if signalled else signal))
 
     def _exited(self, cycle: Cycle, failures: tuple[Failure, ...], now: float) -> None:
         if self._run is None or cycle != self._run.cycle or self.state is not State.ACTIVE:
             return
         if failures:
-            for failure in failures:
-                self._do(
-                    log("worker_failed", "warning", cycle=cycle, failure=str(failure), error_file=failure.error_file)
-                )
-            self._remember(replace(self.memory, failures=failures))
-            self._send(messages.WorkersFailed, cycle=cycle, failures=failures)
-            self._stop(self.job.timeouts.restart_grace, now)
+            self._fail([failure for failure in failures if not self._ignores(failure)], now)
             return
         world_size = self._run.group_world_size
         self._run = None
@@ -298,6 +345,37 @@ class AgentMachine:
         self._become(State.SUCCEEDED, cycle=cycle)
         self._send(messages.WorkersSucceeded, cycle=cycle)
         self._do(EnterBarrier(cycle, world_size))
+
+    def _ignores(self, failure: Failure) -> bool:
+        """A rule says so: the other workers go on."""
+        if not ignored(self.job.settings.rules, failure, self.node.name):
+            return False
+        self._do(log("failure_ignored", "warning", failure=str(failure)))
+        return True
+
+    def _fail(self, failures: list[Failure], now: float) -> None:
+        if not failures or self._run is None:
+            return
+        cycle = self._run.cycle
+        for failure in failures:
+            self._do(log("worker_failed", "warning", cycle=cycle, failure=str(failure), error_file=failure.error_file))
+        self._remember(replace(self.memory, failures=tuple(failures)))
+        self._send(messages.WorkersFailed, cycle=cycle, failures=tuple(failures))
+        self._stop(self.job.timeouts.restart_grace, now)
+
+    def _look_for_hangs(self, now: float) -> None:
+        """What a hung worker does is written down before it is killed."""
+        hung = self._hangs.tick(now)
+        if hung and self._run is not None:
+            self._hangs.hung = hung
+            for failure in hung:
+                self._do(log("worker_hangs", "warning", cycle=self._run.cycle, failure=str(failure)))
+            self._do(TakeStacks(self._run.cycle, tuple(failure.local_rank for failure in hung)))
+
+    def _blame_hung(self, cycle: Cycle, rules: Mapping[int, tuple[int, ...]], now: float) -> None:
+        if self._run is not None and self._run.cycle == cycle and self.state is State.ACTIVE:
+            hung = [replace(failure, rules=rules.get(failure.local_rank, ())) for failure in self._hangs.hung]
+            self._fail([failure for failure in hung if not self._ignores(failure)], now)
 
     def _gone(self, cycle: Cycle, port: int, now: float) -> None:
         if self._run is None or cycle != self._run.cycle:
@@ -309,7 +387,7 @@ class AgentMachine:
         self._tell_alive(now)  # or the daemon would take us for one that has missed its fence
         self._send(messages.WorkersStopped, cycle=cycle, port=port)
         if self._next is not None:
-            self._start(self._next)
+            self._start(self._next, now)
         else:
             self._become(State.STANDBY)
 
@@ -318,7 +396,9 @@ class AgentMachine:
     def _close(self, verdict: Verdict, now: float) -> None:
         if self.memory.verdict is None:
             self._remember(replace(self.memory, verdict=verdict))
-            self._end(Leave(verdict.exit_code, verdict, verdict.reason), self.job.timeouts.stop_grace, now)
+            interrupted = verdict.outcome is Outcome.INTERRUPTED
+            signal = self.job.settings.interruption.signal if interrupted else "SIGTERM"
+            self._end(Leave(verdict.exit_code, verdict, verdict.reason), self.job.last_grace(verdict), now, signal)
 
     def _terminate(self, reason: str, now: float) -> None:
         if self._terminated_at is None:
@@ -326,7 +406,7 @@ class AgentMachine:
             self._do(log("terminated", reason=reason))
             self._send(messages.Leaving, reason=reason)
 
-    def _end(self, leave: Leave, grace: float, now: float) -> None:
+    def _end(self, leave: Leave, grace: float, now: float, signal: str = "SIGTERM") -> None:
         """Leave as soon as no worker is left. What ends the node first decides how; only a verdict overrides it."""
         if self._end_as is not None and self._run is None:
             return  # Leave was said
@@ -336,7 +416,7 @@ class AgentMachine:
         if self.state is not State.CLOSING:
             self._become(State.CLOSING, reason=leave.reason)
         if self._run is not None:
-            self._stop(grace, now)
+            self._stop(grace, now, signal)
         else:
             self._leave(self._end_as)
 
@@ -347,6 +427,8 @@ class AgentMachine:
     def _tick(self, now: float) -> None:
         timeouts = self.job.timeouts
         self._tell_alive(now)
+        if self.state is State.ACTIVE:
+            self._look_for_hangs(now)
         if (dial := self._caller.tick(self.memory, now)) is not None:
             self._do(dial)
         since = self._lease.since
@@ -389,6 +471,8 @@ class AgentMachine:
     def _unanswered(self, now: float) -> bool:
         """We told the coordinator of the signal, and no verdict came."""
         patience = 2 * self.job.timeouts.coordinator
+        if self._caller.charged and not self.job.signal_workers:  # it asks Slurm what the signal means
+            patience += ASK_BOUND
         return self._terminated_at is not None and self._end_as is None and now - self._terminated_at >= patience
 
     def _fence(self, now: float) -> None:

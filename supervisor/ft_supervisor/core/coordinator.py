@@ -13,14 +13,26 @@ to somebody else. What is in charge decides only while it can prove that a major
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import CoordinatorAction, Leave, LookForVerdict, Mail, Pulse, Tell, log
+from ft_supervisor.core.actions import CoordinatorAction, Leave, LookForVerdict, Mail, Pulse, ReadStep, Tell, log
 from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.cycles import Cycles
 from ft_supervisor.core.election import Election
-from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Promised, Received, Recorded, Tick
+from ft_supervisor.core.events import (
+    CoordinatorEvent,
+    Ended,
+    Heard,
+    Promised,
+    Received,
+    Recorded,
+    SlurmToldUs,
+    StepRead,
+    Tick,
+)
+from ft_supervisor.core.interruptions import Interruptions
 from ft_supervisor.core.lease import Proof
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import (
@@ -55,7 +67,7 @@ class Role(StrEnum):
 class CoordinatorMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
 
-    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float) -> None:
+    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float = 0.0) -> None:
         self.job = job
         self.node = node
         self.role = Role.CANDIDATE
@@ -67,6 +79,8 @@ class CoordinatorMachine:
         self._led = False
         self._fenced = float("-inf")
         self._closing = Closing()
+        self._interruptions = Interruptions(job, now)
+        self._epoch = epoch
         self._elsewhere = memory.promise
         self._early: list[messages.ToCoordinator] = []
         self._since = now
@@ -111,6 +125,11 @@ class CoordinatorMachine:
                 self._elsewhere = max(self._elsewhere, term)
             case Recorded(verdict):
                 self._do(self._closing.recorded(verdict))
+            case StepRead(step):
+                if self.role is Role.LEADING:
+                    self._cycles.step_read(step, now)
+            case SlurmToldUs(said):
+                self._hear_slurm(said, now)
             case Ended(verdict):
                 self._ended(verdict, now)
             case Tick():
@@ -240,10 +259,39 @@ class CoordinatorMachine:
                     self._do(self._closing.keep(message.infra_rank, self._rosters.roster, self._lost_names()))
             case messages.Goodbye(verdict=verdict):
                 self._goodbye(member, verdict, now)
+            case messages.Unhealthy(reason=reason):
+                self._hear_unhealthy(member, reason, now)
             case messages.Leaving(reason=reason):
-                self.conclude(Outcome.CANCELLED, f"{member.node.name} was told to end: {reason}")
+                self._hear_leaving(member, reason, now)
             case _ if self.role is Role.LEADING:
                 self._cycles.hear(message, member, now)
+
+    def _hear_unhealthy(self, member: Member, reason: str, now: float) -> None:
+        if not member.unhealthy:
+            member.unhealthy = True
+            self.log("unhealthy", "warning", node=member.node.name, reason=reason)
+        if self.role is Role.LEADING:
+            self._cycles.unhealthy(member, reason, now)
+
+    def _hear_leaving(self, member: Member, reason: str, now: float) -> None:
+        if self.role is Role.LEADING:
+            if verdict := self._interruptions.leave(f"{member.node.name} was told to end: {reason}", now):
+                self.conclude(verdict)
+            else:
+                self._ask_slurm(now)
+
+    def _ask_slurm(self, now: float) -> None:
+        if self._interruptions.ask(now):
+            self._do(Tell(orders.AskSlurm(self._interruptions.told_to_end)))
+
+    def _hear_slurm(self, said: orders.SlurmSaid, now: float) -> None:
+        if news := self._interruptions.hear(said, now):
+            self.log("slurm", "warning" if said.problem else "info", reason=news)
+        if self.role is Role.LEADING and self.may_decide(now):
+            if verdict := self._interruptions.verdict(said, now):
+                self.conclude(verdict)
+            elif said.draining is not None:
+                self._cycles.drain(frozenset(said.draining), now)
 
     def _fits(self, message: messages.ToCoordinator) -> bool:
         """Whether it speaks of this job's nodes alone."""
@@ -270,14 +318,14 @@ class CoordinatorMachine:
         self._cycles.welcome(message, member, now)
 
     def _goodbye(self, member: Member, verdict: Verdict | None, now: float) -> None:
-        member.gone = True
+        ran, member.gone = member.running, True
         member.stopped()
         if verdict is not None:
             self._settle(verdict)
         if self.role is Role.CLOSING:
             self._leave_when_done(now)
         else:
-            self._cycles.missing(member, f"{member.node.name} left", charged=False, now=now)
+            self._cycles.missing(member, f"{member.node.name} left", ran=ran, charged=False, now=now)
 
     # -- time
 
@@ -300,7 +348,11 @@ class CoordinatorMachine:
             self._leave_when_done(now)
         elif self.role is Role.LEADING and self._has_majority(now):
             self._lose_silent(now)
-            self._cycles.tick(now)
+            self._ask_slurm(now)
+            if verdict := self._interruptions.verdict(None, now):
+                self.conclude(verdict)
+            else:
+                self._cycles.tick(now)
             self._change_roster()
 
     def _late(self, seconds: float, stalled: bool, now: float) -> None:
@@ -330,13 +382,13 @@ class CoordinatorMachine:
 
     def _lose(self, member: Member, now: float) -> None:
         self._fenced = max(self._fenced, member.heard + self.job.timeouts.fence)
-        member.lost = True
+        ran, member.lost = member.running, True
         member.stopped()  # its fence has ended whatever ran there (core.lease)
         member.times_lost += 1
         reason = f"{member.node.name} was not heard for {self.job.timeouts.node_lost:g} s"
         self.log("node_lost", "warning", node=member.node.name, reason=reason)
         if self.role is Role.LEADING:
-            self._cycles.missing(member, reason, charged=member.times_lost > 1, now=now)
+            self._cycles.missing(member, reason, ran=ran, charged=member.times_lost > 1, now=now)
 
     # -- the majority
 
@@ -354,8 +406,18 @@ class CoordinatorMachine:
 
     def may_start(self, now: float) -> bool:
         """The same, and nobody else was in charge until every lost node's fence was over: else it may have found
-        another coordinator, and go on."""
+        another coordinator, and go on. Nor is anything begun while the job may just be ending."""
+        if self._interruptions.told_to_end:
+            return False
         return self.may_decide(now) and self._proved is not None and self._proved >= self._fenced
+
+    def read_step(self) -> None:
+        """The job's newest checkpoint's; StepRead follows."""
+        self._do(ReadStep())
+
+    def wall(self, now: float) -> float:
+        """Seconds since the epoch by our clock."""
+        return self._epoch + now
 
     def eligible(self) -> frozenset[int]:
         """The members that a successor would certainly ask."""
@@ -396,12 +458,12 @@ class CoordinatorMachine:
 
     # -- the end
 
-    def conclude(self, outcome: Outcome, reason: str) -> None:
-        """Propose a verdict; it is the job's once a majority keeps it."""
+    def conclude(self, verdict: Verdict) -> None:
+        """Propose it; it is the job's once a majority keeps it."""
         if self.role is Role.CLOSING:
             return
         assert self._election.term is not None
-        self.role, verdict = Role.CLOSING, Verdict(outcome, one_line(reason))
+        self.role, verdict = Role.CLOSING, replace(verdict, reason=one_line(verdict.reason))
         self._closing.propose(verdict)
         self.log("proposed", outcome=verdict.outcome.value, reason=verdict.reason)
         self._mail_all(messages.Propose(self._election.term, verdict))
@@ -426,10 +488,9 @@ class CoordinatorMachine:
     def _leave_when_done(self, now: float) -> None:
         if not self._closing.closed or self.verdict is None:
             return
-        timeouts = self.job.timeouts
-        bound = timeouts.close_grace
+        bound = self.job.timeouts.close_grace
         if self.verdict.outcome is not Outcome.SUCCESS:
-            bound += timeouts.stop_grace + KILL_BOUND
+            bound += self.job.last_grace(self.verdict) + KILL_BOUND
         if now - self._since >= bound or not any(member.registered for member in self.members):
             self._do(Tell(orders.Closed(self.verdict, self._lost_names())))
             self._do(Leave(self.verdict.exit_code, self.verdict, self.verdict.reason))

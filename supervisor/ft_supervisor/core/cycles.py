@@ -4,22 +4,32 @@ phase      what it waits for                                       then
 JOINING    all nodes, or enough of them for node_lost              a cycle: RUNNING
 RUNNING    WorkersSucceeded of every active node                   concludes: success
            a failure, a lost active node, a replaced agent         Stop to the active ones: STOPPING
-STOPPING   everybody stopped or lost                               a cycle: RUNNING; too few nodes: concludes
+STOPPING   everybody stopped or lost; then the rule's pause        a cycle: RUNNING; too few nodes, or a rule or its
+                                                                   budget says so: concludes
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from ft_supervisor.core import messages, placement, policy
+from ft_supervisor.core import messages
+from ft_supervisor.core.ending import Ending
+from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.placement import Assignment
+from ft_supervisor.core.policy import Decision, Trouble
 from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.selection import Selection
+from ft_supervisor.core.settings import Cause, OnExhausted
 
 STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
+
+STEADY = 300.0
+"""Seconds that a cycle has to run for its failure to be the first in a row."""
 
 
 class Phase(StrEnum):
@@ -39,8 +49,14 @@ class Lead(Protocol):
     def log(self, event: str, level: str = "info", /, **fields: object) -> None:
         """One line."""
 
-    def conclude(self, outcome: Outcome, reason: str) -> None:
+    def conclude(self, verdict: Verdict) -> None:
         """End the job. Nothing more is to be done here."""
+
+    def read_step(self) -> None:
+        """Look at the job's step file; `step_read` follows."""
+
+    def wall(self, now: float) -> float:
+        """Seconds since the epoch by our clock."""
 
     def age(self, now: float) -> float | None:
         """Seconds since a majority was certainly with us."""
@@ -60,18 +76,21 @@ class Cycles:
         self.phase = Phase.JOINING
         self.cycle: Cycle | None = None
         self.group: tuple[int, ...] = ()
+        self.selection = Selection(job, members, lead.eligible)
         self._members = members
         self._lead = lead
         self._term = term
-        self._used = 0
+        self._ending = Ending(job, now)
         self._pending: set[int] = set()
         self._master = ("", 0)
         self._since = now
-        self._reason = "takeover"
-        self._held: Verdict | None = None
         self._enough_since: float | None = None
         self._short_since: float | None = None
-        self._suspects: set[int] = set()
+
+    @property
+    def ledger(self) -> Ledger:
+        """What has been spent of the budgets."""
+        return self._ending.ledger
 
     def active(self, member: Member) -> bool:
         """Whether it belongs to the present cycle."""
@@ -81,18 +100,24 @@ class Cycles:
 
     def adopt(self, memories: Sequence[Memory], now: float) -> None:
         """Go on from what a majority knows of a former term's cycles; each of them is to be welcomed afterwards."""
-        self._used = max(memory.used for memory in memories)
+        for memory in memories:
+            self._take_over(memory.ledger)
         newest = max(memories, key=lambda memory: memory.newest or Cycle(-1, -1))
         self.cycle, self.group = newest.newest, unfold(newest.group)
         if self.cycle is not None:
-            self.phase, self._pending = Phase.RUNNING, set(self.group)
+            self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
             if gone := [rank for rank in self.group if self._members.get(rank) is None]:
-                self._restart(f"{self._names(gone)} was given up by the former coordinator", charged=False, now=now)
+                reason = f"{self._names(gone)} was given up by the former coordinator"
+                self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
+
+    def _take_over(self, other: Ledger) -> None:
+        self._ending.ledger = newer(self._ending.ledger, other)
+        self.selection.excluded = frozenset(unfold(self._ending.ledger.excluded))
 
     def welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node has registered: tell it what to do."""
         memory = message.memory
-        self._used = max(self._used, memory.used)
+        self._take_over(memory.ledger)
         if memory.newest is not None and memory.newest > (self.cycle or Cycle(-1, -1)):
             self._learn(memory, member, now)
         if self.active(member):
@@ -107,51 +132,75 @@ class Cycles:
         """A former coordinator began it and reached only nodes that had not yet told us: it may simply go on, unless
         one of its nodes has told us already, and did not know of it."""
         self.cycle, self.group = memory.newest, unfold(memory.group)
-        self.phase, self._pending = Phase.RUNNING, set(self.group)
+        self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
         others = (self._members.get(rank) for rank in self.group)
         if any(
             other is None or not other.here or (other.register and other.register.memory.newest != self.cycle)
             for other in others
         ):
             reason = f"{member.node.name} knows of cycle {self.cycle}, begun by a former coordinator"
-            self._restart(reason, charged=False, now=now)
+            self._trouble(Trouble(reason, charged=False), now)
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         """An active node's connection, agent or coordinator is new: go by what it says of the running cycle."""
         assert self.cycle is not None
-        memory, name = message.memory, member.node.name
+        memory = message.memory
         failure = memory.failures[0] if memory.failures else None
         if memory.succeeded == self.cycle:
             self._go_on(member, now)
             self._succeeded(member, now)
         elif message.running == self.cycle:
             if failure is not None:
-                self._restart(f"{name}: {failure}", charged=True, now=now)
+                self._failed(member, failure, now)
             if self.phase is Phase.STOPPING:
                 self._lead.mail(member, self._stop())
             else:
                 self._go_on(member, now)
         elif message.running is not None:
             self._stand_by(member, now, watch=False)
-            self._restart(f"{name} still runs cycle {message.running}", charged=True, now=now)
+            self._blame(member, f"still runs cycle {message.running}", now)
         elif self.cycle.term == self._term and (memory.newest is None or memory.newest < self.cycle):
             self._run_or_stop(member, now)
         else:
             if self.phase is Phase.RUNNING:
-                charged = memory.newest == self.cycle
-                why = failure or ("its workers are gone" if charged else f"it never ran cycle {self.cycle}")
-                self._restart(f"{name}: {why}", charged=charged, now=now)
+                self._explain(member, memory, failure, now)
             self._stand_by(member, now)
             self._stopped(member, now)
 
     def _run_or_stop(self, member: Member, now: float) -> None:
         """It said this before it heard of our Run, which may still reach it; or the Run is lost."""
-        assert self.cycle is not None
         if self.phase is Phase.RUNNING:
             self._run(member, fold(self.group), self.group.index(member.node.infra_rank), now)
         else:
             member.running, member.cycle = True, self.cycle
             self._lead.mail(member, self._stop())
+
+    def _explain(self, member: Member, memory: Memory, failure: Failure | None, now: float) -> None:
+        """It is active, and runs nothing."""
+        if memory.unhealthy:
+            self.unhealthy(member, memory.unhealthy, now)
+        elif failure is not None:
+            self._failed(member, failure, now)
+        elif memory.newest == self.cycle:
+            self._blame(member, "its workers are gone", now)
+        else:
+            self._blame(member, f"it never ran cycle {self.cycle}", now, charged=False)
+
+    def _failed(self, member: Member, failure: Failure, now: float) -> None:
+        reason = f"{member.node.name}: {failure}"
+        self._trouble(Trouble(reason, failure.cause, member.node.infra_rank, failure), now)
+
+    def _blame(self, member: Member, what: str, now: float, *, charged: bool = True) -> None:
+        reason = f"{member.node.name}: {what}"
+        cause = Cause.EXIT if charged else None
+        self._trouble(Trouble(reason, cause, member.node.infra_rank, charged=charged), now)
+
+    def unhealthy(self, member: Member, reason: str, now: float) -> None:
+        """A health check has failed on this node, which is not to be chosen again."""
+        if self.active(member) and member.node.infra_rank in self._pending:
+            check = reason.split(":")[0].removeprefix("health check ").removesuffix(" failed")
+            trouble = Trouble(f"{member.node.name}: {reason}", Cause.HEALTH, member.node.infra_rank, check=check)
+            self._trouble(trouble, now)
 
     def hear(
         self,
@@ -169,8 +218,8 @@ class Cycles:
         member.port = message.port
         if member.cycle is not None and message.cycle < member.cycle:
             return
-        if self.active(member) and message.infra_rank in self._pending:  # unasked: word of why was lost
-            self._restart(f"{member.node.name} stopped its workers", charged=True, now=now)
+        if self.phase is Phase.RUNNING and self.active(member) and message.infra_rank in self._pending:
+            self._blame(member, "stopped its workers", now)  # unasked: word of why was lost
         self._stopped(member, now)
 
     def _hear_active(
@@ -181,48 +230,67 @@ class Cycles:
     ) -> None:
         match message:
             case messages.Stopping():
-                self._suspects.discard(message.infra_rank)
+                self._ending.heard(message.infra_rank)
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
             case messages.WorkersFailed(failures=failures):
                 for failure in failures:
                     node = member.node.name
                     self._lead.log("worker_failed", "warning", node=node, cycle=self.cycle, failure=str(failure))
-                if self.phase is Phase.RUNNING:
-                    first = f"{member.node.name}: {failures[0]}" if failures else f"{member.node.name}: workers failed"
-                    self._restart(first, charged=True, now=now, patient=policy.told_to_end(failures))
+                    self._failed(member, failure, now)
+                if not failures:
+                    self._blame(member, "workers failed", now)
 
     def _succeeded(self, member: Member, now: float) -> None:
         member.stopped()
+        self._ending.heard(member.node.infra_rank)
         self._pending.discard(member.node.infra_rank)
         if self.phase is Phase.RUNNING and not self._pending:
-            self._lead.conclude(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0")
+            self._lead.conclude(Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0"))
         else:
             self.advance(now)
 
     def _stopped(self, member: Member, now: float) -> None:
         member.stopped()
+        self._ending.heard(member.node.infra_rank)
         self.advance(now)
 
-    def missing(self, member: Member, reason: str, *, charged: bool, now: float) -> None:
-        """A node can run nothing any more."""
-        if self.phase is Phase.RUNNING and member.node.infra_rank in self._pending:
-            self._restart(reason, charged=charged, now=now)
+    def missing(self, member: Member, reason: str, *, ran: bool, charged: bool, now: float) -> None:
+        """A node can run nothing any more; `ran`: until now it might have."""
+        infra_rank = member.node.infra_rank
+        self._ending.heard(infra_rank)
+        if infra_rank in self._pending and (self.phase is Phase.RUNNING or ran):
+            self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
         self.advance(now)
+
+    def step_read(self, step: int | None, now: float) -> None:
+        """The step of the newest checkpoint; None: there is none that can be read."""
+        self._ending.read_step(step)
+        self.advance(now)
+
+    def drain(self, nodes: frozenset[int], now: float) -> None:
+        """Slurm is about to take these nodes away."""
+        self.selection.draining = nodes
+        leaving = nodes & set(self.group)
+        if not leaving or self.phase is not Phase.RUNNING or not self.job.settings.interruption.drain_now:
+            return
+        if self.selection.can_replace(leaving, self.group, now):
+            names = self._names(sorted(leaving))
+            self._trouble(Trouble(f"Slurm drains {names}", Cause.DRAIN, min(leaving), charged=False), now)
 
     # -- what is said to them
 
     def _stand_by(self, member: Member, now: float, *, watch: bool = True) -> None:
         cycle = self.cycle if watch else None
-        self._lead.mail(member, messages.Standby(self._term, cycle, self._used, self._lead.age(now)))
+        self._lead.mail(member, messages.Standby(self._term, cycle, self.ledger, self._lead.age(now)))
 
     def _go_on(self, member: Member, now: float) -> None:
         assert self.cycle is not None
-        self._lead.mail(member, messages.Continue(self._term, self.cycle, self._used, self._lead.age(now)))
+        self._lead.mail(member, messages.Continue(self._term, self.cycle, self.ledger, self._lead.age(now)))
 
     def _stop(self) -> messages.Stop:
         assert self.cycle is not None
-        return messages.Stop(self._term, self.cycle, fold(self.group))
+        return messages.Stop(self._term, self.cycle, fold(self.group), self._ending.grace)
 
     def _run(self, member: Member, group: str, group_rank: int, now: float) -> None:
         """`group` is ours, folded: for 1,000 nodes that takes longer than all the rest."""
@@ -239,7 +307,7 @@ class Cycles:
             max_restarts=max(self.job.max_restarts, self.cycle.n),
             master_addr=self._master[0],
             master_port=self._master[1],
-            used=self._used,
+            ledger=self.ledger,
             age=self.job.timeouts.fence if age is None else age,
         )
         self._lead.mail(member, run)
@@ -252,86 +320,89 @@ class Cycles:
         timeouts = self.job.timeouts
         if self.phase is Phase.JOINING and now - self._since >= timeouts.join:
             here = sum(member.here for member in self._members)
-            self._lead.conclude(
-                Outcome.INTERRUPTED, f"too few nodes: {here} of {self.job.active} came within {timeouts.join:g} s"
-            )
+            reason = f"too few nodes: {here} of {self.selection.least} came within {timeouts.join:g} s"
+            self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
         elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
+        elif self.job.settings.placement.grow_now and (size := self.selection.can_grow(self.group, now)):
+            self._trouble(Trouble(f"growing from {len(self.group)} to {size} nodes", charged=False), now)
 
     def _watch_stopping(self, now: float) -> None:
-        timeouts = self.job.timeouts
         running = self._members.running()
-        if self._suspects and now - self._since >= timeouts.probe:
-            names = self._names(sorted(self._suspects & running))
-            if names:
-                self._lead.log("suspect", "warning", nodes=names, reason=f"no answer within {timeouts.probe:g} s")
-            self._suspects.clear()
-        bound = timeouts.restart_grace + KILL_BOUND + timeouts.node_lost + STOP_MARGIN
-        if running and now - self._since >= bound:
-            self._lead.conclude(
-                Outcome.INTERRUPTED, f"{self._names(sorted(running))} did not stop its workers within {bound:g} s"
-            )
+        if names := self._names(sorted(self._ending.suspects(now) & running)):
+            self._lead.log("suspect", "warning", nodes=names, reason=f"no answer within {self.job.timeouts.probe:g} s")
+        bound = self._ending.grace + KILL_BOUND + self.job.timeouts.node_lost + STOP_MARGIN
+        if running and now - self._ending.since >= bound:
+            reason = f"{self._names(sorted(running))} did not stop its workers within {bound:g} s"
+            self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
 
     # -- cycles
 
     def advance(self, now: float) -> None:
-        """Begin a cycle when nothing stands in its way."""
+        """Begin a cycle, or end the job, when nothing stands in its way."""
         if self.phase is Phase.JOINING:
             self._begin_when_enough(now)
-        elif self.phase is Phase.STOPPING and self._held is not None:
-            if now - self._since >= self.job.timeouts.probe:
-                self._lead.conclude(self._held.outcome, self._held.reason)
-        elif self.phase is Phase.STOPPING and not self._members.anybody_runs() and self._lead.may_start(now):
-            healthy = self._eligible(now)
-            group = placement.replace(self.group, healthy, self._members.domains())
-            if group is not None:
-                self._start(group, self._reason, now)
-            else:
-                self._too_few(len(healthy), now)
+        elif self.phase is Phase.STOPPING:
+            self._end_or_go_on(now)
+
+    def _end_or_go_on(self, now: float) -> None:
+        ending, wall = self._ending, self._lead.wall(now)
+        if ending.decision is None and (last := ending.last_word(wall, now)) is not None:
+            self._tell(last)
+            assert last.verdict is not None
+            self._lead.conclude(last.verdict)
+        elif not self._members.anybody_runs() and self._lead.may_start(now):
+            if ending.decision is None and (decision := ending.settle(wall, now)) is not None:
+                self._take_over(decision.ledger)
+                self._tell(decision)
+            if ending.decision is not None and now >= ending.not_before:
+                self._begin_next(ending.decision, now)
 
     def _begin_when_enough(self, now: float) -> None:
         timeouts = self.job.timeouts
-        healthy = self._eligible(now)
-        if len(healthy) < self.job.active or self._members.anybody_runs():
+        healthy = self.selection.healthy(now)
+        if len(healthy) < self.selection.least or self._members.anybody_runs():
             self._enough_since = None
             return
         self._enough_since = now if self._enough_since is None else self._enough_since
         waited = now - self._enough_since >= timeouts.node_lost or now - self._since >= timeouts.join
-        if (waited or len(healthy) == len(self.job.nodes)) and self._lead.may_start(now):
-            group = placement.first(healthy, self.job.active)
-            assert group is not None
-            self._start(group, "enough nodes are here", now)
+        everybody = len(healthy) + self.selection.unfit(now) == len(self.job.nodes)
+        if (waited or everybody) and self._lead.may_start(now):
+            found = self.selection.first(now)
+            if found.group is not None:
+                self._start(found.group, f"enough nodes are here: {found.reason}", now)
 
-    def _eligible(self, now: float) -> set[int]:
-        """Who can be chosen: healthy, and a member whom a successor would certainly ask."""
-        return self._members.healthy(now, self.job.timeouts.coordinator) & self._lead.eligible()
+    def _begin_next(self, decision: Decision, now: float) -> None:
+        found = self.selection.next(self.group, now, 0.0 if self._short_since is None else now - self._short_since)
+        if found.group is not None:
+            self._start(found.group, f"{decision.reason}; {found.reason}", now)
+        else:
+            self._too_few(found, decision, now)
 
-    def _too_few(self, healthy: int, now: float) -> None:
-        """Give up, but only after a last chance for a node whose agent is just being replaced."""
-        timeouts = self.job.timeouts
-        coming = self._members.healthy(now, timeouts.coordinator) - self._lead.eligible()
-        if coming or self._members.undecided(now, timeouts.coordinator):
+    def _too_few(self, found: Assignment, decision: Decision, now: float) -> None:
+        """Give up, but only after a last chance for a node whose agent is just being replaced, or for as long as the
+        policy says."""
+        timeouts, exhausted = self.job.timeouts, self.job.settings.placement.on_exhausted
+        if self.selection.coming(now):
             self._short_since = None
         elif self._short_since is None:
             self._short_since = now
-            self._lead.log("too_few_nodes", "warning", healthy=healthy, needed=self.job.active)
-        elif now - self._short_since >= timeouts.node_lost:
-            reason = f"too few nodes: {healthy} of {self.job.active} are left; {self._reason}"
-            self._lead.conclude(Outcome.INTERRUPTED, reason)
+            self._lead.log("too_few_nodes", "warning", reason=found.reason, on_exhausted=exhausted.value)
+        elif now - self._short_since >= (timeouts.join if exhausted is OnExhausted.WAIT else timeouts.node_lost):
+            again = Again.REQUEUE if exhausted is OnExhausted.REQUEUE else Again.OPEN
+            reason = f"too few nodes: {found.reason}; {decision.reason}"
+            self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason, again))
 
     def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
         former = self.group
         self.cycle = Cycle(self._term, self.cycle.n + 1 if self.cycle else 0)
-        self.group, self.phase, self._short_since = group, Phase.RUNNING, None
+        self.group, self.phase, self._since, self._short_since = group, Phase.RUNNING, now, None
         self._pending = set(group)
         self._master = self._members[group[0]].node.addr, self._members[group[0]].port
         new = [node for node in group if node not in former] if former else list(group)
         self._lead.log("cycle_started", cycle=self.cycle, nodes=len(group), new=self._names(new) or None, reason=reason)
-        for node in sorted(set(former) - set(group)):
-            successor = self._members[group[former.index(node)]].node
-            self._lead.log(
-                "promoted", node=successor.name, instead_of=self.job.nodes[node], group_rank=former.index(node)
-            )
+        if len(group) == len(former):
+            self._tell_promotions(former)
         folded = fold(group)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], folded, group_rank, now)
@@ -339,27 +410,51 @@ class Cycles:
             if member.registered and member.node.infra_rank not in self._pending:
                 self._stand_by(member, now)
 
-    def _restart(self, reason: str, *, charged: bool, now: float, patient: bool = False) -> None:
-        """Stop the running cycle; the next begins when all have stopped. With the budget spent the job ends instead,
-        if `patient` only after `probe`: should a Leaving follow, it was cancelled."""
-        if self.phase is not Phase.RUNNING:
-            return
-        assert self.cycle is not None
-        decision = policy.decide(reason, charged=charged, used=self._used, max_restarts=self.job.max_restarts)
-        self._used = decision.used
-        if decision.verdict is not None and not patient:
-            self._lead.conclude(decision.verdict.outcome, decision.verdict.reason)
-            return
-        self.phase, self._since, self._reason, self._held = Phase.STOPPING, now, reason, decision.verdict
-        running = self._members.running()
-        self._suspects = running & set(self.group)
-        self._lead.log(
-            "restart", "warning", cycle=self.cycle, reason=reason, used=self._used, budget=self.job.max_restarts
-        )
+    def _tell_promotions(self, former: Sequence[int]) -> None:
+        for group_rank, (old, new) in enumerate(zip(former, self.group, strict=True)):
+            if old != new:
+                names = self.job.nodes
+                self._lead.log("promoted", node=names[new], instead_of=names[old], group_rank=group_rank)
+
+    # -- the end of a cycle
+
+    def _trouble(self, trouble: Trouble, now: float) -> None:
+        """The running cycle cannot go on: stop it. More of the kind may come until all have stopped."""
+        if self.phase is Phase.RUNNING:
+            self._end_cycle(trouble, now)
+        elif self.phase is Phase.STOPPING and self._ending.add(trouble, self._lead.wall(now)):
+            self._tell_to_stop(self._still_running())
+
+    def _end_cycle(self, trouble: Trouble, now: float) -> None:
+        if now - self._since >= STEADY:
+            self._ending.ledger = self._ending.ledger.steady()
+        self.phase, running = Phase.STOPPING, self._still_running()
+        self._ending.begin(trouble, running, self._lead.wall(now), now)
+        self._lead.log("cycle_failed", "warning", cycle=self.cycle, reason=trouble.reason)
+        if self.job.settings.step_file:
+            self._lead.read_step()
+        self._tell_to_stop(running)
+
+    def _still_running(self) -> set[int]:
+        return self._members.running() & set(self.group)
+
+    def _tell_to_stop(self, nodes: Collection[int]) -> None:
         stop = self._stop()
-        for node in sorted(self._suspects):
+        for node in sorted(nodes):
             if self._members[node].registered:
                 self._lead.mail(self._members[node], stop)
+
+    def _tell(self, decision: Decision) -> None:
+        self._lead.log(
+            decision.response.value if decision.verdict is None else "gives_up",
+            "warning",
+            cycle=self.cycle,
+            reason=decision.reason,
+            rule=self._ending.where(decision),
+            used=decision.ledger.used,
+            replaced=self._names(sorted(decision.replaced)) or None,
+            pause=round(decision.delay, 1) or None,
+        )
 
     def _names(self, nodes: list[int], limit: int = 8) -> str:
         more = f" and {len(nodes) - limit} more" if len(nodes) > limit else ""

@@ -6,39 +6,68 @@ whose coordinator is closing the job only after that has ended too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from ft_supervisor.core import actions
 from ft_supervisor.core.actions import (
     DaemonAction,
     KillChild,
     Leave,
     LookForVerdict,
+    RunChecks,
     SpawnAgent,
     SpawnCoordinator,
     Tell,
     WriteVerdict,
     log,
 )
-from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Tick
+from ft_supervisor.core.events import (
+    ChecksDone,
+    ChildExited,
+    DaemonEvent,
+    Ended,
+    Ordered,
+    Signalled,
+    SlurmAnswered,
+    Tick,
+)
+from ft_supervisor.core.health import HealthMachine
+from ft_supervisor.core.health import Outcome as CheckOutcome
+from ft_supervisor.core.interruptions import ASK_BOUND
+from ft_supervisor.core.keeper import Keeper
 from ft_supervisor.core.model import (
+    AGENT_RANK,
     EXIT_CODES,
     INTERRUPTED,
     KILL_BOUND,
     NO_PROMISE,
+    Failure,
     Job,
     Memory,
     Node,
     Outcome,
     Verdict,
 )
-from ft_supervisor.core.orders import Alive, Closed, Done, Listening, Order, Promise, Remember, Terminate
+from ft_supervisor.core.orders import (
+    Alive,
+    AskSlurm,
+    Check,
+    Checked,
+    Closed,
+    Done,
+    Listening,
+    Order,
+    Promise,
+    Remember,
+    Sick,
+    Terminate,
+)
 from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
+from ft_supervisor.core.settings import Cause, OnFail
 
 AGENT = "agent"
 COORDINATOR = "coordinator"
-
-START_BOUND = 120.0
-"""Seconds from an agent's start to its first Alive: importing torch from a cold file system of a large cluster."""
 
 DONE_BOUND = 5.0
 """Seconds from a child's Done to its exit."""
@@ -46,51 +75,15 @@ DONE_BOUND = 5.0
 MAX_CRASHES = 10
 """Agents in a row that end within STEADY seconds until the node gives up."""
 
-STEADY = 60.0
+AGENT_PAUSE = (0.1, 5.0)
+COORDINATOR_PAUSE = (0.2, 10.0)
+"""Seconds before a child that has ended soon is replaced: see Keeper."""
+
+WORKING = ("checking", "active", "stopping")
+"""States of an agent that has been told to run a cycle."""
 
 LOOK_PAUSE = 5.0
 """Seconds between looks for the run's verdict file while the agent finds no coordinator."""
-
-
-class Keeper:
-    """What the daemon knows of its node's coordinator."""
-
-    def __init__(self, job: Job, node: Node) -> None:
-        self._job = job
-        self.lives = False
-        self.alive: float | None = None
-        self.closed: Verdict | None = None
-        """The job's verdict, once this coordinator has said so."""
-        self.done = False
-        self.crashes = 0
-        self._incarnation = 0
-        self._spawned = 0.0
-        self._spawn_at: float | None = None
-
-    def spawn(self, now: float) -> int | None:
-        """The incarnation of the one to start now; None when there is one, or its time has not come."""
-        if self.lives or self.closed is not None or (self._spawn_at is not None and now < self._spawn_at):
-            return None
-        self._incarnation += 1
-        self.lives, self.alive, self._spawned = True, None, now
-        return self._incarnation
-
-    def exit(self, now: float) -> None:
-        """It is gone; the more often in a row, the longer until the next."""
-        self.crashes = 1 if now - self._spawned >= STEADY else self.crashes + 1
-        self.lives, self._spawn_at = False, now + (0.0 if self.crashes == 1 else min(10.0, 0.2 * 2**self.crashes))
-
-    def forgive(self, seconds: float, now: float) -> None:
-        """Time in which the daemon itself stood still counts against nobody."""
-        self.alive = None if self.alive is None else min(self.alive + seconds, now)
-
-    def silent(self, now: float) -> bool:
-        """Whether it hangs."""
-        if not self.lives:
-            return False
-        if self.alive is None:
-            return now - self._spawned >= START_BOUND
-        return now - self.alive >= self._job.timeouts.agent
 
 
 class DaemonMachine:
@@ -100,16 +93,17 @@ class DaemonMachine:
         self.job = job
         self.node = node
         self.memory = Memory()
-        self.incarnation = 0
-        self._agent = False
-        self._coordinator = Keeper(job, node)
-        self._spawned = now
-        self._spawn_at: float | None = None
-        self._alive: float | None = None
+        self._agent = Keeper(job.timeouts.agent, AGENT_PAUSE)
+        self._coordinator = Keeper(job.timeouts.agent, COORDINATOR_PAUSE)
+        self._closed: Verdict | None = None
+        """The job's verdict, once our coordinator has said so."""
+        self._coordinator_done = False
+        self._health = HealthMachine(job.settings.health)
+        self._waits = any(check.on_fail is OnFail.EXCLUDE for check in self._health.at_start)
+        """No agent before the checks at the start are over, as it would promise a node that may not be fit."""
         self._fence_at: float | None = None
         self._state = "joining"
         self._looked = now
-        self._crashes = 0
         self._done: Done | None = None
         self._kill_at: dict[str, float] = {}
         self._signalled: float | None = None
@@ -123,8 +117,9 @@ class DaemonMachine:
         self._actions = []
         if self.node.infra_rank == first_candidate(self.job):  # once is enough
             self._introduce()
+        self._check(now)
         self._keep_coordinator(now)
-        self._spawn(now)
+        self._keep_agent(now)
         return self._actions
 
     def _introduce(self) -> None:
@@ -154,20 +149,51 @@ class DaemonMachine:
                     self._coordinator_exited(status, now)
             case Signalled(name):
                 self._signal(name, now)
+            case ChecksDone(number, outcomes):
+                self._checked(number, outcomes, now)
+            case SlurmAnswered(said):
+                if self._coordinator.lives:
+                    self._do(Tell(said, COORDINATOR))
             case Ended(verdict):
                 self._find_verdict(verdict)
             case Tick():
                 self._tick(now)
         return self._actions
 
+    # -- health
+
+    def _check(self, now: float) -> None:
+        if self._ending is None and (round_ := self._health.due(now, standby=self._state == "standby")):
+            self._do(RunChecks(round_))
+
+    def _checked(self, number: int, outcomes: Sequence[CheckOutcome], now: float) -> None:
+        news, cycle = self._health.results(number, outcomes, now)
+        for finding in news:
+            level = "info" if finding.effect is None else "warning"
+            self._do(log("health", level, check=finding.check, effect=finding.effect, reason=finding.reason))
+        problem = self._health.excluded.reason if self._health.excluded else ""
+        if problem and not self.memory.unhealthy:
+            self.memory = replace(self.memory, unhealthy=problem)
+            self._tell_agent(Sick(problem))
+        if cycle:
+            self._tell_agent(Checked(cycle, problem))
+        if self._waits and self._health.ready:
+            self._waits = False
+            self._keep_agent(now)
+        self._check(now)
+
+    def _tell_agent(self, order: Order) -> None:
+        if self._agent.lives:
+            self._do(Tell(order))
+
     # -- the agent
 
-    def _spawn(self, now: float) -> None:
-        self.incarnation += 1
-        self._agent, self._spawned, self._spawn_at, self._alive, self._done = True, now, None, None, None
-        self._fence_at = None
+    def _keep_agent(self, now: float) -> None:
+        if self._waits or self._ending is not None or not self._agent.spawn(now):
+            return
+        self._done, self._fence_at = None, None
         self._kill_at.pop(AGENT, None)
-        self._do(SpawnAgent(self.incarnation, self.memory))
+        self._do(SpawnAgent(self._agent.incarnation, self.memory))
 
     def _ordered(self, child: str, order: Order, now: float) -> None:
         if child == COORDINATOR:
@@ -175,7 +201,7 @@ class DaemonMachine:
             return
         match order:
             case Alive(state=state, fence_in=fence_in):
-                self._alive, self._state = now, state
+                self._agent.alive, self._state = now, state
                 self._met = self._met or now
                 self._fence_at = None if fence_in is None else now + fence_in + self.job.timeouts.heartbeat
             case Remember(memory):
@@ -183,12 +209,16 @@ class DaemonMachine:
                 self.memory = self.memory.newer(memory)
                 if news and self._coordinator.lives:
                     self._do(Tell(Promise(memory.promise), COORDINATOR))
+            case Check(cycle):
+                if not self._health.ask(cycle):
+                    self._tell_agent(Checked(cycle, self.memory.unhealthy))
+                self._check(now)
             case Done():
                 self._done = order
                 self._kill_at[AGENT] = now + DONE_BOUND
 
     def _agent_exited(self, status: str, now: float) -> None:
-        self._agent = False
+        self._agent.exit(now)
         self._kill_at.pop(AGENT, None)
         if self._done is not None:
             self._end(self._done.code, self._done.verdict or self.memory.verdict, self._done.reason, now)
@@ -200,17 +230,12 @@ class DaemonMachine:
             self._replace_agent(status, now)
 
     def _replace_agent(self, status: str, now: float) -> None:
-        self._crashes = 1 if now - self._spawned >= STEADY else self._crashes + 1
-        self._do(log("agent_lost", "warning", status=status, incarnation=self.incarnation, crashes=self._crashes))
-        if self._crashes >= MAX_CRASHES:
+        agent = self._agent
+        self._do(log("agent_lost", "warning", status=status, incarnation=agent.incarnation, crashes=agent.crashes))
+        if agent.crashes >= MAX_CRASHES:
             self._end(INTERRUPTED, None, f"{MAX_CRASHES} agents in a row ended at once, the last: {status}", now)
         else:
-            self._spawn_at = now + (0.0 if self._crashes == 1 else min(5.0, 0.1 * 2**self._crashes))
-            self._spawn_when_due(now)
-
-    def _spawn_when_due(self, now: float) -> None:
-        if self._spawn_at is not None and now >= self._spawn_at and self._ending is None:
-            self._spawn(now)
+            self._keep_agent(now)
 
     # -- the coordinator
 
@@ -220,31 +245,31 @@ class DaemonMachine:
         first = self.node.infra_rank == first_candidate(self.job)
         waited = self._met is not None and now - self._met >= self.job.timeouts.node_lost
         needed = first or waited or self.memory.promise != NO_PROMISE
-        if needed and self._ending is None and is_candidate(self.job, self.node.infra_rank, self.memory):
-            incarnation = self._coordinator.spawn(now)
-            if incarnation is not None:
-                self._do(SpawnCoordinator(incarnation, self.memory))
+        needed = needed and self._closed is None and is_candidate(self.job, self.node.infra_rank, self.memory)
+        if needed and self._ending is None and self._coordinator.spawn(now):
+            self._do(SpawnCoordinator(self._coordinator.incarnation, self.memory))
 
     def _coordinator_ordered(self, order: Order, now: float) -> None:
         match order:
             case Alive():
                 self._coordinator.alive = now
+            case AskSlurm(urgent):
+                self._do(actions.CallSlurm(urgent))
             case Listening(port):
                 self._do(log("coordinator_listens", port=port))
             case Closed(verdict):
-                self._coordinator.closed = verdict
+                self._closed = verdict
             case Done():
-                self._coordinator.done = True
+                self._coordinator_done = True
                 self._kill_at[COORDINATOR] = now + DONE_BOUND
 
     def _coordinator_exited(self, status: str, now: float) -> None:
-        keeper = self._coordinator
-        keeper.exit(now)
+        self._coordinator.exit(now)
         self._kill_at.pop(COORDINATOR, None)
-        if not keeper.done and (self._ending is None or keeper.closed is not None):
-            self._do(log("coordinator_lost", "warning", status=status, crashes=keeper.crashes))
-            if keeper.closed is not None:  # it may not have come to writing the file
-                self._do(WriteVerdict(keeper.closed, shared=True))
+        if not self._coordinator_done and (self._ending is None or self._closed is not None):
+            self._do(log("coordinator_lost", "warning", status=status, crashes=self._coordinator.crashes))
+            if self._closed is not None:  # it may not have come to writing the file
+                self._do(WriteVerdict(self._closed, shared=True))
         if self._ending is not None:
             self._do(self._ending)
 
@@ -254,10 +279,10 @@ class DaemonMachine:
         if self._signalled is None:
             self._signalled = now
             self._do(log("signalled", "warning", name=name))
-            if self._agent:
+            if self._agent.lives:
                 timeouts = self.job.timeouts
                 self._do(Tell(Terminate(name)))
-                patience = timeouts.stop_grace + 2 * timeouts.coordinator + KILL_BOUND + 10.0
+                patience = self.job.longest_grace + 2 * timeouts.coordinator + ASK_BOUND + KILL_BOUND + 10.0
                 self._kill_at.setdefault(AGENT, now + patience)
             elif self._ending is None:
                 self._end(EXIT_CODES[Outcome.CANCELLED], None, f"told to end by {name}", now)
@@ -269,7 +294,7 @@ class DaemonMachine:
         if self.memory.verdict is None and self._ending is None and self._done is None:
             self.memory = replace(self.memory, verdict=verdict)
             self._do(log("verdict_found", outcome=verdict.outcome.value, reason=verdict.reason))
-            if self._agent:
+            if self._agent.lives:
                 self._do(KillChild(AGENT))
             else:
                 self._end(verdict.exit_code, verdict, verdict.reason, self._last_tick)
@@ -278,29 +303,29 @@ class DaemonMachine:
         if self._ending is not None:
             return
         self._ending = Leave(code, verdict, reason)
-        self._spawn_at = None
         if verdict is not None:
             self._do(WriteVerdict(verdict))
         if not self._coordinator.lives:
             self._do(self._ending)
-        elif self._coordinator.closed is None:  # if it is in charge at all, another one will be
+        elif self._closed is None:  # if it is in charge at all, another one will be
             self._do(KillChild(COORDINATOR))
         else:
             timeouts = self.job.timeouts
-            bound = timeouts.stop_grace + timeouts.close_grace + KILL_BOUND + 5.0
+            bound = self.job.longest_grace + timeouts.close_grace + KILL_BOUND + 5.0
             self._kill_at.setdefault(COORDINATOR, now + bound)
 
     def _tick(self, now: float) -> None:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
         self._last_tick = now
         if late > 0:  # this daemon stood still, and may not have read what its children said
-            self._alive = None if self._alive is None else min(self._alive + late, now)
+            self._agent.forgive(late, now)
             self._coordinator.forgive(late, now)
-        self._spawn_when_due(now)
+        self._check(now)
+        self._keep_agent(now)
         self._keep_coordinator(now)
-        if self._agent and AGENT not in self._kill_at:
+        if self._agent.lives and AGENT not in self._kill_at:
             self._watch_agent(now)
-        if COORDINATOR not in self._kill_at and self._coordinator.silent(now):
+        if COORDINATOR not in self._kill_at and self._coordinator.hangs(now):
             self._do(log("coordinator_silent", "warning"))
             self._kill_at[COORDINATOR] = now
         for child, at in list(self._kill_at.items()):
@@ -312,12 +337,16 @@ class DaemonMachine:
             self._do(LookForVerdict())
 
     def _watch_agent(self, now: float) -> None:
-        silence = now - (self._spawned if self._alive is None else self._alive)
-        bound = START_BOUND if self._alive is None else self.job.timeouts.agent
+        agent, silence = self._agent, self._agent.silence(now)
         fenced = self._fence_at is not None and now >= self._fence_at  # and the agent had its chance to do it itself
-        if silence >= bound or fenced:
-            self._do(log("agent_silent", "warning", seconds=round(silence, 1), incarnation=self.incarnation))
-            self._kill_at[AGENT] = now
+        if not agent.hangs(now) and not fenced:
+            return
+        self._do(log("agent_silent", "warning", seconds=round(silence, 1), incarnation=agent.incarnation))
+        self._kill_at[AGENT] = now
+        if agent.hangs(now) and self._state in WORKING and not self.memory.failures:
+            message = f"not heard by its daemon for {silence:.1f} s"
+            failure = Failure(self.node.infra_rank, AGENT_RANK, message=message, cause=Cause.HANG)
+            self.memory = replace(self.memory, failures=(failure,))
 
     def _do(self, action: DaemonAction) -> None:
         self._actions.append(action)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ft_supervisor.core.health import Outcome
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Failure, Verdict
-from ft_supervisor.core.orders import Order
+from ft_supervisor.core.orders import Order, SlurmSaid
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,20 @@ class Recorded:
     """After Record: the run's verdict file holds this verdict, or could not be written in time."""
 
     verdict: Verdict
+
+
+@dataclass(frozen=True)
+class StepRead:
+    """After ReadStep: the step of the job's newest checkpoint; None without a file with a number in it."""
+
+    step: int | None
+
+
+@dataclass(frozen=True)
+class SlurmToldUs:
+    """After Tell(AskSlurm): see orders.SlurmSaid."""
+
+    said: SlurmSaid
 
 
 # -- the agent's
@@ -114,6 +129,47 @@ class WorkersGone:
 
 
 @dataclass(frozen=True)
+class Beat:
+    """What a worker has said by systemd's notify protocol since it was last asked: what weighs most, of trigger (it
+    calls itself hung), stopping, ready and beat. `after`: seconds of silence from which it hangs, if it has said so;
+    infinity: never."""
+
+    local_rank: int
+    kind: str
+    after: float | None = None
+
+
+@dataclass(frozen=True)
+class StacksTaken:
+    """After TakeStacks, or its bound. `rules`: (local_rank, Failure.rules) of each."""
+
+    cycle: Cycle
+    rules: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckAnswered:
+    """After Tell(Check): `problem` is what keeps this node from running `cycle`; "" nothing."""
+
+    cycle: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class TurnedUnhealthy:
+    """A health check of the daemon's has failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class PolicyDiffers:
+    """The coordinator's configuration is another one; `reason` says where."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Terminated:
     """The daemon was told by a signal to end the node."""
 
@@ -156,8 +212,37 @@ class Signalled:
     name: str
 
 
-CoordinatorEvent = Tick | Received | Heard | Promised | Recorded | Ended
+@dataclass(frozen=True)
+class ChecksDone:
+    """After RunChecks: what came of the round's checks."""
+
+    number: int
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class SlurmAnswered:
+    """After CallSlurm."""
+
+    said: SlurmSaid
+
+
+CoordinatorEvent = Tick | Received | Heard | Promised | Recorded | StepRead | SlurmToldUs | Ended
 AgentEvent = (
-    Tick | Connected | Disconnected | Mailed | Looked | BarrierPassed | WorkersExited | WorkersGone | Terminated | Ended
+    Tick
+    | Connected
+    | Disconnected
+    | Mailed
+    | Looked
+    | BarrierPassed
+    | WorkersExited
+    | WorkersGone
+    | Beat
+    | StacksTaken
+    | CheckAnswered
+    | TurnedUnhealthy
+    | PolicyDiffers
+    | Terminated
+    | Ended
 )
-DaemonEvent = Tick | ChildExited | Ordered | Signalled | Ended
+DaemonEvent = Tick | ChildExited | Ordered | Signalled | ChecksDone | SlurmAnswered | Ended

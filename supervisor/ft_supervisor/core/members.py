@@ -33,6 +33,8 @@ class Member:
     gone: bool = False
     """It said Goodbye: it runs nothing and will never be back."""
     times_lost: int = 0
+    unhealthy: bool = False
+    """A health check has failed there."""
 
     @property
     def here(self) -> bool:
@@ -82,6 +84,7 @@ class Members:
             register=message,
             running=message.running is not None,
             cycle=message.running,
+            unhealthy=bool(message.memory.unhealthy),
         )
         if known is not None:
             member.times_lost = known.times_lost

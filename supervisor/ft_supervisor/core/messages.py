@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Roster, Verdict
 from ft_supervisor.core.ranks import unfold
 
@@ -105,8 +106,18 @@ class VerdictKept:
 
 
 @dataclass(frozen=True)
+class Unhealthy:
+    """A health check has failed: this node is not to be chosen again."""
+
+    term: int
+    infra_rank: int
+    incarnation: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Leaving:
-    """This node was told to end by a signal: somebody cancels the job."""
+    """This node was told to end by a signal: somebody cancels the job, or Slurm ends it."""
 
     term: int
     infra_rank: int
@@ -148,7 +159,7 @@ class Standby:
 
     term: int
     cycle: Cycle | None
-    used: int
+    ledger: Ledger
     age: float | None
 
 
@@ -156,7 +167,7 @@ class Standby:
 class Run:
     """Run workers as `group_rank` of `group_world_size` nodes. Implies stop what runs.
 
-    `group`: infra_ranks by group_rank, folded. `used`: restarts charged to the budget. `age` as in Standby.
+    `group`: infra_ranks by group_rank, folded. `ledger`: what the budgets have been used for. `age` as in Standby.
     """
 
     term: int
@@ -168,7 +179,7 @@ class Run:
     max_restarts: int
     master_addr: str
     master_port: int
-    used: int
+    ledger: Ledger
     age: float
 
     def __post_init__(self) -> None:
@@ -181,17 +192,19 @@ class Continue:
 
     term: int
     cycle: Cycle
-    used: int
+    ledger: Ledger
     age: float | None
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop the workers of `cycle` and answer: a new cycle waits for it. `group` as in Run, which may have been lost."""
+    """Stop the workers of `cycle`, with SIGKILL after `grace` seconds, and answer: a new cycle waits for it. `group` as
+    in Run, which may have been lost."""
 
     term: int
     cycle: Cycle
     group: str
+    grace: float
 
     def __post_init__(self) -> None:
         unfold(self.group)  # ValueError
@@ -221,6 +234,7 @@ ToCoordinator = (
     | WorkersStopped
     | RosterKept
     | VerdictKept
+    | Unhealthy
     | Leaving
     | Goodbye
 )
@@ -234,6 +248,7 @@ TO_COORDINATOR: tuple[type, ...] = (
     WorkersStopped,
     RosterKept,
     VerdictKept,
+    Unhealthy,
     Leaving,
     Goodbye,
 )

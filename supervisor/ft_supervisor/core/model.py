@@ -6,10 +6,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.ranks import unfold
+from ft_supervisor.core.settings import DEFAULTS, Cause, Settings
 
 KILL_BOUND = 1.0
 """Seconds from SIGKILL until no process of a node's workers is left, as the inequalities of the timeouts assume."""
+
+AGENT_RANK = -1
+"""The local_rank of a failure of the agent itself."""
 
 NO_PROMISE = -1
 """The promise of a node that has promised nothing yet."""
@@ -38,8 +43,19 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Again(StrEnum):
+    """What the verdict says of another run of the job."""
+
+    OPEN = "open"
+    NEVER = "never"
+    """A rule says that it would fail again."""
+    REQUEUE = "requeue"
+    """Slurm is to run it again."""
+
+
 EXIT_CODES = {Outcome.SUCCESS: 0, Outcome.FAILED: 1, Outcome.INTERRUPTED: 75, Outcome.CANCELLED: 130}
 CONFIG_ERROR = 2
+NEVER_AGAIN = 93
 INTERRUPTED = EXIT_CODES[Outcome.INTERRUPTED]
 
 
@@ -49,16 +65,22 @@ class Verdict:
 
     outcome: Outcome
     reason: str
+    again: Again = Again.OPEN
 
     @property
     def exit_code(self) -> int:
         """The code with which every daemon that knows this verdict leaves."""
-        return EXIT_CODES[self.outcome]
+        return NEVER_AGAIN if self.again is Again.NEVER else EXIT_CODES[self.outcome]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One failed worker. `time` is seconds since the epoch by the failing node's clock: for people, never compared."""
+    """One failed worker, or with local_rank AGENT_RANK its agent. `time` is seconds since the epoch by the failing
+    node's clock: for people, never compared.
+
+    `exception`: the class's name in torch's error file. `rules`: which of the settings' rules have a log pattern that
+    the worker's last lines match, by index.
+    """
 
     infra_rank: int
     local_rank: int
@@ -67,12 +89,20 @@ class Failure:
     error_file: str | None = None
     message: str = ""
     time: float = 0.0
+    cause: Cause = Cause.EXIT
+    exception: str = ""
+    rules: tuple[int, ...] = ()
 
     def __str__(self) -> str:
+        who = f"worker {self.local_rank}" if self.local_rank >= 0 else "agent"
+        more = f" ({self.message})" if self.message else ""
+        return f"{who} of node {self.infra_rank}: {self._how()}{more}"
+
+    def _how(self) -> str:
+        if self.cause is Cause.HANG:
+            return "hangs"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
-        return f"worker {self.local_rank} of node {self.infra_rank}: {how}" + (
-            f" ({self.message})" if self.message else ""
-        )
+        return f"out of memory, {how}" if self.cause is Cause.OOM else how
 
 
 @dataclass(frozen=True)
@@ -112,6 +142,7 @@ class Job:
     `candidates`: how many of the first members keep a coordinator, or the infra_ranks of those that do.
     `run_folder` is shared between nodes, `local_folder` is this node's own; both absolute.
     `signal_workers` says that this job's daemon passes SIGTERM on to workers (there is no Slurm that does it).
+    `policy` is the whole merged configuration as JSON, the same on every node of the job or something is wrong.
     """
 
     run_id: str
@@ -124,11 +155,26 @@ class Job:
     per_node: int
     command: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
-    max_restarts: int = 10
     timeouts: Timeouts = Timeouts()
     candidates: int | tuple[int, ...] = 3
     signal_workers: bool = False
     nonce: str = ""
+    settings: Settings = DEFAULTS
+    policy: str = ""
+
+    @property
+    def max_restarts(self) -> int:
+        """How many the rule for any failure allows."""
+        return self.settings.rules[-1].budget.max
+
+    def last_grace(self, verdict: Verdict) -> float:
+        """See last_grace."""
+        return last_grace(self.timeouts, self.settings, verdict.outcome)
+
+    @property
+    def longest_grace(self) -> float:
+        """The most of those."""
+        return max(last_grace(self.timeouts, self.settings, outcome) for outcome in Outcome)
 
 
 @dataclass(frozen=True)
@@ -166,22 +212,30 @@ class Memory:
     """What a node's daemon keeps for it while agents come and go; it only ever grows.
 
     `promise`: the highest term that the node has promised to. `group`: the active nodes of `newest` by group_rank,
-    folded. `used`: restarts charged to the budget. `verdict`: the job's.
+    folded. `unhealthy`: why it is not to be chosen. `verdict`: the job's.
     """
 
     promise: int = NO_PROMISE
     roster: Roster | None = None
-    used: int = 0
+    ledger: Ledger = EMPTY
     newest: Cycle | None = None
     group: str = ""
     succeeded: Cycle | None = None
     failures: tuple[Failure, ...] = ()
     accepted: Accepted | None = None
+    unhealthy: str = ""
     verdict: Verdict | None = None
 
     def newer(self, other: Self) -> Self:
-        """`other`, a later truth of the same node, but with this one's verdict: the first that was learnt stays."""
-        return replace(other, verdict=self.verdict or other.verdict)
+        """`other`, a later truth of the same node, but with what this one knows for good: the first verdict that was
+        learnt stays, and what is unhealthy stays so."""
+        verdict, unhealthy = self.verdict or other.verdict, self.unhealthy or other.unhealthy
+        return replace(other, verdict=verdict, unhealthy=unhealthy)
+
+
+def last_grace(timeouts: Timeouts, settings: Settings, outcome: Outcome) -> float:
+    """Seconds that workers get to end by themselves once the job has this outcome."""
+    return settings.interruption.grace if outcome is Outcome.INTERRUPTED else timeouts.stop_grace
 
 
 def one_line(text: str, limit: int = 500) -> str:

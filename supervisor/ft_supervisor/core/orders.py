@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ft_supervisor.core.model import Job, Memory, Node, Verdict
 
 
 @dataclass(frozen=True)
 class Begin:
-    """Daemon to a new child: who it is, what its node remembers. Agents and coordinators are counted each."""
+    """Daemon to a new child: who it is, what its node remembers. Agents and coordinators are counted each.
+
+    `epoch`: what makes seconds since the epoch of this node's monotonic clock.
+    """
 
     job: Job
     node: Node
     incarnation: int
     memory: Memory
+    epoch: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,5 +85,87 @@ class Closed:
     lost: tuple[str, ...] = ()
 
 
-ORDERS: tuple[type, ...] = (Begin, Terminate, Alive, Remember, Promise, Done, Listening, Closed)
-Order = Begin | Terminate | Alive | Remember | Promise | Done | Listening | Closed
+@dataclass(frozen=True)
+class Check:
+    """Agent to daemon: may this node run `cycle`? Checked is the answer."""
+
+    cycle: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Daemon to agent: `problem` is what keeps this node from running `cycle`; "" nothing."""
+
+    cycle: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Sick:
+    """Daemon to agent: a health check has failed, and this node is not to be chosen again."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class AskSlurm:
+    """Coordinator to daemon: what does Slurm say of the job and its nodes? SlurmSaid is the answer.
+
+    `urgent`: of the job alone, and soon.
+    """
+
+    urgent: bool = False
+
+
+class SlurmsWord(StrEnum):
+    """What Slurm does with the job."""
+
+    NOTHING = "nothing"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time_limit"
+    PREEMPTED = "preempted"
+    REQUEUED = "requeued"
+
+
+@dataclass(frozen=True)
+class SlurmSaid:
+    """Daemon to coordinator. `end_in`: seconds until Slurm ends the job, `limit`: for how many it may run in all; None
+    where that is not known. `draining`: infra_ranks, None if that was not asked. `problem`: why there is no answer."""
+
+    word: SlurmsWord = SlurmsWord.NOTHING
+    end_in: float | None = None
+    limit: float | None = None
+    draining: tuple[int, ...] | None = None
+    problem: str = ""
+
+
+ORDERS: tuple[type, ...] = (
+    Begin,
+    Terminate,
+    Alive,
+    Remember,
+    Promise,
+    Done,
+    Listening,
+    Closed,
+    Check,
+    Checked,
+    Sick,
+    AskSlurm,
+    SlurmSaid,
+)
+Order = (
+    Begin
+    | Terminate
+    | Alive
+    | Remember
+    | Promise
+    | Done
+    | Listening
+    | Closed
+    | Check
+    | Checked
+    | Sick
+    | AskSlurm
+    | SlurmSaid
+)

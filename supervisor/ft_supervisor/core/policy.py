@@ -1,37 +1,148 @@
-"""What a failure leads to: one decision with one sentence of reason."""
+"""What a failure leads to: the first rule that matches, its budget, and one decision with its reason."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
-from ft_supervisor.core.model import Failure, Outcome, Verdict
+from ft_supervisor.core.ledger import Ledger
+from ft_supervisor.core.model import Again, Failure, Outcome, Verdict
+from ft_supervisor.core.settings import Cause, Match, Response, Rule
 
-ENDING_SIGNALS = frozenset({"SIGTERM", "SIGINT", "SIGHUP"})
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a cycle cannot go on. `reason` is one line.
+
+    `charged` False: nobody's fault yet (a takeover, growth, a node's first loss: spares bound how many nodes can be
+    lost, but not how often one comes back). Only a rule that names its cause answers that.
+    """
+
+    reason: str
+    cause: Cause | None = None
+    infra_rank: int | None = None
+    failure: Failure | None = None
+    check: str = ""
+    charged: bool = True
 
 
 @dataclass(frozen=True)
 class Decision:
-    """`verdict` None: go on with a new cycle. `used`: restarts charged to the budget so far, this one included."""
+    """`rule`: the index of the one that answers, None where none is needed. `ledger`: with this answer charged to it.
+    `verdict` None: go on with a new cycle after `delay` seconds, without those of `replaced`."""
 
-    verdict: Verdict | None
-    used: int
+    response: Response
+    reason: str
+    rule: int | None
+    ledger: Ledger
+    replaced: frozenset[int] = frozenset()
+    delay: float = 0.0
+    verdict: Verdict | None = None
 
 
-def decide(reason: str, *, charged: bool, used: int, max_restarts: int) -> Decision:
-    """A new cycle for as long as the budget lasts.
+def find(rules: Sequence[Rule], trouble: Trouble, name: str) -> int | None:
+    """The first rule for it; `name` is its node's."""
+    for index, rule in enumerate(rules):
+        if _matches(rule.match, index, trouble, name) and (trouble.charged or trouble.cause in rule.match.causes):
+            return index
+    return None
 
-    Failures of workers and agents are charged; the loss of a node only from its second time on: spares bound how
-    many nodes can be lost, but not how often one comes back.
+
+def weight(rules: Sequence[Rule], rule: int | None) -> float:
+    """Of several troubles that end one cycle, the one with the least weight decides: the earliest rule, as the peers of
+    what really failed crash too, and what nobody is charged for comes before the rule for any failure."""
+    return len(rules) - 1.5 if rule is None else rule
+
+
+def ignored(rules: Sequence[Rule], failure: Failure, name: str) -> bool:
+    """Whether its node is to go on as if nothing had failed."""
+    rule = find(rules, Trouble(str(failure), failure.cause, failure.infra_rank, failure), name)
+    return rule is not None and rules[rule].response is Response.IGNORE
+
+
+def decide(
+    rules: Sequence[Rule],
+    ledger: Ledger,
+    trouble: Trouble,
+    rule: int | None,
+    *,
+    bad: Collection[int] = (),
+    at: float,
+    step: int | None = None,
+    steps: bool = False,
+    seed: str = "",
+) -> Decision:
+    """The answer of `rule`, which `find` has found.
+
+    `bad`: nodes that other rules want replaced as well. `at`: seconds since the epoch by our clock. `step`: of the
+    newest checkpoint, None if there is none that can be read; `steps`: the job says where, without which nobody knows
+    of its progress. `seed` makes the jitter.
     """
-    used += charged
-    if used <= max_restarts:
-        return Decision(None, used)
-    spent = f"no restarts allowed: {reason}" if max_restarts == 0 else f"{max_restarts} restarts spent: {reason}"
-    return Decision(Verdict(Outcome.FAILED, spent), max_restarts)
+    replaced = frozenset(bad)
+    if rule is None:
+        return Decision(Response.RESTART, trouble.reason, None, _exclude(ledger, replaced), replaced)
+    chosen = rules[rule]
+    reason = f"{chosen.reason}: {trouble.reason}" if chosen.reason else trouble.reason
+    response = Response.RESTART if chosen.response is Response.IGNORE else chosen.response
+    if response is Response.FAIL:
+        return Decision(response, reason, rule, ledger, verdict=Verdict(Outcome.FAILED, reason, Again.NEVER))
+    if response is Response.STOP_FOR_REQUEUE:
+        verdict = Verdict(Outcome.INTERRUPTED, f"stopped for a requeue: {reason}", Again.REQUEUE)
+        return Decision(response, reason, rule, ledger, verdict=verdict)
+    if (spent := _spent(rule, chosen, ledger, at)) is not None:
+        return Decision(response, reason, rule, ledger, verdict=Verdict(Outcome.FAILED, f"{spent}: {reason}"))
+    budget = chosen.budget
+    charged = ledger.charge(rule, budget, trouble.infra_rank, at)
+    charged = charged.progressed(step) if steps else charged
+    if steps and budget.no_progress is not None and charged.stalled >= budget.no_progress:
+        step_said = "" if charged.step is None else f" (step {charged.step})"
+        spent = f"{charged.stalled} restarts in a row without a newer checkpoint{step_said}"
+        return Decision(response, reason, rule, charged, verdict=Verdict(Outcome.FAILED, f"{spent}: {reason}"))
+    if trouble.infra_rank is not None and (
+        response is Response.REPLACE_NODE
+        or (budget.same_node is not None and charged.of_node(rule, trouble.infra_rank) > budget.same_node)
+    ):
+        response, replaced = Response.REPLACE_NODE, replaced | {trouble.infra_rank}
+    delay = _delay(chosen, charged.in_a_row, f"{seed}/{charged.entries}")
+    return Decision(response, reason, rule, _exclude(charged, replaced), replaced, delay)
 
 
-def told_to_end(failures: Sequence[Failure]) -> bool:
-    """Whether somebody may just be cancelling the job: Slurm and terminals signal workers and daemons alike, and word
-    of the workers' deaths can be the faster one."""
-    return bool(failures) and all(failure.signal in ENDING_SIGNALS for failure in failures)
+def _exclude(ledger: Ledger, nodes: frozenset[int]) -> Ledger:
+    return ledger.exclude(nodes) if nodes else ledger
+
+
+def _spent(index: int, rule: Rule, ledger: Ledger, at: float) -> str | None:
+    most = rule.budget.max
+    if ledger.count(index, rule.budget, at) < most:
+        return None
+    if most == 0:
+        return "no restarts allowed"
+    window = f" within {rule.budget.window:g} s" if rule.budget.window is not None else ""
+    return f"{most} restarts spent{window}"
+
+
+def _delay(rule: Rule, in_a_row: int, seed: str) -> float:
+    """Grows with the restarts in a row; each job waits differently, a replay of its journal the same."""
+    backoff = rule.backoff
+    delay = min(backoff.cap, backoff.first * 2.0 ** min(in_a_row - 1, 60))
+    chance = crc32(seed.encode()) / 2**31 - 1.0
+    return delay * (1.0 + backoff.jitter * chance)
+
+
+def _matches(match: Match, index: int, trouble: Trouble, name: str) -> bool:
+    failure = trouble.failure
+    return (
+        (not match.causes or trouble.cause in match.causes)
+        and (not match.exit_codes or (failure is not None and failure.exit_code in match.exit_codes))
+        and (not match.signals or (failure is not None and failure.signal in match.signals))
+        and (not match.exceptions or (failure is not None and _is_one_of(failure.exception, match.exceptions)))
+        and (not match.log or (failure is not None and index in failure.rules))
+        and (not match.nodes or name in match.nodes)
+        and (not match.check or match.check == trouble.check)
+    )
+
+
+def _is_one_of(exception: str, names: Sequence[str]) -> bool:
+    """With or without their module."""
+    return bool(exception) and (exception in names or exception.rpartition(".")[2] in names)

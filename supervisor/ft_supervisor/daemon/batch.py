@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import select
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ft_slurm import completion, nodelist
+from ft_slurm.client import open_client
 from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
+from ft_supervisor.core.model import Again
+from ft_supervisor.core.orders import Closed
 from ft_supervisor.daemon.identity import LOCAL
 from ft_supervisor.daemon.signals import Signals
-from ft_supervisor.observe.background import Background
+from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process.log import file_failed, log
 
 LOOK_PAUSE = 200
 """Milliseconds between two looks whether it is done."""
+
+REQUEUE_BOUND = 10.0
+"""Seconds for each of the two calls that it takes."""
 
 SIGNAL_BOUND = 2.0
 """Seconds that it still gets after a signal."""
@@ -41,6 +48,31 @@ def of_step(step: StepEnvironment, environ: Mapping[str, str]) -> BatchJob | Non
         return None
     # Slurm starts the batch script on the first of the job's nodes.
     return BatchJob(step.job_id, step.step_id, step.restart_count, names[0]) if names else None
+
+
+def last_deed(job: BatchJob, closed: Closed, signals: Signals) -> None:
+    """What this job's end asks of the node whose coordinator has closed it."""
+    if closed.verdict.again is Again.REQUEUE:
+        requeue(job, os.environ)
+    elif job.host in closed.lost:
+        end(job, closed.verdict.exit_code, signals)
+
+
+def requeue(job: BatchJob, environ: Mapping[str, str]) -> None:
+    """Have Slurm run the job again, which ends what runs of it, us too. Without Slurm's commands here `launch` can."""
+
+    def work() -> None:
+        client = open_client(environ)
+        state = client.job(job.job_id, timeout=REQUEUE_BOUND)
+        if state is not None and state.restart_count == job.restart_count:
+            client.requeue(state, timeout=REQUEUE_BOUND)
+            log("requeued", job=state.name)
+
+    asking = Background("requeue", work)
+    try:
+        asking.result(2 * REQUEUE_BOUND)
+    except (SlurmError, Hangs) as error:
+        log("not_requeued", "warning", job=job.job_id, why=str(error), does_it=f"scontrol requeue {job.job_id}")
 
 
 def end(job: BatchJob, code: int, signals: Signals) -> None:

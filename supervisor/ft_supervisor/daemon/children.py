@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -39,10 +39,16 @@ class _Child:
 
 
 class Children:
-    """At most one child of each name. The caller polls `filenos` and then asks `collect` what happened."""
+    """At most one child of each name. The caller polls `filenos` and then asks `collect` what happened.
 
-    def __init__(self, commands: Mapping[str, Sequence[str]] = COMMANDS) -> None:
+    `others`: children of this process that are somebody else's business.
+    """
+
+    def __init__(
+        self, commands: Mapping[str, Sequence[str]] = COMMANDS, others: Callable[[], Collection[int]] = tuple
+    ) -> None:
         self._commands = commands
+        self._others = others
         self._children: dict[str, _Child] = {}
         self._stillborn: list[DaemonEvent] = []
 
@@ -126,7 +132,7 @@ class Children:
                 os.waitpid(found.si_pid, os.WNOHANG)
 
     def _living(self) -> list[int]:
-        return [child.pid for child in self._children.values() if child.status is None]
+        return [*(child.pid for child in self._children.values() if child.status is None), *self._others()]
 
     def _swept(self, child: _Child) -> bool:
         # Only agents have anything below them. Sweeping for a coordinator would hit what the agent's workers started.

@@ -1,6 +1,6 @@
 """Who this node is and what its job is: configuration and Slurm's environment, boiled down to a Job and a Node.
 
-Looks at nothing but its arguments, the resolver and the network interfaces (design: identity).
+Looks at nothing but its arguments, the resolver, the network interfaces and, if asked to, NVML (design: identity).
 """
 
 from __future__ import annotations
@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from ft_slurm import ports, topology
+from ft_slurm import ports
 from ft_slurm.environment import StepEnvironment
 from ft_supervisor.config.merge import beyond_nodes
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core.model import Job, Node
-from ft_supervisor.daemon import network
+from ft_supervisor.core.settings import Settings
+from ft_supervisor.daemon import domain, network
 
 LOCAL = "FT_SUPERVISOR_LOCAL"
 """Set to 1 by `ft-supervisor local`: no Slurm passes signals on to workers."""
@@ -30,18 +32,21 @@ class IdentityError(Exception):
 def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) -> tuple[Job, Node, tuple[str, ...]]:
     """The job, this node, and warnings, a line each.
 
-    Raises IdentityError, and ft_slurm's NoDomain. Takes at most `network.RESOLVE_BOUND` seconds.
+    Raises IdentityError, and ft_slurm's NoDomain. Takes at most `network.RESOLVE_BOUND` seconds, and what
+    `domain.find` may take.
     """
-    if config.active > len(step.nodes):
+    least = config.settings.placement.least or config.active
+    if least > len(step.nodes):
         where = config.sources.get("nodes.active", "nodes.active")
         raise IdentityError(
-            f"{where}: nodes.active: {config.active} active nodes are more than the step's {len(step.nodes)} nodes; "
+            f"{where}: nodes.active: {least} active nodes are more than the step's {len(step.nodes)} nodes; "
             f"ask Slurm for {config.active} and the spares"
         )
     if beyond := beyond_nodes(config.candidates, len(step.nodes)):
         where = config.sources.get("coordinator.candidates", "coordinator.candidates")
         raise IdentityError(f"{where}: coordinator.candidates: {'; '.join(beyond)}")
     addr, warnings = _own_addr(config, step)
+    domain_id, why_none = domain.find(config.domain, step, environ)
     run_dir = config.run_dir.replace("{job_id}", str(step.job_id))
     job = Job(
         run_id=step.run_id,
@@ -54,14 +59,22 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
         per_node=_per_node(config, environ),
         command=config.command,
         env=config.env,
-        max_restarts=config.max_restarts,
         timeouts=config.timeouts,
         candidates=config.candidates,
         signal_workers=environ.get(LOCAL) == "1",
         nonce=environ.get(NONCE, ""),
+        settings=_settings(config, step),
+        policy=config.policy,
     )
-    node = Node(step.infra_rank, step.node_name, addr, _domain(config, step))
-    return job, node, warnings
+    node = Node(step.infra_rank, step.node_name, addr, domain_id)
+    return job, node, warnings + why_none
+
+
+def _settings(config: JobConfig, step: StepEnvironment) -> Settings:
+    """With the step file's place made absolute."""
+    if not (template := config.settings.step_file):
+        return config.settings
+    return replace(config.settings, step_file=str(step.submit_dir / template.replace("{job_id}", str(step.job_id))))
 
 
 def local_folder(run_id: str) -> Path:
@@ -131,12 +144,3 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
     if value and not re.fullmatch(r"[0-9]{1,6}", value):
         raise IdentityError(f"{name}={value!r}: expected a number")
     return int(value) if value else None
-
-
-def _domain(config: JobConfig, step: StepEnvironment) -> str:
-    domain = config.domain
-    if domain.source == "slurm_topology" and domain.level is not None:
-        return topology.domain(step.topology_addr, step.topology_pattern, domain.level)
-    if domain.source == "node_name" and domain.pattern is not None:
-        return topology.domain_of_name(step.node_name, domain.pattern)
-    return ""

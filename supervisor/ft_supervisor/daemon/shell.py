@@ -16,12 +16,14 @@ from ft_slurm.errors import SlurmError
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core import actions
 from ft_supervisor.core.daemon import AGENT, COORDINATOR, DaemonMachine
-from ft_supervisor.core.events import DaemonEvent, Ended, Ordered, Signalled, Tick
+from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ended, Ordered, Signalled, SlurmAnswered, Tick
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
 from ft_supervisor.core.orders import Begin, Closed, Listening
 from ft_supervisor.daemon import batch, files, identity
+from ft_supervisor.daemon.checks import Runner, built_in
 from ft_supervisor.daemon.children import COMMANDS, Children
 from ft_supervisor.daemon.signals import Signals
+from ft_supervisor.daemon.slurm import SlurmDesk
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import tree
@@ -29,6 +31,8 @@ from ft_supervisor.process.log import current_traceback, emit, file_failed, jour
 
 END_BOUND = 5.0
 """Seconds that the last sweep may take."""
+CHECKS_BOUND = 2.0
+"""Seconds that running health checks get to be ended."""
 SWEEP_PAUSE = 0.05
 """Seconds between two sweeps for a child that is gone while something below it still lives."""
 
@@ -43,7 +47,9 @@ def run(config: JobConfig, environ: Mapping[str, str]) -> int:
         return CONFIG_ERROR
     notes = [actions.log("policy", note=config.policy_note)] if config.policy_note else []
     notes += [actions.log("identity", "warning", note=text) for text in warnings]
-    supervise(job, node, notes=notes, batch_job=batch.of_step(step, environ))
+    gpus = job.per_node if config.per_node == "gpu" else None
+    slurm = None if job.signal_workers else SlurmDesk(step, environ)
+    supervise(job, node, notes=notes, batch_job=batch.of_step(step, environ), slurm=slurm, gpus=gpus)
 
 
 def supervise(
@@ -53,25 +59,31 @@ def supervise(
     notes: Iterable[actions.Log] = (),
     commands: Mapping[str, Sequence[str]] = COMMANDS,
     batch_job: batch.BatchJob | None = None,
+    slurm: SlurmDesk | None = None,
+    gpus: int | None = None,
 ) -> NoReturn:
-    """Start the children, watch them, and leave by os._exit with the node's code. Main thread only."""
+    """Start the children, watch them, and leave by os._exit with the node's code. Main thread only.
+
+    `slurm` None: there is nobody to ask. `gpus`: how many the node has to have, if anybody has said.
+    """
     setup("daemon", node.name)
     signals = Signals()
     tree.become_subreaper()
-    children = Children(commands)
+    checks = Runner(job, node, built_in(job, node, gpus))
+    children = Children(commands, lambda: checks.pids)
     code = INTERRUPTED
     try:
         if _made_local_folder(job):
-            _Shell(job, node, signals, children).loop(notes)
+            _Shell(job, node, signals, children, checks, slurm).loop(notes)
     except _Left as left:
         code = left.code
-        if batch_job and left.closed and batch_job.host in left.closed.lost:
+        if batch_job and left.closed:
             children.end(END_BOUND)
-            batch.end(batch_job, left.closed.verdict.exit_code, signals)
+            batch.last_deed(batch_job, left.closed, signals)
     except Exception:
         log("daemon_failed", "error", error=current_traceback())
     finally:
-        _end(children, code)
+        _end(children, checks, code)
 
 
 def _made_local_folder(job: Job) -> bool:
@@ -83,9 +95,10 @@ def _made_local_folder(job: Job) -> bool:
     return True
 
 
-def _end(children: Children, code: int) -> NoReturn:
+def _end(children: Children, checks: Runner, code: int) -> NoReturn:
     """Leave nothing behind. Not by sys.exit: a late signal or a hanging thread must not change the code."""
     try:
+        checks.end(CHECKS_BOUND)
         if left_behind := children.end(END_BOUND):
             log("left_behind", "error", pids=",".join(map(str, left_behind)))
         for stream in (sys.stdout, sys.stderr):
@@ -104,11 +117,15 @@ class _Left(Exception):
 
 
 class _Shell:
-    def __init__(self, job: Job, node: Node, signals: Signals, children: Children) -> None:
+    def __init__(
+        self, job: Job, node: Node, signals: Signals, children: Children, checks: Runner, slurm: SlurmDesk | None
+    ) -> None:
         self._job = job
         self._node = node
         self._signals = signals
         self._children = children
+        self._checks = checks
+        self._slurm = slurm
         now = time.monotonic()
         self._machine = DaemonMachine(job, node, now)
         begin = Begin(job, node, 0, Memory())
@@ -135,17 +152,22 @@ class _Shell:
                 self._handle(Tick())
 
     def _sleep(self, until: float) -> None:
+        if (wake := self._checks.wake) is not None:
+            until = min(until, wake)
         bound = until - time.monotonic()
         if self._children.busy:
             bound = min(bound, SWEEP_PAUSE)
         poll = select.poll()
-        for fd in (self._signals.fileno(), *self._children.filenos()):
+        for fd in (self._signals.fileno(), *self._children.filenos(), *self._checks.filenos()):
             poll.register(fd, select.POLLIN)
         poll.poll(max(0.0, bound) * 1000)
 
     def _events(self) -> list[DaemonEvent]:
         signalled = [Signalled(name) for name in self._signals.take()]
-        return [*signalled, *self._children.collect(), *self._found()]
+        checked = self._checks.collect()
+        done = [ChecksDone(checked[0].number, checked[1])] if checked else []
+        answers = [SlurmAnswered(said) for said in self._slurm.collect()] if self._slurm else []
+        return [*signalled, *done, *answers, *self._children.collect(), *self._found()]
 
     def _found(self) -> list[DaemonEvent]:
         """The run's verdict, if its file was looked for and is there."""
@@ -177,19 +199,27 @@ class _Shell:
                 case actions.Log():
                     emit(action)
                 case actions.SpawnAgent(incarnation, memory):
-                    self._children.spawn(AGENT, Begin(self._job, self._node, incarnation, memory))
+                    self._spawn(AGENT, incarnation, memory)
                 case actions.SpawnCoordinator(incarnation, memory):
-                    self._children.spawn(COORDINATOR, Begin(self._job, self._node, incarnation, memory))
+                    self._spawn(COORDINATOR, incarnation, memory)
                 case actions.KillChild(child):
                     self._children.kill(child)
                 case actions.Tell(order, child):
                     self._children.tell(child, order)
+                case actions.CallSlurm(urgent) if self._slurm is not None:
+                    self._slurm.ask(urgent)
+                case actions.RunChecks(round_):
+                    self._checks.begin(round_)
                 case actions.WriteVerdict(verdict, shared):
                     self._writing += files.write_verdict(self._job, verdict, shared)
                 case actions.LookForVerdict():
                     self._looking = self._looking or files.look_for_verdict(self._job)
                 case actions.Leave():
                     self._leave(action)
+
+    def _spawn(self, child: str, incarnation: int, memory: Memory) -> None:
+        epoch = time.time() - time.monotonic()
+        self._children.spawn(child, Begin(self._job, self._node, incarnation, memory, epoch))
 
     def _write(self, what: str, work: Any) -> None:
         self._writing = [piece for piece in self._writing if not piece.wait(0)]

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from types import FrameType
 
 from ft_slurm.allocation import Allocation
+from ft_slurm.client import open_client
+from ft_slurm.errors import SlurmError
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Outcome, Verdict
+from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome, Verdict
 from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch import srun
 from ft_supervisor.launch.watch import watch
@@ -25,6 +27,8 @@ from ft_supervisor.observe import runs
 
 SRUN_MARGIN = 5.0
 """Seconds that srun gets to end by itself after a verdict, beyond the job's graces; then again after SIGTERM."""
+REQUEUE_BOUND = 10.0
+"""Seconds for each of the two calls that a requeue takes."""
 TASKS_HEAR = 2.0
 """Seconds after Slurm's SIGTERM in which its tasks, had they got it too, would have made a verdict of it."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -103,7 +107,21 @@ class Launch:
         self._watch()
         while not self._over():
             self._handle(self._next(), process)
+        if self._verdict is not None and self._verdict.again is Again.REQUEUE:
+            self._requeue()
         return self._exit_code()
+
+    def _requeue(self) -> None:
+        """The coordinator's node has done it already, unless Slurm's commands are missing there. It ends us too."""
+        job = self._allocation
+        try:
+            client = open_client(self._environ)
+            state = client.job(job.job_id, timeout=REQUEUE_BOUND)
+            if state is not None and state.restart_count == job.restart_count:
+                say("requeueing the job")
+                client.requeue(state, timeout=REQUEUE_BOUND)
+        except SlurmError as error:
+            say(f"the job is not requeued: {error}; `scontrol requeue {job.job_id}` does it")
 
     def _start(self, program: str) -> subprocess.Popen[bytes]:
         line = [program, *self._line[1:]]
@@ -153,8 +171,8 @@ class Launch:
                 say(f"verdict {verdict.outcome}: {verdict.reason}")
                 self._pass_on_at = math.inf
                 # Of a job that has not succeeded, workers may still be at their last checkpoint.
-                stop_grace = 0.0 if verdict.outcome is Outcome.SUCCESS else times.stop_grace
-                self._wait_at_most(stop_grace + times.close_grace + self._margin)
+                grace = 0.0 if verdict.outcome is Outcome.SUCCESS else self._config.last_grace(verdict.outcome)
+                self._wait_at_most(grace + times.close_grace + self._margin)
             case SrunEnded(code):
                 self._srun_code = code
                 say(f"srun has ended with {code}")
@@ -177,7 +195,7 @@ class Launch:
             return
         self._asked = True
         times = self._config.timeouts
-        self._wait_at_most(times.stop_grace + times.close_grace + self._margin)
+        self._wait_at_most(self._config.longest_grace + times.close_grace + self._margin)
         if number == signal.SIGTERM and self._allocation.host is not None:
             # Slurm sends it to the tasks too, unless it was for the batch script alone (sbatch --signal=B:TERM).
             say("SIGTERM: waiting for the verdict")

@@ -189,7 +189,7 @@ class _Local:
         """The daemons' own way to end, within a bound."""
         self._asked = True
         times = self._config.timeouts
-        bound = times.stop_grace + times.close_grace + KILL_BOUND + END_MARGIN
+        bound = self._config.longest_grace + times.close_grace + KILL_BOUND + END_MARGIN
         self._kill_at = time.monotonic() + bound
         self._terminal.say(f"{number.name}: ending all nodes, within {bound:g} s; Ctrl-C kills them at once")
         for process in self._living():

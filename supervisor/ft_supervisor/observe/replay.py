@@ -63,7 +63,7 @@ def _make(header: Header, where: str) -> Machine:
         case "agent":
             return AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now)
         case "coordinator":
-            return CoordinatorMachine(begin.job, begin.node, begin.incarnation, begin.memory, now)
+            return CoordinatorMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch)
         case "daemon":
             return DaemonMachine(begin.job, begin.node, now)
     raise BadJournal(f"{where}: no machine is called {header.machine!r:.60}")

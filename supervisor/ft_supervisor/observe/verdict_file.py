@@ -8,7 +8,7 @@ import secrets
 import time
 from pathlib import Path
 
-from ft_supervisor.core.model import Outcome, Verdict, one_line
+from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
 
 NAME = "verdict.json"
 MAX_BYTES = 64 * 1024
@@ -32,6 +32,7 @@ def write(folder: Path, verdict: Verdict, run_id: str, nonce: str) -> Verdict:
     content = {
         "outcome": verdict.outcome.value,
         "reason": one_line(verdict.reason),
+        "again": verdict.again.value,
         "exit_code": verdict.exit_code,
         "run_id": run_id,
         "nonce": nonce,
@@ -76,14 +77,15 @@ def _parse(path: Path) -> tuple[Verdict, str, str]:
     if not isinstance(content, dict):
         raise BadVerdictFile(path, "not a JSON object")
     texts = {}
-    for key in ("outcome", "reason", "run_id", "nonce"):
+    content = {"again": "open", **content}
+    for key in ("outcome", "reason", "again", "run_id", "nonce"):
         if not isinstance(content.get(key), str):
             raise BadVerdictFile(path, f"{key!r} is missing or no text")
         texts[key] = content[key]
     try:
-        verdict = Verdict(Outcome(texts["outcome"]), one_line(texts["reason"]))
-    except ValueError:
-        raise BadVerdictFile(path, f"unknown outcome {one_line(texts['outcome'], 40)!r}") from None
+        verdict = Verdict(Outcome(texts["outcome"]), one_line(texts["reason"]), Again(texts["again"]))
+    except ValueError as error:
+        raise BadVerdictFile(path, f"unknown outcome: {one_line(str(error), 80)}") from None
     if content.get("exit_code") != verdict.exit_code:
         raise BadVerdictFile(
             path, f"exit_code is {content.get('exit_code')!r}, which is not that of {texts['outcome']}"

@@ -16,6 +16,7 @@ class Keys:
     def __init__(self, run_id: str) -> None:
         self._root = f"ft/{run_id}"
         self.hello = f"{self._root}/hello"
+        self.policy = f"{self._root}/policy"
         self.inbox = f"{self._root}/inbox"
         self.permanent_close = f"{self._root}/permanent_close"
         self.pulse = f"{self._root}/pulse"

@@ -1,8 +1,10 @@
-"""The value of `pulse`: JSON with the fields round, term and lease (core.actions.Pulse), read with distrust."""
+"""The value of `pulse`: JSON with the fields round, term and lease (core.actions.Pulse), and the time at which it was
+written. Read with distrust."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from ft_supervisor.core.actions import Pulse
 from ft_supervisor.core.codec import CodecError, from_plain, to_plain
@@ -10,17 +12,31 @@ from ft_supervisor.core.model import one_line
 from ft_supervisor.store.base import StoreLost
 
 
-def dump_pulse(pulse: Pulse) -> bytes:
-    """For the store."""
-    return json.dumps(to_plain(pulse)).encode()
+@dataclass(frozen=True)
+class Written:
+    """`time`: seconds since the epoch by its coordinator's clock."""
+
+    pulse: Pulse
+    time: float
+
+
+def dump_pulse(pulse: Pulse, time: float) -> bytes:
+    """For the store; see Written."""
+    return json.dumps(to_plain(Written(pulse, time))).encode()
 
 
 def parse_pulse(data: bytes | None) -> Pulse:
+    """Its pulse alone; see `parse`."""
+    return parse(data).pulse
+
+
+def parse(data: bytes | None) -> Written:
     """`data` is what the key holds. Raises StoreLost for whatever is no pulse: no coordinator of ours lives there."""
     try:
-        pulse: Pulse = from_plain(json.loads(data or b"null"), Pulse)
+        written: Written = from_plain(json.loads(data or b"null"), Written)
     except (CodecError, ValueError, RecursionError) as error:
         raise StoreLost(f"no valid pulse: {one_line(str(error), 100)}") from None
+    pulse = written.pulse
     if not 0 <= pulse.lease <= pulse.round or (pulse.term is not None and pulse.term < 0):
         raise StoreLost(f"no valid pulse: {pulse}")
-    return pulse
+    return written

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from ft_supervisor.core.codec import CodecError, from_plain, to_plain
-from ft_supervisor.core.model import Outcome, Verdict, one_line
+from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
 
 
 def dump_verdict(verdict: Verdict) -> bytes:
-    """JSON with the fields outcome and reason; the reason cut to one line of 500 characters."""
-    return json.dumps(to_plain(Verdict(verdict.outcome, one_line(verdict.reason)))).encode()
+    """JSON with the fields outcome, reason and again (open where it is missing); the reason cut to one line."""
+    return json.dumps(to_plain(replace(verdict, reason=one_line(verdict.reason)))).encode()
 
 
 def parse_verdict(data: bytes) -> Verdict:
     """Never raises: whatever is no valid verdict means FAILED, with its text as the reason, and never success."""
     try:
-        verdict = from_plain(json.loads(data), Verdict)
+        told = json.loads(data)
+        verdict: Verdict = from_plain({"again": Again.OPEN, **told} if isinstance(told, dict) else told, Verdict)
     except (CodecError, ValueError, RecursionError):
         return Verdict(Outcome.FAILED, one_line(data.decode(errors="replace")) or "an empty verdict")
-    return Verdict(verdict.outcome, one_line(verdict.reason))
+    return replace(verdict, reason=one_line(verdict.reason))

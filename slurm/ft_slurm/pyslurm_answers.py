@@ -1,0 +1,127 @@
+"""What `pyslurm_worker` prints. Pure: each function returns, or raises BadOutput with one line, whatever it gets."""
+
+import json
+from typing import Any
+
+from ft_slurm import scontrol_text, values
+from ft_slurm.errors import BadOutput, Refused, Unanswered
+from ft_slurm.records import AccountingRecord, ExitCode, JobState, NodeState, Step
+
+
+def answer(text: str) -> object:
+    """Raises Refused and Unanswered, as the worker says, and BadOutput."""
+    try:
+        said = json.loads(text.strip().splitlines()[-1])
+    except (ValueError, RecursionError, IndexError) as error:
+        raise BadOutput(f"no answer in {values.shown(text)}") from error
+    if isinstance(said, dict) and "answer" in said:
+        return said["answer"]
+    if isinstance(said, dict) and "refused" in said:
+        raise Refused(f"pyslurm: {_line(said['refused'])}")
+    raise Unanswered(f"pyslurm: {_line(said.get('unanswered') if isinstance(said, dict) else said)}")
+
+
+def job(said: object) -> JobState | None:
+    if said is None:
+        return None
+    fields = _mapping(said)
+    job_id = _count(fields, "id")
+    if job_id is None:
+        raise BadOutput("a job without an id")
+    state, flags = values.job_state(_text(fields, "state"))
+    limit = _count(fields, "time_limit")
+    array, task = _count(fields, "array_id"), _count(fields, "array_task_id")
+    return JobState(
+        job_id=job_id,
+        state=state,
+        flags=flags,
+        reason=scontrol_text.unless_none(_text(fields, "state_reason")),
+        user_id=_count(fields, "user_id"),
+        has_batch_script=bool(fields.get("is_batch_job")),
+        heterogeneous=bool(fields.get("heterogeneous_id")),
+        restart_count=_count(fields, "requeue_count") or 0,
+        requeue=bool(fields.get("is_requeueable")),
+        batch_host=_text(fields, "batch_host"),
+        nodes=_text(fields, "allocated_nodes"),
+        array_job_id=array or None,
+        array_task_id=task if array else None,
+        start_time=values.time(fields.get("start_time"), "start_time"),
+        end_time=None if limit is None and state == "RUNNING" else values.time(fields.get("end_time"), "end_time"),
+        time_limit=None if limit is None else limit * 60,
+        preempt_time=values.time(fields.get("preempt_time"), "preempt_time"),
+        exit_code=_exit_code(fields, ""),
+        comment=_text(fields, "comment"),
+    )
+
+
+def nodes(said: object) -> dict[str, NodeState]:
+    listed = [_mapping(each) for each in _list(said)]
+    found = [scontrol_text.node(_text(each, "name"), _text(each, "state").split("+"), _text(each, "reason"))
+             for each in listed]  # fmt: skip
+    return {each.name: each for each in found}
+
+
+def running_steps(said: object) -> tuple[Step, ...]:
+    steps = [_mapping(each) for each in _list(said)]
+    going = [each for each in steps if not scontrol_text.step_is_over(_text(each, "state"))]
+    return tuple(Step(str(each.get("id")), _text(each, "allocated_nodes")) for each in going)
+
+
+def configuration(said: object) -> dict[str, str]:
+    """With the names and units that `scontrol show config` has."""
+    fields = _mapping(said)
+    folders = fields.get("plugin_dirs")
+    return {
+        "PluginDir": ":".join(map(str, folders)) if isinstance(folders, list) else str(folders or ""),
+        "SlurmdTimeout": f"{_count(fields, 'slurmd_timeout') or 0} sec",
+        "KillWait": f"{_count(fields, 'kill_wait_time') or 0} sec",
+    }
+
+
+def accounting(said: object, job_id: int) -> tuple[AccountingRecord, ...]:
+    found = [_record(_mapping(each), job_id) for each in _list(said)]
+    return tuple(sorted(found, key=lambda each: (each.start is None, each.start or 0)))
+
+
+def _record(fields: dict[str, Any], job_id: int) -> AccountingRecord:
+    return AccountingRecord(
+        job_id=job_id,
+        step=_text(fields, "step"),
+        state=_text(fields, "state"),
+        exit_code=_exit_code(fields, ""),
+        derived_exit_code=_exit_code(fields, "derived_"),
+        start=values.time(fields.get("start_time"), "start_time"),
+        end=values.time(fields.get("end_time"), "end_time"),
+        elapsed=_count(fields, "elapsed_time"),
+        nodes=_text(fields, "nodelist"),
+        comment=_text(fields, "comment"),
+    )
+
+
+def _exit_code(fields: dict[str, Any], before: str) -> ExitCode | None:
+    code = _count(fields, f"{before}exit_code")
+    return None if code is None else ExitCode(code, _count(fields, f"{before}exit_code_signal") or 0)
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadOutput(f"{values.shown(value)}: expected an object")
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise BadOutput(f"{values.shown(value)}: expected a list")
+    return value
+
+
+def _count(fields: dict[str, Any], name: str) -> int | None:
+    return values.whole(fields.get(name), name)
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    return values.string(fields.get(name), name)
+
+
+def _line(value: object) -> str:
+    return " ".join(str(value).split())[:500]

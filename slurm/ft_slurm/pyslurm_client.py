@@ -1,0 +1,86 @@
+"""Asks Slurm through pyslurm, for sites that have it and not Slurm's commands.
+
+Each question is a process of its own (`pyslurm_worker`), as each of the commands is: libslurm may end its process, and
+hang. pyslurm is an optional extra, works with exactly one release of Slurm, and is never imported here.
+"""
+
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ft_slurm import command, comment, pyslurm_answers, pyslurm_worker
+from ft_slurm.command import TIMEOUT
+from ft_slurm.errors import BadOutput, Refused, SlurmError, Unanswered
+from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
+
+PROBE = 10.0
+"""Seconds to find out whether it works here."""
+
+
+def why_not(environ: Mapping[str, str], *, timeout: float = PROBE) -> str:
+    """Why pyslurm is of no use here, in one line; empty when it is."""
+    if importlib.util.find_spec("pyslurm") is None:
+        return "pyslurm is not installed"
+    try:
+        PyslurmClient(environ).ask("ready", timeout=timeout)
+    except SlurmError as error:
+        return f"pyslurm does not work here: {error}"
+    return ""
+
+
+class PyslurmClient:
+    """A `SlurmClient` by pyslurm. Look at `why_not` first."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        kept = {key: value for key, value in environ.items() if key != "SLURM_CLUSTERS"}
+        self._environ = {**kept, "PYSLURM_DISABLE_AUTO_INIT": "1"}
+
+    def job(self, job_id: int, *, timeout: float = TIMEOUT) -> JobState | None:
+        return pyslurm_answers.job(self.ask("job", job_id, timeout=timeout))
+
+    def nodes(self, names: Sequence[str], *, timeout: float = TIMEOUT) -> dict[str, NodeState]:
+        return pyslurm_answers.nodes(self.ask("nodes", list(names), timeout=timeout))
+
+    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[Step, ...]:
+        return pyslurm_answers.running_steps(self.ask("steps", job.job_id, timeout=timeout))
+
+    def configuration(self, *, timeout: float = TIMEOUT) -> dict[str, str]:
+        return pyslurm_answers.configuration(self.ask("configuration", timeout=timeout))
+
+    def set_comment(self, job_id: int, text: str, *, mark: str = comment.MARK, timeout: float = TIMEOUT) -> None:
+        end = time.monotonic() + timeout
+        job = self._only(job_id, end)
+        after = comment.with_part(job.comment, mark, text)
+        if after != job.comment:
+            self.ask("comment", job_id, after, timeout=command.left(end))
+
+    def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> None:
+        end = time.monotonic() + timeout
+        now = self._only(job.job_id, end)
+        if now.restart_count == job.restart_count and now.state != "PENDING":
+            self.ask("requeue", job.job_id, timeout=command.left(end))
+
+    def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:
+        """Of the newest run alone, which is all that pyslurm can tell."""
+        return pyslurm_answers.accounting(self.ask("accounting", job_id, timeout=timeout), job_id)
+
+    def _only(self, job_id: int, end: float) -> JobState:
+        """The job, if its number is its own: to pyslurm a whole array has the number of one of its tasks."""
+        job = self.job(job_id, timeout=command.left(end))
+        if job is None:
+            raise Refused(f"slurmctld knows no job {job_id}")
+        if job.array_job_id == job_id:
+            raise Refused(f"pyslurm cannot tell job {job_id} from the array that it is a task of")
+        return job
+
+    def ask(self, question: str, *arguments: object, timeout: float) -> object:
+        """The worker's answer. Raises Refused, Unanswered."""
+        worker = [sys.executable, "-P", str(Path(pyslurm_worker.__file__).resolve())]
+        done = command.run([*worker, question, *map(json.dumps, arguments)], timeout, self._environ)
+        try:
+            return pyslurm_answers.answer(done.stdout)
+        except BadOutput as error:
+            raise Unanswered(f"pyslurm ended its process: {done.problem}") from error

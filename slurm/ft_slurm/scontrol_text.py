@@ -1,0 +1,122 @@
+"""What `scontrol --oneliner show ...` prints, with SLURM_TIME_FORMAT=%s. The same fields on 22.05 and 24.11 (measured).
+
+Pure: each function returns, or raises BadOutput with one line, whatever it is given.
+"""
+
+import re
+from collections.abc import Sequence
+
+from ft_slurm import values
+from ft_slurm.errors import BadOutput
+from ft_slurm.records import JobState, NodeState, Step
+
+_STEP_OVER = ("COMPLETED", "COMPLETING", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+# A comment may hold anything; it goes to the first of what follows it (info_job.c of both releases).
+_COMMENT = re.compile(
+    r" Comment=(.*?) *(?= Extra=| StdErr=| Switches=| Power=| BurstBuffer=| TresPer| OOMKillStep=| MailUser=|$)",
+    re.DOTALL,
+)
+_OWNER = re.compile(r" UserId=\S*\(([0-9]{1,10})\) GroupId=")
+_ARRAY_TASK = re.compile(r"[0-9]{1,9}")
+
+
+def job(text: str, job_id: int) -> JobState | None:
+    """The job of that number; None when it is not among the text's, one of which is for each task of an array."""
+    for line in re.split(r"(?m)^(?=JobId=\d)", text):
+        if line.startswith(f"JobId={job_id} "):
+            return _job(line.rstrip("\n"), job_id)
+    return None
+
+
+def _job(line: str, job_id: int) -> JobState:
+    # Before the owner stands the job's name, in which a user may write anything.
+    owner = _OWNER.search(line)
+    if owner is None:
+        raise BadOutput(f"no UserId of job {job_id} in {values.shown(line)}")
+    before, fields = line[: owner.start()], line[owner.start() :]
+    # Pending tasks of an array come as one job with a list of them.
+    task = field(before, "ArrayTaskId")
+    comment = _COMMENT.search(fields)
+    state, flags = values.job_state(field(fields, "JobState"))
+    return JobState(
+        job_id=job_id,
+        state=state,
+        flags=flags,
+        reason=unless_none(field(fields, "Reason")),
+        user_id=int(owner[1]),
+        has_batch_script=field(fields, "BatchFlag") not in ("", "0"),
+        heterogeneous=bool(field(before, "HetJobId")),
+        restart_count=_number(fields, "Restarts") or 0,
+        requeue=field(fields, "Requeue") not in ("", "0"),
+        batch_host=field(fields, "BatchHost"),
+        nodes=field(fields, "NodeList"),
+        array_job_id=_number(before, "ArrayJobId"),
+        array_task_id=int(task) if _ARRAY_TASK.fullmatch(task) else None,
+        start_time=_number(fields, "StartTime"),
+        end_time=_number(fields, "EndTime"),
+        time_limit=values.duration(field(fields, "TimeLimit"), "TimeLimit"),
+        preempt_time=_number(fields, "PreemptTime"),
+        exit_code=values.exit_code(field(fields, "ExitCode"), "ExitCode"),
+        comment=comment[1].removesuffix("(null)") if comment else "",
+    )
+
+
+def running_steps(text: str, name: str) -> tuple[Step, ...]:
+    """The steps that are not over, of the job of that name, among all that are listed."""
+    own = f"StepId={name}."
+    lines = [line for line in text.splitlines() if line.startswith(own)]
+    going = [line for line in lines if not step_is_over(field(line, "State"))]
+    return tuple(Step(line.removeprefix(own).split(" ")[0], field(line, "NodeList")) for line in going)
+
+
+def step_is_over(state: str) -> bool:
+    return state.startswith(_STEP_OVER)
+
+
+def nodes(text: str) -> dict[str, NodeState]:
+    """Those that are listed, by name."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("NodeName="):
+            # A reason, which may hold anything, comes behind the state.
+            name, words = field(line, "NodeName"), field(line, "State").split("+")
+            reason = re.search(r" Reason=(.*) \[[^\[\]]*@[^\[\]]*\]| Reason=(.*)", line)
+            found[name] = node(name, words, (reason[1] or reason[2] or "").strip() if reason else "")
+    return found
+
+
+def node(name: str, words: Sequence[str], reason: str) -> NodeState:
+    """Of the words of its state, the base first. Raises BadOutput."""
+    state, *flags = [word.rstrip("*~#!%$@^-+") for word in words] or [""]
+    if not name or not state:
+        raise BadOutput(f"node {values.shown(name)} without a name or a state")
+    return NodeState(name, state, frozenset(filter(None, flags)), reason)
+
+
+def configuration(text: str) -> dict[str, str]:
+    """`Key = value` lines of `scontrol show config`."""
+    lines = (line.partition(" = ") for line in text.splitlines())
+    found = {key.strip(): value.strip() for key, equals, value in lines if equals}
+    if "SlurmdTimeout" not in found:
+        raise BadOutput("no SlurmdTimeout in the configuration")
+    return found
+
+
+def version(text: str) -> tuple[int, int]:
+    """(24, 11) of `slurm-wlm 24.11.5`; (0, 0) of anything else."""
+    match = re.match(r"slurm\S* (\d{1,4})\.(\d{1,4})", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def field(text: str, name: str) -> str:
+    """The first field of that name; empty when there is none, or nothing in it."""
+    match = re.search(rf"(?:^|\s){name}=(\S*)", text)
+    return match[1] if match and match[1] != "(null)" else ""
+
+
+def _number(text: str, name: str) -> int | None:
+    return values.number(field(text, name), name)
+
+
+def unless_none(word: str) -> str:
+    return "" if word == "None" else word

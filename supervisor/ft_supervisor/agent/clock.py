@@ -1,0 +1,29 @@
+"""How far this node's clock is from the coordinator's. For people who compare logs: a warning is all that it does."""
+
+from __future__ import annotations
+
+from ft_supervisor.process.log import log
+
+LOOKS = 20
+"""Looks at the pulse before a clock is called fast: each one was written some time before it is read."""
+
+
+class ClockWatch:
+    """Warns once a connection. `tolerated`: seconds."""
+
+    def __init__(self, tolerated: float) -> None:
+        self._tolerated = tolerated
+        self._last = 0.0
+        self._newest = float("inf")
+        self._looks = 0
+
+    def look(self, theirs: float, ours: float) -> None:
+        """The coordinator wrote its pulse at `theirs` by its clock, by ours it is `ours`: seconds since the epoch."""
+        if theirs == self._last or self._looks < 0:
+            return
+        self._last, self._looks = theirs, self._looks + 1
+        self._newest = min(self._newest, ours - theirs)
+        if self._newest < -self._tolerated or (self._looks >= LOOKS and self._newest > self._tolerated):
+            self._looks = -1
+            word = "behind" if self._newest < 0 else "ahead of"
+            log("clock", "warning", reason=f"{abs(self._newest):.1f} s {word} the coordinator's")

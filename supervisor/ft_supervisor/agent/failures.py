@@ -1,0 +1,87 @@
+"""What is to be known of a failed worker from its exit code and from torch's error file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+"""A shell's exit codes for a command that can't be started."""
+_LIMIT = 1 << 20
+"""Bytes read of an error file."""
+_BEGINNING = re.compile(rb'\A\{"message": (?:\{"message": )?"((?:[^"\\]|\\.){1,1000})')
+"""Of a file that is longer than that: what can be told from its first bytes, the message's beginning."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """An error file's message, and the exception's class, with its module if that is known; "" if it names none."""
+
+    message: str
+    exception: str = ""
+
+
+def look_up(command: str) -> tuple[int, str] | None:
+    """Exit code and message for a command that can't be run; None for one that can."""
+    if shutil.which(command) is not None:
+        return None
+    if shutil.which(command, mode=os.F_OK) is not None:
+        return NOT_EXECUTABLE, f"{command}: not executable"
+    return NOT_FOUND, f"{command}: command not found"
+
+
+def signal_name(number: int) -> str:
+    """As in SIGTERM."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal between the first and the last has no name
+        return f"signal {number}"
+
+
+def was_killed(code: int) -> bool:
+    """Whether a worker with this exit code (Popen's) got SIGKILL, or is a shell whose command did."""
+    return code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+def read_error(path: Path) -> Told | None:
+    """What torch's @record left (torch.distributed.elastic.multiprocessing.errors.error_handler: message
+    "ClassName: text", and py_callstack, a traceback that ends with the class's full name). None when there is no file;
+    when it can't be read, its message says why."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LIMIT + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Told(f"unreadable error file: {error}")
+    try:
+        return _told(json.loads(data))
+    except (ValueError, RecursionError) as error:
+        if len(data) > _LIMIT and (beginning := _BEGINNING.match(data)):
+            message = beginning[1].decode(errors="replace")
+            return Told(message, _exception(message, ""))
+        return Told(f"unreadable error file: {error}")
+
+
+def _told(told: Any) -> Told:
+    message, stack = told.get("message", "") if isinstance(told, dict) else told, ""
+    if isinstance(message, dict):
+        extra = message.get("extraInfo")
+        stack = str(extra.get("py_callstack", "")) if isinstance(extra, dict) else ""
+        message = message.get("message", "")
+    return Told(str(message), _exception(str(message), stack))
+
+
+def _exception(message: str, stack: str) -> str:
+    name, colon, _ = message.partition(":")
+    if not colon or not name.isidentifier():
+        return ""
+    # the last such line: an exception that another one followed comes before it, and a text may have several lines
+    full = re.findall(rf"^((?:\w+\.)*{name})(?=:|$)", stack, re.MULTILINE)
+    return str(full[-1]) if full else name

@@ -1,0 +1,207 @@
+"""Heartbeats of workers by systemd's notify protocol, sd_notify(3): a datagram socket for each local rank.
+
+Only a worker itself and what it has started are heard on its socket, by the pid that the kernel gives with each
+message. What somebody else says, or what is longer than systemd takes, is counted and dropped. Nothing is ever sent
+back, but a file descriptor that came along is closed, as a sender with BARRIER=1 waits for that.
+"""
+
+from __future__ import annotations
+
+import array
+import math
+import os
+import secrets
+import select
+import socket
+import struct
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ft_supervisor.core.events import Beat
+from ft_supervisor.core.model import one_line
+from ft_supervisor.process.log import log
+
+_KINDS: dict[str, str] = {
+    "WATCHDOG=1": "beat",
+    "READY=1": "ready",
+    "STOPPING=1": "stopping",
+    "WATCHDOG=trigger": "trigger",
+}
+_WEIGHT: dict[str, int] = {"beat": 0, "ready": 1, "stopping": 2, "trigger": 3}
+_LONGEST = 4096
+"""Bytes of a message; systemd's limit too."""
+_STATUS = 200
+"""Characters kept of STATUS=."""
+_FOREVER = 2**64 - 1
+"""WATCHDOG_USEC of a worker that is not to be watched, as 0 is."""
+_PATH = 107
+"""Bytes of a socket's path, unix(7)."""
+_DEPTH = 100
+"""Generations between a worker and its descendants."""
+_CREDENTIALS = struct.Struct("iII")
+
+
+def parse(data: bytes) -> tuple[str | None, float | None, str | None]:
+    """(kind, after, status) of a message; None for what it does not say."""
+    kind: str | None = None
+    after = status = None
+    for line in data.decode(errors="replace").split("\n"):
+        name, _, value = line.partition("=")
+        said = _KINDS.get(line)
+        if name == "STATUS":
+            status = one_line("".join(c if c.isprintable() else " " for c in value), _STATUS)
+        elif name == "WATCHDOG_USEC" and value.isascii() and value.isdecimal() and len(value) <= 20:
+            after = math.inf if int(value) in (0, _FOREVER) else int(value) / 1e6
+            said = "beat"  # systemd starts anew then
+        if said is not None and (kind is None or _WEIGHT[said] > _WEIGHT[kind]):
+            kind = said
+    return kind, after, status
+
+
+class Beats:
+    """For the main thread: `open` before workers are started, `listen` after, `close` once they are gone. A thread
+    reads the sockets, so that no worker waits for us."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # over all below
+        self._sockets: dict[int, tuple[int, socket.socket]] = {}
+        self._paths: list[Path] = []
+        self._pids: dict[int, int] = {}
+        self._beats: dict[int, Beat] = {}
+        self._statuses: dict[int, str] = {}
+        self._refused: dict[int, int] = {}
+        self._epoll = select.epoll()
+        threading.Thread(target=self._read, daemon=True, name="notify").start()
+
+    def open(self, folder: Path, local_ranks: Iterable[int]) -> dict[int, str]:
+        """NOTIFY_SOCKET by rank: files in `folder`, which is made, or abstract names (unix(7)) where a file can't be.
+        Raises OSError; `close` is due then too."""
+        with self._lock:
+            self._pids, self._beats, self._statuses, self._refused = {}, {}, {}, {}
+            return {local_rank: self._open(folder / str(local_rank), local_rank) for local_rank in local_ranks}
+
+    def listen(self, pids: Mapping[int, int]) -> None:
+        """Begin to read: these are the workers. Until now what they said has waited."""
+        with self._lock:
+            self._pids = dict(pids)
+            for fd in self._sockets:
+                self._epoll.register(fd, select.EPOLLIN)
+
+    def poll(self) -> tuple[Beat, ...]:
+        """What was said since the last call, one a rank."""
+        with self._lock:
+            beats, self._beats = self._beats, {}
+        return tuple(beats.values())
+
+    def statuses(self) -> dict[int, str]:
+        """The last STATUS of each rank that has given one: one line of at most 200 characters, for people."""
+        with self._lock:
+            return dict(self._statuses)
+
+    def refused(self) -> dict[int, int]:
+        """How many messages of each rank's socket were dropped, if any."""
+        with self._lock:
+            return dict(self._refused)
+
+    def close(self) -> None:
+        """Nobody is heard any more."""
+        with self._lock:
+            for _, sock in self._sockets.values():
+                with suppress(OSError):  # not listened to yet
+                    self._epoll.unregister(sock)
+                sock.close()
+            self._sockets.clear()
+            for path in self._paths:
+                with suppress(OSError):
+                    path.unlink()
+            self._paths.clear()
+
+    def _open(self, path: Path, local_rank: int) -> str:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._sockets[sock.fileno()] = (local_rank, sock)
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # first, or a message could come without
+        if _bind(sock, path):
+            self._paths.append(path)
+            return str(path)
+        name = f"ft-supervisor-{secrets.token_hex(16)}"
+        sock.bind(f"\0{name}")
+        return f"@{name}"
+
+    def _read(self) -> None:
+        while True:
+            for fd, _ in self._epoll.poll():
+                with self._lock:
+                    if fd in self._sockets:
+                        self._receive(*self._sockets[fd])
+
+    def _receive(self, local_rank: int, sock: socket.socket) -> None:
+        try:
+            # no room for anything but the credentials: the kernel closes file descriptors for which there is none
+            data, ancillary, flags, _ = sock.recvmsg(_LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except OSError:  # nothing there any more; whatever else it may be, the thread has to go on
+            return
+        sender = _sender(ancillary)
+        if flags & socket.MSG_TRUNC or sender is None or not _is_below(sender, self._pids.get(local_rank)):
+            self._refuse(local_rank, sender, len(data))
+            return
+        kind, after, status = parse(data)
+        if status is not None:
+            self._statuses[local_rank] = status
+        if kind is not None:
+            self._beats[local_rank] = _merged(self._beats.get(local_rank), Beat(local_rank, kind, after))
+
+    def _refuse(self, local_rank: int, sender: int | None, length: int) -> None:
+        self._refused[local_rank] = self._refused.get(local_rank, 0) + 1
+        if self._refused[local_rank] == 1:
+            log("notify_refused", "warning", local_rank=local_rank, sender=sender, bytes=length)
+
+
+def _bind(sock: socket.socket, path: Path) -> bool:
+    """Whether it could be; a folder that only we may enter."""
+    if len(os.fsencode(path)) > _PATH:
+        return False
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        path.unlink(missing_ok=True)  # a killed agent's
+        sock.bind(str(path))
+    except OSError as error:
+        log("notify_folder_failed", "warning", path=path, error=error)
+        return False
+    return True
+
+
+def _sender(ancillary: list[tuple[int, int, bytes]]) -> int | None:
+    pid = None
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) >= _CREDENTIALS.size:
+            pid = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]
+        elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            for fd in array.array("i", data[: len(data) // 4 * 4]):
+                os.close(fd)
+    return pid
+
+
+def _is_below(pid: int, worker: int | None) -> bool:
+    """Whether `pid` is `worker` or one of its descendants; never, once either of them is gone."""
+    for _ in range(_DEPTH):
+        if pid == worker:
+            return True
+        try:
+            text = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            return False
+        pid = int(text[text.rindex(b")") + 2 :].split()[1])
+        if pid <= 1:
+            return False
+    return False
+
+
+def _merged(old: Beat | None, new: Beat) -> Beat:
+    if old is None:
+        return new
+    kind = max(old.kind, new.kind, key=_WEIGHT.__getitem__)
+    return Beat(new.local_rank, kind, old.after if new.after is None else new.after)

@@ -1,0 +1,188 @@
+"""Where workers hang: their stacks, by py-spy where there is one, else by a signal at which faulthandler prints them
+(faulthandler.register in the training script), and what the kernel says of their threads.
+
+Everything here may hang with them, or with the file system, so each rank has a thread of its own that can be abandoned.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from ft_supervisor.observe.background import Background, wait_all
+from ft_supervisor.process.log import file_failed, log
+from ft_supervisor.process.tree import descendants
+
+BOUND = 10.0
+"""Seconds for all of it."""
+_ASKING = 8.0
+"""Seconds of these in which processes are asked; the rest is for writing."""
+_PY_SPY = 3.0
+"""Seconds for one try of py-spy."""
+_PRINTING = 1.0
+"""Seconds that a process has to print its stacks."""
+_DESCENDANTS = 4
+_THREADS = 64
+_TEXT = 1 << 20
+"""Bytes kept of what py-spy says of a process."""
+
+Since = Callable[[int, int], tuple[int, bytes]]
+"""output.Output.since."""
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """One hung worker, and how it is to be asked until when (monotonic clock)."""
+
+    rank: int
+    local_rank: int
+    pid: int
+    signal_name: str
+    since: Since
+    until: float
+
+
+def take(pids: Mapping[int, int], folder: Path, first_rank: int, signal_name: str, since: Since) -> None:
+    """Write the stacks of hung workers to `folder`/RANK.txt, within BOUND seconds; what can't be had is logged.
+
+    `pids` by local rank, and `first_rank` is the rank of local rank 0. `signal_name`, as in "SIGUSR2", is sent only to
+    processes that catch it. `since` tells what a rank has printed.
+    """
+    began = time.monotonic()
+    pieces = []
+    for local_rank, pid in pids.items():
+        rank = _Rank(first_rank + local_rank, local_rank, pid, signal_name, since, began + _ASKING)
+        pieces.append(Background(f"stacks of rank {rank.rank}", partial(_take_one, rank, folder), file_failed))
+    for late in wait_all(pieces, began + BOUND - time.monotonic()):
+        log("stacks_late", "warning", what=late)
+
+
+def _take_one(rank: _Rank, folder: Path) -> None:
+    head = f"rank {rank.rank} (local rank {rank.local_rank}), {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    text = "\n\n".join([head, *(_process(pid, rank) for pid in [rank.pid, *_python_below(rank.pid)])])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{rank.rank}.txt"
+    unfinished = folder / f".{rank.rank}.{os.getpid()}"
+    try:
+        with os.fdopen(
+            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", errors="replace"
+        ) as file:
+            file.write(text + "\n")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    log("stacks_taken", rank=rank.rank, path=path)
+
+
+def _python_below(pid: int) -> list[int]:
+    """A handful: a shell's Python, the workers of a data loader."""
+    found = []
+    for child, (state, name) in sorted(descendants(pid).items()):
+        with suppress(OSError):  # no right to look, or just ended: its name tells as much
+            name = Path(f"/proc/{child}/exe").readlink().name
+        if state != "Z" and name.startswith("python"):
+            found.append(child)
+    return found[:_DESCENDANTS]
+
+
+def _process(pid: int, rank: _Rank) -> str:
+    told = _by_py_spy(pid, rank.until)
+    if told is None:
+        told = _by_signal(pid, rank)
+    return f"== process {pid}\n{told.strip()}\n\n{_by_kernel(pid)}"
+
+
+def _by_py_spy(pid: int, until: float) -> str | None:
+    """None where there is none, or it can't. Without stopping the process first, as that may never stop."""
+    path = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
+    if path is None:
+        return None
+    for options in (["--nonblocking"], []):
+        bound = min(_PY_SPY, until - time.monotonic())
+        told = _run([path, "dump", "--pid", str(pid), *options], bound) if bound > 0 else None
+        if told is not None:
+            return told
+    return None
+
+
+def _run(command: list[str], bound: float) -> str | None:
+    """What it prints; None if it fails or is late."""
+    # Its end may be reaped by workers.py, which ends everything below the agent: then no code is known, but its output.
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    try:
+        process = subprocess.Popen(command, stdin=null, stdout=pipe, stderr=null, start_new_session=True)
+    except OSError:  # not a program of this machine's, say
+        return None
+    try:
+        data, _ = process.communicate(timeout=bound)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_PRINTING)
+        return None
+    return data[:_TEXT].decode(errors="replace") if process.returncode == 0 and data else None
+
+
+def _by_signal(pid: int, rank: _Rank) -> str:
+    name = rank.signal_name
+    number = signal.Signals[name]
+    if not _catches(pid, number):
+        return (
+            f"No stacks: no py-spy that may look at this process, and it does not catch {name}. "
+            f"Install py-spy, or call faulthandler.register(signal.{name}, all_threads=True) in the training script."
+        )
+    position, _ = rank.since(rank.local_rank, sys.maxsize)
+    try:
+        os.kill(pid, number)
+    except OSError as error:
+        return f"No stacks: {name} can't be sent: {error}"
+    time.sleep(max(0.0, min(_PRINTING, rank.until - time.monotonic())))
+    _, printed = rank.since(rank.local_rank, position)
+    return f"What it printed at {name}:\n{printed.decode(errors='replace') or '(nothing)'}"
+
+
+def _catches(pid: int, number: int) -> bool:
+    """SigCgt in proc(5)."""
+    for line in _read(Path(f"/proc/{pid}/status")).splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def _by_kernel(pid: int) -> str:
+    """What proc(5) says of its threads, without anything that waits for the process's memory map."""
+    try:
+        threads = sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda path: int(path.name))
+    except OSError as error:
+        return f"It is gone: {error}"
+    lines = [_thread(path) for path in threads[:_THREADS]]
+    if len(threads) > _THREADS:
+        lines.append(f"and {len(threads) - _THREADS} more threads")
+    return "\n".join(lines)
+
+
+def _thread(path: Path) -> str:
+    states = [line for line in _read(path / "status").splitlines() if line.startswith("State:")]
+    state = " ".join(states[0].split()[1:]) if states else "?"
+    comm, wchan, syscall = (_read(path / name).strip() or "?" for name in ("comm", "wchan", "syscall"))
+    return f"thread {path.name} {comm}: state {state}, wchan {wchan}, syscall {syscall}"
+
+
+def _read(path: Path) -> str:
+    """At most 4,096 bytes; "" if it can't be had."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,123 @@
+"""What an agent learns of its workers beyond their exit codes: what they print, their heartbeats, where they hang, and
+whether the kernel killed them for want of memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from ft_supervisor.agent import log_rules, stacks
+from ft_supervisor.agent.failures import Told, read_error, signal_name, was_killed
+from ft_supervisor.agent.memory_kills import Counter
+from ft_supervisor.agent.node_agent import Outfit
+from ft_supervisor.agent.notify import Beats
+from ft_supervisor.agent.output import Output
+from ft_supervisor.core.events import Beat
+from ft_supervisor.core.messages import Run
+from ft_supervisor.core.model import Failure, Job, Node, one_line
+from ft_supervisor.core.settings import Cause, Hang
+from ft_supervisor.observe.background import Background
+from ft_supervisor.process.log import file_failed
+
+_LAST_WORDS = 0.1
+"""Seconds to read what a worker has printed before it died."""
+
+
+class Witness:
+    """For the main thread. `open` before workers are started, `started` after, `close` once they are gone."""
+
+    def __init__(self, job: Job, node: Node) -> None:
+        self._job = job
+        self._node = node
+        self._run: Run | None = None
+        self._output = Output()
+        self._beats = Beats()
+        self._kills: dict[int, Counter | None] = {}
+        self._exited: set[int] = set()
+
+    def open(self, run: Run) -> dict[int, Outfit]:
+        """What to start the workers with, by local rank. Raises OSError; `started` and `close` are due then too."""
+        self._run = run
+        local_ranks = range(self._job.per_node)
+        streams = self._output.open(local_ranks)
+        sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks)
+        hang = self._job.settings.hang
+        watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
+        return {
+            local_rank: Outfit(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog)
+            for local_rank in local_ranks
+        }
+
+    def started(self, pids: Mapping[int, int]) -> None:
+        """These are the workers, by local rank; none if they could not be started."""
+        self._output.started()
+        self._kills = {local_rank: Counter.open(pid) for local_rank, pid in pids.items()}
+        self._beats.listen(pids)
+
+    def exited(self, local_rank: int) -> None:
+        """No more is to be expected of this one."""
+        self._exited.add(local_rank)
+
+    def close(self) -> None:
+        """Takes at most about 0.1 s."""
+        self._run = None
+        self._kills.clear()
+        self._exited.clear()
+        self._beats.close()
+        self._output.release()
+
+    def failure(self, local_rank: int, code: int, error_file: Path | None, message: str = "") -> Failure:
+        """What is to be told of a failed worker. `code`: Popen's, a signal's negative; `message`: when it could not be
+        started, and so has left no error file."""
+        told = read_error(error_file) if error_file and not message else None
+        kills = self._kills.get(local_rank)
+        return Failure(
+            infra_rank=self._node.infra_rank,
+            local_rank=local_rank,
+            exit_code=code if code >= 0 else None,
+            signal=signal_name(-code) if code < 0 else None,
+            error_file=str(error_file) if told is not None else None,
+            message=one_line(message or (told or Told("")).message),
+            time=time.time(),
+            cause=Cause.OOM if was_killed(code) and kills is not None and kills.moved() else Cause.EXIT,
+            exception=told.exception if told else "",
+            rules=self.rules_of(local_rank),
+        )
+
+    def rules_of(self, local_rank: int) -> tuple[int, ...]:
+        """Which of the job's rules have a log pattern that this rank's last lines match, by index."""
+        self._output.drain(local_rank, _LAST_WORDS)
+        return log_rules.matching(self._job.settings.rules, self._output.tail(local_rank))
+
+    def beats(self) -> tuple[Beat, ...]:
+        """What workers have said by the notify protocol since the last call, one a rank; those that have exited since
+        then are "stopping", whatever they said."""
+        beats = {beat.local_rank: beat for beat in self._beats.poll()}
+        beats |= {local_rank: Beat(local_rank, "stopping") for local_rank in self._exited}
+        self._exited.clear()
+        return tuple(beats.values())
+
+    def statuses(self) -> dict[int, str]:
+        """What workers last said of themselves (STATUS=), by local rank; for people."""
+        return self._beats.statuses()
+
+    def take_stacks(self, pids: Mapping[int, int]) -> Background[None] | None:
+        """Begin to write where these workers (by local rank) are to run_folder/stacks/CYCLE/RANK.txt; done within
+        stacks.BOUND. None if there are none."""
+        if self._run is None or not pids:
+            return None
+        work = partial(
+            stacks.take,
+            dict(pids),
+            Path(self._job.run_folder) / "stacks" / str(self._run.cycle),
+            self._run.group_rank * self._job.per_node,
+            (self._job.settings.hang or Hang()).signal,
+            self._output.since,
+        )
+        return Background("stacks", work, file_failed)
+
+    def flush(self, bound: float) -> bool:
+        """Whether all that workers have printed is passed on within `bound` seconds. Before this process leaves."""
+        return self._output.flush(bound)

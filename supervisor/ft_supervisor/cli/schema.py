@@ -1,0 +1,35 @@
+"""`ft-supervisor schema`: what editors can check while one types."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ft_supervisor import config as configuration
+
+
+class Of(StrEnum):
+    """What there is a schema of."""
+
+    JOB = "job"
+    POLICY = "policy"
+
+
+def schema(of: Annotated[Of, typer.Argument(help="Of a job's file or of a policy.")] = Of.JOB) -> None:
+    """Prints the JSON Schema (draft 2020-12) of job.yaml or of a cluster's policy.
+
+    It knows each key by itself. How keys must fit one another `ft-supervisor validate` checks.
+
+    \b
+    Examples:
+      ft-supervisor schema > ft-job.schema.json
+      ft-supervisor schema policy > ft-policy.schema.json
+
+    \b
+    Editors with the YAML language server then take this as a file's first line:
+      # yaml-language-server: $schema=ft-job.schema.json
+    """
+    typer.echo(json.dumps(configuration.json_schema(of.value), indent=2))

@@ -1,0 +1,82 @@
+"""How the coordinator meets Slurm's own events: when it asks, and what the answers and signals mean for the job."""
+
+from __future__ import annotations
+
+from ft_supervisor.core.model import Again, Job, Outcome, Verdict
+from ft_supervisor.core.orders import SlurmSaid, SlurmsWord
+
+ASK_BOUND = 5.0
+"""Seconds that Slurm gets to say why it has sent a signal, before it counts as somebody's wish to cancel the job."""
+SHARE = 0.25
+"""Of a job's time limit: no more than this is given away to `before_end`, or a short job would be over at once."""
+WHY = {
+    SlurmsWord.TIME_LIMIT: "Slurm's time limit",
+    SlurmsWord.PREEMPTED: "preempted by Slurm",
+    SlurmsWord.REQUEUED: "requeued in Slurm",
+}
+
+
+class Interruptions:
+    """One coordinator's view. All times in seconds."""
+
+    def __init__(self, job: Job, now: float) -> None:
+        self._settings = job.settings.interruption
+        self._outside = not job.signal_workers
+        """There is a Slurm."""
+        self._ask_at = now
+        self._end_at: float | None = None
+        self._ahead = 0.0
+        self._told: tuple[str, float] | None = None
+        self._away = False
+
+    @property
+    def told_to_end(self) -> bool:
+        """Whether a signal has come whose meaning is not known yet: no new cycle shall begin."""
+        return self._told is not None
+
+    def ask(self, now: float) -> bool:
+        """Whether it is time to ask Slurm."""
+        if not self._outside or now < self._ask_at:
+            return False
+        self._ask_at = now + self._settings.poll
+        return True
+
+    def leave(self, reason: str, now: float) -> Verdict | None:
+        """A node was told to end by a signal; `reason` says which node and signal. The verdict, or Slurm is asked."""
+        if not self._outside:
+            return Verdict(Outcome.CANCELLED, reason)
+        if self._told is None:
+            self._told, self._ask_at = (reason, now), now
+        return None
+
+    def hear(self, said: SlurmSaid, now: float) -> str | None:
+        """Slurm's answer; a line for the log when it has gone away or come back."""
+        if said.end_in is not None and (self._end_at is None or not said.problem):
+            self._end_at = now + said.end_in
+        limit = said.limit if said.limit is not None else said.end_in
+        self._ahead = min(self._settings.before_end, SHARE * limit) if limit is not None else self._ahead
+        was_away, self._away = self._away, bool(said.problem)
+        if self._away != was_away:
+            return said.problem or "it answers again"
+        return None
+
+    def verdict(self, said: SlurmSaid | None, now: float) -> Verdict | None:
+        """How the job ends, if Slurm or the clock says that it does; `said` is an answer that has just come."""
+        word = said.word if said is not None and not said.problem else SlurmsWord.NOTHING
+        if word in WHY:
+            return self._interrupted(WHY[word], Again.OPEN if word is SlurmsWord.REQUEUED else self._again)
+        if self._told is not None:
+            reason, at = self._told
+            if word is SlurmsWord.CANCELLED or now - at >= ASK_BOUND or (said is not None and not said.problem):
+                return Verdict(Outcome.CANCELLED, reason)
+            return None
+        if self._end_at is not None and self._ahead > 0 and now >= self._end_at - self._ahead:
+            return self._interrupted(f"Slurm's time limit in {max(0.0, self._end_at - now):.0f} s", self._again)
+        return None
+
+    @property
+    def _again(self) -> Again:
+        return Again.REQUEUE if self._settings.requeue else Again.OPEN
+
+    def _interrupted(self, reason: str, again: Again) -> Verdict:
+        return Verdict(Outcome.INTERRUPTED, reason, again)

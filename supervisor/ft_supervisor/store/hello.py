@@ -1,0 +1,35 @@
+"""The value of `hello`: whose store this is. JSON, read with distrust."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from ft_supervisor.core.model import PROTOCOL, Job
+
+
+def policy_sum(job: Job) -> str:
+    """SHA-256 of the whole merged configuration."""
+    return hashlib.sha256(job.policy.encode()).hexdigest()
+
+
+def dump(job: Job, candidate: int) -> bytes:
+    """For the store of this candidate."""
+    return json.dumps({**_ours(job, candidate), "policy": policy_sum(job)}).encode()
+
+
+def read(data: bytes | None, job: Job, candidate: int) -> str | None:
+    """The sum of its configuration; None if it is not the store of this candidate of this job."""
+    try:
+        told = json.loads(data or b"null")
+    except (ValueError, RecursionError):
+        return None
+    ours = _ours(job, candidate)
+    if not isinstance(told, dict) or {key: told.get(key) for key in ours} != ours:
+        return None
+    theirs = told.get("policy")
+    return theirs if isinstance(theirs, str) else None
+
+
+def _ours(job: Job, candidate: int) -> dict[str, object]:
+    return {"run_id": job.run_id, "protocol": PROTOCOL, "infra_rank": candidate}

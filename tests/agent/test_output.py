@@ -1,0 +1,267 @@
+"""Workers' pipes, with real processes that write into them and a stdout that may be dead."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.agent.harness import BOUND, wait_until
+
+from ft_supervisor.agent import output as output_module
+from ft_supervisor.agent.output import KEPT, Output
+
+
+class Ends:
+    """The agent's stdout and stderr: pipes, read into memory once `read` is called."""
+
+    def __init__(self) -> None:
+        pipes = [os.pipe(), os.pipe()]
+        self.reading = [reading for reading, _ in pipes]
+        self.writing = [writing for _, writing in pipes]
+        self.data = [bytearray(), bytearray()]
+        self._threads: list[threading.Thread] = []
+
+    def read(self) -> None:
+        for fd, data in zip(self.reading, self.data, strict=True):
+            thread = threading.Thread(target=self._read, args=(fd, data), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _read(self, fd: int, data: bytearray) -> None:
+        while piece := os.read(fd, 1 << 20):
+            data += piece
+
+    def hang_up(self) -> None:
+        """Nobody will ever read it."""
+        for fd in self.reading:
+            os.close(fd)
+        self.reading.clear()
+
+    def close(self) -> None:
+        for fd in self.writing:
+            os.close(fd)
+        for thread in self._threads:
+            thread.join(BOUND)
+        for fd in self.reading:
+            os.close(fd)
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """Closed at the end; the output's own thread may only wait for more then."""
+    ends = Ends()
+    yield ends
+    ends.close()
+
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a worker as torch does: it opens the named files itself."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start_one(names: tuple[str, str], code: str) -> subprocess.Popen[bytes]:
+        with open(names[0], "w") as stdout, open(names[1], "w") as stderr:  # noqa: PTH123 - as torch opens them
+            command = [sys.executable, "-S", "-c", f"import os, sys, time\n{code}"]
+            processes.append(subprocess.Popen(command, stdout=stdout, stderr=stderr, start_new_session=True))
+        return processes[-1]
+
+    yield start_one
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.wait(BOUND)
+
+
+def open_fds() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_lines_pass_as_they_are_and_the_last_are_kept(ends: Ends, start: Start) -> None:
+    ends.read()
+    output = Output(*ends.writing)
+    before = open_fds()
+    names = output.open([0, 1])
+    code = "os.write(1, b'out\\xff\\n'); os.write(2, b'err\\x00\\n'); os.write(1, b'no end')"
+    workers = [start(names[rank], code + f"; os.write(2, b'{rank}')") for rank in (0, 1)]
+    output.started()
+    for worker in workers:
+        assert worker.wait(BOUND) == 0
+    for rank in (0, 1):
+        output.drain(rank, BOUND)
+        assert sorted(output.tail(rank)) == sorted(b"out\xff\nerr\x00\nno end" + str(rank).encode())
+    output.release()
+    assert output.flush(BOUND)
+    wait_until(lambda: len(ends.data[0]) == 24 and len(ends.data[1]) == 14, "all of it")
+    assert sorted(ends.data[0].splitlines()) == [b"no end"] * 2 + [b"out\xff"] * 2
+    assert sorted(ends.data[1].splitlines()) == [b"0", b"1", b"err\x00", b"err\x00"]
+    assert open_fds() == before
+    assert output.tail(0)  # until the next start
+    output.open([0])
+    assert output.tail(0) == output.tail(1) == b""
+    output.release()
+
+
+def test_both_streams_in_order_of_arrival(ends: Ends, start: Start) -> None:
+    ends.read()
+    output = Output(*ends.writing)
+    names = output.open([0])
+    code = "for i in range(4):\n os.write(1 + i % 2, b'%d\\n' % i)\n sys.stdin.readline()"
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb", buffering=0) as stdin:
+        with open(names[0][0], "w") as stdout, open(names[0][1], "w") as stderr:  # noqa: PTH123 - as torch opens them
+            command = [sys.executable, "-S", "-c", f"import os, sys\n{code}"]
+            worker = subprocess.Popen(command, stdin=reading, stdout=stdout, stderr=stderr)
+        os.close(reading)
+        output.started()
+        for i in range(4):
+            wait_until(lambda i=i: output.tail(0).endswith(b"%d\n" % i), "the line")  # type: ignore[misc]
+            stdin.write(b"\n")
+    assert worker.wait(BOUND) == 0
+    assert output.tail(0) == b"0\n1\n2\n3\n"
+    position, text = output.since(0, 4)
+    assert (position, text) == (8, b"2\n3\n")
+    assert output.since(0, position) == (position, b"")
+    output.release()
+
+
+def test_lines_of_many_workers_do_not_mix(ends: Ends, start: Start) -> None:
+    ends.read()
+    output = Output(ends.writing[0], ends.writing[0])
+    names = output.open(range(4))
+    code = (
+        "for i in range(1500):\n"
+        " line = (str(os.getpid()) + ' ') * (i % 900) + '.\\n'\n"
+        " os.write(1 + i % 2, line.encode())\n"
+    )
+    workers = [start(names[rank], code) for rank in range(4)]
+    output.started()
+    for worker in workers:
+        assert worker.wait(BOUND) == 0
+    output.release()
+    assert output.flush(BOUND)
+    wait_until(lambda: ends.data[0].count(b"\n") == 6000, "all lines")
+    for line in bytes(ends.data[0]).splitlines():
+        *words, end = line.split(b" ")
+        assert end == b"." and len(set(words)) <= 1
+
+
+def test_a_line_of_100_megabytes(ends: Ends, start: Start) -> None:
+    ends.read()
+    output = Output(*ends.writing)
+    names = output.open([0])
+    worker = start(names[0], "for i in range(100): sys.stdout.write('x' * 1000_000)\nprint('the end')")
+    output.started()
+    assert worker.wait(BOUND) == 0
+    output.drain(0, BOUND)
+    assert output.tail(0) == b"x" * (KEPT - 8) + b"the end\n"
+    output.release()
+    assert output.flush(BOUND)
+    wait_until(lambda: len(ends.data[0]) == 100_000_008, "all of it")
+    assert ends.data[0].endswith(b"xthe end\n")
+
+
+def test_a_progress_bar_passes_before_its_line_ends(ends: Ends, start: Start) -> None:
+    ends.read()
+    output = Output(*ends.writing)
+    names = output.open([0])
+    start(names[0], "os.write(2, b'\\r 1%\\r 2%'); time.sleep(1000)")
+    output.started()
+    wait_until(lambda: bytes(ends.data[1]) == b"\r 1%\r", "the bar")
+    output.release()
+    wait_until(lambda: bytes(ends.data[1]) == b"\r 1%\r 2%\n", "the rest of it")
+
+
+def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
+    output = Output(*ends.writing)
+    names = output.open([0])
+    worker = start(names[0], "for i in range(30): os.write(1, (b'%06d' % i + b'.' * 993 + b'\\n') * 1000)")
+    output.started()
+    assert worker.wait(BOUND) == 0
+    output.drain(0, BOUND)
+    assert output.tail(0)[-1000:].startswith(b"000029.")
+    assert not output.flush(0.0)
+    output.release()
+    ends.read()  # it lives after all
+    assert output.flush(BOUND)
+    wait_until(lambda: len(ends.data[0]) > 4 << 20, "what was kept")
+    assert len(ends.data[0]) < 10 << 20
+    assert {len(line) for line in bytes(ends.data[0]).splitlines()} == {999}  # whole lines were dropped
+
+
+def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_module, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
+    output = Output(*ends.writing)
+    names = output.open([0])
+    worker = start(names[0], "for i in range(20): os.write(1, b'x' * 999_999 + b'\\n')")
+    output.started()
+    got = 0
+    pause = threading.Event()
+    while got < 20_000_000:
+        got += len(os.read(ends.reading[0], 1 << 20))
+        pause.wait(0.002)
+    assert worker.wait(BOUND) == 0
+    output.release()
+
+
+def test_a_closed_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
+    ends.hang_up()
+    output = Output(*ends.writing)
+    names = output.open([0])
+    worker = start(names[0], "for i in range(30): os.write(1, b'x' * 999_999 + b'\\n')")
+    output.started()
+    assert worker.wait(BOUND) == 0
+    output.drain(0, BOUND)
+    assert output.tail(0).endswith(b"x\n")
+    assert output.flush(BOUND)
+    output.release()
+
+
+def test_a_full_pipe_that_does_not_block_is_waited_for(ends: Ends, start: Start) -> None:
+    fd = ends.writing[0]
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
+    output = Output(*ends.writing)
+    names = output.open([0])
+    worker = start(names[0], "os.write(1, b'x' * 1_999_999 + b'\\n')")
+    output.started()
+    assert worker.wait(BOUND) == 0
+    ends.read()
+    output.release()
+    assert output.flush(BOUND)
+    wait_until(lambda: len(ends.data[0]) == 2_000_000, "all of it")
+
+
+def test_a_grandchild_that_keeps_the_pipe_is_not_waited_for(ends: Ends, start: Start) -> None:
+    ends.read()
+    output = Output(*ends.writing)
+    names = output.open([0])
+    worker = start(names[0], "os.write(1, b'last words\\n')\nif os.fork() == 0:\n  while True: os.write(1, b'more\\n')")
+    output.started()
+    assert worker.wait(BOUND) == 0
+    began = time.monotonic()
+    output.drain(0, BOUND)
+    output.release()
+    assert time.monotonic() - began < BOUND
+    wait_until(lambda: ends.data[0].startswith(b"last words\n") or b"\nlast words\n" in ends.data[0], "the words")
+
+
+def test_a_worker_inherits_no_other_pipe(ends: Ends, start: Start) -> None:
+    ends.read()
+    output = Output(*ends.writing)
+    names = output.open([0, 1])
+    start(names[0], "time.sleep(1000)")
+    code = "print(sorted(fd for fd in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{fd}')))"
+    worker = start(names[1], code)
+    output.started()
+    assert worker.wait(BOUND) == 0
+    output.drain(1, BOUND)
+    assert output.tail(1) == b"['0', '1', '2']\n"
+    output.release()

@@ -1,0 +1,426 @@
+"""What the cluster's policy makes of a job's troubles: rules, exclusions, sizes, drains, Slurm's word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.core.machines import (
+    BEAT,
+    C0,
+    C1,
+    TIMEOUTS,
+    Talk,
+    job,
+    mailed,
+    stop,
+    stopped,
+    stopping,
+    succeeded,
+)
+
+from ft_supervisor.core import messages
+from ft_supervisor.core.actions import ReadStep
+from ft_supervisor.core.events import StepRead
+from ft_supervisor.core.messages import Propose, Run, Standby, Stop
+from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Outcome, Verdict
+from ft_supervisor.core.orders import SlurmsWord
+from ft_supervisor.core.settings import (
+    Backoff,
+    Budget,
+    Cause,
+    Hang,
+    Interruption,
+    Match,
+    OnExhausted,
+    Placement,
+    Pool,
+    Response,
+    Rule,
+)
+
+ANY = Rule(budget=Budget(max=3))
+SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)
+
+
+def talk(*rules: Rule, nodes: int = 4, active: int = 3, domains: str = "", **settings: object) -> Talk:
+    """A job with these rules, and one for any failure; all nodes have registered."""
+    plain = job(nodes, active)
+    the_job = replace(plain, settings=replace(plain.settings, rules=(*rules, ANY), **settings))  # type: ignore[arg-type]
+    coordinator = Talk(a_job=the_job, domains=domains)
+    coordinator.begin()
+    return coordinator
+
+
+def failed(infra_rank: int, cycle: Cycle = C0, **how: object) -> messages.WorkersFailed:
+    """A worker there has failed like this."""
+    return messages.WorkersFailed(0, infra_rank, 1, cycle, (Failure(infra_rank, 0, **how),))  # type: ignore[arg-type]
+
+
+def proposed(answers: list[object]) -> Verdict | None:
+    """The verdict that nodes are to keep, if there is one."""
+    verdicts = [message.verdict for message in mailed(answers, Propose).values() if isinstance(message, Propose)]
+    assert len(set(verdicts)) <= 1
+    return verdicts[0] if verdicts else None
+
+
+def all_stop(coordinator: Talk, cycle: Cycle = C0) -> dict[int, Run]:
+    """Those that still run say that they have stopped: the Runs that follow, by node."""
+    answers: list[object] = []
+    for infra_rank in sorted(coordinator.machine.members.running()):
+        answers += coordinator.hear(stopped(infra_rank, cycle))
+    return {rank: run for rank, run in mailed(answers, Run).items() if isinstance(run, Run)}
+
+
+def group(coordinator: Talk) -> tuple[int, ...]:
+    return coordinator.machine._cycles.group
+
+
+# -- rules
+
+
+def test_the_peers_of_what_really_failed_are_heard_first_and_do_not_decide() -> None:
+    coordinator = talk(SIGBUS)
+    coordinator.hear(failed(0, exit_code=1))  # "connection reset by peer"
+    coordinator.hear(failed(1, signal="SIGBUS"))
+    assert set(all_stop(coordinator)) == {0, 3, 2}
+    assert group(coordinator) == (0, 3, 2)
+    assert coordinator.logged.count("replace_node") == 1 and "restart" not in coordinator.logged
+    ledger = coordinator.machine._cycles.ledger
+    assert (ledger.excluded, ledger.used, [spent.rule for spent in ledger.spent]) == ("1", 1, [0])
+
+
+def test_two_nodes_that_are_to_be_replaced_are_both_replaced() -> None:
+    coordinator = talk(SIGBUS, nodes=5)
+    coordinator.hear(failed(1, signal="SIGBUS"))
+    coordinator.hear(failed(2, signal="SIGBUS"))
+    all_stop(coordinator)
+    assert group(coordinator) == (0, 3, 4)
+    assert coordinator.machine._cycles.ledger.excluded == "1-2"
+
+
+def test_an_excluded_node_is_never_chosen_again_and_all_are_told() -> None:
+    coordinator = talk(SIGBUS)
+    coordinator.hear(failed(1, signal="SIGBUS"))
+    runs = all_stop(coordinator)
+    assert {run.ledger.excluded for run in runs.values()} == {"1"}
+    coordinator.hear(failed(0, C1, exit_code=1))
+    coordinator.silent = {3}
+    coordinator.hear(stopped(0, C1))
+    coordinator.hear(stopped(2, C1))
+    verdict = proposed(coordinator.wait(3 * TIMEOUTS.node_lost))
+    reason = "too few nodes: 2 of 3 nodes are left; n3 was not heard for 6.5 s"
+    assert verdict == Verdict(Outcome.INTERRUPTED, reason)
+
+
+def test_a_successor_knows_whom_a_rule_has_excluded() -> None:
+    coordinator = talk(SIGBUS)
+    coordinator.hear(failed(1, signal="SIGBUS"))
+    ledger = all_stop(coordinator)[0].ledger
+    heir = talk(SIGBUS)
+    heir.register(3, connection=2, memory=Memory(0, ledger=ledger))
+    assert heir.machine._cycles.selection.excluded == {1}
+
+
+def test_a_rule_that_fails_the_job_says_never_again() -> None:
+    coordinator = talk(Rule(Match(exit_codes=(42,)), Response.FAIL, reason="bad hyper-parameters"))
+    assert mailed(coordinator.hear(failed(1, exit_code=42)), Stop) == {
+        rank: Stop(0, C0, "", TIMEOUTS.stop_grace) for rank in range(3)
+    }
+    for infra_rank in range(3):
+        coordinator.hear(stopping(infra_rank))
+    verdict = Verdict(Outcome.FAILED, "bad hyper-parameters: n1: worker 0 of node 1: exit code 42", Again.NEVER)
+    assert coordinator.wait(TIMEOUTS.probe) == coordinator.propose(verdict)
+    assert verdict.exit_code == 93
+
+
+def test_what_looked_like_the_end_is_none_when_an_earlier_rule_answers() -> None:
+    coordinator = talk(SIGBUS, Rule(Match(exit_codes=(42,)), Response.FAIL))
+    coordinator.hear(failed(0, exit_code=42))
+    again = coordinator.hear(failed(1, signal="SIGBUS"))
+    assert mailed(again, Stop) == {rank: Stop(0, C0, "", TIMEOUTS.restart_grace) for rank in range(3)}  # not so long
+    assert set(all_stop(coordinator)) == {0, 3, 2}
+
+
+def test_nothing_is_final_before_a_node_that_does_not_answer_is_lost_or_answers() -> None:
+    """Its peers crash first; with the budget spent the job would fail for what a spare can mend."""
+    coordinator = talk()
+    coordinator.job = coordinator.machine.job
+    for n in range(3):
+        coordinator.hear(failed(0, Cycle(0, n), exit_code=1))
+        all_stop(coordinator, Cycle(0, n))
+    last = Cycle(0, 3)
+    coordinator.silent = {1}
+    coordinator.hear(failed(0, last, exit_code=1))
+    for infra_rank in (0, 2):
+        coordinator.hear(stopping(infra_rank, last))
+        coordinator.hear(stopped(infra_rank, last))
+    runs = mailed(coordinator.wait(TIMEOUTS.node_lost + BEAT), Run)
+    assert set(runs) == {0, 3, 2}
+
+
+def test_stop_for_requeue() -> None:
+    coordinator = talk(Rule(Match(causes=(Cause.OOM,)), Response.STOP_FOR_REQUEUE))
+    coordinator.hear(failed(2, signal="SIGKILL", cause=Cause.OOM))
+    all_stop(coordinator)
+    verdict = proposed(coordinator.wait(TIMEOUTS.probe))
+    assert verdict is not None
+    assert (verdict.outcome, verdict.again) == (Outcome.INTERRUPTED, Again.REQUEUE)
+    assert verdict.reason == ("stopped for a requeue: n2: worker 0 of node 2: out of memory, killed by SIGKILL")
+
+
+def test_the_pause_before_the_next_cycle() -> None:
+    coordinator = talk(Rule(Match(exit_codes=(5,)), backoff=Backoff(first=4.0, jitter=0.0)))
+    coordinator.hear(failed(1, exit_code=5))
+    assert all_stop(coordinator) == {}
+    assert mailed(coordinator.wait(4.0 - BEAT), Run) == {}
+    assert set(mailed(coordinator.wait(2 * BEAT), Run)) == {0, 1, 2}
+
+
+def test_a_job_that_makes_no_progress_fails() -> None:
+    coordinator = talk(Rule(Match(exit_codes=(5,)), budget=Budget(max=9, no_progress=1)), step_file="/ckpt/step")
+    read: list[object] = coordinator.hear(failed(1, exit_code=5))
+    assert ReadStep() in read
+    assert all_stop(coordinator) == {}  # it waits for the file
+    assert set(mailed(coordinator.event(StepRead(100)), Run)) == {0, 1, 2}
+    coordinator.hear(failed(1, C1, exit_code=5))
+    all_stop(coordinator, C1)
+    coordinator.event(StepRead(100))
+    assert proposed(coordinator.wait(TIMEOUTS.probe)) == Verdict(
+        Outcome.FAILED,
+        "1 restarts in a row without a newer checkpoint (step 100): n1: worker 0 of node 1: exit code 5",
+    )
+
+
+def test_a_step_file_that_hangs_is_waited_for_within_a_bound() -> None:
+    coordinator = talk(Rule(Match(exit_codes=(5,)), budget=Budget(no_progress=3)), step_file="/ckpt/step")
+    coordinator.hear(failed(1, exit_code=5))
+    all_stop(coordinator)
+    assert set(mailed(coordinator.wait(3.0), Run)) == {0, 1, 2}
+
+
+def test_the_agent_that_hung_is_a_hang() -> None:
+    coordinator = talk(Rule(Match(causes=(Cause.HANG,)), Response.REPLACE_NODE), hang=Hang())
+    hung = Failure(1, -1, cause=Cause.HANG, message="not heard by its daemon for 3.0 s")
+    coordinator.register(1, incarnation=2, memory=Memory(0, newest=C0, failures=(hung,)))
+    all_stop(coordinator)
+    assert group(coordinator) == (0, 3, 2)
+
+
+# -- health
+
+
+def test_an_active_node_that_turns_unhealthy_is_replaced() -> None:
+    coordinator = talk(Rule(Match(check="disk"), Response.RESTART, budget=Budget(max=9)))
+    reason = "health check disk failed: exit code 1: no space left on device"
+    assert set(mailed(coordinator.hear(messages.Unhealthy(0, 1, 1, reason)), Stop)) == {0, 1, 2}
+    assert set(all_stop(coordinator)) == {0, 3, 2}
+    assert [spent.rule for spent in coordinator.machine._cycles.ledger.spent] == [0]
+
+
+def test_an_unhealthy_standby_is_never_promoted() -> None:
+    coordinator = talk(nodes=5)
+    assert coordinator.hear(messages.Unhealthy(0, 3, 1, "health check gpu failed: 7 of 8 GPUs")) == []
+    assert coordinator.logged.count("unhealthy") == 1
+    coordinator.hear(failed(1, exit_code=1))
+    coordinator.hear(messages.Unhealthy(0, 1, 1, "health check gpu failed: x"))
+    all_stop(coordinator)
+    assert group(coordinator) == (0, 4, 2)
+
+
+def test_a_node_that_registers_as_unhealthy_is_not_chosen() -> None:
+    coordinator = Talk()
+    coordinator.register(0, memory=Memory(0, unhealthy="health check disk failed: full"))
+    for infra_rank in (1, 2):
+        coordinator.register(infra_rank)
+    assert set(mailed(coordinator.register(3), Run)) == {1, 2, 3}
+
+
+# -- sizes
+
+
+ELASTIC = Placement(least=2, on_exhausted=OnExhausted.SHRINK)
+
+
+def test_an_elastic_job_shrinks_and_grows_back_at_the_next_failure() -> None:
+    coordinator = talk(nodes=3, placement=ELASTIC)
+    coordinator.silent = {1}
+    coordinator.wait(TIMEOUTS.node_lost)
+    runs = all_stop(coordinator)
+    assert set(runs) == {0, 2} and group(coordinator) == (0, 2)
+    assert {run.group_world_size for run in runs.values()} == {2}
+    coordinator.silent = set()
+    coordinator.register(1, connection=2, memory=Memory(0, newest=C0))
+    assert mailed(coordinator.wait(3 * TIMEOUTS.node_lost), Stop) == {}
+    coordinator.hear(failed(0, C1, exit_code=1))
+    all_stop(coordinator, C1)
+    assert group(coordinator) == (0, 2, 1)
+
+
+def test_growing_at_once() -> None:
+    coordinator = talk(nodes=3, placement=replace(ELASTIC, grow_now=True))
+    coordinator.silent = {1}
+    coordinator.wait(TIMEOUTS.node_lost)
+    all_stop(coordinator)
+    coordinator.silent = set()
+    coordinator.register(1, connection=2, memory=Memory(0, newest=C0))
+    assert mailed(coordinator.wait(TIMEOUTS.node_lost - BEAT), Stop) == {}  # it might go again
+    assert set(mailed(coordinator.wait(3 * BEAT), Stop)) == {0, 2}
+    assert set(all_stop(coordinator, C1)) == {0, 1, 2}
+    assert coordinator.machine._cycles.ledger.used == 0
+
+
+def test_below_the_least_the_job_ends() -> None:
+    coordinator = talk(nodes=3, placement=ELASTIC)
+    coordinator.silent = {1, 2}
+    coordinator.hear(messages.Goodbye(0, 1, 1, None))
+    coordinator.hear(messages.Goodbye(0, 2, 1, None))
+    coordinator.hear(stopped(0))
+    verdict = proposed(coordinator.wait(3 * TIMEOUTS.node_lost))
+    assert verdict is None or verdict.exit_code == 75  # one of three may be no majority, and decides nothing
+
+
+@pytest.mark.parametrize(
+    ("exhausted", "waits", "again"),
+    [
+        (OnExhausted.FAIL, TIMEOUTS.node_lost, Again.OPEN),
+        (OnExhausted.REQUEUE, TIMEOUTS.node_lost, Again.REQUEUE),
+        (OnExhausted.WAIT, TIMEOUTS.join, Again.OPEN),
+    ],
+)
+def test_without_spares(exhausted: OnExhausted, waits: float, again: Again) -> None:
+    coordinator = talk(nodes=3, placement=Placement(on_exhausted=exhausted))
+    coordinator.silent = {1}
+    coordinator.wait(TIMEOUTS.node_lost)
+    all_stop(coordinator)
+    assert proposed(coordinator.wait(waits - 2 * BEAT)) is None
+    verdict = proposed(coordinator.wait(4 * BEAT))
+    assert verdict is not None
+    assert (verdict.exit_code, verdict.again) == (75, again)
+
+
+def test_who_waits_goes_on_when_a_node_comes() -> None:
+    coordinator = talk(nodes=3, placement=Placement(on_exhausted=OnExhausted.WAIT))
+    coordinator.silent = {1}
+    coordinator.wait(TIMEOUTS.node_lost)
+    all_stop(coordinator)
+    coordinator.wait(TIMEOUTS.join / 2)
+    coordinator.silent = set()
+    coordinator.register(1, connection=2, memory=Memory(0, newest=C0))
+    assert set(mailed(coordinator.wait(2 * BEAT), Run)) == {0, 1, 2}
+
+
+def test_segments_and_pools() -> None:
+    """Two segments of two; a whole one moves when its domain has no spare for it."""
+    placement = Placement(segment=2, pools=(Pool("any"),))
+    coordinator = talk(nodes=8, active=4, domains="aabbbccc", placement=placement)
+    assert group(coordinator) == (0, 1, 2, 3)
+    coordinator.hear(failed(0, exit_code=1))
+    coordinator.hear(messages.Goodbye(0, 0, 1, None))
+    all_stop(coordinator)
+    assert group(coordinator) == (5, 6, 2, 3)
+
+
+# -- Slurm
+
+
+def test_a_draining_node_is_replaced_at_the_next_cycle() -> None:
+    coordinator = talk()
+    assert coordinator.slurm(SlurmsWord.NOTHING, draining=(1,)) == []
+    coordinator.hear(failed(0, exit_code=1))
+    all_stop(coordinator)
+    assert group(coordinator) == (0, 3, 2)
+
+
+def test_a_draining_node_is_replaced_at_once_if_the_policy_says_so_and_there_is_a_spare() -> None:
+    coordinator = talk(interruption=Interruption(drain_now=True))
+    assert set(mailed(coordinator.slurm(SlurmsWord.NOTHING, draining=(1,)), Stop)) == {0, 1, 2}
+    all_stop(coordinator)
+    assert group(coordinator) == (0, 3, 2) and coordinator.machine._cycles.ledger.used == 0
+    assert coordinator.slurm(SlurmsWord.NOTHING, draining=(1, 0)) == []  # nobody is left to replace n0
+
+
+def test_a_draining_node_is_better_than_none() -> None:
+    coordinator = talk(nodes=3)
+    coordinator.slurm(SlurmsWord.NOTHING, draining=(1,))
+    coordinator.hear(failed(0, exit_code=1))
+    assert set(all_stop(coordinator)) == {0, 1, 2}
+
+
+def test_the_time_limit_ends_the_job_ahead_of_slurm() -> None:
+    coordinator = talk(interruption=Interruption(before_end=100.0))
+    coordinator.slurm(SlurmsWord.NOTHING, end_in=130.0, limit=3600.0)
+    assert proposed(coordinator.wait(20.0)) is None
+    coordinator.slurm(SlurmsWord.NOTHING, end_in=200.0, limit=3600.0)  # somebody has changed the limit
+    assert proposed(coordinator.wait(90.0)) is None
+    assert proposed(coordinator.wait(11.0)) == Verdict(Outcome.INTERRUPTED, "Slurm's time limit in 100 s")
+
+
+def test_a_short_job_is_not_over_before_it_has_begun() -> None:
+    coordinator = talk(interruption=Interruption(before_end=180.0))
+    coordinator.slurm(SlurmsWord.NOTHING, end_in=100.0, limit=120.0)
+    assert proposed(coordinator.wait(69.0)) is None
+    assert set(mailed(coordinator.wait(2.0), Propose)) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("word", "requeue", "outcome", "again"),
+    [
+        (SlurmsWord.TIME_LIMIT, False, Outcome.INTERRUPTED, Again.OPEN),
+        (SlurmsWord.TIME_LIMIT, True, Outcome.INTERRUPTED, Again.REQUEUE),
+        (SlurmsWord.PREEMPTED, True, Outcome.INTERRUPTED, Again.REQUEUE),
+        (SlurmsWord.REQUEUED, True, Outcome.INTERRUPTED, Again.OPEN),  # it is already
+        (SlurmsWord.CANCELLED, True, Outcome.CANCELLED, Again.OPEN),
+        (SlurmsWord.NOTHING, True, Outcome.CANCELLED, Again.OPEN),
+    ],
+)
+def test_what_a_signal_means(word: SlurmsWord, requeue: bool, outcome: Outcome, again: Again) -> None:
+    coordinator = talk(interruption=Interruption(requeue=requeue))
+    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
+    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))  # twice, harmless
+    verdict = proposed(coordinator.slurm(word))
+    assert verdict is not None
+    assert (verdict.outcome, verdict.again) == (outcome, again)
+
+
+def test_a_signal_that_slurm_does_not_explain_in_time_cancels_the_job() -> None:
+    coordinator = talk()
+    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
+    coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
+    assert proposed(coordinator.wait(4.0)) is None
+    assert proposed(coordinator.wait(2.0)) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
+
+
+def test_no_cycle_begins_while_a_signal_is_not_explained() -> None:
+    coordinator = talk()
+    coordinator.hear(failed(1, signal="SIGTERM"))
+    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
+    assert all_stop(coordinator) == {}
+    assert mailed(coordinator.wait(2.0), Run) == {}
+
+
+def test_never_success_once_slurm_has_interrupted_it() -> None:
+    coordinator = talk()
+    coordinator.slurm(SlurmsWord.PREEMPTED)
+    for infra_rank in range(3):
+        coordinator.hear(succeeded(infra_rank))
+    assert coordinator.machine._closing.proposal == Verdict(Outcome.INTERRUPTED, "preempted by Slurm")
+
+
+def test_slurm_away_is_said_once() -> None:
+    coordinator = talk()
+    for _ in range(5):
+        coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
+    coordinator.slurm(SlurmsWord.NOTHING)
+    assert coordinator.logged.count("slurm") == 2
+
+
+def test_standbys_hear_of_what_was_spent() -> None:
+    coordinator = talk()
+    coordinator.hear(failed(1, exit_code=1))
+    answers: list[object] = []
+    for infra_rank in range(3):
+        answers += coordinator.hear(stopped(infra_rank))
+    told = mailed(answers, Standby)[3]
+    assert isinstance(told, Standby) and told.ledger.used == 1
+    assert stop(0) not in answers

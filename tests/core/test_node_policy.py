@@ -1,0 +1,185 @@
+"""What the policy asks of one node: checks before a cycle, hangs, ignored failures, signals and graces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.core.machines import BEAT, C0, TIMEOUTS, job
+from tests.core.test_agent_machine import Play, knows, mail, remember, run, standby, stopped
+
+from ft_supervisor.core import events, messages, orders
+from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
+from ft_supervisor.core.events import Beat, CheckAnswered, PolicyDiffers, StacksTaken, TurnedUnhealthy, WorkersExited
+from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
+
+BEFORE = Health(checks=(Check("net", ("ping",), when=(When.BEFORE_CYCLE,)),), min_free=None)
+IGNORES = (Rule(Match(exit_codes=(3,)), Response.IGNORE), Rule())
+
+
+def a_job(**settings: object) -> Job:
+    plain = job()
+    return replace(plain, settings=replace(plain.settings, **settings), per_node=2)  # type: ignore[arg-type]
+
+
+def active(the_job: Job) -> Play:
+    """Its workers run."""
+    play = Play(a_job=the_job)
+    play.connect()
+    play.feed(standby(None), mail(run()))
+    return play
+
+
+# -- health
+
+
+def test_before_a_cycle_the_daemon_is_asked() -> None:
+    play = Play(a_job=a_job(health=BEFORE))
+    play.connect()
+    play.feed(standby(None))
+    assert play.feed(mail(run())) == [remember(C0), Tell(orders.Check("0.0"))]
+    assert play.wait(3.0) == []
+    assert play.feed(CheckAnswered("0.0", "")) == [Start(run())]
+
+
+def test_a_node_that_is_not_well_enough_says_so_and_runs_nothing() -> None:
+    play = Play(a_job=a_job(health=BEFORE))
+    play.connect()
+    play.feed(standby(None), mail(run()))
+    reason = "health check net failed: exit code 1"
+    assert play.feed(CheckAnswered("0.0", reason)) == [
+        Tell(orders.Remember(knows(C0, unhealthy=reason))),
+        Send(messages.Unhealthy(0, 1, 1, reason)),
+        stopped(),
+    ]
+    assert play.machine.running is None
+
+
+def test_a_stop_while_checks_run() -> None:
+    play = Play(a_job=a_job(health=BEFORE))
+    play.connect()
+    play.feed(standby(None), mail(run()))
+    assert play.feed(mail(messages.Stop(0, C0, "0-2", 2.0))) == [
+        Send(messages.Stopping(0, 1, 1, C0)),
+        StopWorkers(C0, 2.0),
+    ]
+    assert play.feed(CheckAnswered("0.0", "")) == []  # too late
+    assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
+
+
+def test_an_answer_for_another_cycle_starts_nothing() -> None:
+    play = Play(a_job=a_job(health=BEFORE))
+    play.connect()
+    play.feed(standby(None), mail(run()))
+    assert play.feed(CheckAnswered("0.7", "")) == []
+
+
+def test_a_standby_that_turns_unhealthy_says_so() -> None:
+    play = Play()
+    play.connect()
+    play.feed(standby(None))
+    reason = "health check disk failed: full"
+    assert play.feed(TurnedUnhealthy(reason)) == [
+        Tell(orders.Remember(knows(unhealthy=reason))),
+        Send(messages.Unhealthy(0, 1, 1, reason)),
+    ]
+
+
+# -- rules
+
+
+def test_an_ignored_failure_leaves_the_other_workers_alone() -> None:
+    play = active(a_job(rules=IGNORES))
+    assert play.feed(WorkersExited(C0, (Failure(1, 0, exit_code=3),))) == []
+    assert play.wait(2.0) == []
+    done = play.feed(WorkersExited(C0, ()))
+    assert Send(messages.WorkersSucceeded(0, 1, 1, C0)) in done
+
+
+def test_of_two_failures_the_one_that_is_not_ignored_counts() -> None:
+    play = active(a_job(rules=IGNORES))
+    bad = Failure(1, 1, exit_code=4)
+    done = play.feed(WorkersExited(C0, (Failure(1, 0, exit_code=3), bad)))
+    assert Send(messages.WorkersFailed(0, 1, 1, C0, (bad,))) in done
+    assert StopWorkers(C0, TIMEOUTS.restart_grace) in done
+
+
+# -- hangs
+
+
+def test_a_worker_that_goes_silent_hangs() -> None:
+    play = active(a_job(hang=Hang(after=10.0, first=30.0)))
+    for _ in range(4):
+        play.wait(8.0)
+        play.feed(Beat(0, "beat"), Beat(1, "beat"))
+    assert play.wait(10.0 - BEAT) == []
+    play.feed(Beat(1, "beat"))
+    assert play.wait(BEAT) == [TakeStacks(C0, (0,))]
+    assert play.wait(3.0) == []  # they take a while
+    play.feed(Beat(1, "beat"))
+    hung = Failure(1, 0, message="no heartbeat for 10 s", cause=Cause.HANG, rules=(2,))
+    assert play.feed(StacksTaken(C0, ((0, (2,)),))) == [
+        Tell(orders.Remember(knows(C0, failures=(hung,)))),
+        Send(messages.WorkersFailed(0, 1, 1, C0, (hung,))),
+        StopWorkers(C0, TIMEOUTS.restart_grace),
+    ]
+    assert str(hung) == "worker 0 of node 1: hangs (no heartbeat for 10 s)"
+
+
+def test_a_worker_that_never_says_anything() -> None:
+    play = active(a_job(hang=Hang(after=10.0, first=30.0)))
+    assert play.wait(30.0 - BEAT) == []
+    assert play.wait(BEAT) == [TakeStacks(C0, (0, 1))]
+
+
+def test_a_worker_that_has_exited_does_not_hang() -> None:
+    play = active(a_job(hang=Hang(after=10.0, first=10.0)))
+    play.feed(Beat(0, "stopping"))
+    assert play.wait(10.0) == [TakeStacks(C0, (1,))]
+
+
+def test_without_hang_nobody_waits_for_heartbeats() -> None:
+    play = active(a_job())
+    play.feed(Beat(0, "beat"))
+    assert play.wait(100.0) == []
+
+
+def test_an_ignored_hang_is_looked_at_and_left_alone() -> None:
+    rules = (Rule(Match(causes=(Cause.HANG,)), Response.IGNORE), Rule())
+    play = active(a_job(hang=Hang(after=5.0, first=5.0), rules=rules))
+    assert play.wait(5.0) == [TakeStacks(C0, (0, 1))]
+    assert play.feed(StacksTaken(C0)) == []
+    assert play.wait(20.0) == []
+
+
+def test_time_in_which_the_agent_stood_still_is_no_silence_of_its_workers() -> None:
+    play = active(a_job(hang=Hang(after=10.0, first=10.0)))
+    play.wait(1.0)
+    play.now += 3.0
+    assert play.wait(7.0) == []  # 11 seconds after their start
+
+
+# -- the end
+
+
+def test_an_interrupted_job_has_a_signal_and_a_grace_of_its_own() -> None:
+    play = active(a_job(interruption=Interruption(signal="SIGUSR1", grace=77.0)))
+    verdict = Verdict(Outcome.INTERRUPTED, "Slurm's time limit in 100 s")
+    assert StopWorkers(C0, 77.0, "SIGUSR1") in play.feed(mail(messages.Close(0, verdict)))
+
+
+def test_a_failed_job_has_the_usual_ones() -> None:
+    play = active(a_job(interruption=Interruption(signal="SIGUSR1", grace=77.0)))
+    verdict = Verdict(Outcome.FAILED, "over")
+    assert StopWorkers(C0, TIMEOUTS.stop_grace, "SIGTERM") in play.feed(mail(messages.Close(0, verdict)))
+
+
+def test_another_configuration_is_refused() -> None:
+    play = Play()
+    reason = "the configuration here (sha256 a) is not n0's (b): timeouts.join: 600 here, 60 there"
+    assert play.feed(PolicyDiffers(reason)) == [Leave(2, None, reason)]
+
+
+def test_what_is_unhealthy_stays_so() -> None:
+    memory = Memory(unhealthy="health check disk failed: full")
+    assert memory.newer(Memory(promise=3)) == Memory(promise=3, unhealthy="health check disk failed: full")

@@ -1,0 +1,130 @@
+"""Stands for pyslurm 25.11 for tests that put this folder on PYTHONPATH: its documented names, and answers of our own.
+
+Only `pyslurm_worker` imports it, in a process of its own. $FAKE_PYSLURM is a folder; a file there changes an answer.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+__version__ = "25.11.2"
+HERE = Path(os.environ["FAKE_PYSLURM"])
+ID = 4242
+if os.environ.get("PYSLURM_DISABLE_AUTO_INIT") != "1" or "SLURM_CLUSTERS" in os.environ:
+    os._exit(7)
+
+
+class RPCError(Exception):
+    def __init__(self, errno: int, msg: str) -> None:
+        super().__init__(msg)
+        self.errno = errno
+
+
+def slurm_init() -> None:
+    if (HERE / "fatal").exists():
+        print("fatal: Could not establish a configuration source", file=sys.stderr)
+        os._exit(1)
+    if (HERE / "hang").exists():
+        time.sleep(1000)
+
+
+def _asked(text: str) -> None:
+    with (HERE / "asked").open("a") as file:
+        print(text, file=file)
+    if (HERE / "away").exists():
+        raise RPCError(1800, "Unable to contact slurm controller (connect failure)")
+
+
+class Job(SimpleNamespace):
+    def __init__(self, job_id: int, **fields: Any) -> None:
+        super().__init__(id=job_id, **fields)
+
+    @staticmethod
+    def load(job_id: int) -> "Job":
+        _asked(f"job {job_id}")
+        if job_id != ID or (HERE / "no-job").exists():
+            raise RPCError(2017, "Invalid job id specified")
+        restarts = 1 if (HERE / "restarted").exists() else 0
+        limit = 20 if (HERE / "longer").exists() else None
+        return Job(
+            ID,
+            state="COMPLETING" if (HERE / "completing").exists() else "RUNNING",
+            state_reason="None",
+            user_id=64042,
+            is_batch_job=True,
+            heterogeneous_id=0,
+            requeue_count=restarts,
+            is_requeueable=True,
+            batch_host="n0",
+            allocated_nodes="n0",
+            array_id=ID if (HERE / "array").exists() else None,
+            array_task_id=3 if (HERE / "array").exists() else None,
+            start_time=1795287649,
+            end_time=1795288849 if limit else 1826823649,
+            time_limit=limit,
+            preempt_time=None,
+            exit_code=0,
+            exit_code_signal=0,
+            comment=(HERE / "comment").read_text() if (HERE / "comment").exists() else None,
+        )
+
+    def modify(self, changes: "JobSubmitDescription") -> None:
+        _asked(f"comment {self.id}")
+        if (HERE / "refused").exists():
+            raise RPCError(2010, "Access/permission denied")
+        (HERE / "comment").write_text(changes.comment)
+
+    def requeue(self) -> None:
+        _asked(f"requeue {self.id}")
+        if (HERE / "refused").exists():
+            raise RPCError(2054, "Requested operation is presently disabled")
+
+
+class JobSubmitDescription(SimpleNamespace):
+    comment: str
+
+
+class Nodes:
+    @staticmethod
+    def load() -> dict[str, Any]:
+        _asked("nodes")
+        return {
+            name: SimpleNamespace(name=name, state=state, reason=reason)
+            for name, state, reason in (
+                ("n0", "IDLE+DRAIN", "bad disk [sda] Comment=x"),
+                ("n1", "DOWN", "dead"),
+                ("n2", "IDLE+FAIL", "failing"),
+                ("n3", "ALLOCATED", None),
+            )
+        }
+
+
+class JobSteps:
+    @staticmethod
+    def load(job_id: int) -> dict[Any, Any]:
+        _asked(f"steps {job_id}")
+        steps = (("batch", "RUNNING", "n2"), (0, "RUNNING", "n2"), (1, "COMPLETED", "n2"))
+        return {name: SimpleNamespace(id=name, state=state, allocated_nodes=nodes) for name, state, nodes in steps}
+
+
+def _config() -> Any:
+    _asked("configuration")
+    return SimpleNamespace(plugin_dirs=["/usr/lib/slurm", "/opt/slurm"], slurmd_timeout=30, kill_wait_time=15)
+
+
+def _records(wanted: Any) -> dict[int, Any]:
+    _asked("accounting")
+    common = {"exit_code_signal": 0, "start_time": 1795287453, "end_time": None, "elapsed_time": 17, "nodelist": "n0"}
+    step = SimpleNamespace(state="RUNNING", exit_code=0, **common)
+    job = SimpleNamespace(
+        id=ID, state="RUNNING", exit_code=0, derived_exit_code=0, derived_exit_code_signal=0, comment=None,
+        steps={"batch": step, 0: step}, **common,
+    )  # fmt: skip
+    return {ID: job} if wanted.ids == [ID] else {}
+
+
+slurmctld = SimpleNamespace(Config=SimpleNamespace(load=_config))
+db = SimpleNamespace(Jobs=SimpleNamespace(load=_records), JobFilter=SimpleNamespace)

@@ -1,0 +1,96 @@
+"""What is particular to pyslurm: it may end its process, be another release's, or not be there."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from tests.ft_slurm.fake_slurm import JOB
+
+from ft_slurm import pyslurm_worker
+from ft_slurm.client import open_client
+from ft_slurm.errors import NoCommands, Refused, Unanswered
+from ft_slurm.pyslurm_client import PyslurmClient, why_not
+
+FAKE = Path(__file__).parent / "fake_pyslurm"
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.syspath_prepend(FAKE)
+    return {"PATH": str(tmp_path), "PYTHONPATH": str(FAKE), "FAKE_PYSLURM": str(tmp_path)}
+
+
+def test_it_is_taken_where_there_are_no_commands(environ: dict[str, str]) -> None:
+    assert why_not(environ) == ""
+    assert isinstance(open_client(environ), PyslurmClient)
+    assert "pyslurm" not in sys.modules
+
+
+def test_no_usable_configuration(environ: dict[str, str], tmp_path: Path) -> None:
+    """libslurm ends the process then."""
+    (tmp_path / "fatal").touch()
+    expected = "pyslurm does not work here: pyslurm ended its process: fatal: Could not establish a configuration"
+    assert why_not(environ).startswith(expected)
+    with pytest.raises(NoCommands, match="no scontrol in PATH, and pyslurm does not work here"):
+        open_client(environ)
+
+
+def test_it_hangs(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hang").touch()
+    assert "has not answered within 1 s" in why_not(environ, timeout=1.0)
+
+
+def test_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert why_not({}) == "pyslurm is not installed"
+
+
+def test_broken_installation(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "pyslurm.py").write_text("import libslurmfull_that_is_not_there\n")
+    broken = environ | {"PYTHONPATH": str(tmp_path)}
+    assert "pyslurm cannot be imported: No module named 'libslurmfull_that_is_not_there'" in why_not(broken)
+
+
+def test_another_api(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "pyslurm.py").write_text(
+        "slurm_init = int\nclass RPCError(Exception): errno = 0\nclass Job:\n    load = int\n"
+    )
+    with pytest.raises(Refused, match="this pyslurm has another API"):
+        PyslurmClient(environ | {"PYTHONPATH": str(tmp_path)}).job(JOB)
+
+
+def test_state_is_one_word(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "completing").touch()
+    job = PyslurmClient(environ).job(JOB)
+    assert job is not None and job.shown == "UNKNOWN+COMPLETING"
+
+
+def test_comment_of_others_is_kept(environ: dict[str, str], tmp_path: Path) -> None:
+    client, comment = PyslurmClient(environ), tmp_path / "comment"
+    comment.write_text("by the user")
+    client.set_comment(JOB, "one")
+    client.set_comment(JOB, "two")
+    assert comment.read_text() == "by the user [ft: two]"
+    (tmp_path / "refused").touch()
+    with pytest.raises(Refused, match="permission denied"):
+        client.set_comment(JOB, "three")
+
+
+def test_task_that_has_the_number_of_its_array(environ: dict[str, str], tmp_path: Path) -> None:
+    """Whoever changed it would change them all."""
+    (tmp_path / "array").touch()
+    client = PyslurmClient(environ)
+    job = client.job(JOB)
+    assert job is not None and job.name == "4242_3"
+    with pytest.raises(Refused, match="cannot tell job 4242 from the array"):
+        client.requeue(job)
+    with pytest.raises(Refused, match="cannot tell job 4242 from the array"):
+        client.set_comment(JOB, "text")
+
+
+def test_worker_that_says_nothing(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyslurm_worker, "__file__", str(tmp_path / "nothing.py"))
+    (tmp_path / "nothing.py").write_text("print('[1, 2')\n")
+    with pytest.raises(Unanswered, match="pyslurm ended its process"):
+        PyslurmClient(environ).job(JOB)

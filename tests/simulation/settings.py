@@ -1,0 +1,46 @@
+"""The cluster's policy that a plan names."""
+
+from __future__ import annotations
+
+from tests.simulation.plan import Plan
+
+from ft_supervisor.core.settings import (
+    Backoff,
+    Budget,
+    Check,
+    Health,
+    Interruption,
+    Match,
+    OnExhausted,
+    Placement,
+    Response,
+    Rule,
+    Settings,
+    When,
+)
+
+CHECK = Check("c", ("c",), timeout=1.0, when=tuple(When))
+INTERVAL = 3.0
+"""Seconds between two rounds of checks on a standby."""
+PAUSE = 2.0
+
+
+def settings(plan: Plan, grace: float) -> Settings:
+    """`grace`: what workers get at the end, in seconds."""
+    any_failure = Rule(budget=Budget(max=plan.restarts))
+    rules: tuple[Rule, ...] = (any_failure,)
+    health, placement = Health(min_free=None), Placement()
+    match plan.policy:
+        case "replace":
+            rules = (Rule(Match(exit_codes=(1,)), Response.REPLACE_NODE), any_failure)
+        case "pause":
+            rules = (Rule(budget=Budget(max=plan.restarts, same_node=1), backoff=Backoff(first=PAUSE, cap=2 * PAUSE)),)
+        case "checks":
+            health = Health(checks=(CHECK,), interval=INTERVAL, min_free=None)
+        case "elastic":
+            least = max(1, min(plan.active, plan.nodes) - 1)
+            placement = Placement(least=least, on_exhausted=OnExhausted.SHRINK, grow_now=plan.seed % 2 == 0)
+        case "wait":
+            placement = Placement(on_exhausted=OnExhausted.WAIT)
+    interruption = Interruption(before_end=5.0, grace=grace, poll=5.0, drain_now=plan.seed % 3 == 0)
+    return Settings(rules=rules, health=health, placement=placement, interruption=interruption)

@@ -1,0 +1,190 @@
+"""Clusters' policies on a real Slurm: its own events, its topology, sick nodes, hangs; and what sacct says then."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.slurm_lab.conftest import STANDARD
+from tests.slurm_lab.jobs import JOB, STEPS, submit
+
+from slurm_lab import LAB_USER, Lab, Parameters
+
+QUICK_REQUEUE = "AuthInfo=cred_expire=20"
+"""A requeued job may start again that many seconds after its end; 120 unless this is said."""
+PREEMPTION = replace(
+    STANDARD,
+    conf_lines=(
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=REQUEUE",
+        QUICK_REQUEUE,
+        "PartitionName=low Nodes=ALL PriorityTier=1 GraceTime=60",
+        "PartitionName=high Nodes=ALL PriorityTier=10",
+    ),
+)
+CGROUP = Path("/sys/fs/cgroup/memory/ft-lab-out-of-memory")
+
+
+def policy(text: str, **job: str) -> str:
+    """The usual job.yaml with further keys, and this policy."""
+    keys = "".join(f"{key}: {value}\n" for key, value in job.items())
+    return f"{JOB}{keys}policy:\n" + "".join(f"  {line}\n" for line in text.splitlines())
+
+
+@pytest.fixture
+def up(release_lab: Lab) -> Lab:
+    """For tests that need a cluster of their own."""
+    return release_lab
+
+
+def bring(lab: Lab, parameters: Parameters) -> Lab:
+    if not lab.up(parameters):
+        lab.restore_all()
+    return lab
+
+
+# -- Slurm's own events
+
+
+def test_a_preempted_job_is_requeued_and_resumes(up: Lab) -> None:
+    lab = bring(up, PREEMPTION)
+    config = policy("interruption: {requeue: true, grace: 20s, before_end: 0s}")
+    job = submit(lab, "preempted", config=config, options=("--partition=low", "--exclusive", "--requeue"), first=0.5)
+    job.train(steps=6)
+    high = lab.submit(
+        "#!/bin/sh\nsleep 5\n", "--partition=high", "--exclusive", "-N4", "--output=/dev/null", user=LAB_USER
+    )
+    job.wait("the verdict", job.verdict)
+    verdict = job.verdict() or {}
+    assert (verdict["outcome"], verdict["again"]) == ("interrupted", "requeue")
+    assert verdict["reason"] == "preempted by Slurm"
+    lab.wait_job(high, 180.0)
+    job.wait("the second run", lambda: len(list((job.folder / "ft-runs" / str(job.id)).iterdir())) == 2)
+    job.ends("COMPLETED", "0:0")
+    rows = job.rows(0)
+    assert rows[-1]["step"] == STEPS and rows[-1]["resumed_from"] > 0
+    former = job.states(duplicates=True)
+    assert former[-1] == "COMPLETED" and {"REQUEUED", "PREEMPTED"} & set(former)
+
+
+def test_the_time_limit(lab: Lab) -> None:
+    config = policy("interruption: {before_end: 40s, grace: 10s}")
+    job = submit(lab, "time-limit", config=config, options=("--time=2",), first=2.0)
+    job.train()
+    job.ends("FAILED", "75:0")
+    job.check_codes(75)
+    verdict = job.verdict() or {}
+    assert verdict["outcome"] == "interrupted" and verdict["reason"].startswith("Slurm's time limit in ")
+    assert 0 < job.rows(0)[-1]["step"] < STEPS
+
+
+def test_a_changed_time_limit_counts(lab: Lab) -> None:
+    config = policy("interruption: {before_end: 40s, grace: 10s, poll: 2s}")
+    job = submit(lab, "changed-limit", config=config, options=("--time=2",), first=0.3)
+    job.train()
+    lab.run(["scontrol", "update", f"jobid={job.id}", "timelimit=60"])
+    job.ends("COMPLETED", "0:0")
+    job.check_trained()
+
+
+def test_a_drained_active_node_is_replaced_at_once(lab: Lab) -> None:
+    config = policy("interruption: {drain: now, poll: 2s}")
+    job = submit(lab, "drained", config=config)
+    job.train()
+    lab.run(["scontrol", "update", "nodename=n1", "state=drain", "reason=fan"])
+    job.train(cycle=1)
+    job.ends("COMPLETED", "0:0")
+    job.check_trained(cycle=1)
+    job.check_codes(0)
+    assert "Slurm drains n1" in job.output
+    assert " event=promoted node=n3 instead_of=n1 group_rank=1 " in job.output
+
+
+# -- topology
+
+
+@pytest.mark.parametrize("topology", ["tree", "block"])
+def test_segments_stay_in_one_domain(up: Lab, topology: str) -> None:
+    if topology == "block" and not up.release.has_block_topology:
+        pytest.skip(f"Slurm {up.release.version} has no topology/block")
+    lab = bring(up, replace(STANDARD, nodes=6, topology=topology))
+    level = "switch" if topology == "tree" else "block"
+    config = policy(f"topology: {{domain: {{source: slurm_topology, level: {level}}}}}")
+    config = config.replace("nodes: {active: 3}", "nodes: {active: 4, segment: 2}")
+    job = submit(lab, f"segments-{topology}", config=config, nodes=6)
+    job.train()
+    size = 3 if topology == "tree" else 2  # n0 to n2 are below one switch, n0 and n1 make one block
+    domains = {f"n{index}": index // size for index in range(6)}
+    before = job.group(0)
+    assert len({domains[node] for node in before[:2]}) == len({domains[node] for node in before[2:]}) == 1
+    victim = before[2]
+    job.kill_node(victim, noticed=True)
+    job.train(cycle=1)
+    job.ends("COMPLETED", "0:0")
+    after = job.group(1)
+    assert victim not in after and after[:2] == before[:2]
+    assert len({domains[node] for node in after[2:]}) == 1
+    job.check_codes(0)
+
+
+# -- nodes and workers
+
+
+def test_an_unhealthy_standby_is_never_promoted(lab: Lab) -> None:
+    """Of five nodes two are spares; the nearer one turns sick."""
+    check = "{name: link, command: [sh, -c, '! test -e sick-$SLURMD_NODENAME'], timeout: 30s, when: [start, standby]}"
+    config = policy(f"health: {{interval: 1s, checks: [{check}]}}").replace("active: 3", "active: 2")
+    job = submit(lab, "unhealthy", config=config)
+    job.train()
+    (job.folder / "sick-n2").touch()
+    job.wait("the sick node's word", lambda: " event=unhealthy node=n2 " in job.output)
+    job.kill_node("n1", noticed=True)
+    job.train(cycle=1)
+    job.ends("COMPLETED", "0:0")
+    assert job.group(1) == ["n0", "n3"]
+    job.check_codes(0)
+
+
+def test_a_hang(lab: Lab) -> None:
+    rule = "failures: [{match: hang, action: replace_node, budget: {max: 2}}]"
+    config = policy(rule, hang="{after: 5s, first: 120s}")
+    job = submit(lab, "hang", config=config, beats=True)
+    job.train()
+    (job.folder / "silent-n1").touch()
+    job.train(cycle=1)
+    job.ends("COMPLETED", "0:0")
+    job.check_trained(cycle=1)
+    job.check_codes(0)
+    assert "hangs (no heartbeat for 5 s)" in job.output
+    assert " event=replace_node " in job.output and "replaced=n1" in job.output
+    (stacks,) = job.run_folder().glob("stacks/*/1.txt")
+    assert "train.py" in stacks.read_text()
+
+
+@pytest.mark.usefixtures("default_release")
+def test_an_out_of_memory_kill(lab: Lab) -> None:
+    if not CGROUP.parent.is_dir():
+        pytest.skip("no memory controller of cgroup v1 on this machine")
+    config = policy("failures: [{match: oom, action: fail, reason: the batch is too large}]")
+    CGROUP.mkdir(exist_ok=True)
+    try:
+        (CGROUP / "memory.limit_in_bytes").write_text(str(1500 * 2**20))
+        node = lab.machines()["n1"]
+        for pid in (node.pid, *(process.pid for process in node.processes())):
+            (CGROUP / "cgroup.procs").write_text(str(pid))
+        job = submit(lab, "out-of-memory", config=config, eats=True)
+        job.train()
+        (job.folder / "eat-n1").touch()
+        job.ends("FAILED", "93:0")
+        verdict = job.verdict() or {}
+        assert verdict["reason"].startswith("the batch is too large: n1: worker 0 of node 1: out of memory")
+    finally:
+        lab.restore_all()
+        end = time.monotonic() + 30.0
+        while CGROUP.exists() and time.monotonic() < end:
+            with suppress(OSError):  # somebody still leaves it
+                CGROUP.rmdir()
+            time.sleep(0.2)
