@@ -117,7 +117,7 @@ def test_explain_some_keys(command: Command) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "ft-supervisor: command line: timeouts.jion: no such key; did you mean timeouts.join?\n"
     done = command("policy", "explain", "zzz")
-    assert "no such key; known: coordinator, failures, health, " in done.stderr
+    assert "no such key; known: accounting, coordinator, failures, " in done.stderr
 
 
 def test_explain_refuses_what_is_wrong(command: Command) -> None:

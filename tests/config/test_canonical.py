@@ -60,6 +60,16 @@ CHANGES = {
     "policy.interruption.requeue": True,
     "policy.interruption.drain": "now",
     "policy.interruption.poll": "1m",
+    "policy.accounting.comment": False,
+    "policy.accounting.exit_code": False,
+    "policy.metrics.listen": "loopback",
+    "policy.metrics.port": 9000,
+    "policy.logs.tee": "rank0",
+    "policy.logs.prefix": True,
+    "policy.logs.max_size": "1GiB",
+    "policy.logs.keep": 0,
+    "policy.logs.format": "json",
+    "policy.faults.allow": True,
 }
 
 

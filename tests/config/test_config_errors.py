@@ -31,7 +31,6 @@ ADDED = [
     ("timeouts: {join: 1s}", "3: timeouts", "did you mean policy.timeouts?"),
     ("zzz: 1", "3: zzz", "known here: checkpoint, cluster, hang, name, nodes, policy, run_dir, workers"),
     ("policy: {coordinator: {candidate: 3}}", "3: policy.coordinator.candidate", "mean policy.coordinator.candidates?"),
-    ("policy: {accounting: {}}", "3: policy.accounting", "not yet in this version; remove it"),
     ("policy: {limits: {max_restarts: 1000}}", "3: policy.limits", "a job cannot set limits"),
     ("nodes: {active: 2}", "3: nodes", "given twice, first on line 1"),
     ("yes: 1", "3", "quote it"),

@@ -12,7 +12,19 @@ from ft_supervisor.config.layers import Layers
 from ft_supervisor.config.limits import BUILT_IN
 from ft_supervisor.config.model import JobConfig, Network
 from ft_supervisor.core.model import Timeouts
-from ft_supervisor.core.settings import Hang, Health, Interruption, OnExhausted, Placement, Rule, Settings
+from ft_supervisor.core.settings import (
+    Accounting,
+    Hang,
+    Health,
+    Interruption,
+    Logs,
+    Metrics,
+    OnExhausted,
+    Placement,
+    Rule,
+    Settings,
+    Tee,
+)
 
 
 def assemble(settings: Mapping[str, Setting], rules: tuple[Rule, ...], found: Layers, path: Path) -> JobConfig:
@@ -48,6 +60,10 @@ def assemble(settings: Mapping[str, Setting], rules: tuple[Rule, ...], found: La
             hang=Hang(**hangs) if hangs else None,
             interruption=_interruption(whole),
             step_file=value("checkpoint.step_file"),
+            logs=_logs(whole),
+            metrics=Metrics(**_section(whole, "metrics")),
+            accounting=Accounting(**_section(whole, "accounting")),
+            faults=value("faults.allow"),
         ),
         sources=_sources(whole),
         policy=canonical.text(whole, path),
@@ -78,6 +94,11 @@ def _health(settings: Mapping[str, Setting]) -> Health:
 def _interruption(settings: Mapping[str, Setting]) -> Interruption:
     got = _section(settings, "interruption")
     return Interruption(drain_now=got.pop("drain") == "now", **got)
+
+
+def _logs(settings: Mapping[str, Setting]) -> Logs:
+    got = _section(settings, "logs")
+    return Logs(tee=Tee(got.pop("tee")), **got)
 
 
 def _sources(settings: Mapping[str, Setting]) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from ft_supervisor.config.kind import Setting
 from ft_supervisor.config.limits import BUILT_IN
 from ft_supervisor.config.model import Domain, Network
 from ft_supervisor.core.model import Job, Timeouts
-from ft_supervisor.core.settings import Hang, Health, Interruption, Placement, Rule
+from ft_supervisor.core.settings import Accounting, Hang, Health, Interruption, Logs, Metrics, Placement, Rule, Settings
 
 
 def built_in() -> dict[str, Setting]:
@@ -37,6 +37,11 @@ def built_in() -> dict[str, Setting]:
         **_section("timeouts", Timeouts()),
         **_section("interruption", interruption),
         "interruption.drain": "next_cycle",
+        **_section("accounting", Accounting()),
+        **_section("metrics", Metrics()),
+        **_section("logs", Logs()),
+        "logs.tee": Logs().tee.value,
+        "faults.allow": Settings().faults,
     }
     del values["interruption.drain_now"]
     return {key: Setting(value, BUILT_IN) for key, value in values.items()}

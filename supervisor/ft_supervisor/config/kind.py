@@ -12,8 +12,6 @@ from typing import Any
 from ft_supervisor.config.yamltree import Value, as_list, as_map
 
 MAX_NODES = 100_000
-NOT_YET = frozenset({"accounting"})
-"""Keys that the design has and this version does not."""
 NOT_EMPTY = frozenset({"hang"})
 """Sections that say something by being there, which {} would say only to some readers."""
 
@@ -67,8 +65,6 @@ def read(tree: Value, table: Table, prefix: str = "") -> dict[str, Setting]:
 
 
 def _refuse(value: Value, name: str, key: str, prefix: str, table: Table) -> None:
-    if key.removeprefix("policy.") in NOT_YET:
-        raise value.error(key, "not yet in this version", "remove it")
     if key.startswith("policy.limits"):
         raise value.error(key, "a job cannot set limits", "they belong into the cluster's policy file")
     here = sorted({known.removeprefix(prefix).split(".")[0] for known in table if known.startswith(prefix)})

@@ -13,13 +13,15 @@ from ft_supervisor.config.values import (
     choice,
     count,
     duration,
+    listen,
     one_of_or,
     path_template,
     signal_name,
+    size,
     text,
 )
 from ft_supervisor.core.model import Timeouts
-from ft_supervisor.core.settings import OnExhausted
+from ft_supervisor.core.settings import OnExhausted, Tee
 
 _TIMEOUTS = {
     "heartbeat": "How often agents say that they are alive.",
@@ -78,6 +80,16 @@ POLICY: Table = {
     "interruption.drain": choice("next_cycle", "now").about("When to leave a node that Slurm drains."),
     # slurmctld serves a whole cluster: many jobs that ask it all the time would bring it down.
     "interruption.poll": duration(least=1.0).about("How often Slurm is asked, by one node; at least 1s."),
+    "accounting.comment": boolean().about("Write how the job ended into its Comment."),
+    "accounting.exit_code": boolean().about("Put the job's DerivedExitCode right after its end."),
+    "metrics.listen": listen().about("Where the coordinator answers Prometheus."),
+    "metrics.port": count(1024, 65535).about("The port of that."),
+    "logs.tee": choice(*(word.value for word in Tee)).about("Whose output goes to the job's output too."),
+    "logs.prefix": boolean().about("Begin each line there with its rank and node."),
+    "logs.max_size": size().about("Of one file of a worker's output."),
+    "logs.keep": count(0, 100).about("So many former parts of each file are kept."),
+    "logs.format": choice("text", "json").about("Of ft-supervisor's own log: key=value, or JSON."),
+    "faults.allow": boolean().about("Whether `ft-supervisor fault` may hurt the job."),
     **LIMITS,
 }
 

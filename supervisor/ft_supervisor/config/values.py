@@ -1,5 +1,6 @@
 """The plain kinds of values: text, numbers, words, durations, sizes, signals, paths."""
 
+import ipaddress
 import re
 import signal
 import string
@@ -146,6 +147,22 @@ def size() -> Kind:
 def _written_size(size: int) -> str:
     unit = next(name for name in reversed(_SIZES) if size % _SIZES[name] == 0 and (size or name == "B"))
     return f"{size // _SIZES[unit]}{unit}"
+
+
+def listen() -> Kind:
+    """off, loopback, or an IP address of this machine ("0.0.0.0" and "::" are all of them)."""
+
+    def check(value: Value, key: str) -> str:
+        # YAML 1.1 takes a bare off for false, YAML 1.2 for text.
+        if value.data is False or value.data in ("off", "loopback"):
+            return str(value.data or "off")
+        try:
+            return str(ipaddress.ip_address(value.data if isinstance(value.data, str) else ""))
+        except ValueError:
+            raise value.error(key, f"is {value.shown()}", "it must be off, loopback or an IP address") from None
+
+    address = {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
+    return Kind(check, {"anyOf": [{"enum": ["off", "loopback", False]}, address]})
 
 
 def signal_name(caught: bool) -> Kind:

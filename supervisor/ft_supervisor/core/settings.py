@@ -188,10 +188,49 @@ class Interruption:
     poll: float = 30.0
 
 
+class Tee(StrEnum):
+    """Whose output goes to the step's output as well as to its files."""
+
+    ALL = "all"
+    RANK0 = "rank0"
+    FAILED = "failed"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Logs:
+    """What becomes of the workers' output and of our own log. Files in run_dir have at most `max_size` bytes, with
+    `keep` former parts. `prefix`: each line of the step's output begins with its rank and node. `format`: that of the
+    daemons' own log, "text" (key=value) or "json", one event a line."""
+
+    tee: Tee = Tee.ALL
+    prefix: bool = False
+    max_size: int = 256 * 2**20
+    keep: int = 1
+    format: str = "text"
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Where the coordinator in charge answers Prometheus: `listen` is "off", "loopback" or an address."""
+
+    listen: str = "off"
+    port: int = 9474
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """What Slurm's accounting is told at the job's end, by the coordinator's node."""
+
+    comment: bool = True
+    exit_code: bool = True
+
+
 @dataclass(frozen=True)
 class Settings:
     """All of it. `rules` end with one for any failure. `step_file`: where the job writes the step of its newest
-    checkpoint, absolute or relative to the submit directory; "" for none. `hang` None: nobody waits for heartbeats."""
+    checkpoint, absolute or relative to the submit directory; "" for none. `hang` None: nobody waits for heartbeats.
+    `faults`: whether `ft-supervisor fault` may hurt this job."""
 
     rules: tuple[Rule, ...] = (Rule(),)
     placement: Placement = Placement()
@@ -199,6 +238,10 @@ class Settings:
     hang: Hang | None = None
     interruption: Interruption = Interruption()
     step_file: str = ""
+    logs: Logs = Logs()
+    metrics: Metrics = Metrics()
+    accounting: Accounting = Accounting()
+    faults: bool = False
 
 
 DEFAULTS = Settings()
