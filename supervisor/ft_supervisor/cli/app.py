@@ -8,12 +8,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ft_supervisor.cli import launch, local, policy, schema, validate, verdict
+from ft_supervisor.cli import launch, local, policy, report, schema, validate, verdict
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("launch")(launch.launch)
 app.command("local")(local.local)
 app.command("verdict")(verdict.verdict)
+app.command("report")(report.report)
 app.command("validate")(validate.validate)
 app.add_typer(policy.app, name="policy")
 app.command("schema")(schema.schema)
