@@ -60,5 +60,6 @@ def top(
         1  the workload failed and the restart budget is spent
         2  the configuration or the command line is wrong
        75  interrupted: trying again may help
+       93  a rule says: do not run this job again
       130  cancelled by a person (Ctrl-C, scancel)
     """
