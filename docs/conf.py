@@ -1,0 +1,16 @@
+# How Sphinx builds these pages: https://www.sphinx-doc.org/en/master/usage/configuration.html
+project = "ft-supervisor"
+extensions = ["myst_parser"]
+exclude_patterns = ["_build"]
+myst_heading_anchors = 4  # the anchors that GitHub gives headings, so that a link works in both
+html_theme = "alabaster"
+html_theme_options = {
+    "description": "Keeps a distributed PyTorch job going on Slurm when its nodes die.",
+    "page_width": "1080px",
+    "fixed_sidebar": True,
+    "show_powered_by": False,
+}
+html_static_path = ["pictures"]
+html_copy_source = False
+html_show_copyright = False
+templates_path: list[str] = []

@@ -1,0 +1,53 @@
+"""`scripts/docs`: writes the pages that are made from the code, and builds the site."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ft_docs import commands, configuration, events, small_pages
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE: Mapping[str, Callable[[], str]] = {
+    "configuration": configuration.render,
+    "commands": commands.render,
+    "exit-codes": small_pages.exit_codes,
+    "store-keys": small_pages.store_keys,
+    "log-events": lambda: events.render(ROOT),
+}
+"""The pages of docs/reference by name, without .md."""
+
+
+def reference_path(name: str) -> Path:
+    """Where that page lies."""
+    return ROOT / "docs" / "reference" / f"{name}.md"
+
+
+def build(target: Path) -> int:
+    """The site as HTML in `target`; the exit code, which is not 0 if there is as much as a warning."""
+    options = ["--builder=html", "--fail-on-warning", "--keep-going", "--nitpicky", "--quiet", "--fresh-env"]
+    line = [sys.executable, "-m", "sphinx", *options, f"--doctree-dir={target / '.doctrees'}"]
+    return subprocess.run([*line, str(ROOT / "docs"), str(target)], check=False).returncode
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="docs", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--reference", action="store_true", help="only write docs/reference")
+    parser.add_argument("--to", type=Path, default=ROOT / "dist" / "docs", metavar="DIR", help="default: %(default)s")
+    arguments = parser.parse_args(words)
+    for name, render in REFERENCE.items():
+        reference_path(name).write_text(render(), encoding="utf-8")
+    if arguments.reference:
+        return 0
+    code = build(arguments.to)
+    if code == 0:
+        print(f"{arguments.to}/index.html")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""docs/reference/log-events.md: every event of the log, as the code's own calls of `log` name them.
+
+The sources are read, not run. What an event means to a person is said in `event_words.WORDS`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ft_docs.event_words import WORDS
+from ft_docs.text import code, page, table
+
+from ft_supervisor.core.agent import State
+from ft_supervisor.core.settings import Response
+
+INTRO = """\
+ft-supervisor's own log is on stderr, one event a line: time, level, `event=NAME`, the event's fields, and who says it (`node=`, `proc=`). Fields without a value are
+left out. So `grep event=cycle_failed` over a job's output tells each failure, and `grep -v ' info '` what deserves a look. What to do about them is in
+[At 3 a.m.](../3am.md)"""
+
+COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("core/agent.py", "_become"): tuple(state.value for state in State),
+    ("core/cycles.py", "_tell"): (Response.RESTART.value, Response.REPLACE_NODE.value, "gives_up"),
+}
+"""Events whose names are no constants, by file and function. The other responses of a rule always end the job."""
+
+_LOGS = {"log", "_log", "Log"}
+_FOLDERS = {"agent": "agent", "coordinator": "coordinator", "daemon": "daemon", "ft_slurm": "daemon"}
+_CORE = {"agent.py": "agent", "caller.py": "agent", "hangs.py": "agent", "daemon.py": "daemon"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One call of log, or more of the same name in one process. `levels` and `fields` in the order of the source."""
+
+    name: str
+    process: str
+    levels: tuple[str, ...]
+    fields: tuple[str, ...]
+
+
+def render(root: Path) -> str:
+    """The whole page, from the sources of the checkout at `root`."""
+    rows = [
+        (
+            code(event.name),
+            event.process,
+            " or ".join(event.levels),
+            " ".join(map(code, event.fields)),
+            WORDS[event.name],
+        )
+        for event in events(root)
+    ]
+    return page("Log events", INTRO, table(("event", "said by", "level", "fields", "meaning"), rows))
+
+
+def events(root: Path) -> list[Event]:
+    """All of them by name. LookupError for a call whose event's name can't be told."""
+    found: dict[str, Event] = {}
+    for folder in (root / "supervisor" / "ft_supervisor", root / "slurm" / "ft_slurm"):
+        for path in sorted(folder.rglob("*.py")):
+            if path.relative_to(folder).parts[0] == "cli":
+                continue
+            for event in _in_file(path, path.relative_to(folder).as_posix(), _process(folder, path)):
+                found[event.name] = _both(found.get(event.name), event)
+    return [found[name] for name in sorted(found)]
+
+
+def _both(old: Event | None, new: Event) -> Event:
+    if old is None:
+        return new
+    process = old.process if new.process in old.process.split(", ") else f"{old.process}, {new.process}"
+    levels, fields = dict.fromkeys((*old.levels, *new.levels)), dict.fromkeys((*old.fields, *new.fields))
+    return Event(new.name, process, tuple(levels), tuple(fields))
+
+
+def _process(folder: Path, path: Path) -> str:
+    first, *rest = path.relative_to(folder).parts
+    if folder.name == "ft_slurm":
+        return "daemon"
+    if first == "core":
+        return _CORE.get(rest[0], "coordinator")
+    return _FOLDERS.get(first, "any")
+
+
+def _in_file(path: Path, name: str, process: str) -> Iterator[Event]:
+    for function, call in _calls(ast.parse(path.read_text(encoding="utf-8")), ""):
+        first = call.args[0]
+        fields = tuple(keyword.arg for keyword in call.keywords if keyword.arg not in (None, "level"))
+        told = tuple(field for field in fields if field is not None)
+        if isinstance(first, ast.Constant):
+            yield Event(str(first.value), process, _levels(call), told)
+        elif (name, function) in COMPUTED:
+            yield from (Event(each, process, _levels(call), told) for each in COMPUTED[name, function])
+        elif function not in ("log", "_log"):  # which only pass on what they were given
+            raise LookupError(
+                f"{path}:{call.lineno}: the event's name is no constant: add {(name, function)} to COMPUTED"
+            )
+
+
+def _calls(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
+    """Every call of log with the function that it is in."""
+    if isinstance(node, ast.FunctionDef):
+        function = node.name
+    if isinstance(node, ast.Call) and node.args and _called(node.func) in _LOGS:
+        yield function, node
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child, function)
+
+
+def _called(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _levels(call: ast.Call) -> tuple[str, ...]:
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "level"] or call.args[1:2]
+    if not given:
+        return ("info",)
+    constants = [node.value for node in ast.walk(given[0]) if isinstance(node, ast.Constant)]
+    return tuple(str(each) for each in constants if each in ("info", "warning", "error")) or ("info", "warning")
