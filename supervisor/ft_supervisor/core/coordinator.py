@@ -112,6 +112,36 @@ class CoordinatorMachine:
         """The job's, once that is certain."""
         return self._closing.verdict
 
+    @property
+    def proposal(self) -> Verdict | None:
+        """The verdict that it has proposed; the job's only once a majority keeps it."""
+        return self._closing.proposal
+
+    @property
+    def cycles(self) -> Cycles:
+        """For whoever shows them: to be looked at only."""
+        return self._cycles
+
+    @property
+    def roster(self) -> Roster:
+        """The members' list that counts here."""
+        return self._rosters.roster if self.term is not None else self._election.roster
+
+    @property
+    def majority(self) -> bool:
+        """Whether it had the majority's proof at its last tick, without which it decides nothing."""
+        return self.term is not None and self._led
+
+    @property
+    def end_at(self) -> float | None:
+        """When Slurm ends the job, by our own clock; None where nobody has said."""
+        return self._interruptions.end_at
+
+    @property
+    def slurm_away(self) -> bool:
+        """Whether Slurm did not answer when it was last asked."""
+        return self._interruptions.away
+
     def handle(self, event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:
         """One event in, actions out, in order."""
         self._actions = []
@@ -268,7 +298,7 @@ class CoordinatorMachine:
 
     def _hear_unhealthy(self, member: Member, reason: str, now: float) -> None:
         if not member.unhealthy:
-            member.unhealthy = True
+            member.unhealthy, member.problem = True, reason
             self.log("unhealthy", "warning", node=member.node.name, reason=reason)
         if self.role is Role.LEADING:
             self._cycles.unhealthy(member, reason, now)

@@ -20,7 +20,7 @@ from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Verdict
 from ft_supervisor.core.placement import Assignment
-from ft_supervisor.core.policy import Decision, Trouble
+from ft_supervisor.core.policy import Decision, Told, Trouble
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
@@ -76,6 +76,10 @@ class Cycles:
         self.phase = Phase.JOINING
         self.cycle: Cycle | None = None
         self.group: tuple[int, ...] = ()
+        self.started: float | None = None
+        """When the present cycle began; None where that was before our term."""
+        self.told: Told | None = None
+        """Our term's newest decision."""
         self.selection = Selection(job, members, lead.eligible)
         self._members = members
         self._lead = lead
@@ -131,7 +135,7 @@ class Cycles:
     def _learn(self, memory: Memory, member: Member, now: float) -> None:
         """A former coordinator began it and reached only nodes that had not yet told us: it may simply go on, unless
         one of its nodes has told us already, and did not know of it."""
-        self.cycle, self.group = memory.newest, unfold(memory.group)
+        self.cycle, self.group, self.started = memory.newest, unfold(memory.group), None
         self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
         others = (self._members.get(rank) for rank in self.group)
         if any(
@@ -348,13 +352,13 @@ class Cycles:
     def _end_or_go_on(self, now: float) -> None:
         ending, wall = self._ending, self._lead.wall(now)
         if ending.decision is None and (last := ending.last_word(wall, now)) is not None:
-            self._tell(last)
+            self._tell(last, now)
             assert last.verdict is not None
             self._lead.conclude(last.verdict)
         elif not self._members.anybody_runs() and self._lead.may_start(now):
             if ending.decision is None and (decision := ending.settle(wall, now)) is not None:
                 self._take_over(decision.ledger)
-                self._tell(decision)
+                self._tell(decision, now)
             if ending.decision is not None and now >= ending.not_before:
                 self._begin_next(ending.decision, now)
 
@@ -397,6 +401,9 @@ class Cycles:
         former = self.group
         self.cycle = Cycle(self._term, self.cycle.n + 1 if self.cycle else 0)
         self.group, self.phase, self._since, self._short_since = group, Phase.RUNNING, now, None
+        self.started = now
+        what, rule = (self.told.what, self.told.rule) if self.told else ("cycle_started", None)
+        self.told = Told(what, reason, rule, self.cycle, now)
         self._pending = set(group)
         self._master = self._members[group[0]].node.addr, self._members[group[0]].port
         new = [node for node in group if node not in former] if former else list(group)
@@ -444,13 +451,15 @@ class Cycles:
             if self._members[node].registered:
                 self._lead.mail(self._members[node], stop)
 
-    def _tell(self, decision: Decision) -> None:
+    def _tell(self, decision: Decision, now: float) -> None:
+        what = decision.response.value if decision.verdict is None else "gives_up"
+        self.told = Told(what, decision.reason, self._ending.where(decision), self.cycle, now)
         self._lead.log(
-            decision.response.value if decision.verdict is None else "gives_up",
+            what,
             "warning",
             cycle=self.cycle,
             reason=decision.reason,
-            rule=self._ending.where(decision),
+            rule=self.told.rule,
             used=decision.ledger.used,
             replaced=self._names(sorted(decision.replaced)) or None,
             pause=round(decision.delay, 1) or None,

@@ -34,6 +34,16 @@ class Interruptions:
         """Whether a signal has come whose meaning is not known yet: no new cycle shall begin."""
         return self._told is not None
 
+    @property
+    def end_at(self) -> float | None:
+        """When Slurm ends the job, by the coordinator's own clock; None where nobody has said."""
+        return self._end_at
+
+    @property
+    def away(self) -> bool:
+        """Whether Slurm did not answer when it was last asked."""
+        return self._away
+
     def ask(self, now: float) -> bool:
         """Whether it is time to ask Slurm."""
         if not self._outside or now < self._ask_at:

@@ -35,6 +35,8 @@ class Member:
     times_lost: int = 0
     unhealthy: bool = False
     """A health check has failed there."""
+    problem: str = ""
+    """Which, in words."""
 
     @property
     def here(self) -> bool:
@@ -85,6 +87,7 @@ class Members:
             running=message.running is not None,
             cycle=message.running,
             unhealthy=bool(message.memory.unhealthy),
+            problem=message.memory.unhealthy,
         )
         if known is not None:
             member.times_lost = known.times_lost

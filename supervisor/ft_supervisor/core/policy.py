@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Again, Failure, Outcome, Verdict
+from ft_supervisor.core.model import Again, Cycle, Failure, Outcome, Verdict
 from ft_supervisor.core.settings import Cause, Match, Response, Rule
 
 
@@ -39,6 +39,18 @@ class Decision:
     replaced: frozenset[int] = frozenset()
     delay: float = 0.0
     verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """The newest decision as people were told of it. `what`: the log line's event. `rule`: FILE:LINE and its number.
+    `cycle`: the one that it ended or began. `at`: the coordinator's own clock, in seconds."""
+
+    what: str
+    reason: str
+    rule: str | None
+    cycle: Cycle | None
+    at: float
 
 
 def find(rules: Sequence[Rule], trouble: Trouble, name: str) -> int | None:

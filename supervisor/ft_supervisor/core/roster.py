@@ -59,7 +59,13 @@ def survivable_losses(job: Job) -> int:
     and enough nodes to train have to be left."""
     nodes = len(job.nodes)
     keepers = job.candidates if isinstance(job.candidates, int) else len(job.candidates)
-    return max(0, min(nodes - (nodes // 2 + 1), min(keepers, nodes) - 1, nodes - job.active))
+    return survivable(nodes, nodes, min(keepers, nodes), nodes - job.active)
+
+
+def survivable(members: int, here: int, keepers: int, spares: int) -> int:
+    """The same of a list of members of which so many are here, so many keep a coordinator, and so many need not
+    train."""
+    return max(0, min(here - (members // 2 + 1), keepers - 1, spares))
 
 
 def is_candidate(job: Job, infra_rank: int, memory: Memory) -> bool:
