@@ -5,13 +5,6 @@ Times are seconds since the epoch, durations seconds. None stands for what Slurm
 
 from dataclasses import dataclass
 
-BASE_STATES = frozenset(
-    {
-        *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"),
-        *("BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
-    }
-)
-"""slurm.h: enum job_states. Every other word that a job's state has is a flag beside one of these."""
 HIDDEN = "UNKNOWN"
 """The base state where only a flag was told: `scontrol show job` as text says COMPLETING whatever lies beneath."""
 _GONE = frozenset({"DOWN", "POWERED_DOWN", "POWERING_DOWN", "FUTURE"})
@@ -30,7 +23,7 @@ class ExitCode:
 class JobState:
     """One job, as slurmctld has it now.
 
-    `state` is a word of BASE_STATES, or HIDDEN; `flags` are the words beside it, such as COMPLETING and REQUEUED.
+    `state` is one of job_states.BASE_STATES, or HIDDEN; `flags` are the words beside it, such as COMPLETING, REQUEUED.
     `nodes` is a host list expression without the nodes that slurmctld has taken out. `batch_host` stays the one that
     was taken out, until slurmctld is started anew: then it is the first of `nodes`, which never ran the script
     (measured on 22.05 and 24.11). `end_time` of a running job is when its time limit ends it, a year after its start

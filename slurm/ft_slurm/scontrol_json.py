@@ -11,7 +11,8 @@ from typing import Any
 
 from ft_slurm import scontrol_text, values
 from ft_slurm.errors import BadOutput
-from ft_slurm.records import BASE_STATES, HIDDEN, ExitCode, JobState, NodeState
+from ft_slurm.job_states import BASE_STATES
+from ft_slurm.records import HIDDEN, ExitCode, JobState, NodeState
 
 _OPEN = ("RUNNING", "SUSPENDED", "PENDING")
 

@@ -3,7 +3,8 @@
 import re
 
 from ft_slurm.errors import BadOutput
-from ft_slurm.records import BASE_STATES, HIDDEN, ExitCode
+from ft_slurm.job_states import BASE_STATES, STATES
+from ft_slurm.records import HIDDEN, ExitCode
 
 NO_VALUE = 0xFFFFFFFE
 """slurm.h: NO_VAL; INFINITE is one more. Older JSON has them as plain numbers."""
@@ -11,11 +12,6 @@ _LARGEST = 2**63
 _UNSET = frozenset({"", "(null)", "Unknown", "None", "N/A", "UNLIMITED", "Partition_Limit", "INVALID"})
 _DURATION = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d{1,9})?", re.ASCII)
 _EXIT_CODE = re.compile(r"(\d{1,9}):(\d{1,9})", re.ASCII)
-# slurm_protocol_defs.c, job_state_string(): as text a job's state is one word, the first of its flags that is set.
-_BENEATH = {
-    **dict.fromkeys(("CONFIGURING", "RESIZING", "SIGNALING", "STOPPED"), "RUNNING"),
-    **dict.fromkeys(("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"), "PENDING"),
-}
 
 
 def shown(value: object) -> str:
@@ -60,7 +56,8 @@ def job_state(word: str) -> tuple[str, frozenset[str]]:
         return word, frozenset()
     if not re.fullmatch(r"[A-Z_]{1,40}", word):
         raise BadOutput(f"JobState={shown(word)}: expected a word such as RUNNING")
-    return _BENEATH.get(word, HIDDEN), frozenset({word})
+    known = STATES.get(word)
+    return (known.beneath if known else "") or HIDDEN, frozenset({word})
 
 
 def whole(value: object, name: str) -> int | None:
