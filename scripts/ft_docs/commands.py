@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 
 import typer
-from ft_docs.text import page
 
+from ft_docs.text import page
 from ft_supervisor.cli.app import app
 from ft_supervisor.cli.main import main
 
@@ -17,8 +17,8 @@ COLUMNS = "80"
 DAEMON = ("--config", "FILE")
 """What makes the command the daemon: it begins with an option."""
 INTRO = """\
-What each command prints for `--help`. All of them print errors as one line on stderr and exit with 2 when the command line or the configuration is
-wrong; what other codes mean is in [Exit codes](exit-codes.md)."""
+What each command prints for `--help`. All of them print errors as one line on stderr, and exit with 2 when the command
+line or the configuration is wrong; what other codes mean is in [Exit codes](exit-codes.md)."""
 
 
 def names() -> list[tuple[str, ...]]:

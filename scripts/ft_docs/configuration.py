@@ -6,22 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
-from ft_docs.text import code, page, table
 
+from ft_docs.text import code, page, table
 from ft_supervisor.config import defaults
 from ft_supervisor.config.kind import Table
-from ft_supervisor.config.schema import JOB_KEYS, KEYS, LIMITS, POLICY
+from ft_supervisor.config.schema import JOB_KEYS, LIMITS, POLICY
 from ft_supervisor.config.values import duration, path_template, size
 
 Schema = Mapping[str, Any]
 
 INTRO = """\
-Every key of job.yaml and of a cluster's policy, what it may hold, and the built-in value. Keys are written with dots here:
-`timeouts.join` is `join:` below `timeouts:`. A job writes the keys of a policy below `policy:`. How files are merged is told in
-[For operators](../operators.md#policies-in-layers).
+Every key of job.yaml and of a cluster's policy, what it may hold, and the built-in value. Keys are written with dots
+here: `timeouts.join` is `join:` below `timeouts:`. A job writes the keys of a policy below `policy:`. How files are
+merged is told in [For operators](../operators.md#policies-in-layers).
 
-A *duration* needs its unit: `500ms`, `1.5s`, `10m`, `1h`, at most `168h`. A *size* does too: `100MiB`, `2GiB`. *Nodes* are written as Slurm
-writes them: `n[1-4],m7`, or a list of such. Regular expressions are RE2's. `ft-supervisor schema` prints the same as a JSON Schema for editors."""
+A *duration* needs its unit: `500ms`, `1.5s`, `10m`, `1h`, at most `168h`. A *size* does too: `100MiB`, `2GiB`. *Nodes*
+are written as Slurm writes them: `n[1-4],m7`, or a list of such. Regular expressions are RE2's. `ft-supervisor schema`
+prints the same as a JSON Schema for editors."""
 
 _PATTERNS = {
     duration().schema["pattern"]: "a duration above 0",

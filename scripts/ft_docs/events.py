@@ -12,13 +12,13 @@ from pathlib import Path
 
 from ft_docs.event_words import WORDS
 from ft_docs.text import code, page, table
-
 from ft_supervisor.core.agent import State
 from ft_supervisor.core.settings import Response
 
 INTRO = """\
-ft-supervisor's own log is on stderr, one event a line: time, level, `event=NAME`, the event's fields, and who says it (`node=`, `proc=`). Fields without a value are
-left out. So `grep event=cycle_failed` over a job's output tells each failure, and `grep -v ' info '` what deserves a look. What to do about them is in
+ft-supervisor's own log is on stderr, one event a line: time, level, `event=NAME`, the event's fields, and who says it
+(`node=`, `proc=`). Fields without a value are left out. So `grep event=cycle_failed` over a job's output finds each
+failure, and `grep -E ' (warning|error) event='` what deserves a look. What to do about them is told in
 [At 3 a.m.](../3am.md)"""
 
 COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -89,8 +89,7 @@ def _process(folder: Path, path: Path) -> str:
 def _in_file(path: Path, name: str, process: str) -> Iterator[Event]:
     for function, call in _calls(ast.parse(path.read_text(encoding="utf-8")), ""):
         first = call.args[0]
-        fields = tuple(keyword.arg for keyword in call.keywords if keyword.arg not in (None, "level"))
-        told = tuple(field for field in fields if field is not None)
+        told = tuple(word.arg for word in call.keywords if word.arg is not None and word.arg != "level")
         if isinstance(first, ast.Constant):
             yield Event(str(first.value), process, _levels(call), told)
         elif (name, function) in COMPUTED:

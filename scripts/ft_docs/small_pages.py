@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 
 from ft_docs.text import code, page, table
-
 from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN, Cycle, Outcome
 from ft_supervisor.store.keys import Keys
 
 EXITS = """\
-The code with which every daemon of a job ends, and with it `launch`, `local` and `verdict`. `launch` ends with srun's own code, or 75 where that is 0, when there is no
-verdict at all. sacct takes 128 off a code above 128: it shows 130 as `2:0`."""
+The code with which every daemon of a job ends, and with it `launch`, `local` and `verdict`. Without any verdict
+`launch` ends with srun's own code, or with 75 where that is 0. sacct takes 128 off a code above 128: it shows 130 as
+`2:0`."""
 
 MEANING = {
     Outcome.SUCCESS: "Every worker of one training world has exited with 0.",
@@ -21,20 +21,21 @@ MEANING = {
 }
 
 STORE = """\
-The coordinator in charge hosts a store, torch's TCPStore, and nodes say everything to one another through it. These are its keys. All of them begin with
-`ft/RUN_ID/`, so that another run's never fit. Values are JSON of at most 64 KiB and are checked when they arrive; nothing is ever unpickled. A queue is read by one
-reader that waits in it; a key is looked at with each heartbeat.
+The coordinator in charge hosts a store, torch's TCPStore, and nodes say everything to one another through it. These are
+its keys. All of them begin with `ft/RUN_ID/`, so that another run's never fit. Values are JSON of at most 64 KiB, and are
+checked when they arrive; nothing is ever unpickled. A queue has one reader, which waits in it; a key is looked at with
+each heartbeat.
 
 The store has no authentication: see [Security](../operators.md#security)."""
 
 KEYS = {
-    "hello": ("the coordinator", "Whose store this is: run id, protocol, infra_rank, and the checksum of the configuration."),
-    "policy": ("the coordinator", "Its whole configuration, so that a node whose own differs can name the first key that does."),
+    "hello": ("the coordinator", "Whose store this is: run id, protocol, infra_rank, the configuration's checksum."),
+    "policy": ("the coordinator", "Its configuration, so that a node whose own differs can name the first such key."),
     "inbox": ("agents", "A queue: what agents say to the coordinator."),
-    "permanent_close": ("the coordinator, once", "The verdict. Nothing follows it; who sees it ends with its code, whoever wrote it."),
-    "pulse": ("the coordinator, each heartbeat", "Round, term and lease: that it is in charge, and still has a majority."),
-    "mail": ("the coordinator", "A queue for one connection of one incarnation of a node's agent: what it is to do."),
-    "heartbeat": ("agents, each heartbeat", "The newest round that this connection of the agent has read in the pulse."),
+    "permanent_close": ("the coordinator, once", "The verdict. Nothing follows it; who sees it ends with its code."),
+    "pulse": ("the coordinator, each heartbeat", "Round, term, lease: it is in charge, and has a majority."),
+    "mail": ("the coordinator", "A queue for one connection of a node's agent: what it is to do."),
+    "heartbeat": ("agents, each heartbeat", "The newest round that it has read in the pulse."),
     "barrier_prefix": ("torch", "Where the agents of a cycle enter torch's exit barrier."),
     "barrier_done": ("torch", "All active nodes of the cycle have entered its exit barrier."),
 }  # fmt: skip
