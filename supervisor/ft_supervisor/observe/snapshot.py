@@ -259,7 +259,7 @@ def _nodes(machine: CoordinatorMachine, now: float) -> tuple[NodeStatus, ...]:
     same: dict[tuple[object, ...], tuple[NodeStatus, list[int], list[int], list[float]]] = {}
     for rank in range(len(machine.job.nodes)):
         member, group_rank = members.get(rank), group.get(rank)
-        role = _role(rank, member, group_rank, rank in excluded, rank in listed)
+        role = role_of(member, active=group_rank is not None, excluded=rank in excluded, listed=rank in listed)
         age = None
         if member is None or member.register is None:
             key: tuple[object, ...] = (role, group_rank is None, rank in draining, rank in excluded)
@@ -288,7 +288,8 @@ def _nodes(machine: CoordinatorMachine, now: float) -> tuple[NodeStatus, ...]:
     return tuple(_filled(*entry) for entry in same.values())
 
 
-def _role(rank: int, member: Member | None, group_rank: int | None, excluded: bool, listed: bool) -> Role:
+def role_of(member: Member | None, *, active: bool, excluded: bool, listed: bool) -> Role:
+    """`active`: in the present cycle; `excluded`: by a rule; `listed`: a member by the list."""
     if member is None:
         return Role.UNREGISTERED if listed else Role.LOST
     if member.lost:
@@ -301,7 +302,7 @@ def _role(rank: int, member: Member | None, group_rank: int | None, excluded: bo
         return Role.UNHEALTHY
     if member.register is None:
         return Role.UNREGISTERED
-    return Role.STANDBY if group_rank is None else Role.ACTIVE
+    return Role.ACTIVE if active else Role.STANDBY
 
 
 def _entry(role: Role, member: Member | None, draining: bool, excluded: bool) -> NodeStatus:
