@@ -22,9 +22,9 @@ MEANING = {
 
 STORE = """\
 The coordinator in charge hosts a store, torch's TCPStore, and nodes say everything to one another through it. These are
-its keys. All of them begin with `ft/RUN_ID/`, so that another run's never fit. Values are JSON of at most 64 KiB, and are
-checked when they arrive; nothing is ever unpickled. A queue has one reader, which waits in it; a key is looked at with
-each heartbeat.
+its keys. All of them begin with `ft/RUN_ID/`, so that another run's never fit. Values are JSON of at most 64 KiB, and
+they are checked when they arrive; nothing is ever unpickled. A queue has one reader, which waits in it; a key is looked
+at with each heartbeat.
 
 The store has no authentication: see [Security](../operators.md#security)."""
 
