@@ -24,6 +24,7 @@ from ft_supervisor.core.policy import Decision, Told, Trouble
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
+from ft_supervisor.core.summary import Tally
 
 STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
@@ -81,6 +82,7 @@ class Cycles:
         self.told: Told | None = None
         """Our term's newest decision."""
         self.selection = Selection(job, members, lead.eligible)
+        self.tally = Tally(job.nodes)
         self._members = members
         self._lead = lead
         self._term = term
@@ -265,6 +267,7 @@ class Cycles:
         self._ending.heard(infra_rank)
         if infra_rank in self._pending and (self.phase is Phase.RUNNING or ran):
             self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
+            self.tally.broken(member.heard)
         self.advance(now)
 
     def step_read(self, step: int | None, now: float) -> None:
@@ -404,6 +407,7 @@ class Cycles:
         self.started = now
         what, rule = (self.told.what, self.told.rule) if self.told else ("cycle_started", None)
         self.told = Told(what, reason, rule, self.cycle, now)
+        self.tally.started(former, group, now)
         self._pending = set(group)
         self._master = self._members[group[0]].node.addr, self._members[group[0]].port
         new = [node for node in group if node not in former] if former else list(group)
@@ -437,6 +441,7 @@ class Cycles:
             self._ending.ledger = self._ending.ledger.steady()
         self.phase, running = Phase.STOPPING, self._still_running()
         self._ending.begin(trouble, running, self._lead.wall(now), now)
+        self.tally.broken(now)
         self._lead.log("cycle_failed", "warning", cycle=self.cycle, reason=trouble.reason)
         if self.job.settings.step_file:
             self._lead.read_step()
@@ -459,6 +464,7 @@ class Cycles:
             "warning",
             cycle=self.cycle,
             reason=decision.reason,
+            cause=self._ending.cause,
             rule=self.told.rule,
             used=decision.ledger.used,
             replaced=self._names(sorted(decision.replaced)) or None,
