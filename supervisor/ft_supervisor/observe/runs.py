@@ -1,4 +1,4 @@
-"""Where the runs of a job lie, and what their verdicts say. Reads folders, which may hang (NFS)."""
+"""Where the runs of a job lie. Reads folders, which may hang (NFS)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from ft_supervisor.core.model import Verdict
-from ft_supervisor.observe import verdict_file
 
 _WANTED = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,10})(?:\.([0-9]{1,10}))?)?")
 
@@ -33,8 +30,9 @@ def run_dir(template: str, submit_dir: Path, job_id: int) -> Path:
     return submit_dir / template.replace("{job_id}", str(job_id))
 
 
-def folders(parent: Path, wanted: Wanted) -> Iterator[Path]:
+def folders(parent: Path, wanted: Wanted | None) -> Iterator[Path]:
     """The run folders in `parent`, newest first: by restart, then by step. None where there is no such folder.
+    `wanted` None: of any job.
 
     Raises OSError.
     """
@@ -42,19 +40,18 @@ def folders(parent: Path, wanted: Wanted) -> Iterator[Path]:
     try:
         for folder in parent.iterdir():
             run = parse(folder.name)
-            if run is None or run.step_id is None or run.restart_count is None or run.job_id != wanted.job_id:
+            if run is None or run.step_id is None or run.restart_count is None:
                 continue
-            if wanted.step_id in (None, run.step_id) and wanted.restart_count in (None, run.restart_count):
+            if wanted is None or _is(run, wanted):
                 found.append((run.restart_count, run.step_id, folder))
     except FileNotFoundError:
         return
     yield from (folder for _, _, folder in sorted(found, reverse=True))
 
 
-def newest(parent: Path, wanted: Wanted) -> Verdict | None:
-    """What the newest run's verdict says; None when that run has none, whatever older ones say.
-
-    Raises BadVerdictFile and OSError.
-    """
-    folder = next(folders(parent, wanted), None)
-    return verdict_file.read(folder, folder.name) if folder else None
+def _is(run: Wanted, wanted: Wanted) -> bool:
+    return (
+        run.job_id == wanted.job_id
+        and wanted.step_id in (None, run.step_id)
+        and wanted.restart_count in (None, run.restart_count)
+    )

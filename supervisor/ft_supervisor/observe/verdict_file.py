@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
+from ft_supervisor.observe import smallfile
 
 NAME = "verdict.json"
 MAX_BYTES = 64 * 1024
@@ -66,10 +67,10 @@ def read(folder: Path, run_id: str | None = None, nonce: str | None = None) -> V
 
 
 def _parse(path: Path) -> tuple[Verdict, str, str]:
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise BadVerdictFile(path, f"longer than {MAX_BYTES} bytes")
+    try:
+        data = smallfile.read(path, MAX_BYTES)
+    except smallfile.NotSmall as error:
+        raise BadVerdictFile(path, str(error).removeprefix(f"{path}: ")) from None
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
