@@ -6,9 +6,11 @@ import os
 import queue
 import time
 from collections.abc import Iterable
-from typing import NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from ft_supervisor.coordinator import files
+from ft_supervisor.coordinator.live import Live
 from ft_supervisor.core import actions
 from ft_supervisor.core.codec import encode
 from ft_supervisor.core.coordinator import CoordinatorMachine
@@ -34,6 +36,9 @@ from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import dump_pulse
 from ft_supervisor.store.verdicts import dump_verdict, parse_verdict
 
+if TYPE_CHECKING:  # it brings what most jobs do not need
+    from ft_supervisor.coordinator.exporter import Exporter
+
 FILE_BOUND = 2.0
 """Seconds that the verdict's file gets, before the job ends without it."""
 
@@ -45,7 +50,14 @@ class Loop:
     """`store` and all methods are for the main thread alone."""
 
     def __init__(
-        self, job: Job, machine: CoordinatorMachine, journal: Journal, store: Store, link: Link, inbox: Inbox
+        self,
+        job: Job,
+        machine: CoordinatorMachine,
+        journal: Journal,
+        store: Store,
+        link: Link,
+        inbox: Inbox,
+        exporter: Exporter | None = None,
     ) -> None:
         self._job = job
         self._keys = Keys(job.run_id)
@@ -54,6 +66,7 @@ class Loop:
         self._store = store
         self._link = link
         self._inbox = inbox
+        self._exporter = exporter
         self._echoes: dict[str, int] = {}
         """The members' heartbeats by their keys, at the last look."""
         self._ended = False
@@ -62,6 +75,7 @@ class Loop:
         self._writing: list[Background[None]] = []
         self._looking: Background[None] | None = None
         self._step: Background[None] | None = None
+        self._live = Live(Path(job.run_folder), machine.node, journal.path)
 
     def prepare(self) -> None:
         """The first pulse, before anybody looks for one."""
@@ -110,6 +124,9 @@ class Loop:
                 log("file_hangs", "warning", what="verdict file")
                 self._recorded(verdict, verdict)
         self._handle(Tick())
+        self._live.beat(self._machine, time.monotonic())
+        if self._exporter is not None:
+            self._exporter.beat(time.monotonic())
 
     def _moved(self) -> tuple[tuple[int, int], ...]:
         ranks = {
@@ -131,6 +148,8 @@ class Loop:
         now = time.monotonic()
         todo = self._machine.handle(event, now)
         self._journal.record(now, event, todo, term=self._machine.term, cycle=self._machine.cycle)
+        if self._exporter is not None:
+            self._exporter.saw(event, todo, now)
         self._perform(todo)
 
     def _perform(self, todo: Iterable[actions.CoordinatorAction]) -> None:
@@ -138,14 +157,15 @@ class Loop:
             match action:
                 case actions.Log():
                     emit(action)
+                    self._live.news()
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self._store.push(self._keys.mail(infra_rank, incarnation, connection), encode(message))
                 case actions.Pulse():
                     self._store.set(self._keys.pulse, dump_pulse(action, time.time()))
                 case actions.Tell(order):
                     self._link.send(order)
-                case actions.Record(verdict, lost):
-                    self._record(verdict, lost)
+                case actions.Record():
+                    self._record(action)
                 case actions.Conclude(verdict):
                     self._end(self._store.compare_set(self._keys.permanent_close, b"", dump_verdict(verdict)))
                 case actions.ReadStep():
@@ -157,11 +177,12 @@ class Loop:
                 case actions.Leave():
                     self._leave(action)
 
-    def _record(self, verdict: Verdict, lost: tuple[str, ...]) -> None:
-        self._link.send(Closed(verdict, lost))
+    def _record(self, record: actions.Record) -> None:
+        verdict = record.verdict
+        self._link.send(Closed(verdict, record.lost, record.summary))
         if verdict not in self._recording:
             self._recording[verdict] = time.monotonic() + FILE_BOUND
-            self._writing.append(files.write(self._job, verdict, self._inbox.put))
+            self._writing.append(files.write(self._job, verdict, record.summary, self._inbox.put))
 
     def _recorded(self, verdict: Verdict, held: Verdict) -> None:
         if self._recording.pop(verdict, None) is not None:  # else it came too late
@@ -170,7 +191,8 @@ class Loop:
     def _leave(self, leave: actions.Leave) -> NoReturn:
         """Say Done and end, the store with us; not by sys.exit, which would wait for threads."""
         self._store.get(self._keys.hello)  # answered: so are all pushes on this connection before it
-        for what in wait_all(self._writing, FILE_BOUND):
+        last = self._live.end(self._machine, time.monotonic())
+        for what in wait_all([*self._writing, *last], FILE_BOUND):
             log("file_hangs", "warning", what=what)
         verdict = leave.verdict
         log("leaving", code=leave.code, verdict=verdict.outcome.value if verdict else None, reason=leave.reason)

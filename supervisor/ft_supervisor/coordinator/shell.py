@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ft_supervisor.coordinator.loop import Inbox, Loop
 from ft_supervisor.core import events
@@ -30,6 +30,9 @@ from ft_supervisor.process.ports import PortsTaken, bind_first
 from ft_supervisor.store import hello
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
+
+if TYPE_CHECKING:
+    from ft_supervisor.coordinator.exporter import Exporter
 
 BEGIN_BOUND = 30.0
 INBOX_POLL = 60.0
@@ -73,7 +76,7 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     now = time.monotonic()
     machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now, begin.epoch)
     journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, journal_failed)
-    loop = Loop(job, machine, journal, store, link, inbox)
+    loop = Loop(job, machine, journal, store, link, inbox, _exporter(machine, now))
     loop.prepare()
     # Only now: whoever finds the hello also finds a pulse.
     store.set(keys.policy, job.policy.encode())
@@ -82,6 +85,19 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     log("listening", port=port)
     link.send(Listening(port))
     loop.run()
+
+
+def _exporter(machine: CoordinatorMachine, now: float) -> Exporter | None:
+    """What answers Prometheus, if anything is to."""
+    if machine.job.settings.metrics.listen == "off":
+        return None
+    try:
+        from ft_supervisor.coordinator.exporter import Exporter
+
+        return Exporter(machine, now)
+    except Exception as error:  # no thread to be had, a package that is missing: nothing that may end a training
+        log("metrics_failed", "warning", error=f"{type(error).__name__}: {error}")
+        return None
 
 
 def _host(addr: str) -> str:

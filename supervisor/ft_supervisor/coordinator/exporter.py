@@ -1,0 +1,80 @@
+"""The metrics of this coordinator's process, from its main loop to whoever asks for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+from ft_supervisor.coordinator.metrics_server import Server, host
+from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
+from ft_supervisor.core.actions import CoordinatorAction
+from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.events import CoordinatorEvent
+from ft_supervisor.observe.metric_families import Sample
+from ft_supervisor.observe.metrics import Metrics
+from ft_supervisor.process.log import log
+
+EVERY = 1.0
+"""Seconds between two hand-overs of the values."""
+STALE = 15.0
+"""Seconds after which old values are none: the main loop stands still, and a scrape shall fail rather than lie."""
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What the main loop hands over. `at`: time.monotonic()."""
+
+    at: float
+    samples: tuple[Sample, ...]
+
+
+class Exporter:
+    """For the main thread: `saw` after each step of the machine, `beat` every heartbeat. Neither waits or raises."""
+
+    def __init__(self, machine: CoordinatorMachine, now: float) -> None:
+        self._run_id = machine.job.run_id
+        self._metrics: Metrics | None = Metrics(machine, _version(), now)
+        self._next = now
+        self._values: _Values | None = None
+        self._rendered: tuple[_Values, bytes] | None = None
+        wanted = machine.job.settings.metrics
+        Server(host(wanted.listen, machine.node.addr), wanted.port, CONTENT_TYPE, self._text)
+
+    def saw(self, event: CoordinatorEvent, actions: Sequence[CoordinatorAction], now: float) -> None:
+        """What the machine was given at `now`, and what it wants done. See Metrics.saw."""
+        if (metrics := self._metrics) is not None:
+            self._guarded(lambda: metrics.saw(event, actions, now))
+
+    def beat(self, now: float) -> None:
+        """Hand the values over, if it is time to."""
+        if (metrics := self._metrics) is not None and now >= self._next:
+            self._next = now + EVERY
+            self._guarded(lambda: self._give(_Values(now, metrics.samples(now))))
+
+    def _give(self, values: _Values) -> None:
+        self._values = values
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # nothing that is wrong with metrics may end a training
+            self._metrics = None
+            log("metrics_failed", "warning", error=f"no metrics any more: {type(error).__name__}: {error}")
+
+    def _text(self) -> bytes | None:
+        """In the server's thread: made once for each hand-over, whoever asks how often."""
+        values = self._values
+        if values is None or time.monotonic() - values.at > STALE:
+            return None
+        if self._rendered is None or self._rendered[0] is not values:
+            self._rendered = values, render(self._run_id, values.samples)
+        return self._rendered[1]
+
+
+def _version() -> str:
+    try:
+        return metadata.version("ft-supervisor")
+    except metadata.PackageNotFoundError:  # run from its sources
+        return "unknown"

@@ -1,0 +1,215 @@
+"""From what the coordinator's machine is told and does, and from what it knows, to the values of the metrics.
+
+Pure, and only looks at the machine: `saw` after each of its steps, from the thread that feeds it; `samples` gives
+values that nobody changes any more, for any other thread. All times in seconds of the machine's clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse
+from ft_supervisor.core.coordinator import PROOF_AGE, CoordinatorMachine
+from ft_supervisor.core.events import CoordinatorEvent, Heard, Received
+from ft_supervisor.core.messages import Register, Run, WorkersFailed
+from ft_supervisor.core.model import Failure
+from ft_supervisor.core.ranks import unfold
+from ft_supervisor.core.settings import Cause, Response
+from ft_supervisor.observe import metric_families as names
+from ft_supervisor.observe.lost_time import LostTime
+from ft_supervisor.observe.metric_families import Buckets, Family, Sample
+from ft_supervisor.observe.snapshot import Role, role_of
+
+AGAIN = (Response.RESTART.value, Response.REPLACE_NODE.value)
+"""The log lines of a decision after which there is another cycle."""
+
+
+class Metrics:
+    """Of one coordinator's process. `version`: ours."""
+
+    def __init__(self, machine: CoordinatorMachine, version: str, now: float) -> None:
+        self._machine = machine
+        self._version = version
+        self._ranks = {name: rank for rank, name in enumerate(machine.job.nodes)}
+        self._counts: Counter[tuple[Family, str]] = Counter()
+        self._times = {(names.DETECTION, cause): Buckets() for cause in names.DETECTION.values}
+        self._times |= {(names.DECISION, ""): Buckets(), (names.RESTART, ""): Buckets()}
+        self._proof_age = PROOF_AGE * machine.job.timeouts.coordinator
+        self._lost = LostTime(machine.job.timeouts.fence, now)
+        self._round = 0
+        self._cause = names.OTHER
+        self._failed: float | None = None
+        self._decided: float | None = None
+        self._waits_for: set[int] = set()
+        self._run_at = 0
+
+    # -- what happens
+
+    def saw(self, event: CoordinatorEvent, actions: Sequence[CoordinatorAction], now: float) -> None:
+        """The machine was given `event` at `now`, and wants `actions` done."""
+        self._lost.until(now)
+        failures = _failures(event)
+        silent: float | None = None
+        for action in actions:
+            if isinstance(action, Pulse):
+                self._round = action.round
+            elif isinstance(action, Log):
+                fields = dict(action.fields)
+                if action.event == "node_lost":
+                    silent = now - self._machine.members[self._ranks[str(fields["node"])]].heard
+                elif action.event == "cycle_failed":
+                    self._cycle_failed(failures, silent, now)
+                self._line(action.event, fields, actions, now)
+        self._count_failures(event, failures, actions)
+        if isinstance(event, Heard) and self._waits_for:
+            self._heard(event, now)
+        self._lost.state = self._state(now)
+
+    def _line(self, event: str, fields: dict[str, object], actions: Sequence[CoordinatorAction], now: float) -> None:
+        if event in AGAIN:
+            self._cause = str(fields.get("cause", names.OTHER))
+            self._decided = now
+            if self._failed is not None:
+                self._time(names.DECISION, "", now - self._failed)
+        elif event == "cycle_started":
+            self._started(actions)
+        elif event == "promoted":
+            self._counts[names.PROMOTIONS, ""] += 1
+        elif event == "node_lost":
+            self._counts[names.NODES_LOST, ""] += 1
+        elif event == "in_charge":
+            self._counts[names.TAKEOVERS, ""] += bool(fields["takeover"])
+            self._failed, self._decided, self._waits_for = None, None, set()
+
+    def _cycle_failed(self, failures: Sequence[Failure], silent: float | None, now: float) -> None:
+        self._failed, self._decided, self._waits_for = now, None, set()
+        found = self._detection(failures, silent, now)
+        if found is not None:
+            self._time(names.DETECTION, *found)
+            self._lost.noticed_late(found[1])
+
+    def _detection(self, failures: Sequence[Failure], silent: float | None, now: float) -> tuple[str, float] | None:
+        """What the failure was, and how long it took to be known here, if that can be told."""
+        if silent is not None:
+            return Cause.NODE_LOST.value, silent
+        for failure in failures:
+            late = self._machine.wall(now) - failure.time
+            # No node is silent for longer and still a member: it is the clocks that differ.
+            if failure.cause.value in names.DETECTION.values and late < self._machine.job.timeouts.takeover:
+                return failure.cause.value, max(0.0, late)
+        return None
+
+    def _count_failures(
+        self, event: CoordinatorEvent, failures: Sequence[Failure], actions: Sequence[CoordinatorAction]
+    ) -> None:
+        """A Register repeats what may have been heard before: what is new in it ends a cycle."""
+        told = isinstance(event, Received) and isinstance(event.message, WorkersFailed)
+        line = "worker_failed" if told else "cycle_failed"
+        if failures and any(isinstance(action, Log) and action.event == line for action in actions):
+            for failure in failures:
+                self._counts[names.FAILURES, failure.cause.value] += 1
+
+    def _started(self, actions: Sequence[CoordinatorAction]) -> None:
+        self._counts[names.CYCLES, ""] += 1
+        if self._failed is not None:
+            self._counts[names.RESTARTS, self._cause] += 1
+        runs = {each.infra_rank for each in actions if isinstance(each, Mail) and isinstance(each.message, Run)}
+        self._waits_for, self._run_at = runs, self._round
+
+    def _heard(self, heard: Heard, now: float) -> None:
+        """A node that has read a round which is younger than its Run lives after it."""
+        self._waits_for.difference_update(rank for rank, round_ in heard.echoes if round_ > self._run_at)
+        if not self._waits_for:
+            if self._decided is not None:
+                self._time(names.RESTART, "", now - self._decided)
+            self._failed = self._decided = None
+
+    def _state(self, now: float) -> str | None:
+        """What the time that now begins is: lost to one of names.LOSSES, or "" for training; None: not counted."""
+        phase = self._machine.phase
+        age = self._machine.age(now)
+        if phase == "joining":
+            return "joining"
+        if phase not in ("running", "stopping") or age is None or age >= self._proof_age:
+            return None
+        if phase == "running" and not self._waits_for:
+            return ""
+        if self._failed is None:
+            return "joining"
+        return "decision" if self._decided is None else "restart"
+
+    def _time(self, family: Family, label: str, seconds: float) -> None:
+        self._times[family, label] = self._times[family, label].add(seconds)
+
+    # -- what is told
+
+    def samples(self, now: float) -> tuple[Sample, ...]:
+        """Everything, as of now."""
+        return (*self._standing(now), *self._totals(now))
+
+    def _standing(self, now: float) -> Iterator[Sample]:
+        machine = self._machine
+        leads, term = machine.majority, machine.term
+        told_term = str(term) if leads and term is not None else ""
+        yield Sample(names.INFO, (self._version, machine.node.name, told_term), 1)
+        yield Sample(names.IN_CHARGE, (), float(leads))
+        if term is None or not (leads or machine.cycle is None):  # cut off: what it knows is old
+            return
+        yield from (Sample(names.PHASE, (phase,), float(phase == machine.phase)) for phase in names.PHASES)
+        yield from self._nodes(now)
+        if machine.cycle is not None:
+            yield Sample(names.CYCLE, (), machine.cycle.n)
+        for index, rule in enumerate(machine.job.settings.rules):
+            if rule.response not in (Response.FAIL, Response.STOP_FOR_REQUEUE):  # these answer once
+                used = machine.cycles.ledger.count(index, rule.budget, machine.wall(now))
+                yield Sample(names.BUDGET, (str(index + 1),), max(0, rule.budget.max - used))
+        if machine.end_at is not None:
+            yield Sample(names.TIME_LIMIT, (), machine.wall(machine.end_at))
+
+    def _nodes(self, now: float) -> Iterator[Sample]:
+        """One pass over all nodes, as there may be ten thousand."""
+        machine = self._machine
+        cycles, members = machine.cycles, machine.members
+        group, listed, selection = set(cycles.group), set(unfold(machine.roster.members)), cycles.selection
+        roles, ages, spares = Counter[Role](), list[float](), 0
+        for rank in range(len(machine.job.nodes)):
+            member = members.get(rank)
+            role = role_of(member, active=rank in group, excluded=rank in selection.excluded, listed=rank in listed)
+            roles[role] += 1
+            spares += role is Role.STANDBY and rank not in selection.draining
+            if member is not None and member.registered:
+                ages.append(max(0.0, now - member.heard))
+        yield from (Sample(names.NODES, (role.value,), roles[role]) for role in Role)
+        yield Sample(names.SPARES, (), spares)
+        ages.sort()
+        if ages:
+            for quantile in names.QUANTILES:
+                yield Sample(names.HEARTBEAT_AGE, (f"{quantile:g}",), ages[round(quantile * (len(ages) - 1))])
+
+    def _totals(self, now: float) -> Iterator[Sample]:
+        self._lost.until(now)
+        lost, observed = self._lost.lost, self._lost.observed
+        if observed > 0:
+            yield Sample(names.RATIO, (), max(0.0, 1 - sum(lost.values()) / observed))
+        for family in (names.CYCLES, names.NODES_LOST, names.PROMOTIONS, names.TAKEOVERS):
+            yield Sample(family, (), self._counts[family, ""])
+        for family in (names.RESTARTS, names.FAILURES):
+            yield from (Sample(family, (cause,), self._counts[family, cause]) for cause in family.values)
+        yield Sample(names.OBSERVED, (), observed)
+        yield from (Sample(names.LOST, (phase,), lost[phase]) for phase in names.LOSSES)
+        for (family, label), buckets in self._times.items():
+            yield Sample(family, (label,) if label else (), buckets)
+
+
+def _failures(event: CoordinatorEvent) -> tuple[Failure, ...]:
+    """What the event tells of failures."""
+    if not isinstance(event, Received):
+        return ()
+    match event.message:
+        case WorkersFailed(failures=failures):
+            return failures
+        case Register(memory=memory):
+            return memory.failures[:1]
+        case _:
+            return ()
