@@ -52,6 +52,11 @@ class Journal:
         self._in_rest = False
         self._last: tuple[int | None, str | None] = (None, None)
 
+    @property
+    def path(self) -> Path:
+        """The file that it begins with."""
+        return self._path
+
     @classmethod
     def open(
         cls, folder: Path, name: str, begin: Begin, now: float, failed: Callable[[str], None], limit: int = LIMIT

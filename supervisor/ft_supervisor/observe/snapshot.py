@@ -23,6 +23,11 @@ from ft_supervisor.core.roster import candidates, survivable
 from ft_supervisor.core.settings import Match, OnExhausted, Response
 
 VERSION = 1
+NAME = "status.json"
+EVERY = 2.0
+"""Seconds between two of them, at most."""
+MAX_BYTES = 32 * 2**20
+"""A hundred thousand nodes that differ in everything would take so much."""
 
 
 class Role(StrEnum):
@@ -131,7 +136,7 @@ class VerdictStatus:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`names`: the nodes' by infra_rank. `wanted`: the most nodes that may train. `phase`: joining, running, stopping,
+    """`interval`: how soon the next one is made, usually. `names`: the nodes' by infra_rank. `wanted`: the most nodes that may train. `phase`: joining, running, stopping,
     closing; of a coordinator that is not in charge candidate or preparing. `candidates`: who keeps a coordinator,
     folded. `members`: how long the members' list is, and `survives` how many more nodes may die at the same moment.
     `spares`: standbys that can replace somebody. `ends_in`: until Slurm's time limit; None for none, or nobody knows.
@@ -141,6 +146,7 @@ class Snapshot:
     run_id: str
     job: str
     time: float
+    interval: float
     coordinator: CoordinatorStatus
     phase: str
     wanted: int
@@ -219,6 +225,7 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
         run_id=job.run_id,
         job=_job_name(job.policy),
         time=wall,
+        interval=max(EVERY, job.timeouts.heartbeat),
         coordinator=CoordinatorStatus(
             machine.node.name, machine.node.infra_rank, machine.term, machine.term is not None, machine.majority
         ),
