@@ -136,11 +136,11 @@ class VerdictStatus:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`interval`: how soon the next one is made, usually. `names`: the nodes' by infra_rank. `wanted`: the most nodes that may train. `phase`: joining, running, stopping,
-    closing; of a coordinator that is not in charge candidate or preparing. `candidates`: who keeps a coordinator,
-    folded. `members`: how long the members' list is, and `survives` how many more nodes may die at the same moment.
-    `spares`: standbys that can replace somebody. `ends_in`: until Slurm's time limit; None for none, or nobody knows.
-    `slurm_away`: it did not answer when it was last asked."""
+    """`interval`: how soon the next one is made, usually. `names`: the nodes' by infra_rank. `wanted`: the most nodes
+    that may train. `phase`: joining, running, stopping, closing; of a coordinator that is not in charge candidate or
+    preparing. `candidates`: who keeps a coordinator, folded. `members`: how long the members' list is, and `survives`
+    how many more nodes may die at the same moment. `spares`: standbys that can replace somebody. `ends_in`: until
+    Slurm's time limit; None for none, or nobody knows. `slurm_away`: it did not answer when it was last asked."""
 
     version: int
     run_id: str
