@@ -12,7 +12,7 @@ SOURCES = {"ft_supervisor": Path("supervisor"), "ft_slurm": Path("slurm")}
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 LOWER = {"config", "core", "store", "observe", "process"}
-SHELLS = {"agent", "coordinator", "daemon", "launch", "local"}
+SHELLS = {"agent", "coordinator", "daemon", "launch", "local", "fault"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "config": {"core", "ft_slurm"},  # it knows Slurm's host lists
@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "daemon": LOWER | {"ft_slurm"},
     "launch": LOWER | {"ft_slurm", "daemon"},  # it starts daemons, and has to know where one puts the run's files
     "local": LOWER | {"ft_slurm", "daemon", "launch"},
+    "fault": LOWER | {"ft_slurm", "daemon"},  # it looks for daemons by the folders that they make
     "cli": LOWER | SHELLS | {"ft_slurm"},
     "__init__": set(),
     "__main__": {"cli"},

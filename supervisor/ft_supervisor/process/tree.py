@@ -17,13 +17,15 @@ from typing import NamedTuple
 
 from ft_supervisor.process.prctl import become_subreaper
 
-__all__ = ["become_subreaper", "descendants", "pdeath_command", "reap_orphans", "sweep"]
+__all__ = ["Process", "become_subreaper", "descendants", "pdeath_command", "reap_orphans", "scan", "stat", "sweep"]
 
 _PIDFDS = 256
 """At most so many are open at once: a daemon may have only 1,024 file descriptors."""
 
 
-class _Process(NamedTuple):
+class Process(NamedTuple):
+    """One look at a process. `dead`: a zombie, all of it."""
+
     parent: int
     state: str
     name: str
@@ -68,7 +70,7 @@ def sweep(root: int, keep: Collection[int] = (), bound: float = 5.0) -> list[int
 def reap_orphans(known: Collection[int]) -> list[int]:
     """Reap this process's dead children that are not in `known` (somebody else waits for those); their pids."""
     reaped = []
-    for pid, process in _scan().items():
+    for pid, process in scan().items():
         if process.parent == os.getpid() and process.dead and pid not in known:
             try:
                 if os.waitpid(pid, os.WNOHANG)[0]:
@@ -108,12 +110,12 @@ def _setpriv() -> str | None:
     return path if b"--pdeathsig" in help_text else None
 
 
-def _below(root: int, keep: Collection[int] = ()) -> dict[int, _Process]:
-    processes = _scan()
+def _below(root: int, keep: Collection[int] = ()) -> dict[int, Process]:
+    processes = scan()
     children = defaultdict(list)
     for pid, process in processes.items():
         children[process.parent].append(pid)
-    found: dict[int, _Process] = {}
+    found: dict[int, Process] = {}
     todo = [root]
     while todo:
         for pid in children[todo.pop()]:
@@ -123,16 +125,18 @@ def _below(root: int, keep: Collection[int] = ()) -> dict[int, _Process]:
     return found
 
 
-def _living(root: int, keep: Collection[int]) -> dict[int, _Process]:
+def _living(root: int, keep: Collection[int]) -> dict[int, Process]:
     return {pid: process for pid, process in _below(root, keep).items() if not process.dead}
 
 
-def _scan() -> dict[int, _Process]:
-    found = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdecimal()}  # noqa: PTH208 - faster
+def scan() -> dict[int, Process]:
+    """All processes that /proc shows, by pid."""
+    found = {int(name): stat(int(name)) for name in os.listdir("/proc") if name.isdecimal()}  # noqa: PTH208 - faster
     return {pid: process for pid, process in found.items() if process is not None}
 
 
-def _stat(pid: int) -> _Process | None:
+def stat(pid: int) -> Process | None:
+    """None when there is no such process (any more)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes().decode(errors="replace")
     except OSError:
@@ -142,7 +146,7 @@ def _stat(pid: int) -> _Process | None:
     state, parent, *rest = text[text.rindex(")") + 2 :].split()
     threads, start = int(rest[15]), int(rest[17])
     # a first thread that has ended is a zombie as well, while others of the process go on
-    return _Process(int(parent), state, name, start, dead=state in "ZX" and threads <= 1)
+    return Process(int(parent), state, name, start, dead=state in "ZX" and threads <= 1)
 
 
 def _kill(pid: int, start: int) -> int | None:
@@ -155,7 +159,7 @@ def _kill(pid: int, start: int) -> int | None:
         return None
     except OSError:
         fd = None
-    process = _stat(pid)
+    process = stat(pid)
     if process is None or process.start != start:
         if fd is not None:
             os.close(fd)

@@ -1,0 +1,226 @@
+"""`ft-supervisor fault`: game days."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ft_supervisor.cli.errors import complain
+from ft_supervisor.fault import shell
+from ft_supervisor.fault.plan import Schedule
+from ft_supervisor.fault.words import Target, Verb, Wrong
+from ft_supervisor.observe import runs
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST = 24 * 3600.0
+"""Seconds: whatever is begun ends."""
+
+Part = Annotated[Target, typer.Argument(help="What of the job; any: one of these is drawn, with --random.")]
+Job = Annotated[
+    str | None,
+    typer.Option(
+        "--job", metavar="JOB", help="JOB, JOB.STEP or a run id; $SLURM_JOB_ID by default.", show_default=False
+    ),
+]
+Node = Annotated[str, typer.Option("--node", metavar="NODE", help="On this node.", show_default=False)]
+Rank = Annotated[
+    int | None,
+    typer.Option("--rank", min=0, metavar="RANK", help="The worker of this global rank.", show_default=False),
+]
+For = Annotated[str, typer.Option("--for", metavar="TIME", help="How long it lasts, at most 24h.")]
+AtStep = Annotated[
+    int | None,
+    typer.Option(
+        "--at-step",
+        min=0,
+        metavar="STEP",
+        help="Once the job's checkpoint.step_file tells this step or a later one.",
+        show_default=False,
+    ),
+]
+Wait = Annotated[str, typer.Option("--wait", metavar="TIME", help="How long to wait for that step.")]
+Random = Annotated[bool, typer.Option("--random", help="Draw whom and when.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed draws the same.")]
+Every = Annotated[str, typer.Option("--every", metavar="TIME", help="From one to the next, on average.")]
+Count = Annotated[int, typer.Option("--count", min=1, max=10000, help="How many.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Say whom it would hit, and do nothing.")]
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """When, as it was written."""
+
+    at_step: int | None = None
+    wait: str = "1h"
+    at_random: bool = False
+    seed: int = 0
+    every: str = "60s"
+    count: int = 5
+    dry_run: bool = False
+
+
+@app.callback()
+def top() -> None:
+    """Kills, freezes or cuts off parts of a running job of one's own, to see it survive.
+
+    Only where the job's policy says `faults: {allow: true}`. Run it on a login node, on a node of the job, or on the
+    machine on which `ft-supervisor local` runs. Each act is a line here, and in RUN_DIR/RUN_ID/faults.jsonl.
+
+    \b
+    Examples:
+      ft-supervisor fault kill worker --job 1234 --rank 5
+      ft-supervisor fault kill coordinator --job 1234
+      ft-supervisor fault freeze node --job 1234 --node n3 --for 20s
+      ft-supervisor fault kill node --job 1234 --node n3 --at-step 1000
+      ft-supervisor fault kill any --job 1234 --random --seed 7 --every 60s --count 5
+
+    \b
+    Exit codes:
+        0  done
+        2  this cannot be asked for
+        3  no such job, node or process (any more)
+        4  not allowed: the policy says no, or the job is somebody else's
+       75  no answer from Slurm or from the node, or a step not reached
+      130  Ctrl-C; what was frozen or cut is no more
+    """
+
+
+@app.command("kill")
+def kill(
+    part: Part,
+    job: Job = None,
+    node: Node = "",
+    rank: Rank = None,
+    at_step: AtStep = None,
+    wait: Wait = "1h",
+    at_random: Random = False,
+    seed: Seed = 0,
+    every: Every = "60s",
+    count: Count = 5,
+    dry_run: Dry = False,
+) -> None:
+    """SIGKILL. A node: its daemon and everything below it, at once. A coordinator: the one in charge.
+
+    \b
+    Examples:
+      ft-supervisor fault kill worker --job 1234 --rank 5
+      ft-supervisor fault kill daemon --job 1234 --node n3
+      ft-supervisor fault kill worker --job 1234 --random --seed 7 --count 5 --dry-run
+    """
+    moment = _Moment(at_step, wait, at_random, seed, every, count, dry_run)
+    raise typer.Exit(_run(Verb.KILL, part, job, node, rank, None, moment))
+
+
+@app.command("freeze")
+def freeze(
+    part: Part,
+    job: Job = None,
+    node: Node = "",
+    rank: Rank = None,
+    lasting: For = "30s",
+    at_step: AtStep = None,
+    wait: Wait = "1h",
+    at_random: Random = False,
+    seed: Seed = 0,
+    every: Every = "60s",
+    count: Count = 5,
+    dry_run: Dry = False,
+) -> None:
+    """SIGSTOP, and SIGCONT when the time is over, even if this command is killed. Ctrl-C ends it at once.
+
+    \b
+    Examples:
+      ft-supervisor fault freeze worker --job 1234 --rank 5 --for 20s
+      ft-supervisor fault freeze node --job 1234 --node n3 --for 20s
+    """
+    moment = _Moment(at_step, wait, at_random, seed, every, count, dry_run)
+    raise typer.Exit(_run(Verb.FREEZE, part, job, node, rank, lasting, moment))
+
+
+@app.command("thaw")
+def thaw(part: Part, job: Job = None, node: Node = "", rank: Rank = None, dry_run: Dry = False) -> None:
+    """SIGCONT, before a freeze is over.
+
+    \b
+    Example:
+      ft-supervisor fault thaw node --job 1234 --node n3
+    """
+    raise typer.Exit(_run(Verb.THAW, part, job, node, rank, None, _Moment(dry_run=dry_run)))
+
+
+@app.command("cut")
+def cut(
+    part: Part,
+    job: Job = None,
+    node: Node = "",
+    lasting: For = "30s",
+    at_step: AtStep = None,
+    wait: Wait = "1h",
+    at_random: Random = False,
+    seed: Seed = 0,
+    every: Every = "60s",
+    count: Count = 5,
+    dry_run: Dry = False,
+) -> None:
+    """Drops the packets between a node and the job's other nodes. The kernel ends that when the time is over.
+
+    It takes CAP_NET_ADMIN and nft (nftables) on the node; without them freeze the node. What does not go through IP, as
+    InfiniBand's verbs, goes on.
+
+    \b
+    Example:
+      ft-supervisor fault cut node --job 1234 --node n3 --for 20s
+    """
+    moment = _Moment(at_step, wait, at_random, seed, every, count, dry_run)
+    raise typer.Exit(_run(Verb.CUT, part, job, node, None, lasting, moment))
+
+
+def _run(
+    verb: Verb, part: Target, job: str | None, node: str, rank: int | None, lasting: str | None, moment: _Moment
+) -> int:
+    try:
+        wish = _wish(verb, part, job or os.environ.get("SLURM_JOB_ID"), node, rank, lasting, moment)
+    except Wrong as problem:
+        return complain(problem)
+    return shell.run(wish, os.environ, typer.echo)
+
+
+def _wish(
+    verb: Verb, part: Target, job: str | None, node: str, rank: int | None, lasting: str | None, moment: _Moment
+) -> shell.Wish:
+    """Raises Wrong."""
+    wanted = runs.parse(job) if job else None
+    if job is None or wanted is None:
+        raise Wrong(f"{job!r} is no job: give 1234, 1234.0 or a run id" if job else "which job? say it by --job 1234")
+    if part is Target.ANY and not moment.at_random:
+        raise Wrong("`any` is for --random; else say which: worker, agent, coordinator, daemon or node")
+    if verb is Verb.CUT and part is not Target.NODE:
+        raise Wrong(f"{part} cannot be cut off, a node can: `ft-supervisor fault cut node`")
+    if rank is not None and part is not Target.WORKER:
+        raise Wrong(f"--rank is a worker's; for {part} give --node")
+    if moment.at_random and moment.at_step is not None:
+        raise Wrong("either --at-step or --random")
+    seconds = None if lasting is None else duration("--for", lasting)
+    wait, every = duration("--wait", moment.wait), duration("--every", moment.every)
+    if moment.at_random and seconds is not None and seconds > every / 2:
+        raise Wrong("--for is longer than half of --every: the next one would be due before the last is over")
+    schedule = Schedule(moment.seed, every, moment.count) if moment.at_random else None
+    return shell.Wish(
+        verb, part, wanted, job, node, rank, seconds, moment.at_step, wait, schedule, dry_run=moment.dry_run
+    )
+
+
+def duration(option: str, text: str) -> float:
+    """Seconds, of 500ms, 20s, 10m or 1h. Raises Wrong."""
+    match = _DURATION.fullmatch(text)
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not 0 < seconds <= LONGEST:
+        raise Wrong(f"{option} {text}: give a duration such as 500ms, 20s, 10m or 1h, of at most 24h")
+    return seconds

@@ -1,0 +1,241 @@
+"""`python -m ft_supervisor.fault.hand REQUEST`: the process on the node that carries out one fault.
+
+It is started before anything is frozen or cut, in a session of its own, and undoes that when its time is over, whatever
+becomes of whoever sent it: the end of its standard input says nothing, the line `thaw` there or a SIGTERM (a cancelled
+step) ends the time at once. It prints its answers, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+from ft_supervisor.core.codec import CodecError, decode, encode
+from ft_supervisor.core.orders import Begin
+from ft_supervisor.fault import find, record
+from ft_supervisor.fault.cut import Cut
+from ft_supervisor.fault.grip import Grip, stopped
+from ft_supervisor.fault.words import (
+    MAX_BYTES,
+    TO_HAND,
+    Act,
+    Answer,
+    FaultError,
+    Hit,
+    Look,
+    NotAllowed,
+    NotThere,
+    Seen,
+    Sorry,
+    Target,
+    Verb,
+    Wrong,
+)
+from ft_supervisor.observe import runs
+from ft_supervisor.observe.journal_lines import wall
+from ft_supervisor.process import tree
+
+THAW = b"thaw"
+GONE_BOUND = 5.0
+"""Seconds that a killed process gets to be gone."""
+BROKEN = 70
+
+
+def main(words: list[str]) -> NoReturn:
+    """One request; leaves by os._exit with 0, or a refusal's code."""
+    code = 0
+    try:
+        request = decode(words[0].encode(), TO_HAND, MAX_BYTES)
+        _Hand().carry_out(request)
+    except FaultError as problem:
+        _say(Sorry(problem.code, str(problem)))
+        code = problem.code
+    except (IndexError, CodecError) as problem:
+        _say(Sorry(Wrong.code, f"the hand was not understood on the node; is it of the same version? {problem}"))
+        code = Wrong.code
+    except Exception:
+        traceback.print_exc()
+        code = BROKEN
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)  # a thread may hang in a write to the shared file system
+
+
+def _say(answer: Answer) -> None:
+    """Nobody may listen any more: what was begun is ended all the same."""
+    with suppress(OSError):
+        os.write(1, encode(answer, MAX_BYTES) + b"\n")
+
+
+class _Hand:
+    def __init__(self) -> None:
+        self._grip = Grip()
+        self._signalled, write = socket.socketpair()
+        write.setblocking(False)
+        signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+        self._wakeup = write
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda _number, _frame: None)  # seen by whoever waits; nothing half done
+
+    def carry_out(self, request: Look | Hit) -> None:
+        """Raises FaultError."""
+        if isinstance(request, Look):
+            for seen in find.look(runs.Wanted(request.job_id, request.step_id, request.restart_count)):
+                _say(seen)
+            return
+        seen, begin = find.find(request.run_id, request.node)
+        if not seen.allowed:
+            raise NotAllowed(not_allowed(seen))
+        match request.verb:
+            case Verb.KILL:
+                self._kill(request, seen)
+            case Verb.FREEZE:
+                self._freeze(request, seen)
+            case Verb.THAW:
+                self._thaw(request, seen)
+            case Verb.CUT:
+                self._cut(request, seen, begin)
+            case _:
+                raise Wrong(f"nobody can {request.verb}")
+
+    # -- deeds
+
+    def _kill(self, hit: Hit, seen: Seen) -> None:
+        self._take(hit, seen)
+        if hit.target is Target.NODE:  # all at once: nobody sees another one die
+            self._grip.stop_below(seen.daemon)
+        pids = self._reached(self._grip.send(signal.SIGKILL))
+        self._tell(hit, seen, pids)
+        if left := self._grip.wait_gone(GONE_BOUND):
+            raise FaultError(f"{hit.node}: still there {GONE_BOUND:g} s after SIGKILL: {', '.join(map(str, left))}")
+
+    def _freeze(self, hit: Hit, seen: Seen) -> None:
+        seconds = _seconds(hit)
+        self._take(hit, seen)
+        end = time.monotonic() + seconds
+        try:
+            if hit.target is Target.NODE:
+                self._grip.stop_below(seen.daemon)
+                pids = self._reached(self._grip.pids)
+            else:
+                pids = self._reached(self._grip.send(signal.SIGSTOP))
+            self._tell(hit, seen, pids)
+            why = self._wait(end)
+        finally:
+            thawed = self._grip.send(signal.SIGCONT)
+        self._tell(replace(hit, verb=Verb.THAW, seconds=None), seen, thawed, note=why if thawed else "all are dead")
+
+    def _thaw(self, hit: Hit, seen: Seen) -> None:
+        self._take(hit, seen)
+        if hit.target is Target.NODE:
+            for pid in tree.descendants(seen.daemon):
+                self._grip.take(pid)
+        frozen = stopped(self._grip.pids)
+        self._grip.send(signal.SIGCONT)
+        if not frozen:
+            raise NotThere(f"no {hit.target} of {hit.node} is frozen")
+        self._tell(hit, seen, tuple(frozen))
+
+    def _cut(self, hit: Hit, seen: Seen, begin: Begin) -> None:
+        seconds = _seconds(hit)
+        if hit.target is not Target.NODE:
+            raise Wrong("only a node can be cut")
+        cut = Cut(begin.job, begin.node)
+        try:
+            cut.begin(seconds)
+            self._tell(hit, seen, ())
+            why = self._wait(time.monotonic() + seconds)
+        finally:
+            with suppress(NotAllowed):  # never begun, or its elements have timed out
+                cut.end()
+        self._tell(replace(hit, verb=Verb.HEAL, seconds=None), seen, (), note=why)
+
+    # -- what they share
+
+    def _take(self, hit: Hit, seen: Seen) -> None:
+        processes = tree.scan()
+        for pid in victims(hit.target, hit.rank, seen):
+            # What was seen a moment ago is still below the same daemon, or has gone.
+            process = processes.get(pid)
+            parent = {seen.daemon: None, seen.agent: seen.daemon, seen.coordinator: seen.daemon}.get(pid, seen.agent)
+            if process and parent in (None, process.parent) and self._grip.take(pid, process.start):
+                return
+        raise NotThere(f"the {hit.target} of {hit.node} has ended just now")
+
+    def _reached(self, pids: tuple[int, ...]) -> tuple[int, ...]:
+        if not pids:
+            raise NotThere("it has ended just now")
+        return pids
+
+    def _tell(self, hit: Hit, seen: Seen, pids: tuple[int, ...], note: str = "") -> None:
+        """Into the run's folder, which may hang for record.BOUND, and to the shell."""
+        act = Act(wall(), hit.verb, hit.target, hit.node, pids, hit.rank, hit.seconds, hit.seed, note)
+        if problem := record.append(Path(seen.run_folder), act):
+            act = replace(act, note="; ".join(filter(None, (note, problem))))
+        _say(act)
+
+    def _wait(self, end: float) -> str:
+        """Until the time is over, somebody says so, or nothing that is held lives; why, in words."""
+        poll = select.poll()
+        poll.register(self._signalled, select.POLLIN)
+        poll.register(0, select.POLLIN)
+        heard = b""
+        while (left := end - time.monotonic()) > 0:
+            for fd, _ in poll.poll(min(left, 1.0) * 1000):
+                if fd != 0:
+                    return "told to end"
+                with suppress(OSError):
+                    if data := os.read(0, 4096):
+                        heard = (heard + data)[-4096:]
+                        continue
+                poll.unregister(0)  # whoever sent us is gone, and we go on
+            if THAW in heard:
+                return "told to end"
+            if self._grip.pids and not self._grip.wait_gone(0):
+                return "all are dead"
+        return ""
+
+
+def victims(target: Target, rank: int | None, seen: Seen) -> tuple[int, ...]:
+    """The pid to be hit (for a node its daemon's), or (). Raises NotThere, in words."""
+    match target:
+        case Target.WORKER:
+            found = [worker.pid for worker in seen.workers if rank in (None, worker.rank)]
+            if not found:
+                which = "no worker" if rank is None else f"no worker of rank {rank}"
+                raise NotThere(f"{which} runs on {seen.node}")
+            return (found[0],)
+        case Target.AGENT | Target.COORDINATOR:
+            pid = seen.agent if target is Target.AGENT else seen.coordinator
+            if pid is None:
+                raise NotThere(f"no {target} runs on {seen.node}")
+            return (pid,)
+        case Target.DAEMON | Target.NODE:
+            return (seen.daemon,)
+        case _:
+            raise Wrong(f"{target} is nothing that a node has")
+
+
+def not_allowed(seen: Seen) -> str:
+    """What to say to somebody whose job's policy does not want it."""
+    return f"job {seen.run_id} runs with faults.allow: false; one that may be hurt says `policy: {{faults: {{allow: true}}}}`"
+
+
+def _seconds(hit: Hit) -> float:
+    if hit.seconds is None or hit.seconds <= 0:
+        raise Wrong(f"how long? a {hit.verb} has an end")
+    return hit.seconds
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

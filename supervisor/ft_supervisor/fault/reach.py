@@ -1,0 +1,269 @@
+"""How a hand gets to its node: as a child right here, or by srun, which lets nobody into another user's job.
+
+A hand is in a session of its own, so that a Ctrl-C reaches the shell alone, and outlives it where it has to.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+from ft_slurm import client, nodelist
+from ft_slurm.errors import NoCommands, SlurmError
+from ft_supervisor.core.codec import CodecError, decode, encode
+from ft_supervisor.core.model import one_line
+from ft_supervisor.fault import find
+from ft_supervisor.fault.words import (
+    FROM_HAND,
+    MAX_BYTES,
+    Answer,
+    FaultError,
+    Hit,
+    JobOver,
+    Look,
+    NotAllowed,
+    NotThere,
+    Seen,
+    Sorry,
+    Wrong,
+    error,
+)
+from ft_supervisor.observe.runs import Wanted
+
+# -P: a user's folder that holds a queue.py must not stop us.
+HAND = (sys.executable, "-P", "-m", "ft_supervisor.fault.hand")
+LOOK_BOUND = 60.0
+"""Seconds for the nodes' answers; a dead one never gives any."""
+STRAGGLERS = 10.0
+"""Seconds for the others' answers once one has come."""
+SLURM_BOUND = 30.0
+END_BOUND = 3.0
+_KEPT = ("SLURM_CONF", "SLURM_JWT")
+"""Of an allocation around us srun is to know nothing: it is told which job."""
+
+
+class Reach:
+    """One job, from where this process runs."""
+
+    def __init__(self, wanted: Wanted, name: str, environ: Mapping[str, str]) -> None:
+        """`name`: how the person called the job."""
+        self._wanted = wanted
+        self._name = name
+        self._environ = environ
+        self._here: set[tuple[str, str]] = set()
+        self.silent: list[str] = []
+        """Nodes that did not answer when last looked at."""
+
+    def look(self, node: str = "") -> list[Seen]:
+        """What is there of the job, or of this node of it. Raises FaultError; JobOver when nothing is any more."""
+        here = find.look(self._wanted)
+        self._here = {(each.run_id, each.node) for each in here}
+        if here and (here[0].local or node in {each.node for each in here}):
+            return self._one_run(here)
+        nodes = self._nodes_by_slurm()
+        if node and node not in nodes:
+            raise NotThere(f"{node} is no node of job {self._name}: it has {', '.join(nodes[:50])}")
+        return self._one_run(self._look_by_srun([node] if node else nodes))
+
+    def send(self, hit: Hit) -> Hand:
+        """The hand that does it. Raises FaultError."""
+        if (hit.run_id, hit.node) in self._here:
+            return Hand([*HAND, encode(hit).decode()], self._environ)
+        return Hand([*self._srun([hit.node]), *HAND, encode(hit).decode()], _clean(self._environ))
+
+    def _one_run(self, seen: list[Seen]) -> list[Seen]:
+        found = sorted({each.run_id for each in seen})
+        if len(found) > 1:
+            raise Wrong(f"job {self._name} has several runs at once, {', '.join(found)}: name one with --job")
+        if not seen:
+            raise NotThere(f"no daemon of job {self._name} lives on the nodes that have answered")
+        return seen
+
+    # -- by Slurm
+
+    def _nodes_by_slurm(self) -> tuple[str, ...]:
+        """The job's nodes, if it runs and is ours."""
+        try:
+            job = client.open_client(self._environ).job(self._wanted.job_id, timeout=SLURM_BOUND)
+        except NoCommands as problem:
+            raise self._not_here(f"and Slurm cannot be asked here: {problem}; try it on a login node") from None
+        except SlurmError as problem:
+            raise FaultError(f"Slurm does not answer: {problem}") from None
+        if job is None:
+            raise self._not_here("and Slurm knows of none")
+        if job.user_id is not None and job.user_id != os.getuid():
+            raise NotAllowed(f"job {self._name} belongs to uid {job.user_id}, not to you (uid {os.getuid()})")
+        if job.state == "PENDING":
+            raise NotThere(f"job {self._name} is pending: nothing of it runs yet")
+        if not job.alive:
+            raise JobOver(f"job {self._name} has ended ({job.shown})")
+        return nodelist.expand(job.nodes)
+
+    def _not_here(self, why: str) -> NotThere:
+        if verdict := find.ended(self._wanted):
+            return JobOver(f"job {self._name} has ended on this machine ({verdict})")
+        for base in _other_folders():
+            with suppress(OSError):
+                if any(entry.name.split(".")[0] == str(self._wanted.job_id) for entry in os.scandir(base)):
+                    owner = base.rpartition("-")[2]
+                    raise NotAllowed(f"job {self._name} belongs to uid {owner}, not to you (uid {os.getuid()})")
+        return NotThere(f"no job {self._name} of yours on this machine, {why}")
+
+    def _look_by_srun(self, nodes: Sequence[str]) -> list[Seen]:
+        request = encode(Look(self._wanted.job_id, self._wanted.step_id, self._wanted.restart_count)).decode()
+        hand = Hand([*self._srun(nodes), *HAND, request], _clean(self._environ))
+        seen: list[Seen] = []
+        until = time.monotonic() + LOOK_BOUND
+        try:
+            while {each.node for each in seen} < set(nodes) and (answer := hand.answer(until)) is not None:
+                if isinstance(answer, Sorry):
+                    raise error(answer)
+                if isinstance(answer, Seen):
+                    seen.append(answer)
+                    until = min(until, time.monotonic() + STRAGGLERS)
+        except FaultError:
+            if not seen:
+                raise
+        finally:
+            hand.end(force=True)
+        self.silent = [node for node in nodes if node not in {each.node for each in seen}]
+        return seen
+
+    def _srun(self, nodes: Sequence[str]) -> list[str]:
+        """One task on each of the nodes, beside what runs there; Slurm 22.05 and later."""
+        srun = shutil.which("srun", path=self._environ.get("PATH"))
+        if srun is None:
+            raise Wrong("there is no srun here to reach the job's nodes with: try it on a login node")
+        return [
+            srun,
+            f"--jobid={self._wanted.job_id}",
+            "--overlap",
+            f"--nodelist={','.join(nodes)}",
+            f"--nodes={len(nodes)}",
+            f"--ntasks={len(nodes)}",
+            "--ntasks-per-node=1",
+            "--no-kill",
+            "--kill-on-bad-exit=0",
+            "--wait=0",
+            "--cpu-bind=none",
+            "--mpi=none",
+            "--chdir=/",
+            "--job-name=ft-fault",
+            "--quiet",
+        ]
+
+
+class Hand:
+    """One that is under way. `close` or `end` it."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Raises FaultError when it cannot be started."""
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=dict(environ),
+                start_new_session=True,
+            )
+        except OSError as problem:
+            self._stderr.close()
+            raise FaultError(f"{command[0]} cannot be started: {problem.strerror}") from None
+        self._answers = self._read()
+        self._until = 0.0
+
+    def answer(self, until: float) -> Answer | None:
+        """The next one; None when it has ended well. Raises FaultError when it has not, or at `until` (monotonic)."""
+        self._until = until
+        return next(self._answers, None)
+
+    def thaw(self) -> None:
+        """Ask it to undo what it does, now."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            os.write(self._process.stdin.fileno(), b"thaw\n")
+
+    def end(self, force: bool) -> None:
+        """Let go of it. What has not ended by itself within END_BOUND is told to, if `force` says so; without, it is
+        left to itself: whoever kills an srun kills its hand, and nobody would thaw what that holds."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+        self._stderr.close()
+        for stop in (self._process.terminate, self._process.kill):
+            try:
+                self._process.wait(END_BOUND)
+                return
+            except subprocess.TimeoutExpired:
+                if not force:
+                    self._process.returncode = 0  # nobody waits for it any more
+                    return
+                stop()
+        self._process.wait()
+
+    def _read(self) -> Iterator[Answer]:
+        assert self._process.stdout is not None
+        data = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while True:
+                line, found, rest = data.partition(b"\n")
+                if found:
+                    data = rest
+                    yield self._decoded(line)
+                    continue
+                if not selector.select(max(0.0, self._until - time.monotonic())):
+                    raise FaultError(f"no answer from the node in time{self._complaint()}")
+                piece = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not piece:
+                    break
+                data += piece
+                if len(data) > MAX_BYTES:
+                    raise FaultError("the node says more than anybody could read")
+        try:
+            code = self._process.wait(END_BOUND)
+        except subprocess.TimeoutExpired:
+            return
+        if code:
+            denied = "denied" in self._complaint()
+            kind = NotAllowed if denied else FaultError
+            raise kind(f"the hand on the node ended with {code}{self._complaint()}")
+
+    def _decoded(self, line: bytes) -> Answer:
+        try:
+            answer: Answer = decode(line, FROM_HAND, MAX_BYTES)
+        except CodecError as problem:
+            raise FaultError(f"the node answers what makes no sense: {problem}") from None
+        return answer
+
+    def _complaint(self) -> str:
+        self._stderr.seek(0)
+        lines = self._stderr.read(1 << 16).decode(errors="replace").strip().splitlines()
+        return f": {one_line(lines[0] if lines[0].startswith('srun') else lines[-1], 300)}" if lines else ""
+
+
+def _clean(environ: Mapping[str, str]) -> dict[str, str]:
+    foreign = ("SLURM", "SRUN_", "SBATCH_", "SALLOC_", "PMI_", "PMIX_")
+    return {key: value for key, value in environ.items() if key in _KEPT or not key.startswith(foreign)}
+
+
+def _other_folders() -> list[str]:
+    """Other users' /tmp/ft-<uid>; only root can look into them."""
+    with suppress(OSError):
+        return [
+            entry.path
+            for entry in os.scandir("/tmp")
+            if entry.name.startswith("ft-") and entry.name[3:].isdecimal() and entry.name[3:] != str(os.getuid())
+        ]
+    return []

@@ -1,0 +1,39 @@
+"""`<run folder>/faults.jsonl`: what was done to a run, so that its report can tell a game day from a bad one.
+
+One JSON object a line, as words.Act: `time` (UTC), `act` (kill, freeze, thaw, cut, heal), `target`, `node`, `pids`,
+`rank`, `seconds`, `seed`, `note`. A freeze and its thaw are two lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from ft_supervisor.core.codec import to_plain
+from ft_supervisor.fault.words import Act
+from ft_supervisor.observe.background import Background, Hangs
+
+NAME = "faults.jsonl"
+BOUND = 2.0
+"""Seconds that the file gets: the shared file system may hang."""
+
+
+def append(run_folder: Path, act: Act) -> str:
+    """Adds the line; "", or why it could not be added. Whoever calls it leaves by os._exit: a thread may hang."""
+    line = json.dumps(to_plain(act), separators=(",", ":")).encode() + b"\n"
+    writing = Background(f"{run_folder / NAME}", lambda: _append(run_folder / NAME, line))
+    try:
+        writing.result(BOUND)
+    except (OSError, Hangs) as problem:
+        return f"not recorded: {problem}"
+    return ""
+
+
+def _append(path: Path, line: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        if os.write(fd, line) != len(line):
+            raise OSError(f"{path}: only a part of the line could be written")
+    finally:
+        os.close(fd)
