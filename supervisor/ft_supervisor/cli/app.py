@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ft_supervisor.cli import launch, local, policy, report, schema, validate, verdict
+from ft_supervisor.cli import fault, launch, local, policy, report, schema, validate, verdict
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("launch")(launch.launch)
@@ -18,6 +18,7 @@ app.command("report")(report.report)
 app.command("validate")(validate.validate)
 app.add_typer(policy.app, name="policy")
 app.command("schema")(schema.schema)
+app.add_typer(fault.app, name="fault")
 
 
 def main(words: Sequence[str]) -> NoReturn:
@@ -46,6 +47,7 @@ def top(
       ft-supervisor launch --config job.yaml -- python train.py  the same with another command
       ft-supervisor local --config job.yaml -N 4                 on this machine, without Slurm
       ft-supervisor verdict 1234 --config job.yaml               how did job 1234 end?
+      ft-supervisor fault kill coordinator --job 1234            game day: does job 1234 survive?
       ft-supervisor validate job.yaml                            is the file right?
       ft-supervisor policy explain --config job.yaml             which settings hold, and who said so?
 
