@@ -1,0 +1,148 @@
+"""A run's cycles, and what their failures cost. Pure; what is meant by each number is in observe.history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ft_supervisor.core.model import Failure, Verdict
+from ft_supervisor.core.settings import Cause
+from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, Loss
+from ft_supervisor.observe.history_facts import Fact
+from ft_supervisor.observe.history_known import Known, collect, order
+
+_CLOCKS = 0.25
+"""Seconds by which one node's clock may be behind another's, before a time from one to the other means nothing."""
+
+
+def cycles(facts: Sequence[Fact], names: Sequence[str], verdict: Verdict | None) -> tuple[CycleStory, ...]:
+    """All of them, in order. `facts` are everybody's, in order; `names` of nodes by infra_rank."""
+    proposed = next((fact for fact in facts if fact.what == "proposed"), None)
+    found = collect(facts, verdict, proposed)
+    later = [*list(found.values())[1:], None]
+    return tuple(
+        _story(number, cycle, following, facts, names, proposed)
+        for (number, cycle), following in zip(found.items(), later, strict=True)
+    )
+
+
+def _story(
+    number: str, cycle: Known, later: Known | None, facts: Sequence[Fact], names: Sequence[str], proposed: Fact | None
+) -> CycleStory:
+    term, n = order(number)
+    failed, failures = cycle.ended is CycleEnd.FAILED, cycle.in_order()
+    reason = cycle.said.reason if cycle.said else str(failures[0]) if failures else ""
+    return CycleStory(
+        number=number,
+        term=term,
+        n=n,
+        nodes=tuple(_name(names, node) for node in cycle.group),
+        start=cycle.start,
+        began=cycle.began.reason if cycle.began else "",
+        workers_up=cycle.up,
+        end=cycle.end,
+        ended=cycle.ended,
+        cause=_cause(cycle, failures, facts) if failed else "",
+        reason=reason if failed else "",
+        rule=cycle.decided.get("rule") if cycle.decided else "",
+        response=cycle.decided.get("response") if cycle.decided else "",
+        failures=tuple(failures),
+        loss=_loss(cycle, later, facts, proposed) if failed else None,
+    )
+
+
+def _name(names: Sequence[str], node: int) -> str:
+    return names[node] if 0 <= node < len(names) else f"node {node}"
+
+
+def _cause(cycle: Known, failures: Sequence[Failure], facts: Sequence[Fact]) -> str:
+    """The coordinator's own word; without one (it was killed before it decided) made of the words of its reason."""
+    said = cycle.said
+    if said is None:
+        return failures[0].cause.value if failures else "unknown"
+    if told := said.get("cause"):
+        return told
+    for what, cause in (("lost", Cause.NODE_LOST), ("unhealthy", Cause.HEALTH)):
+        if any(fact.what == what and fact.reason and fact.reason in said.reason for fact in facts):
+            return cause.value
+    for failure in failures:
+        if str(failure) in said.reason:
+            return failure.cause.value
+    return "unknown"
+
+
+# -- what it cost
+
+
+def _happened(cycle: Known, facts: Sequence[Fact]) -> float | None:
+    """When the first worker failed; without one, when the node that was lost meanwhile was last heard."""
+    if cycle.failures:
+        return min(each.time for each in cycle.failures)
+    if cycle.failed is None:
+        return None
+    until = cycle.decided.at if cycle.decided else cycle.failed.at
+    lost = [fact for fact in facts if fact.what == "lost" and fact.node in cycle.group and fact.told is not None]
+    return min((fact.at for fact in lost if cycle.failed.at <= (fact.told or 0.0) <= until), default=None)
+
+
+def _loss(cycle: Known, later: Known | None, facts: Sequence[Fact], proposed: Fact | None) -> Loss | None:
+    happened = _happened(cycle, facts)
+    if cycle.failed is None:
+        return None if happened is None else Loss(happened, None, None, None, None, None, None, None)
+    noticed = cycle.failed.at
+    detection = None if happened is None or happened > noticed + _CLOCKS else max(0.0, noticed - happened)
+    at = noticed - (detection or 0.0)
+    settled = later.start if later else proposed.at if proposed else None
+    over = cycle.all_over()
+    if over is not None and settled is not None and over > settled:
+        over = None  # the end of the job was decided before the last had stopped
+    stop = None if over is None else max(0.0, over - noticed)
+    decision = None
+    if settled is not None and (over is not None or later is None):
+        decision = max(0.0, settled - max(noticed, over or noticed))
+    if later is None:
+        return Loss(at, detection, stop, decision, None, None, None, None)
+    rendezvous = _between(later.began.at if later.began else None, later.started)
+    resumed = later.up or later.start
+    return Loss(
+        at,
+        detection,
+        stop,
+        decision,
+        rendezvous,
+        _between(later.started, later.beating),
+        resumed,
+        _between(at, resumed),
+    )
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else max(0.0, end - start)
+
+
+def training(stories: Sequence[CycleStory], until: float | None) -> float | None:
+    """Seconds in which all workers of a cycle ran; None where a cycle's beginning or end is not known."""
+    total = 0.0
+    for story in stories:
+        begin = story.workers_up or story.start
+        end = story.loss.at if story.loss else story.end if story.ended is not CycleEnd.RUNNING else until
+        if begin is None or end is None:
+            return None
+        total += max(0.0, end - begin)
+    return total
+
+
+def first_failure(
+    facts: Sequence[Fact], stories: Sequence[CycleStory], names: Sequence[str], per_node: int | None
+) -> FirstFailure | None:
+    """Of the last cycle in which a worker failed: whom the coordinator has named, else the first by the clock."""
+    story = next((each for each in reversed(stories) if each.ended is CycleEnd.FAILED and each.failures), None)
+    if story is None:
+        return None
+    named = [fact for fact in facts if fact.what == "first_failure" and fact.cycle == story.number]
+    words = named[-1].get("failure") if named else ""
+    failure = next((each for each in story.failures if str(each) == words), story.failures[0])
+    name, rank = _name(names, failure.infra_rank), None
+    if name in story.nodes and per_node is not None and failure.local_rank >= 0:
+        rank = story.nodes.index(name) * per_node + failure.local_rank
+    lines = tuple(failure.last_lines.splitlines())
+    return FirstFailure(story.number, name, rank, failure, lines)

@@ -1,0 +1,154 @@
+"""A run's history from its folder. Reads files, which may hang (NFS): for a thread.
+
+Coordinators' journals are read as a whole, in a stream, of daemons' only the first line. Agents' are read until BUDGET
+is used up: those of ten thousand nodes would take hours, and tell only when workers started.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from ft_supervisor.core.model import Verdict
+from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe.history import FirstFailure, History
+from ft_supervisor.observe.history_build import build
+from ft_supervisor.observe.history_facts import Told, facts
+
+BUDGET = 1024 * 1024 * 1024
+"""Bytes of agents' journals."""
+MAX_LINE = 16 * 1024 * 1024
+"""Bytes of one line; the longest, a cycle of ten thousand nodes, takes a quarter of it."""
+LAST_LINES = 20
+_TAIL = 64 * 1024
+_LONGEST = 1000
+"""Characters of one line that are shown."""
+
+
+def read(folder: Path, budget: int = BUDGET) -> History:
+    """What is known of the run whose folder this is. What cannot be read is in its notes; without any journal it has
+    no cycles. Raises OSError where the folder itself cannot be looked into."""
+    notes: list[str] = []
+    verdict = _verdict(folder, notes)
+    journals = _journals(folder, notes)
+    told: list[Told] = []
+    unread = 0
+    for name, path in journals:
+        size = path.stat().st_size if name.startswith("agent") else 0
+        if size > budget:
+            unread += 1
+            continue
+        budget -= size
+        told.append(_told(path, name, folder, notes))
+    if unread:
+        notes.append(
+            f"{unread} agents' journals were not read, as they are too many: when workers started is uncertain"
+        )
+    history = build(folder.name, told, verdict, ())
+    notes += _missing(history, told)
+    failure = history.first_failure
+    return replace(history, notes=tuple(notes), first_failure=_with_lines(failure, folder) if failure else None)
+
+
+def _verdict(folder: Path, notes: list[str]) -> Verdict | None:
+    try:
+        return verdict_file.read(folder, folder.name)
+    except verdict_file.BadVerdictFile as error:
+        notes.append(f"verdict: {error}")
+    except PermissionError as error:
+        notes.append(f"verdict: {error.strerror}: {folder / verdict_file.NAME}")
+    return None
+
+
+def _journals(folder: Path, notes: list[str]) -> list[tuple[str, Path]]:
+    """(name, path), the coordinators' first."""
+    found: list[tuple[str, Path]] = []
+    parent = folder / "journal"
+    try:
+        nodes = sorted(parent.iterdir())
+    except FileNotFoundError:
+        return []
+    for node in nodes:
+        try:
+            names = sorted(path for path in node.iterdir() if path.match("journal-*.jsonl"))
+        except NotADirectoryError:
+            continue
+        except OSError as error:
+            notes.append(f"journals: {error.strerror}: {node}")
+            continue
+        parts = {".rest.jsonl", ".rest-old.jsonl"}
+        found += [
+            (path.name.removeprefix("journal-"), path) for path in names if "".join(path.suffixes[-2:]) not in parts
+        ]
+    return sorted(found, key=lambda each: (not each[0].startswith("coordinator"), each[0], each[1]))
+
+
+def _told(path: Path, name: str, folder: Path, notes: list[str]) -> Told:
+    where = path.relative_to(folder)
+    try:
+        if name.startswith("daemon"):
+            return facts(_lines(path, 1))
+        rest = [path.with_suffix(f".{part}.jsonl") for part in ("rest-old", "rest")]
+        told = facts(chain(_lines(path), *(_lines(part) for part in rest if part.exists())))
+    except OSError as error:
+        notes.append(f"{where}: {error.strerror}")
+        return Told()
+    if told.problem:
+        notes.append(f"{where}: {told.problem}")
+    if told.torn:
+        notes.append(f"{where}: {_count(told.torn, 'line')} cut off or damaged")
+    if told.strange:
+        notes.append(f"{where}: {_count(told.strange, 'line')} not understood, of another version perhaps")
+    if told.full:
+        notes.append(f"{where}: it reached its bound, and some of it was left out")
+    return told
+
+
+def _lines(path: Path, most: int | None = None) -> Iterator[bytes]:
+    """With their line ends; of one that is too long, pieces without."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:  # noqa: PTH123 - of a descriptor
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(0, "no regular file", str(path))
+        while (most is None or most > 0) and (line := file.readline(MAX_LINE)):
+            yield line
+            most = most - 1 if most is not None else None
+
+
+def _missing(history: History, told: list[Told]) -> Iterator[str]:
+    """What would be there after a run whose nodes have all ended well."""
+    if not any(each.run_id for each in told):
+        yield "no journal: neither nodes nor cycles are known"
+        return
+    if not any(each.facts for each in told if each.machine == "coordinator"):
+        yield "no coordinator's journal: why cycles began and failed is known from agents alone"
+    began = {node for cycle in history.cycles for node in cycle.nodes}
+    agents = {each.nodes[each.node] for each in told if each.machine == "agent" and each.node is not None}
+    if lacking := sorted(began - agents):
+        shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
+        yield f"no agent's journal of {shown} (yet): when its workers started is not known"
+
+
+def _count(number: int, word: str) -> str:
+    return f"1 {word} is" if number == 1 else f"{number} {word}s are"
+
+
+def _with_lines(failure: FirstFailure, folder: Path) -> FirstFailure:
+    """With the end of the worker's own file, where there is one: it says more than the agent's last lines."""
+    if failure.rank is None:
+        return failure
+    path = folder / "logs" / failure.cycle / f"rank{failure.rank}.log"
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            data = file.read(_TAIL)
+    except OSError:
+        return failure
+    lines = data.decode(errors="replace").splitlines()[-LAST_LINES:]
+    shown = tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
+    return replace(failure, lines=shown, source=str(path.relative_to(folder))) if shown else failure
