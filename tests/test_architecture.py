@@ -12,7 +12,7 @@ SOURCES = {"ft_supervisor": Path("supervisor"), "ft_slurm": Path("slurm")}
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 LOWER = {"config", "core", "store", "observe", "process"}
-SHELLS = {"agent", "coordinator", "daemon", "launch", "local", "fault"}
+SHELLS = {"agent", "coordinator", "daemon", "launch", "local", "fault", "submit", "doctor"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "config": {"core", "ft_slurm"},  # it knows Slurm's host lists
@@ -25,6 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "launch": LOWER | {"ft_slurm", "daemon"},  # it starts daemons, and has to know where one puts the run's files
     "local": LOWER | {"ft_slurm", "daemon", "launch"},
     "fault": LOWER | {"ft_slurm", "daemon"},  # it looks for daemons by the folders that they make
+    "submit": {"config", "core", "ft_slurm"},
+    "doctor": LOWER | {"ft_slurm", "daemon", "launch", "submit"},  # it looks at what these will do here
     "cli": LOWER | SHELLS | {"ft_slurm"},
     "__init__": set(),
     "__main__": {"cli"},

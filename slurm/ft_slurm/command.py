@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import IO
 
 from ft_slurm.errors import TooLong, Unanswered
 
@@ -41,16 +42,19 @@ class Done:
         return lines[-1].strip() if lines else ended
 
 
-def run(command: Sequence[str], timeout: float, environ: Mapping[str, str]) -> Done:
+def run(
+    command: Sequence[str], timeout: float, environ: Mapping[str, str], stdin: IO[bytes] | int = subprocess.DEVNULL
+) -> Done:
     """Runs the command to its end. After `timeout` seconds it is killed, with the processes that it started.
 
-    Raises Unanswered when it took too long or cannot be started, TooLong when it printed more than LONGEST_OUTPUT.
+    `stdin`: a file for it to read. Raises Unanswered when it took too long or cannot be started, TooLong when it
+    printed more than LONGEST_OUTPUT.
     """
     end = time.monotonic() + timeout
     try:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environ,

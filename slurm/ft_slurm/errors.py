@@ -56,6 +56,10 @@ class SeveralTasksPerNode(SlurmError):
         super().__init__(f"more than one task on a node ({evidence}): run srun with --ntasks-per-node=1")
 
 
+class BadOption(SlurmError):
+    """An option for sbatch that it would not understand, or that a job must not have. One line."""
+
+
 class NoDomain(SlurmError):
     """The node's place in the network cannot be told from what Slurm or its name says."""
 
@@ -74,6 +78,10 @@ class BadOutput(Unanswered):
 
 class Refused(SlurmError):
     """It cannot be done, and trying again will not help."""
+
+
+class JobOver(Refused):
+    """slurmctld has ended the job, and changes nothing of it any more."""
 
 
 class NoCommands(SlurmError):

@@ -17,6 +17,16 @@ Command = Annotated[
 
 
 def daemon_line(path: Path, command: Sequence[str]) -> list[str]:
-    """The daemon, by this very interpreter. -P: a user's yaml.py or queue.py must not come before the real one."""
-    line = [sys.executable, "-P", "-m", "ft_supervisor", "--config", str(path.absolute())]
+    """The daemon, by this very interpreter."""
+    return _line([], path, command)
+
+
+def subcommand_line(name: str, path: Path, command: Sequence[str]) -> list[str]:
+    """A subcommand that takes a configuration and a command, by this very interpreter."""
+    return _line([name], path, command)
+
+
+def _line(words: Sequence[str], path: Path, command: Sequence[str]) -> list[str]:
+    # -P: a user's yaml.py or queue.py must not come before the real one.
+    line = [sys.executable, "-P", "-m", "ft_supervisor", *words, "--config", str(path.absolute())]
     return [*line, "--", *command] if command else line

@@ -1,0 +1,55 @@
+"""Submits a batch script by sbatch."""
+
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ft_slurm import command
+from ft_slurm.errors import NoCommands, Refused, Unanswered
+
+TIMEOUT = 150.0
+"""Seconds. sbatch itself tries for up to two minutes when slurmctld has no time for it (sbatch.c, MAX_RETRIES)."""
+_PASSES = ("Unable to contact", "timed out", "temporarily", "Zero Bytes", "connect failure")
+"""In what sbatch says when slurmctld is away or busy: another day it may be there."""
+_PARSABLE = re.compile(r"^([0-9]{1,18})(?:;(\S+))?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of it. `job_id` None: sbatch was content without making a job, as with --test-only. `said`: what it
+    printed besides, for people."""
+
+    job_id: int | None
+    cluster: str | None
+    said: str
+
+
+def line(options: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """The command line that reads a script from its stdin. Raises NoCommands."""
+    sbatch = shutil.which("sbatch", path=environ.get("PATH"))
+    if sbatch is None:
+        raise NoCommands("there is no sbatch in PATH")
+    # A script from stdin leaves no file behind, and none that changes before it is read.
+    return [sbatch, "--parsable", *options]
+
+
+def submit(script: bytes, options: Sequence[str], environ: Mapping[str, str], *, timeout: float = TIMEOUT) -> Submitted:
+    """Has sbatch take the script. The job gets this environment, unless an --export says otherwise.
+
+    Raises NoCommands; Refused, with all that sbatch said; Unanswered when Slurm did not answer: the job may then have
+    been submitted all the same, where the message does not say that sbatch itself gave up.
+    """
+    words = line(options, environ)
+    with tempfile.TemporaryFile() as file:
+        file.write(script)
+        file.seek(0)
+        done = command.run(words, timeout, environ, file)
+    said = "\n".join(filter(None, (done.stderr.strip(), _PARSABLE.sub("", done.stdout).strip())))
+    if done.code:
+        problem = f"{shlex.join(['sbatch', *words[1:]])}: {said or done.problem}"
+        raise (Unanswered if any(each in said for each in _PASSES) else Refused)(problem)
+    found = _PARSABLE.search(done.stdout)
+    return Submitted(int(found[1]) if found else None, found[2] if found else None, said)

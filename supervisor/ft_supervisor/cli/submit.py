@@ -1,0 +1,166 @@
+"""`ft-supervisor submit`: the batch script, and sbatch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from ft_slurm import sbatch_options, submission
+from ft_slurm.errors import NoCommands, Refused, Unanswered
+from ft_supervisor import config as configuration
+from ft_supervisor.cli.errors import complain, guarded
+from ft_supervisor.cli.options import Config, subcommand_line
+from ft_supervisor.config import JobConfig
+from ft_supervisor.core.model import INTERRUPTED
+from ft_supervisor.submit import cluster, options, script
+from ft_supervisor.submit.script import Plan
+
+REFUSED = 1
+"""sbatch does not want the job. Slurm's silence is INTERRUPTED: trying again may help."""
+USAGE = "[OPTIONS] [SBATCH OPTIONS...] [-- CMD...]"
+_OWN_VALUES = ("--config", "--spares")
+_OWN_FLAGS = ("--dry-run", "--help")
+_WORDS = "ft_supervisor.submit.words"
+
+
+class SubmitCommand(TyperCommand):
+    """Takes out what is for us, and leaves the rest to sbatch and to the workers, to the letter."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As click wants it; the others are in `ctx.meta`: for sbatch, and for the workers."""
+        own, rest, at = [], [], 0
+        while at < len(args) and args[at] != "--":
+            if args[at] in _OWN_VALUES:
+                own += args[at : at + 2]
+                at += 1
+            elif args[at] in _OWN_FLAGS or args[at].startswith(tuple(f"{name}=" for name in _OWN_VALUES)):
+                own.append(args[at])
+            else:
+                rest.append(args[at])
+            at += 1
+        ctx.meta[_WORDS] = (rest, args[at + 1 :])
+        return super().parse_args(ctx, own)
+
+
+def submit(
+    ctx: typer.Context,
+    config: Config,
+    spares: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=100_000,
+            metavar="N",
+            help="Nodes beyond nodes.active.  [default: 1, or a segment]",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the batch script, and submit nothing.")] = False,
+) -> None:
+    """Writes a batch script with the options that the job needs, and submits it by sbatch. Prints the job's id.
+
+    Options of sbatch's are passed on, and go before ours; those that the job would not survive are refused. What
+    follows -- replaces the file's workers.command. Nodes are not shared with other jobs, unless you give -s.
+
+    \b
+    Examples:
+      ft-supervisor submit --config job.yaml --time=24:00:00
+      ft-supervisor submit --config job.yaml --spares 2 -p gpu --gpus-per-node=8
+      ft-supervisor submit --config job.yaml -- python train.py --lr 0.1
+      ft-supervisor submit --config job.yaml --dry-run > job.sbatch
+
+    \b
+    Exit codes:
+      0  submitted       1  sbatch refuses         2  wrong configuration or options
+                        75  Slurm does not answer
+    """
+    words, command = ctx.meta[_WORDS]
+    raise typer.Exit(guarded(lambda: _run(config, spares, dry_run, words, command)))
+
+
+def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], command: Sequence[str]) -> int:
+    users = sbatch_options.parse(words)
+    environ, note = cluster.environment(os.environ, options.value(users, "clusters"))
+    asked = options.value(users, "nodes")
+    if asked is not None and spares is not None:
+        return complain(f"--nodes={asked} and --spares={spares}: give one of them; --nodes counts the spares too")
+    size = options.node_count(asked) if asked is not None else None
+    settings = configuration.load(
+        path, command=command, environ=environ, allocation_nodes=None if size is None else size[0]
+    )
+    if asked is None:
+        beyond = settings.settings.placement.segment if spares is None else spares
+        size = (settings.active + beyond,) * 2
+        # Once more: which candidates there can be depends on it.
+        settings = configuration.load(path, command=command, environ=environ, allocation_nodes=size[0])
+    fixed = size[0] if size is not None and size[0] == size[1] else None
+    options.refuse(users, fixed)
+    for line in filter(None, (note, *options.warnings(users, settings, fixed))):
+        say(line)
+    beyond_active = None if fixed is None else max(0, fixed - settings.active)
+    plan = script.plan(settings, users, asked or str(fixed), beyond_active)
+    text = script.text(plan, active(settings), venv(), subcommand_line("launch", path, command))
+    if dry_run:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return 0
+    return _submit(text, plan, path, settings)
+
+
+def _submit(text: bytes, plan: Plan, path: Path, settings: JobConfig) -> int:
+    try:
+        if options.given(plan.users, "wait"):
+            return _wait(text, plan.command_line)
+        done = submission.submit(text, plan.command_line, os.environ)
+    except NoCommands as error:
+        complain(
+            f"{error}: submit where Slurm's commands are; --dry-run prints the script, `ft-supervisor local` runs "
+            "the job on this machine"
+        )
+        return 2
+    except (Refused, Unanswered) as error:
+        say(str(error))
+        if isinstance(error, Unanswered):
+            say("look whether it was submitted before you try again: squeue --me")
+        return INTERRUPTED if isinstance(error, Unanswered) else REFUSED
+    if done.said:
+        typer.echo(done.said, err=True)
+    if done.job_id is None:
+        say("sbatch has told of no job: nothing was submitted")
+        return 0
+    typer.echo(done.job_id)
+    where = f" of cluster {done.cluster}" if done.cluster else ""
+    say(f"job {done.job_id}{where}: {plan.nodes} nodes, {active(settings)} of them train")
+    for verb in ("status", "report"):
+        say(f"ft-supervisor {verb} {done.job_id} --config {path}")
+    return 0
+
+
+def _wait(text: bytes, words: Sequence[str]) -> int:
+    """sbatch --wait: it prints the id, and ends with the job's code."""
+    with subprocess.Popen(submission.line(words, os.environ), stdin=subprocess.PIPE) as sbatch:
+        sbatch.communicate(text)
+    return sbatch.returncode if sbatch.returncode >= 0 else 128 - sbatch.returncode
+
+
+def active(settings: JobConfig) -> str:
+    """How many nodes train, in words."""
+    least = settings.settings.placement.least
+    return str(settings.active) if least is None else f"{least} to {settings.active}"
+
+
+def venv() -> Path | None:
+    """The virtual environment of this interpreter; None outside of any."""
+    return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
+
+
+def say(text: str) -> None:
+    """For people; stdout is the job's id alone."""
+    typer.echo(f"ft-supervisor submit: {text}", err=True)

@@ -1,0 +1,30 @@
+"""Which cluster this is: srun tells its tasks, a login node has to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ft_slurm.cli_client import CliClient
+from ft_slurm.errors import NoCommands, SlurmError
+
+VARIABLE = "SLURM_CLUSTER_NAME"
+BOUND = 10.0
+"""Seconds for Slurm's answer."""
+
+
+def environment(environ: Mapping[str, str], clusters: str | None = None) -> tuple[Mapping[str, str], str]:
+    """The environment as the job's nodes will have it, for the configuration; and a line for people, "" for none.
+
+    `clusters`: the value of sbatch's --clusters.
+    """
+    if clusters is not None and "," not in clusters and clusters != "all":
+        return {**environ, VARIABLE: clusters}, ""
+    if environ.get(VARIABLE):
+        return environ, ""
+    try:
+        name = CliClient(environ).configuration(timeout=BOUND).get("ClusterName", "")
+    except NoCommands:
+        return environ, ""
+    except SlurmError as error:
+        return environ, f"which cluster this is, and so its policy, is not known: {error}"
+    return ({**environ, VARIABLE: name} if name else environ), ""

@@ -1,0 +1,113 @@
+"""What a user's options for sbatch do to the job: which of ours they replace, which it would not survive."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ft_slurm.errors import BadOption
+from ft_slurm.sbatch_options import Option
+from ft_supervisor.config import JobConfig
+from ft_supervisor.core.settings import OnExhausted, Response
+
+ONE_DAEMON = "one daemon runs on each node, and workers.per_node says how many workers it starts"
+_TASKS = ("ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket")
+_SIGNAL = re.compile(r"(?:([RB]+):)?(?:SIG)?(\w+)(?:@\d+)?", re.IGNORECASE)
+_NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM", "18": "CONT"}
+_ENDING = ("TERM", "INT", "HUP")
+"""What `launch` and the daemons take as the wish to end the job."""
+_UNHEEDED = ("USR1", "USR2", "CONT")
+"""What daemons do not heed, while workers, who get it too, may. `launch` would die of the first two."""
+
+
+def value(options: Sequence[Option], *names: str) -> str | None:
+    """The last value that is given to any of these."""
+    found = [option.value for option in options if option.name in names and option.value is not None]
+    return found[-1] if found else None
+
+
+def given(options: Sequence[Option], *names: str) -> bool:
+    """Whether any of these is there."""
+    return any(option.name in names for option in options)
+
+
+def refuse(options: Sequence[Option], nodes: int | None) -> None:
+    """Raises BadOption for the first that would break the job; `nodes` is how many it asks for, None if unknown."""
+    for option in options:
+        if reason := _broken(option, nodes):
+            raise BadOption(f"{option.word}: {reason}")
+
+
+def _broken(option: Option, nodes: int | None) -> str:
+    name, given_value = option.name, option.value or ""
+    if name in _TASKS or (name in ("ntasks-per-node", "tasks-per-node") and given_value != "1"):
+        return ONE_DAEMON
+    if name == "ntasks" and given_value != str(nodes):
+        return f"{ONE_DAEMON}; sbatch would make the job smaller"
+    if name == "kill-on-bad-exit":
+        return "an option of srun's, which launch gives the right value"
+    if name == "no-kill" and given_value not in ("", "set"):
+        return "Slurm would end the job when a node dies, spares or not"
+    if name == "wrap":
+        return "the script is ours; what the workers run goes after --"
+    return _bad_signal(given_value) if name == "signal" else ""
+
+
+def _bad_signal(text: str) -> str:
+    match = _SIGNAL.fullmatch(text)
+    if match is None:
+        return ""  # sbatch has better words for it
+    flags, name = (match[1] or "").upper(), _NUMBERS.get(match[2], match[2].upper())
+    if name in _ENDING or (name in _UNHEEDED and "B" not in flags):
+        return ""
+    who = "launch" if "B" in flags else "the daemons"
+    return f"SIG{name} would kill {who}; interruption.before_end and interruption.signal tell workers in time"
+
+
+def warnings(options: Sequence[Option], config: JobConfig, nodes: int | None) -> list[str]:
+    """What is worth a line, though it may be meant."""
+    found = list(_about_size(config, nodes))
+    if requeues(config) and given(options, "no-requeue"):
+        found.append("--no-requeue: the policy has Slurm run the job again, which Slurm will refuse")
+    if (value(options, "open-mode") or "").startswith("t"):
+        found.append("--open-mode=truncate: when Slurm runs the job again, what it has printed is lost")
+    match = _SIGNAL.fullmatch(value(options, "signal") or "")
+    if match and _NUMBERS.get(match[2], match[2].upper()) in _ENDING:
+        found.append("--signal ends the job as cancelled (130); interruption.before_end ends it in time, with 75")
+    gpus = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres", "tres-per-task")
+    if config.per_node == "gpu" and not given(options, *gpus):
+        found.append("workers.per_node is gpu, and no GPU is asked for; if the site wants that: --gpus-per-node=8")
+    return found
+
+
+def _about_size(config: JobConfig, nodes: int | None) -> list[str]:
+    if nodes is None:
+        return []
+    least, segment, spares = config.settings.placement.least, config.settings.placement.segment, nodes - config.active
+    if spares < 0:
+        return [f"{nodes} nodes: the job begins with fewer than the {config.active} that may train, and has no spare"]
+    if not spares:
+        smaller = f" or goes on with fewer, down to {least}" if least is not None and least < config.active else ""
+        return [f"no spare: a node that dies ends the job{smaller}; bring one with --spares 1"]
+    if spares % segment and config.domain.source != "none":
+        where = "a node for which its own domain has no spare takes its whole segment along"
+        return [f"{spares} spares are no whole segments of {segment}: {where}, and then there are too few"]
+    return []
+
+
+def requeues(config: JobConfig) -> bool:
+    """Whether anything in the policy has Slurm run the job again."""
+    rules = any(rule.response is Response.STOP_FOR_REQUEUE for rule in config.settings.rules)
+    exhausted = config.settings.placement.on_exhausted is OnExhausted.REQUEUE
+    return config.settings.interruption.requeue or exhausted or rules
+
+
+def node_count(text: str) -> tuple[int, int] | None:
+    """(fewest, most) of `6`, `4-6` or `1k`; None for what only Slurm understands."""
+    match = re.fullmatch(r"(\d{1,9})([kKmM]?)(?:-(\d{1,9})([kKmM]?))?", text)
+    if match is None:
+        return None
+    scale = {"": 1, "k": 1024, "m": 1024**2}
+    low = int(match[1]) * scale[match[2].lower()]
+    high = int(match[3]) * scale[match[4].lower()] if match[3] else low
+    return low, high
