@@ -49,8 +49,8 @@ class NodeStatus:
 
     `infra_ranks`: whose, folded, rising. `group_ranks`: theirs in the present cycle, folded, in the same order; "" for
     none: either all have one or nobody. `heartbeat_age`: since the most silent of them was heard; None for one that
-    has not registered. Nodes that have been silent for `timeouts.coordinator` share an entry only with those that are
-    silent for as many whole seconds. `restarts`: how many agents of the node have died; `losses`: how often this
+    has not registered. `silent`: not for `timeouts.coordinator`, or not at all; silent nodes share an entry only with
+    those that are silent for as many whole seconds. `restarts`: how many agents of the node have died; `losses`: how often this
     coordinator has lost it. `running`: its workers may be. `draining`: Slurm is about to take it away. `health`: what
     is wrong with it, "" for nothing.
     """
@@ -60,6 +60,7 @@ class NodeStatus:
     group_ranks: str
     domain: str
     heartbeat_age: float | None
+    silent: bool
     restarts: int
     losses: int
     running: bool
@@ -292,7 +293,7 @@ def _nodes(machine: CoordinatorMachine, now: float) -> tuple[NodeStatus, ...]:
             entry[2].append(group_rank)
         if age is not None:
             entry[3].append(age)
-    return tuple(_filled(*entry) for entry in same.values())
+    return tuple(_filled(*entry, silent) for entry in same.values())
 
 
 def role_of(member: Member | None, *, active: bool, excluded: bool, listed: bool) -> Role:
@@ -314,20 +315,23 @@ def role_of(member: Member | None, *, active: bool, excluded: bool, listed: bool
 
 def _entry(role: Role, member: Member | None, draining: bool, excluded: bool) -> NodeStatus:
     if member is None or member.register is None:
-        return NodeStatus(role, "", "", "", None, 0, 0, False, draining, "excluded by a rule" if excluded else "")
+        return NodeStatus(role, "", "", "", None, True, 0, 0, False, draining, "excluded by a rule" if excluded else "")
     health = "; ".join(text for text in (member.problem, "excluded by a rule" if excluded else "") if text)
     restarts = max(0, member.incarnation - 1)
     domain = member.node.domain_id
-    return NodeStatus(role, "", "", domain, None, restarts, member.times_lost, member.running, draining, health)
+    return NodeStatus(role, "", "", domain, None, False, restarts, member.times_lost, member.running, draining, health)
 
 
-def _filled(entry: NodeStatus, ranks: list[int], group_ranks: list[int], ages: list[float]) -> NodeStatus:
+def _filled(
+    entry: NodeStatus, ranks: list[int], group_ranks: list[int], ages: list[float], silent: float
+) -> NodeStatus:
     return NodeStatus(
         entry.role,
         fold(ranks),
         fold(group_ranks),
         entry.domain,
         round(max(ages), 3) if ages else None,
+        not ages or max(ages) >= silent,
         entry.restarts,
         entry.losses,
         entry.running,
