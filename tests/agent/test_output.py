@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import BOUND, wait_until
 
-from ft_supervisor.agent import output as output_module
+from ft_supervisor.agent import passing
 from ft_supervisor.agent.output import KEPT, Output
+from ft_supervisor.core.settings import Logs, Tee
+
+RANKS = {0: 0, 1: 1}
 
 
 class Ends:
@@ -87,9 +90,9 @@ def open_fds() -> int:
 
 def test_lines_pass_as_they_are_and_the_last_are_kept(ends: Ends, start: Start) -> None:
     ends.read()
-    output = Output(*ends.writing)
+    output = Output("n1", Logs(), *ends.writing)
     before = open_fds()
-    names = output.open([0, 1])
+    names = output.open(RANKS, {})
     code = "os.write(1, b'out\\xff\\n'); os.write(2, b'err\\x00\\n'); os.write(1, b'no end')"
     workers = [start(names[rank], code + f"; os.write(2, b'{rank}')") for rank in (0, 1)]
     output.started()
@@ -105,15 +108,15 @@ def test_lines_pass_as_they_are_and_the_last_are_kept(ends: Ends, start: Start) 
     assert sorted(ends.data[1].splitlines()) == [b"0", b"1", b"err\x00", b"err\x00"]
     assert open_fds() == before
     assert output.tail(0)  # until the next start
-    output.open([0])
+    output.open({0: 0}, {})
     assert output.tail(0) == output.tail(1) == b""
     output.release()
 
 
 def test_both_streams_in_order_of_arrival(ends: Ends, start: Start) -> None:
     ends.read()
-    output = Output(*ends.writing)
-    names = output.open([0])
+    output = Output("n1", Logs(), *ends.writing)
+    names = output.open({0: 0}, {})
     code = "for i in range(4):\n os.write(1 + i % 2, b'%d\\n' % i)\n sys.stdin.readline()"
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb", buffering=0) as stdin:
@@ -135,8 +138,8 @@ def test_both_streams_in_order_of_arrival(ends: Ends, start: Start) -> None:
 
 def test_lines_of_many_workers_do_not_mix(ends: Ends, start: Start) -> None:
     ends.read()
-    output = Output(ends.writing[0], ends.writing[0])
-    names = output.open(range(4))
+    output = Output("n1", Logs(), ends.writing[0], ends.writing[0])
+    names = output.open({rank: rank for rank in range(4)}, {})
     code = (
         "for i in range(1500):\n"
         " line = (str(os.getpid()) + ' ') * (i % 900) + '.\\n'\n"
@@ -156,8 +159,8 @@ def test_lines_of_many_workers_do_not_mix(ends: Ends, start: Start) -> None:
 
 def test_a_line_of_100_megabytes(ends: Ends, start: Start) -> None:
     ends.read()
-    output = Output(*ends.writing)
-    names = output.open([0])
+    output = Output("n1", Logs(), *ends.writing)
+    names = output.open({0: 0}, {})
     worker = start(names[0], "for i in range(100): sys.stdout.write('x' * 1000_000)\nprint('the end')")
     output.started()
     assert worker.wait(BOUND) == 0
@@ -171,8 +174,8 @@ def test_a_line_of_100_megabytes(ends: Ends, start: Start) -> None:
 
 def test_a_progress_bar_passes_before_its_line_ends(ends: Ends, start: Start) -> None:
     ends.read()
-    output = Output(*ends.writing)
-    names = output.open([0])
+    output = Output("n1", Logs(), *ends.writing)
+    names = output.open({0: 0}, {})
     start(names[0], "os.write(2, b'\\r 1%\\r 2%'); time.sleep(1000)")
     output.started()
     wait_until(lambda: bytes(ends.data[1]) == b"\r 1%\r", "the bar")
@@ -181,8 +184,8 @@ def test_a_progress_bar_passes_before_its_line_ends(ends: Ends, start: Start) ->
 
 
 def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
-    output = Output(*ends.writing)
-    names = output.open([0])
+    output = Output("n1", Logs(), *ends.writing)
+    names = output.open({0: 0}, {})
     worker = start(names[0], "for i in range(30): os.write(1, (b'%06d' % i + b'.' * 993 + b'\\n') * 1000)")
     output.started()
     assert worker.wait(BOUND) == 0
@@ -198,9 +201,9 @@ def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
 
 
 def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_module, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
-    output = Output(*ends.writing)
-    names = output.open([0])
+    monkeypatch.setattr(passing, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
+    output = Output("n1", Logs(), *ends.writing)
+    names = output.open({0: 0}, {})
     worker = start(names[0], "for i in range(20): os.write(1, b'x' * 999_999 + b'\\n')")
     output.started()
     got = 0
@@ -214,8 +217,8 @@ def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pyte
 
 def test_a_closed_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
     ends.hang_up()
-    output = Output(*ends.writing)
-    names = output.open([0])
+    output = Output("n1", Logs(), *ends.writing)
+    names = output.open({0: 0}, {})
     worker = start(names[0], "for i in range(30): os.write(1, b'x' * 999_999 + b'\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
@@ -228,8 +231,8 @@ def test_a_closed_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
 def test_a_full_pipe_that_does_not_block_is_waited_for(ends: Ends, start: Start) -> None:
     fd = ends.writing[0]
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
-    output = Output(*ends.writing)
-    names = output.open([0])
+    output = Output("n1", Logs(), *ends.writing)
+    names = output.open({0: 0}, {})
     worker = start(names[0], "os.write(1, b'x' * 1_999_999 + b'\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
@@ -241,8 +244,8 @@ def test_a_full_pipe_that_does_not_block_is_waited_for(ends: Ends, start: Start)
 
 def test_a_grandchild_that_keeps_the_pipe_is_not_waited_for(ends: Ends, start: Start) -> None:
     ends.read()
-    output = Output(*ends.writing)
-    names = output.open([0])
+    output = Output("n1", Logs(), *ends.writing)
+    names = output.open({0: 0}, {})
     worker = start(names[0], "os.write(1, b'last words\\n')\nif os.fork() == 0:\n  while True: os.write(1, b'more\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
@@ -255,8 +258,8 @@ def test_a_grandchild_that_keeps_the_pipe_is_not_waited_for(ends: Ends, start: S
 
 def test_a_worker_inherits_no_other_pipe(ends: Ends, start: Start) -> None:
     ends.read()
-    output = Output(*ends.writing)
-    names = output.open([0, 1])
+    output = Output("n1", Logs(), *ends.writing)
+    names = output.open(RANKS, {})
     start(names[0], "time.sleep(1000)")
     code = "print(sorted(fd for fd in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{fd}')))"
     worker = start(names[1], code)

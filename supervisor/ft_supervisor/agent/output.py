@@ -1,9 +1,7 @@
-"""What workers print: passed on to the agent's own stdout and stderr, and the last of it kept.
+"""What workers print: into files, passed on to the agent's own stdout and stderr, and the last of it kept.
 
-A worker's stdout and stderr are pipes. One thread reads all of them and never writes, another one writes and may be
-stuck for ever, as stdout may be a srun that hangs. In between is a bounded queue. While stdout moves, however slowly,
-a full queue makes the workers wait, as they would without us; when it has not moved for a while, what does not fit is
-dropped, so that no worker waits for a stdout that is dead.
+A worker's stdout and stderr are pipes. One thread reads all of them and never writes; two others write, one into files
+(log_files.py) and one to our own stdout and stderr (passing.py). Either may be stuck for ever; see sink.py.
 """
 
 from __future__ import annotations
@@ -16,142 +14,98 @@ import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from ft_supervisor.agent.last_lines import last_lines
+from ft_supervisor.agent.log_files import LogFile, LogFiles
+from ft_supervisor.agent.passing import Passing, Voice
+from ft_supervisor.core.settings import Logs, Tee
 from ft_supervisor.process.log import log
 
 KEPT = 64 << 10
 """Bytes kept of what each rank printed last, and the length from which a line passes in pieces."""
-_ENOUGH = 4 << 20
-"""Bytes in the queue from which workers wait, while stdout moves."""
-_MOST = 8 << 20
-"""Bytes in the queue beyond which what comes is dropped."""
-_PATIENCE = 1.0
-"""Seconds after which a stdout that takes nothing is taken for dead, until it moves again."""
-_TELL = 10.0
-"""Seconds between two lines about what was dropped."""
+_PIPE = 256 << 10
+"""Bytes that a pipe holds, and that are read at once. An agent that stands still stops its workers once that is full;
+all pipes of a user may hold 64 MiB together (pipe(7), pipe-user-pages-soft)."""
+_FAILED = 50, 8 << 10
+"""Lines and bytes shown of each failed worker where nothing else is."""
 _RELEASE = 0.1
 """Seconds that a release waits for stdout."""
 
 
-class _Passing:
-    """The queue to our own stdout and stderr, and the thread that empties it: the one writer, so that lines of
-    different workers never mix."""
+class _Tail:
+    """The last KEPT bytes that a rank printed, and how many there were."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._waiting: deque[tuple[int, bytes]] = deque()
+        self.count = 0
+        self._pieces: deque[bytes] = deque()
         self._size = 0
-        self._dropped = 0
-        self._moved = self._told = time.monotonic()
-        threading.Thread(target=self._run, daemon=True, name="workers' output").start()
 
-    def put(self, fd: int, data: bytes) -> None:
-        """Never waits."""
-        with self._changed:
-            if self._size >= _MOST:
-                self._dropped += len(data)
-                return
-            if not self._waiting:
-                self._moved = time.monotonic()
-            self._waiting.append((fd, data))
-            self._size += len(data)
-            self._changed.notify_all()
+    def add(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self.count += len(data)
+        self._size += len(data)
+        while self._size - len(self._pieces[0]) >= KEPT:
+            self._size -= len(self._pieces.popleft())
 
-    def wait_for_room(self) -> None:
-        """Until there is room in the queue, or no hope of any."""
-        with self._changed:
-            while self._size >= _ENOUGH and (wait := self._moved + _PATIENCE - time.monotonic()) > 0:
-                self._changed.wait(wait)
-
-    def flush(self, bound: float) -> bool:
-        """Whether all is written within `bound` seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._waiting, bound)
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting)
-                fd, data = self._waiting[0]
-            lost = len(data) - self._write(fd, data)
-            with self._changed:
-                self._waiting.popleft()
-                self._size -= len(data)
-                self._dropped += lost
-                self._changed.notify_all()
-            if not lost and self._dropped and self._moved - self._told >= _TELL:
-                self._tell()
-
-    def _tell(self) -> None:
-        with self._changed:
-            dropped, self._dropped, self._told = self._dropped, 0, self._moved
-        log("output_dropped", "warning", bytes=dropped)
-
-    def _write(self, fd: int, data: bytes) -> int:
-        """Bytes written: fewer than there are if `fd` is closed, or its disk full."""
-        view, at = memoryview(data), 0
-        while at < len(data):
-            try:
-                at += os.write(fd, view[at : _cut(data, at)])
-            except BlockingIOError:  # whoever shares our stdout may have made it so
-                poll = select.poll()
-                poll.register(fd, select.POLLOUT)
-                poll.poll()
-                continue
-            except OSError:
-                break
-            self._moved = time.monotonic()
-        return at
+    def last(self, size: int) -> bytes:
+        """At most so many bytes."""
+        return b"".join(self._pieces)[-size:] if size > 0 else b""
 
 
-def _cut(data: bytes, at: int) -> int:
-    """The end of as many whole lines from `at` on as a pipe takes in one piece (pipe(7), PIPE_BUF); of one line if that
-    is longer. So lines of other processes on the same pipe come between ours, not into them."""
-    end = at + select.PIPE_BUF
-    if end >= len(data):
-        return len(data)
-    last = data.rfind(b"\n", at, end)
-    if last < 0:
-        last = data.find(b"\n", end)
-    return last + 1 if last >= 0 else len(data)
+@dataclass(eq=False)
+class _Worker:
+    """One rank of the present cycle. `file` None: it has none. `unfinished`: whose line that file ends in."""
+
+    local_rank: int
+    prefix: bytes
+    passes: bool
+    file: LogFile | None
+    tail: _Tail = field(default_factory=_Tail)
+    unfinished: _Stream | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class _Stream:
     """The reading end of one worker's stdout or stderr; `rest` is the beginning of its next line."""
 
-    local_rank: int
+    worker: _Worker
     fd: int
-    to: int
+    voice: Voice
     rest: bytes = b""
 
 
 class Output:
     """For the main thread. `open` before workers are started, `started` after, `release` once they are gone."""
 
-    def __init__(self, stdout: int = 1, stderr: int = 2) -> None:
+    def __init__(self, node: str, logs: Logs, stdout: int = 1, stderr: int = 2) -> None:
+        self._node = node
+        self._logs = logs
         self._to = (stdout, stderr)
         self._lock = threading.Lock()  # over all below, and held for a moment only
+        self._workers: dict[int, _Worker] = {}
         self._streams: dict[int, _Stream] = {}
-        self._tails: dict[int, bytearray] = {}
-        self._counts: dict[int, int] = {}
         self._write_ends: list[int] = []
         self._epoll = select.epoll()
-        self._passing = _Passing()
+        self._passing = Passing()
+        self._files = LogFiles()
         threading.Thread(target=self._read, daemon=True, name="workers' pipes").start()
 
-    def open(self, local_ranks: Iterable[int]) -> dict[int, tuple[str, str]]:
+    def open(self, ranks: Mapping[int, int], files: Mapping[int, Path]) -> dict[int, tuple[str, str]]:
         """File names, good in this process until `started`, that its workers' stdout and stderr are to be opened by.
-        Raises OSError; `release` is due then too."""
+
+        By local ranks: the global ones, and the files of their output, which are made when there is something to write;
+        not all need one. Raises OSError; `release` is due then too.
+        """
         names = {}
         with self._lock:
-            self._tails.clear()
-            self._counts.clear()
-            for local_rank in local_ranks:
-                self._tails[local_rank], self._counts[local_rank] = bytearray(), 0
-                out, err = (self._pipe(local_rank, to) for to in self._to)
+            self._workers.clear()
+            for local_rank, rank in ranks.items():
+                worker = self._workers[local_rank] = self._worker(local_rank, rank, files.get(local_rank))
+                out, err = (self._pipe(worker, to) for to in self._to)
                 names[local_rank] = (out, err)
         return names
 
@@ -168,9 +122,10 @@ class Output:
     def since(self, local_rank: int, position: int) -> tuple[int, bytes]:
         """What this rank printed after its first `position` bytes, as far as it is kept, and the position after it."""
         with self._lock:
-            count = self._counts.get(local_rank, 0)
-            new = min(KEPT, count - position)
-            return count, bytes(self._tails[local_rank][-new:]) if new > 0 else b""
+            if (worker := self._workers.get(local_rank)) is None:
+                return 0, b""
+            count = worker.tail.count
+            return count, worker.tail.last(min(KEPT, count - position))
 
     def drain(self, local_rank: int, bound: float) -> None:
         """Read what is in the rank's pipes now, within `bound` seconds; more may come from who inherited them."""
@@ -178,10 +133,19 @@ class Output:
             return
         try:
             for stream in list(self._streams.values()):
-                if stream.local_rank == local_rank:
+                if stream.worker.local_rank == local_rank:
                     self._drain(stream)
         finally:
             self._lock.release()
+
+    def failed(self, local_rank: int) -> None:
+        """This worker has failed: show its last lines, where the policy wants to see no more than that."""
+        if self._logs.tee is not Tee.FAILED:
+            return
+        text = last_lines(self.tail(local_rank), *_FAILED)
+        with self._lock:
+            if text and (worker := self._workers.get(local_rank)) is not None:
+                self._passing.put(Voice(self._to[1], worker.prefix), text.encode() + b"\n")
 
     def release(self) -> None:
         """No worker is left: pass on what is left in the pipes and close them. Takes at most about 0.1 s."""
@@ -190,17 +154,37 @@ class Output:
             for stream in list(self._streams.values()):
                 self._drain(stream)
                 self._end(stream)
-        self._passing.flush(_RELEASE)
+            for worker in self._workers.values():
+                if worker.file is not None:
+                    self._files.close(worker.file)
+                    worker.file = None
+        self._passing.flush(time.monotonic() + _RELEASE)
 
     def flush(self, bound: float) -> bool:
         """Whether all that was read is written within `bound` seconds. For a process that is about to leave."""
-        return self._passing.flush(bound)
+        until = time.monotonic() + bound
+        passed = self._passing.flush(until)
+        if not self._files.flush(until):
+            log("worker_logs_unwritten", "warning", bytes=self._files.waiting)
+            return False
+        return passed
 
-    def _pipe(self, local_rank: int, to: int) -> str:
+    def _worker(self, local_rank: int, rank: int, path: Path | None) -> _Worker:
+        logs = self._logs
+        return _Worker(
+            local_rank,
+            prefix=f"[rank {rank} {self._node}] ".encode() if logs.prefix or logs.tee is Tee.FAILED else b"",
+            passes=logs.tee is Tee.ALL or (logs.tee is Tee.RANK0 and rank == 0),
+            file=None if path is None else LogFile(path, logs.max_size, logs.keep),
+        )
+
+    def _pipe(self, worker: _Worker, to: int) -> str:
         reading, writing = os.pipe()
         self._write_ends.append(writing)
+        with suppress(OSError):  # of what we may have, others have taken much: then it holds less
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
         os.set_blocking(reading, False)
-        self._streams[reading] = _Stream(local_rank, reading, to)
+        self._streams[reading] = _Stream(worker, reading, Voice(to, worker.prefix))
         self._epoll.register(reading, select.EPOLLIN)
         return f"/proc/self/fd/{writing}"
 
@@ -208,13 +192,14 @@ class Output:
         while True:
             for fd, _ in self._epoll.poll():
                 self._passing.wait_for_room()
+                self._files.wait_for_room()
                 with self._lock:
                     if (stream := self._streams.get(fd)) is not None:
-                        self._take(stream, KEPT)
+                        self._take(stream, _PIPE)
 
     def _drain(self, stream: _Stream) -> None:
         left = struct.unpack("i", fcntl.ioctl(stream.fd, termios.FIONREAD, bytes(4)))[0]
-        while left > 0 and (taken := self._take(stream, min(left, KEPT))):
+        while left > 0 and (taken := self._take(stream, min(left, _PIPE))):
             left -= taken
 
     def _take(self, stream: _Stream, size: int) -> int:
@@ -228,23 +213,27 @@ class Output:
         if not data:
             self._end(stream)
             return 0
-        self._counts[stream.local_rank] += len(data)
-        tail = self._tails[stream.local_rank]
-        tail += data
-        if len(tail) > 2 * KEPT:
-            del tail[:-KEPT]
-        lines = stream.rest + data
+        stream.worker.tail.add(data)
+        lines = stream.rest + data if stream.rest else data
         end = max(lines.rfind(b"\n"), lines.rfind(b"\r")) + 1  # progress bars never end their line
         if len(lines) - end >= KEPT:
             end = len(lines)
         stream.rest = lines[end:]
         if end:
-            self._passing.put(stream.to, lines[:end])
+            self._put(stream, lines[:end])
         return len(data)
+
+    def _put(self, stream: _Stream, data: bytes) -> None:
+        worker = stream.worker
+        if worker.passes:
+            self._passing.put(stream.voice, data)
+        if worker.file is not None:
+            self._files.put(worker.file, data if worker.unfinished in (None, stream) else b"\n" + data)
+            worker.unfinished = None if data.endswith((b"\n", b"\r")) else stream
 
     def _end(self, stream: _Stream) -> None:
         if stream.rest:
-            self._passing.put(stream.to, stream.rest + b"\n")  # what others print next is a line of its own
+            self._put(stream, stream.rest + b"\n")  # what others print next is a line of its own
         self._epoll.unregister(stream.fd)
         del self._streams[stream.fd]
         os.close(stream.fd)

@@ -77,7 +77,7 @@ def run(link: Link) -> NoReturn:
         begin = link.receive(BEGIN_BOUND)
         if not isinstance(begin, Begin):
             raise RuntimeError(f"{begin!r} instead of Begin")
-        logs.setup("agent", begin.node.name)
+        logs.setup("agent", begin.node.name, begin.job.settings.logs.format)
         quiet_torch()
         worker_environment(begin.job)
         become_subreaper()
@@ -142,7 +142,9 @@ class Shell:
         if stacks is None or not (stacks.work is None or stacks.work.wait(0) or time.monotonic() >= stacks.until):
             return []
         self._stacks = None
-        return [StacksTaken(stacks.cycle, tuple((rank, self._workers.witness.rules_of(rank)) for rank in stacks.ranks))]
+        words = {rank: self._workers.witness.last_words(rank) for rank in stacks.ranks}
+        rules = tuple((rank, rules) for rank, (rules, _) in words.items())
+        return [StacksTaken(stacks.cycle, rules, tuple((rank, lines) for rank, (_, lines) in words.items()))]
 
     def _next_item(self, timeout: float) -> None:
         try:

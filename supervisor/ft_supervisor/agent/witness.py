@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ft_supervisor.agent import log_rules, stacks
 from ft_supervisor.agent.failures import Told, read_error, signal_name, was_killed
+from ft_supervisor.agent.last_lines import last_lines
 from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.agent.node_agent import Outfit
 from ft_supervisor.agent.notify import Beats
@@ -23,6 +24,8 @@ from ft_supervisor.process.log import file_failed
 
 _LAST_WORDS = 0.1
 """Seconds to read what a worker has printed before it died."""
+_QUOTED = 20, 2048
+"""Lines and bytes of that which its failure carries."""
 
 
 class Witness:
@@ -32,7 +35,7 @@ class Witness:
         self._job = job
         self._node = node
         self._run: Run | None = None
-        self._output = Output()
+        self._output = Output(node.name, job.settings.logs)
         self._beats = Beats()
         self._kills: dict[int, Counter | None] = {}
         self._exited: set[int] = set()
@@ -41,7 +44,10 @@ class Witness:
         """What to start the workers with, by local rank. Raises OSError; `started` and `close` are due then too."""
         self._run = run
         local_ranks = range(self._job.per_node)
-        streams = self._output.open(local_ranks)
+        first = run.group_rank * self._job.per_node
+        ranks = {local_rank: first + local_rank for local_rank in local_ranks}
+        files = {local_rank: Path(self._job.log_file(run.cycle, rank)) for local_rank, rank in ranks.items()}
+        streams = self._output.open(ranks, files)
         sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks)
         hang = self._job.settings.hang
         watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
@@ -73,6 +79,7 @@ class Witness:
         started, and so has left no error file."""
         told = read_error(error_file) if error_file and not message else None
         kills = self._kills.get(local_rank)
+        rules, lines = ((), "") if message else self.last_words(local_rank)
         return Failure(
             infra_rank=self._node.infra_rank,
             local_rank=local_rank,
@@ -83,13 +90,17 @@ class Witness:
             time=time.time(),
             cause=Cause.OOM if was_killed(code) and kills is not None and kills.moved() else Cause.EXIT,
             exception=told.exception if told else "",
-            rules=self.rules_of(local_rank),
+            rules=rules,
+            last_lines=lines,
         )
 
-    def rules_of(self, local_rank: int) -> tuple[int, ...]:
-        """Which of the job's rules have a log pattern that this rank's last lines match, by index."""
+    def last_words(self, local_rank: int) -> tuple[tuple[int, ...], str]:
+        """Of a worker that has failed: which of the job's rules have a log pattern that its last output matches, by
+        index, and its last lines."""
         self._output.drain(local_rank, _LAST_WORDS)
-        return log_rules.matching(self._job.settings.rules, self._output.tail(local_rank))
+        self._output.failed(local_rank)
+        tail = self._output.tail(local_rank)
+        return log_rules.matching(self._job.settings.rules, tail), last_lines(tail, *_QUOTED)
 
     def beats(self) -> tuple[Beat, ...]:
         """What workers have said by the notify protocol since the last call, one a rank; those that have exited since

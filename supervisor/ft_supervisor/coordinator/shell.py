@@ -48,7 +48,7 @@ def main() -> NoReturn:
         begin = link.receive(BEGIN_BOUND)
         if not isinstance(begin, Begin):
             os._exit(CRASHED)
-        setup("coordinator", begin.node.name)
+        setup("coordinator", begin.node.name, begin.job.settings.logs.format)
         inbox: Inbox = queue.SimpleQueue()
         threading.Thread(target=_read_link, args=(link, inbox), name="link", daemon=True).start()
         _serve(begin, link, inbox)

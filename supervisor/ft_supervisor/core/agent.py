@@ -18,7 +18,6 @@ coordinator to tell) goes through `_end`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 
@@ -70,6 +69,9 @@ from ft_supervisor.core.settings import When
 
 STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
+
+QUOTED = 8
+"""Failures that carry their worker's last lines: a message takes no more."""
 
 
 class State(StrEnum):
@@ -148,8 +150,8 @@ class AgentMachine:
                 self._gone(cycle, port, now)
             case Beat():
                 self._hangs.beat(event, now)
-            case StacksTaken(cycle, rules):
-                self._blame_hung(cycle, dict(rules), now)
+            case StacksTaken():
+                self._blame_hung(event, now)
             case CheckAnswered(cycle, problem):
                 self._checked(cycle, problem, now)
             case TurnedUnhealthy(reason):
@@ -359,8 +361,9 @@ class AgentMachine:
         cycle = self._run.cycle
         for failure in failures:
             self._do(log("worker_failed", "warning", cycle=cycle, failure=str(failure), error_file=failure.error_file))
-        self._remember(replace(self.memory, failures=tuple(failures)))
-        self._send(messages.WorkersFailed, cycle=cycle, failures=tuple(failures))
+        told = tuple(failures[:QUOTED]) + tuple(replace(failure, last_lines="") for failure in failures[QUOTED:])
+        self._remember(replace(self.memory, failures=told))
+        self._send(messages.WorkersFailed, cycle=cycle, failures=told)
         self._stop(self.job.timeouts.restart_grace, now)
 
     def _look_for_hangs(self, now: float) -> None:
@@ -372,9 +375,13 @@ class AgentMachine:
                 self._do(log("worker_hangs", "warning", cycle=self._run.cycle, failure=str(failure)))
             self._do(TakeStacks(self._run.cycle, tuple(failure.local_rank for failure in hung)))
 
-    def _blame_hung(self, cycle: Cycle, rules: Mapping[int, tuple[int, ...]], now: float) -> None:
-        if self._run is not None and self._run.cycle == cycle and self.state is State.ACTIVE:
-            hung = [replace(failure, rules=rules.get(failure.local_rank, ())) for failure in self._hangs.hung]
+    def _blame_hung(self, taken: StacksTaken, now: float) -> None:
+        if self._run is not None and self._run.cycle == taken.cycle and self.state is State.ACTIVE:
+            rules, lines = dict(taken.rules), dict(taken.last_lines)
+            hung = [
+                replace(failure, rules=rules.get(failure.local_rank, ()), last_lines=lines.get(failure.local_rank, ""))
+                for failure in self._hangs.hung
+            ]
             self._fail([failure for failure in hung if not self._ignores(failure)], now)
 
     def _gone(self, cycle: Cycle, port: int, now: float) -> None:

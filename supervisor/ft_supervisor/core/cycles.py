@@ -456,7 +456,27 @@ class Cycles:
             if self._members[node].registered:
                 self._lead.mail(self._members[node], stop)
 
+    def _tell_first_failure(self) -> None:
+        """What a person looks for first: whose failure it was that decides, and the last that it printed."""
+        trouble = self._ending.trouble
+        if trouble is None or trouble.infra_rank is None or (failure := trouble.failure) is None:
+            return
+        node, per_node = trouble.infra_rank, self.job.per_node
+        known = self.cycle is not None and node in self.group and 0 <= failure.local_rank < per_node
+        rank = self.group.index(node) * per_node + failure.local_rank if known else None
+        self._lead.log(
+            "first_failure",
+            "warning",
+            cycle=self.cycle,
+            rank=rank,
+            node=self.job.nodes[node],
+            failure=str(failure),
+            log=self.job.log_file(self.cycle, rank) if self.cycle is not None and rank is not None else None,
+            last_lines=failure.last_lines or None,
+        )
+
     def _tell(self, decision: Decision, now: float) -> None:
+        self._tell_first_failure()
         what = decision.response.value if decision.verdict is None else "gives_up"
         self.told = Told(what, decision.reason, self._ending.where(decision), self.cycle, now)
         self._lead.log(

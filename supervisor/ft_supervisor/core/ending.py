@@ -65,6 +65,11 @@ class Ending:
         was_last, self._last = self._last, self._last and self._preview(wall).verdict is not None
         return was_last and not self._last
 
+    @property
+    def trouble(self) -> Trouble | None:
+        """The one that decides, as far as is known."""
+        return self._worst[2] if self._worst else None
+
     def heard(self, infra_rank: int) -> None:
         """This node has answered, or is lost."""
         self._unheard.discard(infra_rank)

@@ -141,10 +141,11 @@ class Beat:
 
 @dataclass(frozen=True)
 class StacksTaken:
-    """After TakeStacks, or its bound. `rules`: (local_rank, Failure.rules) of each."""
+    """After TakeStacks, or its bound. `rules`: (local_rank, Failure.rules) of each; `last_lines` alike."""
 
     cycle: Cycle
     rules: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    last_lines: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)

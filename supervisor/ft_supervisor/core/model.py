@@ -79,7 +79,7 @@ class Failure:
     node's clock: for people, never compared.
 
     `exception`: the class's name in torch's error file. `rules`: which of the settings' rules have a log pattern that
-    the worker's last lines match, by index.
+    the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
     """
 
     infra_rank: int
@@ -92,6 +92,7 @@ class Failure:
     cause: Cause = Cause.EXIT
     exception: str = ""
     rules: tuple[int, ...] = ()
+    last_lines: str = ""
 
     def __str__(self) -> str:
         who = f"worker {self.local_rank}" if self.local_rank >= 0 else "agent"
@@ -170,6 +171,10 @@ class Job:
     def last_grace(self, verdict: Verdict) -> float:
         """See last_grace."""
         return last_grace(self.timeouts, self.settings, verdict.outcome)
+
+    def log_file(self, cycle: Cycle, rank: int) -> str:
+        """Where this rank's output in this cycle is; its former parts have .1, .2 and so on after that name."""
+        return f"{self.run_folder}/logs/{cycle}/rank{rank}.log"
 
     @property
     def longest_grace(self) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 _OURS = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z (?P<level>\w+) event=(?P<event>\w+)")
 _FIELD = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|\S*)""")
@@ -13,6 +15,30 @@ IN_CHARGE = ("in_charge", "cycle_started")
 """What only the coordinator in charge says."""
 NOT_IN_CHARGE = ("stepped_down", "coordinator_lost")
 STATES = ("joining", "standby", "active", "stopping", "succeeded", "closing")
+
+
+@dataclass(frozen=True)
+class _Ours:
+    """One of our own log lines."""
+
+    level: str
+    event: str
+    process: str
+    fields: Mapping[str, object]
+
+
+def _parse(text: str) -> _Ours | None:
+    """In either form; None for what somebody else has printed."""
+    if (found := _OURS.match(text)) is not None:
+        fields = dict(_FIELD.findall(text))
+        return _Ours(found["level"], found["event"], fields.get("proc", ""), fields)
+    if not text.startswith('{"time":"'):
+        return None
+    try:
+        told = json.loads(text)
+        return _Ours(str(told["level"]), str(told["event"]), str(told["proc"]), dict(told["fields"]))
+    except (ValueError, KeyError, TypeError, RecursionError):  # a worker's, that looks like ours
+        return None
 
 
 class Terminal:
@@ -29,10 +55,10 @@ class Terminal:
 
     def line(self, name: str, text: str) -> bool:
         """One line of a node's output. True when it tells that the node now does something else."""
-        ours = _OURS.match(text)
-        if ours is None or not self._quiet or ours["level"] in ("warning", "error"):
+        ours = _parse(text)
+        if ours is None or not self._quiet or ours.level in ("warning", "error"):
             self._print(f"{name:>{self._width}}| {text}")
-        return ours is not None and self._changed(name, ours["event"], text)
+        return ours is not None and self._changed(name, ours)
 
     def gone(self, name: str, how: str) -> None:
         """The node's daemon has ended."""
@@ -51,9 +77,8 @@ class Terminal:
         """A line of our own."""
         self._print(f"{'local':>{self._width}}| {text}")
 
-    def _changed(self, name: str, event: str, text: str) -> bool:
-        fields = dict(_FIELD.findall(text))
-        process = fields.get("proc")
+    def _changed(self, name: str, ours: _Ours) -> bool:
+        event, process, fields = ours.event, ours.process, ours.fields
         if "gone" in self._states[name]:
             return False
         if process == "agent" and event in STATES:

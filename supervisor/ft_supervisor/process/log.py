@@ -1,4 +1,8 @@
-"""Log lines: an event and its fields as key=value, on stderr."""
+"""Our own log, on stderr: one event a line, as key=value or as JSON.
+
+The last lines of a failed worker (the field `last_lines`) are a field of JSON like any other; as text they follow
+their event, a line each with a bar before it, in the same write.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +10,53 @@ import json
 import os
 import re
 import select
+import sys
 import traceback
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import isfinite
 
 from ft_supervisor.core.actions import Log
 from ft_supervisor.core.model import one_line
 
+LINES = "last_lines"
+"""The one field that may have several lines."""
+BAR = "    | "
+"""Begins each of them."""
 _STDERR = 2
 _MAX_VALUE = 500
 """Characters of one value."""
+_SHORTER = 120, 30
+"""Of each, where the line would be too long."""
 _MAX_LINE = 4096
 """Bytes: what a pipe takes whole or not at all (pipe(7), PIPE_BUF), so that processes do not write into one another."""
 _PLAIN = re.compile(r"[^\s\"'=\\\x00-\x1f\x7f]+")
 
-_who: list[tuple[str, object]] = []
+_who: list[tuple[str, str]] = []
+_json = False
 _dropped = 0
 
 
-def setup(process: str, node: str) -> None:
-    """What every later line says of its writer: the process (daemon, agent, coordinator) and its node's name."""
+def setup(process: str, node: str, form: str = "text") -> None:
+    """What every later line says of its writer: the process (daemon, agent, coordinator) and its node's name. `form`:
+    see settings.Logs.format."""
+    global _json
     _who[:] = [("node", node), ("proc", process)]
+    _json = form == "json"
 
 
 def log(event: str, level: str = "info", **fields: object) -> None:
     """Write one line; fields that are None are left out. Never waits: a line that stderr does not take is dropped, and
     the next one that it takes says how many were."""
     emit(Log(event, tuple(fields.items()), level))
+
+
+def say(text: str, level: str = "info") -> None:
+    """A line for people: as it is where the log is text, else an event of its own. Waits for stderr."""
+    if _json:
+        log("note", level, note=text)
+    else:
+        print(text, file=sys.stderr, flush=True)
 
 
 def file_failed(what: str, error: Exception) -> None:
@@ -54,11 +79,10 @@ def emit(action: Log) -> None:
     """Write one of the machines' lines. See log."""
     global _dropped
     now = datetime.now(UTC)
-    head = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z {action.level} event={_quote(action.event)}"
-    dropped = [("dropped", _dropped)] if _dropped else []
-    fields = [*action.fields, *dropped, *_who]
-    line = " ".join([head, *(f"{key}={_quote(value)}" for key, value in fields if value is not None)])
-    data = line.encode(errors="backslashreplace")[: _MAX_LINE - 1] + b"\n"
+    time = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z"
+    dropped = (("dropped", _dropped),) if _dropped else ()
+    fields = [(key, value) for key, value in (*action.fields, *dropped) if value is not None]
+    data = (_as_json if _json else _as_text)(time, action, fields)
     try:
         poll = select.poll()
         poll.register(_STDERR, select.POLLOUT)
@@ -69,6 +93,51 @@ def emit(action: Log) -> None:
         _dropped = 0
     except OSError:
         _dropped += 1  # there is no other place to tell it
+
+
+def _as_text(time: str, action: Log, fields: Sequence[tuple[str, object]]) -> bytes:
+    head = f"{time} {action.level} event={_quote(action.event)}"
+    plain = [(key, value) for key, value in (*fields, *_who) if key != LINES]
+    line = " ".join([head, *(f"{key}={_quote(value)}" for key, value in plain)])
+    data = line.encode(errors="backslashreplace")[: _MAX_LINE - 1] + b"\n"
+    last = [f"{BAR}{_harmless(text)}\n" for key, value in fields if key == LINES for text in str(value).split("\n")]
+    return data + _end([text.encode(errors="backslashreplace") for text in last], _MAX_LINE - len(data))
+
+
+def _harmless(text: str) -> str:
+    return "".join(character if character.isprintable() else "�" for character in text)
+
+
+def _end(lines: list[bytes], room: int) -> bytes:
+    """As many of the last ones as fit."""
+    kept: list[bytes] = []
+    for line in reversed(lines):
+        room -= len(line)
+        if room < 0:
+            break
+        kept.insert(0, line)
+    return b"".join(kept)
+
+
+def _as_json(time: str, action: Log, fields: Sequence[tuple[str, object]]) -> bytes:
+    """{"time", "level", "event", "node", "proc", "fields"}: a field may have any name."""
+    head: dict[str, object] = {"time": time, "level": action.level, "event": action.event, **dict(_who)}
+    for limit in (_MAX_VALUE, *_SHORTER):
+        head["fields"] = {
+            key: _plain(value, limit) if key != LINES else str(value)[-4 * limit :] for key, value in fields
+        }
+        # ASCII alone: of all that ends a line, only ours is in it
+        if len(data := json.dumps(head, separators=(",", ":")).encode()) < _MAX_LINE:
+            return data + b"\n"
+    head["fields"] = {}
+    return json.dumps(head, separators=(",", ":")).encode() + b"\n"
+
+
+def _plain(value: object, limit: int) -> object:
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
+        return value
+    text = str(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _quote(value: object) -> str:

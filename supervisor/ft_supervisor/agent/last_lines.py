@@ -1,0 +1,53 @@
+"""The last lines of what a worker printed, as text that any terminal, log line and message can take."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+"""What colours and moves a terminal (ECMA-48: CSI and OSC sequences, two-byte escapes)."""
+
+_LEAST = 32
+"""Bytes worth another line."""
+
+
+def last_lines(tail: bytes, lines: int, limit: int) -> str:
+    """At most so many lines that are not empty, and at most `limit` bytes as JSON writes them; the end is kept.
+
+    No control character but the newlines in between is in it. Of what a progress bar has painted over itself the last
+    is left.
+    """
+    found: list[str] = []
+    room = limit
+    for raw in reversed(tail.split(b"\n")):
+        line = _plain(raw[-limit:])
+        if not line:
+            continue
+        if len(found) == lines or room < _LEAST:
+            break
+        kept = _end(line, room - 2)  # for the newline, which JSON writes as \n
+        room -= 2 + _size(kept)
+        found.append(kept)
+    return "\n".join(reversed(found))
+
+
+def _plain(raw: bytes) -> str:
+    text = _ESCAPES.sub("", raw.decode(errors="replace").rstrip()).rpartition("\r")[2].expandtabs(4)
+    return "".join(character if character.isprintable() else "�" for character in text).rstrip()
+
+
+def _size(text: str) -> int:
+    return len(json.dumps(text)) - 2
+
+
+def _end(text: str, room: int) -> str:
+    """As much of its end as fits, with … for the rest."""
+    if _size(text) <= room:
+        return text
+    room -= _size("…")
+    at = len(text)
+    while at > 0 and (size := _size(text[at - 1])) <= room:
+        at -= 1
+        room -= size
+    return f"…{text[at:]}"

@@ -1,0 +1,190 @@
+"""What workers print, in files: <run folder>/logs/<cycle>/rank<RANK>.log, stdout and stderr as they came.
+
+At `max_size` bytes FILE becomes FILE.1, FILE.1 becomes FILE.2, and so on. All of it is done by one thread, as the file
+system may be slow, full, or hang for ever. What it does not take is dropped, and the file says so where it is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ft_supervisor.agent.sink import Sink
+from ft_supervisor.process.log import log
+
+_PATIENCE = 0.25
+"""Seconds after which a file system that takes nothing is taken for dead, until it moves again."""
+_RETRY = 5.0
+"""Seconds between two attempts at a file that can't be written."""
+_LOOK = 1.0
+"""Seconds between two looks whether a file is still there."""
+_TELL = 10.0
+"""Seconds between two lines about what is missing."""
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+class LogFile:
+    """One rank's file of one cycle, made when the first of it comes; for the writing thread, but for `missed`.
+
+    `missed`: bytes that have not even got into the queue; for the reading thread.
+    """
+
+    def __init__(self, path: Path, max_size: int, keep: int) -> None:
+        self.path = path
+        self.missed = 0
+        self.error: OSError | None = None
+        """Why the last attempt failed."""
+        self._retry_at = 0.0
+        self._max_size = max_size
+        self._keep = keep
+        self._fd: int | None = None
+        self._size = 0
+        self._unfinished = False
+        self._lost = 0
+        self._looked = 0.0
+
+    def write(self, data: bytes) -> int:
+        """Append it. Returns how many bytes of it are lost, which the file will tell as soon as it can."""
+        lost = len(data)
+        if self.error is None or time.monotonic() >= self._retry_at:
+            self.error = None
+            note = (b"\n" if self._unfinished else b"") + gap(self._lost) if self._lost else b""
+            if self._append(note) == len(note):
+                self._lost = 0
+                lost -= self._append(data)
+        self._lost += lost
+        return lost
+
+    def close(self) -> None:
+        """No more comes."""
+        if self._lost:  # a last attempt at saying so
+            self._retry_at = 0.0
+            self.write(b"")
+        self._let_go()
+
+    def _let_go(self) -> None:
+        fd, self._fd = self._fd, None
+        try:
+            if fd is not None:
+                os.close(fd)
+        except OSError as error:  # NFS tells of a full disk here
+            self.error = error
+
+    def _append(self, data: bytes) -> int:
+        """Bytes written; fewer than there are if there is an error."""
+        at = 0
+        try:
+            while at < len(data):
+                fd = self._opened()
+                end = self._end(data, at)
+                if end == at:
+                    self._rotate()
+                    continue
+                written = os.write(fd, memoryview(data)[at:end])
+                at += written
+                self._size += written
+                self._unfinished = data[at - 1 : at] != b"\n"
+        except OSError as error:
+            self._let_go()
+            self.error, self._retry_at = error, time.monotonic() + _RETRY
+        return at
+
+    def _opened(self) -> int:
+        """The present part; a new one where somebody has removed it."""
+        now = time.monotonic()
+        if self._fd is not None and now - self._looked >= _LOOK:
+            self._looked = now
+            if os.fstat(self._fd).st_nlink == 0:
+                self._let_go()
+        if self._fd is None:
+            try:
+                self._fd = os.open(self.path, _FLAGS, 0o666)
+            except FileNotFoundError:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._fd = os.open(self.path, _FLAGS, 0o666)
+            self._size, self._looked = os.fstat(self._fd).st_size, now
+        return self._fd
+
+    def _end(self, data: bytes, at: int) -> int:
+        """The end of what goes into the present part: whole lines, unless one is longer than a whole part."""
+        room = self._max_size - self._size
+        if len(data) - at <= room:
+            return len(data)
+        if room <= 0:
+            return at
+        end = data.rfind(b"\n", at, at + room) + 1
+        if end > 0:
+            return end
+        return at + room if self._size == 0 or self._unfinished else at
+
+    def _rotate(self) -> None:
+        self._let_go()
+        if not self._keep:
+            self.path.unlink(missing_ok=True)
+        for n in range(self._keep, 0, -1):
+            with suppress(FileNotFoundError):
+                self._part(n - 1).replace(self._part(n))
+
+    def _part(self, n: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{n}") if n else self.path
+
+
+def gap(size: int) -> bytes:
+    """What stands in a file where so many bytes are missing."""
+    return b"[ft-supervisor: %d bytes are missing here]\n" % size
+
+
+class LogFiles:
+    """`put`, `close` and `wait_for_room` are for one thread, `flush` for any."""
+
+    def __init__(self) -> None:
+        self._sink: Sink[LogFile] = Sink("workers' files", self._write, _PATIENCE)
+        self._hangs = False
+        self._failing: set[LogFile] = set()
+        self._told = float("-inf")
+        self.wait_for_room = self._sink.wait_for_room
+        self.flush = self._sink.flush
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are still to be written."""
+        return self._sink.size
+
+    def put(self, file: LogFile, data: bytes) -> None:
+        """Never waits."""
+        if self._sink.put(file, gap(file.missed) + data if file.missed else data):
+            file.missed = 0
+            return
+        file.missed += len(data)
+        if not self._hangs:  # while it does nobody else can tell
+            self._hangs = True
+            log("worker_logs_hang", "warning", file=file.path)
+
+    def close(self, file: LogFile) -> None:
+        """Nothing more will be put there."""
+        if file.missed:
+            self.put(file, b"")
+        self._sink.put(file, b"")
+
+    def _write(self, file: LogFile, data: bytes) -> int:
+        lost = file.write(data) if data else 0
+        if not data:
+            file.close()
+        self._sink.moved()
+        self._tell(file, ends=not data)
+        return lost
+
+    def _tell(self, file: LogFile, ends: bool) -> None:
+        """The first file that fails, and, when none fails any more, how much is missing."""
+        if file.error is not None and file not in self._failing:
+            if not self._failing:
+                log("worker_logs_fail", "warning", file=file.path, error=file.error.strerror)
+            self._failing.add(file)
+        if file.error is None or ends:
+            self._failing.discard(file)
+        now = time.monotonic()
+        if not self._failing and (ends or now - self._told >= _TELL) and (lost := self._sink.take_dropped()):
+            self._hangs, self._told = False, now
+            log("worker_logs_dropped", "warning", bytes=lost)

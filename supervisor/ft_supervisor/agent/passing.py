@@ -1,0 +1,103 @@
+"""What workers print, passed on to the agent's own stdout and stderr, which Slurm makes the step's output.
+
+One thread writes, so that lines of different workers never mix; it may be stuck for ever, as stdout may be a srun that
+hangs. A line that is too long to be kept comes in pieces; where another worker's come between, each ends a line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import stat
+import time
+from dataclasses import dataclass
+
+from ft_supervisor.agent.sink import Sink
+from ft_supervisor.process.log import log
+
+_PATIENCE = 1.0
+"""Seconds after which a stdout that takes nothing is taken for dead, until it moves again."""
+_TELL = 10.0
+"""Seconds between two lines about what was dropped."""
+_CARRIAGE_RETURNS = re.compile(rb"\r+\n")
+
+
+@dataclass(eq=False)
+class Voice:
+    """One of the two streams of one worker, and where it goes to. `prefix` begins each of its lines there, if any."""
+
+    fd: int
+    prefix: bytes = b""
+
+
+class Passing:
+    """`put` and `wait_for_room` are for one thread, `flush` for any."""
+
+    def __init__(self) -> None:
+        self._sink: Sink[Voice] = Sink("workers' output", self._write, _PATIENCE)
+        self._unfinished: Voice | None = None
+        self._told = time.monotonic()
+        self.wait_for_room = self._sink.wait_for_room
+        self.flush = self._sink.flush
+
+    def put(self, voice: Voice, data: bytes) -> None:
+        """Whole lines, or a piece of a long one. Never waits."""
+        self._sink.put(voice, data)
+
+    def _write(self, voice: Voice, data: bytes) -> int:
+        other = self._unfinished
+        if other is not None and other is not voice:
+            self._push(other.fd, b"\n")
+        if voice.prefix:
+            data = _prefixed(data, voice.prefix, begins=other is not voice)
+        self._unfinished = None if data.endswith((b"\n", b"\r")) else voice
+        lost = len(data) - self._push(voice.fd, data)
+        if not lost and time.monotonic() - self._told >= _TELL and (dropped := self._sink.take_dropped()):
+            self._told = time.monotonic()
+            log("output_dropped", "warning", bytes=dropped)
+        return lost
+
+    def _push(self, fd: int, data: bytes) -> int:
+        """Bytes written: fewer than there are if `fd` is closed, or its disk full."""
+        view, at = memoryview(data), 0
+        whole = not _is_pipe(fd)
+        while at < len(data):
+            try:
+                at += os.write(fd, view[at:] if whole else view[at : _cut(data, at)])
+            except BlockingIOError:  # whoever shares our stdout may have made it so
+                poll = select.poll()
+                poll.register(fd, select.POLLOUT)
+                poll.poll()
+                continue
+            except OSError:
+                break
+            self._sink.moved()
+        return at
+
+
+def _prefixed(data: bytes, prefix: bytes, *, begins: bool) -> bytes:
+    """Each line with the prefix; the first too, if it begins here. What a progress bar paints over becomes a line."""
+    if b"\r" in data:
+        data = _CARRIAGE_RETURNS.sub(b"\n", data).lstrip(b"\r").replace(b"\r", b"\n") or b"\n"
+    inner = data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]
+    return prefix + inner if begins else inner
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode)
+    except OSError:  # closed: the write will tell
+        return False
+
+
+def _cut(data: bytes, at: int) -> int:
+    """The end of as many whole lines from `at` on as a pipe takes in one piece (pipe(7), PIPE_BUF); of one line if that
+    is longer. So lines of other processes on the same pipe come between ours, not into them."""
+    end = at + select.PIPE_BUF
+    if end >= len(data):
+        return len(data)
+    last = data.rfind(b"\n", at, end)
+    if last < 0:
+        last = data.find(b"\n", end)
+    return last + 1 if last >= 0 else len(data)

@@ -1,0 +1,87 @@
+"""A bounded queue and the one thread that empties it, into what may be slow, full, or hang for ever.
+
+While that moves, however slowly, a full queue makes the reader wait, and so the workers, as they would without us.
+When it has not moved for a while, what does not fit is dropped: no worker waits for what is dead.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+ENOUGH = 4 << 20
+"""Bytes in the queue from which workers wait, while it moves."""
+MOST = 8 << 20
+"""Bytes in the queue beyond which what comes is dropped."""
+
+
+class Sink(Generic[T]):
+    """`put` and `wait_for_room` are for one thread, `flush` for any."""
+
+    def __init__(self, name: str, write: Callable[[T, bytes], int], patience: float) -> None:
+        """`write` gets what was put, in the sink's own thread, and returns how many bytes of it are lost. `patience`:
+        seconds after which it is taken for dead, until it moves again."""
+        self._write = write
+        self._patience = patience
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[T, bytes]] = deque()
+        self._size = 0
+        self._dropped = 0
+        self._moved = time.monotonic()
+        threading.Thread(target=self._run, daemon=True, name=name).start()
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._size
+
+    def put(self, target: T, data: bytes) -> bool:
+        """Whether it will be written; b"", of which `write` may think what it likes, always is. Never waits."""
+        with self._changed:
+            if data and self._size >= MOST:
+                self._dropped += len(data)
+                return False
+            if not self._waiting:
+                self._moved = time.monotonic()
+            self._waiting.append((target, data))
+            self._size += len(data)
+            self._changed.notify_all()
+        return True
+
+    def wait_for_room(self) -> None:
+        """Until there is room in the queue, or no hope of any."""
+        with self._changed:
+            while self._size >= ENOUGH and (wait := self._moved + self._patience - time.monotonic()) > 0:
+                self._changed.wait(wait)
+
+    def flush(self, until: float) -> bool:
+        """Whether all is written before this moment of the monotonic clock."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._waiting, max(0.0, until - time.monotonic()))
+
+    def moved(self) -> None:
+        """For `write`: something has gone through just now."""
+        self._moved = time.monotonic()
+
+    def take_dropped(self) -> int:
+        """How many bytes were dropped, or lost, since the last call."""
+        with self._changed:
+            dropped, self._dropped = self._dropped, 0
+        return dropped
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                target, data = self._waiting[0]
+            lost = self._write(target, data)
+            with self._changed:
+                self._waiting.popleft()
+                self._size -= len(data)
+                self._dropped += lost
+                self._changed.notify_all()
