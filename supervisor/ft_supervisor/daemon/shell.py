@@ -27,7 +27,7 @@ from ft_supervisor.daemon.slurm import SlurmDesk
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import tree
-from ft_supervisor.process.log import current_traceback, emit, file_failed, journal_failed, log, setup
+from ft_supervisor.process.log import current_traceback, emit, file_failed, journal_failed, log, say, setup
 
 END_BOUND = 5.0
 """Seconds that the last sweep may take."""
@@ -39,11 +39,12 @@ SWEEP_PAUSE = 0.05
 
 def run(config: JobConfig, environ: Mapping[str, str]) -> int:
     """Be this node's daemon. Returns 2 after one line on stderr if configuration and step do not fit; else never."""
+    setup("daemon", environ.get("SLURMD_NODENAME", ""), config.settings.logs.format)
     try:
         step = environment.read(environ)
         job, node, warnings = identity.build(config, step, environ)
     except (identity.IdentityError, SlurmError) as error:
-        print(f"ft-supervisor: {error}", file=sys.stderr)
+        say(f"ft-supervisor: {error}", "error")
         return CONFIG_ERROR
     notes = [actions.log("policy", note=config.policy_note)] if config.policy_note else []
     notes += [actions.log("identity", "warning", note=text) for text in warnings]
@@ -66,7 +67,7 @@ def supervise(
 
     `slurm` None: there is nobody to ask. `gpus`: how many the node has to have, if anybody has said.
     """
-    setup("daemon", node.name)
+    setup("daemon", node.name, job.settings.logs.format)
     signals = Signals()
     tree.become_subreaper()
     checks = Runner(job, node, built_in(job, node, gpus))

@@ -7,8 +7,8 @@ import queue
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +24,7 @@ from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch import srun
 from ft_supervisor.launch.watch import watch
 from ft_supervisor.observe import runs
+from ft_supervisor.process import log
 
 SRUN_MARGIN = 5.0
 """Seconds that srun gets to end by itself after a verdict, beyond the job's graces; then again after SIGTERM."""
@@ -66,8 +67,8 @@ Event = SrunEnded | Found | Asked | Note
 
 
 def say(text: str) -> None:
-    """One line for people."""
-    print(f"ft-supervisor launch: {text}", file=sys.stderr, flush=True)
+    """One line for people, or for whoever reads the log as JSON."""
+    log.say(f"ft-supervisor launch: {text}")
 
 
 class Launch:
@@ -98,6 +99,7 @@ class Launch:
 
     def run(self) -> int:
         """The verdict's exit code; without a verdict srun's, or 75 where that would be 0."""
+        log.setup("launch", socket.gethostname(), self._config.settings.logs.format)
         if (program := shutil.which("srun", path=self._environ.get("PATH"))) is None:
             say("there is no srun on this machine: launch needs Slurm's commands, so run it outside of any container")
             return CONFIG_ERROR
