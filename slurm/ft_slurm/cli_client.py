@@ -12,14 +12,15 @@ from typing import TypeVar
 
 from ft_slurm import command, comment, hostnames, sacct_text, scontrol_json, scontrol_text
 from ft_slurm.command import TIMEOUT, Done, left
-from ft_slurm.errors import BadOutput, NoCommands, Refused, TooLong, Unanswered
+from ft_slurm.errors import BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
 from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
 
 JSON_SINCE = (23, 2)
 _UNKNOWN_JOB = "Invalid job id"
 _UNKNOWN_NODE = "not found"
 _PENDING = "Job is pending execution"
-_REFUSALS = ("denied", "disabled", _UNKNOWN_JOB, "too long", "already completing", "already finished", "not supported")
+_OVER = ("already completing", "already finished")
+_REFUSALS = ("denied", "disabled", _UNKNOWN_JOB, "too long", "not supported")
 """In slurmctld's answers that stay the same when asked again (slurm_errno.c). What else there is may change: a
 slurmctld that is away makes `scontrol requeue` say "Unexpected message received" (measured, 22.05 and 24.11)."""
 _WITHOUT_JSON = ("json", "data_parser", "serializer")
@@ -88,13 +89,18 @@ class CliClient:
         except BadOutput as error:
             raise Unanswered(f"scontrol show config: {done.problem}") from error
 
-    def set_comment(self, job_id: int, text: str, *, mark: str = comment.MARK, timeout: float = TIMEOUT) -> None:
+    def set_comment(
+        self, job_id: int, text: str, *, mark: str = comment.MARK, keep: str = "", timeout: float = TIMEOUT
+    ) -> bool:
         end = time.monotonic() + timeout
         job = self._known(job_id, end)
         before = self._comment(job, end)
+        if keep and comment.has(before, mark, keep):
+            return True
         after = comment.with_part(before, mark, text)
         if after != before:
             self._change(["update", f"jobid={job.name}", f"comment={after}"], end)
+        return bool(comment.part(after, mark))
 
     def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> None:
         end = time.monotonic() + timeout
@@ -127,11 +133,13 @@ class CliClient:
         return "" if text == "(null)" else text
 
     def _change(self, arguments: Sequence[str], end: float) -> None:
-        """Raises Refused when slurmctld does not want to. A success is silent, and no exit code can be trusted."""
+        """Raises Refused and JobOver when slurmctld does not want to. A success is silent, and no code means one."""
         done = self._ask(arguments, end)
         if _PENDING in done.stderr or (not done.code and not done.stderr.strip()):
             return
         said = f"scontrol {' '.join(arguments[:2])}: {done.problem}"
+        if any(each in done.stderr for each in _OVER):
+            raise JobOver(said)
         raise Refused(said) if any(each in done.stderr for each in _REFUSALS) else Unanswered(said)
 
     def _as_json(self, arguments: Sequence[str], end: float, read: Callable[[str], T]) -> T | None:

@@ -38,10 +38,14 @@ class SlurmClient(Protocol):
         """slurm.conf as slurmctld uses it: at least `PluginDir`, `SlurmdTimeout` (`300 sec`) and `KillWait`."""
         ...
 
-    def set_comment(self, job_id: int, text: str, *, mark: str = MARK, timeout: float = TIMEOUT) -> None:
-        """Makes `text` the job's comment's part with our mark (`comment.with_part`); what others wrote there stays.
+    def set_comment(
+        self, job_id: int, text: str, *, mark: str = MARK, keep: str = "", timeout: float = TIMEOUT
+    ) -> bool:
+        """Makes `text` the job's comment's part with our mark (`comment.with_part`); what others wrote there stays, and
+        so does a part of ours that says `keep` already (`comment.has`).
 
-        Whoever writes between our reading and our writing is overwritten: Slurm has no better way. Raises Refused.
+        Whether a part of ours is there now: not where what others wrote leaves no room for it. Whoever writes between
+        our reading and our writing is overwritten: Slurm has no better way. Raises Refused, and JobOver after the end.
         """
         ...
 

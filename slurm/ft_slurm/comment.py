@@ -30,6 +30,12 @@ def with_part(comment: str, mark: str, text: str, limit: int = LIMIT) -> str:
     return f"{before}{gap}[{mark}: {_cut(plain, room)}]{after}"
 
 
+def has(comment: str, mark: str, head: str) -> bool:
+    """Whether our part is there and says `head`: that alone, or that and more behind a comma."""
+    text = part(comment, mark)
+    return text == head or text.startswith(f"{head},")
+
+
 def part(comment: str, mark: str) -> str:
     """Our part's text; empty when there is none."""
     found = _find(comment, mark)

@@ -50,12 +50,17 @@ class PyslurmClient:
     def configuration(self, *, timeout: float = TIMEOUT) -> dict[str, str]:
         return pyslurm_answers.configuration(self.ask("configuration", timeout=timeout))
 
-    def set_comment(self, job_id: int, text: str, *, mark: str = comment.MARK, timeout: float = TIMEOUT) -> None:
+    def set_comment(
+        self, job_id: int, text: str, *, mark: str = comment.MARK, keep: str = "", timeout: float = TIMEOUT
+    ) -> bool:
         end = time.monotonic() + timeout
         job = self._only(job_id, end)
+        if keep and comment.has(job.comment, mark, keep):
+            return True
         after = comment.with_part(job.comment, mark, text)
         if after != job.comment:
             self.ask("comment", job_id, after, timeout=command.left(end))
+        return bool(comment.part(after, mark))
 
     def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> None:
         end = time.monotonic() + timeout

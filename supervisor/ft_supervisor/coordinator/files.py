@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ft_supervisor.core.events import Ended, StepRead
 from ft_supervisor.core.model import Job, Verdict
+from ft_supervisor.core.summary import Summary, line
 from ft_supervisor.observe import verdict_file
 from ft_supervisor.observe.background import Background
 from ft_supervisor.process.log import file_failed
@@ -25,13 +26,15 @@ class Written:
     held: Verdict
 
 
-def write(job: Job, verdict: Verdict, tell: Callable[[Written], None]) -> Background[None]:
+def write(job: Job, verdict: Verdict, summary: Summary, tell: Callable[[Written], None]) -> Background[None]:
     """Begin to write the file; Written is told when that is done, an error logged."""
 
     def work() -> None:
         held = verdict
         try:
-            held = verdict_file.write(Path(job.run_folder), verdict, job.run_id, job.nonce)
+            told, exit_code = line(summary, verdict, job.run_id), job.settings.accounting.exit_code
+            folder = Path(job.run_folder)
+            held = verdict_file.write(folder, verdict, job.run_id, job.nonce, told, exit_code=exit_code)
         finally:
             tell(Written(verdict, held))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ft_supervisor.core.health import Round
 from ft_supervisor.core.messages import Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Memory, Verdict
 from ft_supervisor.core.orders import Order
+from ft_supervisor.core.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,12 @@ class Pulse:
 
 @dataclass(frozen=True)
 class Record:
-    """Tell the daemon that this is the job's verdict, and write its file; Recorded follows, within a bound."""
+    """Tell the daemon that this is the job's verdict, and write its file; Recorded follows, within a bound. `summary`
+    is told and written with it."""
 
     verdict: Verdict
     lost: tuple[str, ...]
+    summary: Summary = field(default=Summary(), compare=False)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from ft_supervisor.core.model import (
 from ft_supervisor.core.ranks import highest, unfold
 from ft_supervisor.core.roster import coordinator_of, first_candidate, first_term
 from ft_supervisor.core.rosterchange import RosterChange
+from ft_supervisor.core.summary import Summary
 
 PROOF_AGE = 2
 """Times timeouts.coordinator: how old the proof of a majority may be that a decision rests on."""
@@ -77,6 +78,9 @@ class CoordinatorMachine:
         self._proof = Proof()
         self._proved: float | None = None
         self._led = False
+        self._takeovers = 0
+        self._cycles_told = 0
+        """How many cycles nodes have told of."""
         self._fenced = float("-inf")
         self._closing = Closing()
         self._interruptions = Interruptions(job, now)
@@ -182,6 +186,8 @@ class CoordinatorMachine:
             return
         self._proof.echo(message.infra_rank, message.round)
         self._election.hear(message)
+        if (newest := message.memory.newest) is not None:
+            self._cycles_told = max(self._cycles_told, newest.n + 1)
         if self._closing.closed:
             assert self.verdict is not None
             self.mail(member, messages.Close(self._election.term or 0, self.verdict))
@@ -228,7 +234,7 @@ class CoordinatorMachine:
         """Go on from what the majority says. Members who have said nothing may be running anything."""
         election = self._election
         assert election.term is not None
-        self.role = Role.LEADING
+        self.role, self._takeovers = Role.LEADING, self._takeovers + 1
         self.log("in_charge", term=election.term, promises=len(election.promises), takeover=True)
         known, self.members = self.members, Members()
         self._rosters = RosterChange(election.roster)
@@ -286,7 +292,8 @@ class CoordinatorMachine:
                 self._kept(member, stamp, now)
             case messages.VerdictKept():
                 if self.verdict is None:  # once it is settled, the others' answers need no counting
-                    self._do(self._closing.keep(message.infra_rank, self._rosters.roster, self._lost_names()))
+                    roster, lost = self._rosters.roster, self._lost_names()
+                    self._do(self._closing.keep(message.infra_rank, roster, lost, self._summary()))
             case messages.Goodbye(verdict=verdict):
                 self._goodbye(member, verdict, now)
             case messages.Unhealthy(reason=reason):
@@ -502,7 +509,7 @@ class CoordinatorMachine:
         """This is the job's verdict, whoever says so."""
         if self.term is not None:
             self.role = Role.CLOSING
-        self._do(self._closing.settle(verdict, self._lost_names()))
+        self._do(self._closing.settle(verdict, self._lost_names(), self._summary()))
 
     def _ended(self, verdict: Verdict, now: float) -> None:
         """The key or the file holds this verdict."""
@@ -522,10 +529,15 @@ class CoordinatorMachine:
         if self.verdict.outcome is not Outcome.SUCCESS:
             bound += self.job.last_grace(self.verdict) + KILL_BOUND
         if now - self._since >= bound or not any(member.registered for member in self.members):
-            self._do(Tell(orders.Closed(self.verdict, self._lost_names())))
+            self._do(Tell(orders.Closed(self.verdict, self._lost_names(), self._closing.summary)))
             self._do(Leave(self.verdict.exit_code, self.verdict, self.verdict.reason))
 
     # -- small things
+
+    def _summary(self) -> Summary:
+        """The job's story, as far as this coordinator knows it: of cycles before its term only how many there were."""
+        cycles = max(self._cycles_told, self.cycle.n + 1 if self.cycle else 0)
+        return self._cycles.tally.summary(cycles, self._takeovers)
 
     def _lost_names(self) -> tuple[str, ...]:
         """Nodes that are not here any more, and have not said Goodbye."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ft_supervisor.core.model import Job, Memory, Node, Verdict
+from ft_supervisor.core.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,13 @@ class Listening:
 class Closed:
     """Coordinator to daemon: this is the job's verdict; should I die now, write its file.
 
-    `lost`: names of the nodes that are not there any more, without having said Goodbye.
+    `lost`: names of the nodes that are not there any more, without having said Goodbye. `summary` goes along, and makes
+    no other end of it.
     """
 
     verdict: Verdict
     lost: tuple[str, ...] = ()
+    summary: Summary = field(default=Summary(), compare=False)
 
 
 @dataclass(frozen=True)

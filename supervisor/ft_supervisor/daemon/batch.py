@@ -1,4 +1,5 @@
-"""The last deed of a node: ending the job in Slurm when its batch script died with its host (design section 8)."""
+"""The last deeds of the node whose coordinator has closed the job: its end in the job's comment, a requeue, and the
+job's end in Slurm when the batch script died with its host (design section 8)."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.core.model import Again
 from ft_supervisor.core.orders import Closed
+from ft_supervisor.daemon import accounting
 from ft_supervisor.daemon.identity import LOCAL
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.observe.background import Background, Hangs
@@ -50,8 +52,10 @@ def of_step(step: StepEnvironment, environ: Mapping[str, str]) -> BatchJob | Non
     return BatchJob(step.job_id, step.step_id, step.restart_count, names[0]) if names else None
 
 
-def last_deed(job: BatchJob, closed: Closed, signals: Signals) -> None:
-    """What this job's end asks of the node whose coordinator has closed it."""
+def last_deed(job: BatchJob, closed: Closed, signals: Signals, *, comment: bool) -> None:
+    """What this job's end asks of the node whose coordinator has closed it. `comment`: what the policy says."""
+    if comment:
+        accounting.comment(job.job_id, f"{job.job_id}.{job.step_id}.{job.restart_count}", closed)
     if closed.verdict.again is Again.REQUEUE:
         requeue(job, os.environ)
     elif job.host in closed.lost:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from functools import partial
 from pathlib import Path
 
 from ft_supervisor.core.model import Job, Node, Verdict
@@ -57,17 +58,15 @@ def write_address(job: Job, node: Node, port: int) -> None:
     temporary.replace(folder / str(node.infra_rank))
 
 
-def write_verdict(job: Job, verdict: Verdict, shared: bool) -> list[Background[Verdict]]:
-    """Begin to write the verdict's copies; errors are logged."""
+def write_verdict(job: Job, verdict: Verdict, shared: bool, summary: str = "") -> list[Background[Verdict]]:
+    """Begin to write the verdict's copies; errors are logged. `summary`: the line for Slurm's accounting, if known."""
+
+    def write(folder: str) -> Verdict:
+        exit_code = job.settings.accounting.exit_code
+        return verdict_file.write(Path(folder), verdict, job.run_id, job.nonce, summary, exit_code=exit_code)
+
     folders = [job.local_folder, job.run_folder] if shared else [job.local_folder]
-    return [
-        Background(
-            f"verdict file in {folder}",
-            lambda path=Path(folder): verdict_file.write(path, verdict, job.run_id, job.nonce),  # type: ignore[misc]
-            file_failed,
-        )
-        for folder in folders
-    ]
+    return [Background(f"verdict file in {folder}", partial(write, folder), file_failed) for folder in folders]
 
 
 def look_for_verdict(job: Job) -> Background[Verdict | None]:

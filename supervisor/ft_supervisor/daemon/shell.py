@@ -19,6 +19,7 @@ from ft_supervisor.core.daemon import AGENT, COORDINATOR, DaemonMachine
 from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ended, Ordered, Signalled, SlurmAnswered, Tick
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
 from ft_supervisor.core.orders import Begin, Closed, Listening
+from ft_supervisor.core.summary import line
 from ft_supervisor.daemon import batch, files, identity
 from ft_supervisor.daemon.checks import Runner, built_in
 from ft_supervisor.daemon.children import COMMANDS, Children
@@ -80,7 +81,7 @@ def supervise(
         code = left.code
         if batch_job and left.closed:
             children.end(END_BOUND)
-            batch.last_deed(batch_job, left.closed, signals)
+            batch.last_deed(batch_job, left.closed, signals, comment=job.settings.accounting.comment)
     except Exception:
         log("daemon_failed", "error", error=current_traceback())
     finally:
@@ -212,11 +213,16 @@ class _Shell:
                 case actions.RunChecks(round_):
                     self._checks.begin(round_)
                 case actions.WriteVerdict(verdict, shared):
-                    self._writing += files.write_verdict(self._job, verdict, shared)
+                    self._writing += files.write_verdict(self._job, verdict, shared, self._summary(verdict))
                 case actions.LookForVerdict():
                     self._looking = self._looking or files.look_for_verdict(self._job)
                 case actions.Leave():
                     self._leave(action)
+
+    def _summary(self, verdict: Verdict) -> str:
+        """The line for Slurm's accounting, if it was our coordinator that closed the job with this verdict."""
+        closed = self._closed
+        return line(closed.summary, verdict, self._job.run_id) if closed and closed.verdict == verdict else ""
 
     def _spawn(self, child: str, incarnation: int, memory: Memory) -> None:
         epoch = time.time() - time.monotonic()

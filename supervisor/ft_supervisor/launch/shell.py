@@ -21,7 +21,7 @@ from ft_slurm.errors import SlurmError
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome, Verdict
 from ft_supervisor.daemon.identity import NONCE, local_folder
-from ft_supervisor.launch import srun
+from ft_supervisor.launch import comment, srun
 from ft_supervisor.launch.watch import watch
 from ft_supervisor.observe import runs
 from ft_supervisor.process import log
@@ -44,9 +44,10 @@ class SrunEnded:
 
 @dataclass(frozen=True)
 class Found:
-    """The verdict is there."""
+    """The verdict of this run is there."""
 
     verdict: Verdict
+    run_id: str
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,14 @@ class Launch:
         self._config = config
         self._allocation = allocation
         self._environ = environ
+        self._run_dir = runs.run_dir(config.run_dir, allocation.submit_dir, allocation.job_id)
         self._margin = srun_margin
         self._line = srun.srun(allocation.node_count, daemon)
         self._nonce = secrets.token_hex(16)
         # Handlers may put into a SimpleQueue while the main thread is inside its get().
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._verdict: Verdict | None = None
+        self._run_id = ""
         self._srun_code: int | None = None
         self._asked = False
         self._pass_on_at = math.inf
@@ -109,6 +112,10 @@ class Launch:
         self._watch()
         while not self._over():
             self._handle(self._next(), process)
+        if self._verdict is not None and self._config.settings.accounting.comment:
+            job_id, folder = self._allocation.job_id, self._run_dir / self._run_id
+            if problem := comment.write(job_id, self._run_id, self._verdict, folder, self._environ):
+                say(problem)
         if self._verdict is not None and self._verdict.again is Again.REQUEUE:
             self._requeue()
         return self._exit_code()
@@ -145,9 +152,14 @@ class Launch:
         """In the run's folder, and in this node's own, where its daemon keeps a copy should the first one hang."""
         job = self._allocation
         wanted = runs.Wanted(job.job_id, None, job.restart_count)
-        run_dir = runs.run_dir(self._config.run_dir, job.submit_dir, job.job_id)
-        found, note = (lambda verdict: self._events.put(Found(verdict))), (lambda text: self._events.put(Note(text)))
-        watch(run_dir, wanted, self._nonce, found, note)
+
+        def found(verdict: Verdict, run_id: str) -> None:
+            self._events.put(Found(verdict, run_id))
+
+        def note(text: str) -> None:
+            self._events.put(Note(text))
+
+        watch(self._run_dir, wanted, self._nonce, found, note)
         if job.host is not None:
             watch(local_folder("RUN_ID").parent, wanted, self._nonce, found, note, job.host)
 
@@ -168,8 +180,8 @@ class Launch:
     def _handle(self, event: Event | None, process: subprocess.Popen[bytes]) -> None:
         times = self._config.timeouts
         match event:
-            case Found(verdict) if self._verdict is None:
-                self._verdict = verdict
+            case Found(verdict, run_id) if self._verdict is None:
+                self._verdict, self._run_id = verdict, run_id
                 say(f"verdict {verdict.outcome}: {verdict.reason}")
                 self._pass_on_at = math.inf
                 # Of a job that has not succeeded, workers may still be at their last checkpoint.

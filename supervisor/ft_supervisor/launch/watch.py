@@ -18,13 +18,14 @@ def watch(
     parent: Path,
     wanted: runs.Wanted,
     nonce: str,
-    found: Callable[[Verdict], None],
+    found: Callable[[Verdict, str], None],
     note: Callable[[str], None],
     sub: str = "",
 ) -> None:
     """From now on, until this process ends, look for a verdict with `nonce` in the wanted runs' folders of `parent`.
 
-    `sub` is a folder below each run's. `found` is called once, `note` with each new problem; both in another thread.
+    `sub` is a folder below each run's. `found` is called once, with the run's id; `note` with each new problem; both in
+    another thread.
     """
     threading.Thread(
         target=_look, args=(parent, wanted, nonce, found, note, sub), name=f"verdict in {parent}", daemon=True
@@ -35,7 +36,7 @@ def _look(
     parent: Path,
     wanted: runs.Wanted,
     nonce: str,
-    found: Callable[[Verdict], None],
+    found: Callable[[Verdict, str], None],
     note: Callable[[str], None],
     sub: str,
 ) -> None:
@@ -45,7 +46,7 @@ def _look(
             for folder in runs.folders(parent, wanted):
                 verdict = verdict_file.read(folder / sub, folder.name, nonce)
                 if verdict is not None:
-                    found(verdict)
+                    found(verdict, folder.name)
                     return
         except (OSError, verdict_file.BadVerdictFile) as error:
             if str(error) not in told:

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
@@ -15,6 +16,18 @@ NAME = "verdict.json"
 MAX_BYTES = 64 * 1024
 
 
+@dataclass(frozen=True)
+class Content:
+    """All that the file says. `summary` is the line for Slurm's accounting, "" without one; `exit_code`: whether the
+    policy lets the job's DerivedExitCode be put right (accounting.exit_code). Older files have neither."""
+
+    verdict: Verdict
+    run_id: str
+    nonce: str
+    summary: str = ""
+    exit_code: bool = True
+
+
 class BadVerdictFile(Exception):
     """The file is there, but holds no verdict: somebody else wrote it."""
 
@@ -22,7 +35,9 @@ class BadVerdictFile(Exception):
         super().__init__(f"{path}: {problem}")
 
 
-def write(folder: Path, verdict: Verdict, run_id: str, nonce: str) -> Verdict:
+def write(
+    folder: Path, verdict: Verdict, run_id: str, nonce: str, summary: str = "", *, exit_code: bool = True
+) -> Verdict:
     """Put the verdict into `folder` (made if missing), unless one is there; returns what the file then says.
 
     By link(2), which fails where the name exists, also over NFS: readers see a whole file or none. Raises
@@ -30,7 +45,7 @@ def write(folder: Path, verdict: Verdict, run_id: str, nonce: str) -> Verdict:
     """
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{NAME}.{secrets.token_hex(8)}"
-    content = {
+    content: dict[str, object] = {
         "outcome": verdict.outcome.value,
         "reason": one_line(verdict.reason),
         "again": verdict.again.value,
@@ -39,6 +54,10 @@ def write(folder: Path, verdict: Verdict, run_id: str, nonce: str) -> Verdict:
         "nonce": nonce,
         "time": time.time(),
     }
+    if summary:
+        content["summary"] = one_line(summary)
+    if not exit_code:
+        content["accounting"] = {"exit_code": False}
     try:
         _write_synced(temporary, json.dumps(content).encode() + b"\n")
         try:
@@ -49,7 +68,7 @@ def write(folder: Path, verdict: Verdict, run_id: str, nonce: str) -> Verdict:
             _sync_folder(folder)
     finally:
         temporary.unlink(missing_ok=True)
-    return _parse(folder / NAME)[0]
+    return _parse(folder / NAME).verdict
 
 
 def read(folder: Path, run_id: str | None = None, nonce: str | None = None) -> Verdict | None:
@@ -57,16 +76,21 @@ def read(folder: Path, run_id: str | None = None, nonce: str | None = None) -> V
 
     None for `run_id` or `nonce` means any. Raises BadVerdictFile, and OSError other than "no such file".
     """
+    content = read_all(folder)
+    if content is None or (run_id is not None and content.run_id != run_id):
+        return None
+    return content.verdict if nonce in (None, content.nonce) else None
+
+
+def read_all(folder: Path) -> Content | None:
+    """All that the file in `folder` says; None without one. Raises as `read` does."""
     try:
-        verdict, its_run, its_nonce = _parse(folder / NAME)
+        return _parse(folder / NAME)
     except FileNotFoundError:
         return None
-    if (run_id is not None and its_run != run_id) or (nonce is not None and its_nonce != nonce):
-        return None
-    return verdict
 
 
-def _parse(path: Path) -> tuple[Verdict, str, str]:
+def _parse(path: Path) -> Content:
     try:
         data = smallfile.read(path, MAX_BYTES)
     except smallfile.NotSmall as error:
@@ -91,7 +115,14 @@ def _parse(path: Path) -> tuple[Verdict, str, str]:
         raise BadVerdictFile(
             path, f"exit_code is {content.get('exit_code')!r}, which is not that of {texts['outcome']}"
         )
-    return verdict, texts["run_id"], texts["nonce"]
+    summary, accounting = content.get("summary"), content.get("accounting")
+    return Content(
+        verdict,
+        texts["run_id"],
+        texts["nonce"],
+        one_line(summary) if isinstance(summary, str) else "",
+        not isinstance(accounting, dict) or accounting.get("exit_code") is not False,
+    )
 
 
 def _write_synced(path: Path, data: bytes) -> None:

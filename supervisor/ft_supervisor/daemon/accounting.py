@@ -1,0 +1,49 @@
+"""How the job ended, as one line in its Comment, where `sacct` and `squeue` show it.
+
+slurmctld takes the comment of a job that has its nodes, and hands it to the database when the job ends (with
+AccountingStoreFlags=job_comment). Once it has ended the job itself (scancel, the time limit) it takes none any more:
+IS_JOB_FINISHED in job_mgr.c, _update_job().
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ft_slurm.client import open_client
+from ft_slurm.errors import JobOver, NoCommands, SlurmError
+from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.summary import head, line
+from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.log import log
+
+BOUND = 4.0
+"""Seconds for the whole of it: less than `launch` gives srun after a verdict."""
+
+
+class NoRoom(SlurmError):
+    """Others have written too much into the comment."""
+
+
+def write(job_id: int, text: str, beginning: str, environ: Mapping[str, str]) -> None:
+    """Make `text` our part of the comment, unless that part says `beginning` already: this run's end has been told.
+
+    Waits at most a second longer than BOUND. Raises SlurmError and Hangs; JobOver where slurmctld has ended the job.
+    """
+    work = Background(
+        "the job's comment", lambda: open_client(environ).set_comment(job_id, text, keep=beginning, timeout=BOUND)
+    )
+    if not work.result(BOUND + 1.0):
+        raise NoRoom("what others wrote there leaves no room")
+
+
+def comment(job_id: int, run_id: str, closed: Closed) -> None:
+    """Tell the end of this run, with one line in the log whether that went well."""
+    text = line(closed.summary, closed.verdict, run_id)
+    try:
+        write(job_id, text, head(closed.verdict, run_id), os.environ)
+        log("comment_written", job=job_id, comment=text)
+    except (JobOver, NoCommands) as error:  # it was to be expected; without commands here `launch` does it
+        log("comment_not_written", job=job_id, why=str(error))
+    except (SlurmError, Hangs) as error:
+        log("comment_not_written", "warning", job=job_id, why=str(error), comment=text)
