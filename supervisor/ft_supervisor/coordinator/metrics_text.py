@@ -39,7 +39,7 @@ class _Collector:
             values = (self._run_id, *sample.labels)
             if isinstance(metric, HistogramMetricFamily):
                 assert isinstance(sample.value, Buckets)
-                bounds = (*(f"{bound:g}" for bound in BUCKETS), "+Inf")
+                bounds = (*(f"{bound}" for bound in BUCKETS), "+Inf")
                 metric.add_metric(values, list(zip(bounds, sample.value.counts, strict=True)), sample.value.total)
             else:
                 assert not isinstance(sample.value, Buckets)
