@@ -76,7 +76,7 @@ def test_every_bucket_is_there_in_prometheus_own_words() -> None:
 def test_no_text_of_the_job_becomes_a_label() -> None:
     """Reasons, commands and variables may hold secrets, and are without bound."""
     labels = {label for entry in catalogue() for label in entry.labels}
-    assert labels == {"run_id", "version", "node", "term", "phase", "state", "quantile", "rule", "cause"}
+    assert labels == {"run_id", "version", "node", "term", "phase", "state", "percentile", "rule", "cause"}
 
 
 class Asked:

@@ -25,7 +25,7 @@ CAUSES = (*(cause.value for cause in Cause), OTHER)
 PHASES = ("joining", "running", "stopping", "closing")
 LOSSES = ("joining", "detection", "decision", "restart")
 STATES = tuple(role.value for role in Role)
-QUANTILES = (0.5, 0.9, 0.99, 1.0)
+PERCENTILES = (50, 90, 99, 100)
 
 
 class Kind(StrEnum):
@@ -95,12 +95,12 @@ SPARES = _family("spares", Kind.GAUGE, "Standbys that can replace a node: those 
 HEARTBEAT_AGE = _family(
     "heartbeat_age_seconds",
     Kind.GAUGE,
-    "How long ago nodes were last heard, by the coordinator's clock: quantiles over those that are here; 1 is the most "
-    "silent one.",
-    "quantile",
-    (f"{quantile:g}" for quantile in QUANTILES),
+    "How long ago nodes were last heard, by the coordinator's clock: percentiles over those that are here; 100 is the "
+    "most silent one.",
+    "percentile",
+    map(str, PERCENTILES),
 )
-CYCLE = _family("cycle_number", Kind.GAUGE, "Restarts of the training so far, takeovers included (the cycle's n).")
+CYCLE = _family("cycle_number", Kind.GAUGE, "How many cycles the job had before this one, whoever was in charge.")
 BUDGET = _family(
     "budget_left",
     Kind.GAUGE,

@@ -184,8 +184,9 @@ class Metrics:
         yield Sample(names.SPARES, (), spares)
         ages.sort()
         if ages:
-            for quantile in names.QUANTILES:
-                yield Sample(names.HEARTBEAT_AGE, (f"{quantile:g}",), ages[round(quantile * (len(ages) - 1))])
+            for percentile in names.PERCENTILES:
+                age = ages[round(percentile / 100 * (len(ages) - 1))]
+                yield Sample(names.HEARTBEAT_AGE, (str(percentile),), age)
 
     def _totals(self, now: float) -> Iterator[Sample]:
         self._lost.until(now)
