@@ -18,6 +18,10 @@ class Wanted:
     step_id: int | None = None
     restart_count: int | None = None
 
+    def __str__(self) -> str:
+        parts = (self.job_id, self.step_id, self.restart_count)
+        return ".".join(str(part) for part in parts if part is not None)
+
 
 def parse(text: str) -> Wanted | None:
     """JOB, JOB.STEP or JOB.STEP.RESTART (a run id); None for anything else."""

@@ -50,9 +50,9 @@ class NodeStatus:
     `infra_ranks`: whose, folded, rising. `group_ranks`: theirs in the present cycle, folded, in the same order; "" for
     none: either all have one or nobody. `heartbeat_age`: since the most silent of them was heard; None for one that
     has not registered. `silent`: not for `timeouts.coordinator`, or not at all; silent nodes share an entry only with
-    those that are silent for as many whole seconds. `restarts`: how many agents of the node have died; `losses`: how often this
-    coordinator has lost it. `running`: its workers may be. `draining`: Slurm is about to take it away. `health`: what
-    is wrong with it, "" for nothing.
+    those that are silent for as many whole seconds. `restarts`: how many agents of the node have died; `losses`: how
+    often this coordinator has lost it. `running`: its workers may be. `draining`: Slurm is about to take it away.
+    `health`: what is wrong with it, "" for nothing.
     """
 
     role: Role

@@ -37,6 +37,8 @@ STALE = 15.0
 """Seconds: an older snapshot says what was. A takeover takes less."""
 PATIENCE = 2.5
 """Snapshot intervals for which somebody waits for the next one, before he calls the last one stale."""
+MOST_PATIENCE = 8.0
+"""Seconds."""
 POLL = 0.2
 
 
@@ -116,7 +118,7 @@ def read_patiently(folder: Path) -> Files:
     files = first = read(folder)
     if first.snapshot is None or first.verdict is not None or not is_old(first, time.time()):
         return files
-    until = time.monotonic() + PATIENCE * first.snapshot.interval
+    until = time.monotonic() + min(PATIENCE * first.snapshot.interval, MOST_PATIENCE)
     while time.monotonic() < until:
         time.sleep(POLL)
         files = read(folder)
@@ -163,7 +165,7 @@ def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> Seen:
         notes.append(_why_stale(slurm))
     elif state is State.UNKNOWN and not notes:
         notes.append("its coordinator has not written a status yet")
-    return Seen(job if shot is None else shot.run_id, state, files, age, slurm, tuple(notes))
+    return Seen(job if files.folder is None else files.folder.name, state, files, age, slurm, tuple(notes))
 
 
 def _why_stale(slurm: Slurm | None) -> str:

@@ -1,0 +1,215 @@
+"""`ft-supervisor status`: what is going on in a job?"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.text import Text
+
+from ft_supervisor.cli import find
+from ft_supervisor.cli.errors import complain, guarded
+from ft_supervisor.cli.looking import Look
+from ft_supervisor.observe.status import Seen, State, document
+from ft_supervisor.observe.status_text import render
+
+LOOK_AGAIN = 1.0
+"""Seconds between two looks of one who watches."""
+UNKNOWN_JOB = 3
+NOT_SURE = 4
+LEFT = 130
+
+
+def status(
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JOB]",
+            help="JOB, JOB.STEP or a run id. By default $SLURM_JOB_ID's, or else the newest run that is found.",
+            show_default=False,
+        ),
+    ] = None,
+    config: find.RunConfig = None,
+    run_dir: find.RunDir = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again until the job ends.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON; with --watch one line whenever something is new.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="A line for each node, also for those with nothing to say.")
+    ] = False,
+) -> None:
+    """Shows a job's nodes, training cycle, coordinator, budgets, spares and last decision.
+
+    It reads files in run_dir alone, so it works on a login node as well as on any of the job's. Without --config and
+    --run-dir it looks below the current folder. The coordinator writes them every two seconds; what is older than 15 s
+    is called stale.
+
+    \b
+    Examples:
+      ft-supervisor status 1234 --config job.yaml
+      ft-supervisor status --watch                        the newest run below the current folder
+      ft-supervisor status 1234 --json | jq .status.phase
+
+    \b
+    Exit codes:
+        0  this is how it is; or how the job ended
+        2  the command line or the configuration is wrong
+        3  nothing is known of this job
+        4  only a part is known, or only how it was: stale, or not started yet
+      130  --watch was ended by Ctrl-C
+
+    \b
+    --json prints one object:
+      version   1
+      state     running, stale, ended, pending, unknown or none
+      job, folder, age (seconds since status was taken), notes (a list of lines)
+      verdict   outcome, reason, exit_code, again; null while there is none
+      slurm     state, reason; null if Slurm was not asked
+      status    run_id, job, time, phase, coordinator, cycle, nodes (an object for each),
+                candidates, members, spares, survives, budgets, ends_in, slurm_away,
+                decision, verdict; null if there is none
+    """
+    raise typer.Exit(guarded(lambda: _run((job, config, run_dir), watch, as_json, everything)))
+
+
+def _run(asked: tuple[str | None, Path | None, Path | None], watch: bool, as_json: bool, everything: bool) -> int:
+    try:
+        search = find.search(*asked, os.environ)
+    except find.WrongUse as error:
+        return complain(error)
+    look, show = Look(search), Show(as_json, everything)
+    if watch:
+        return Watch(look, show).run()
+    seen = look.now()
+    show.once(seen)
+    return exit_code(seen)
+
+
+def exit_code(seen: Seen) -> int:
+    """The command's."""
+    if seen.state is State.ENDED or (seen.state is State.RUNNING and not seen.files.problems):
+        return 0
+    return UNKNOWN_JOB if seen.state is State.NONE and not (seen.slurm and seen.slurm.state) else NOT_SURE
+
+
+class Show:
+    """Prints. `closed`: nobody reads any more."""
+
+    def __init__(self, as_json: bool, everything: bool) -> None:
+        self.as_json = as_json
+        self.everything = everything
+        self.closed = False
+        self.console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")  # a name that this terminal cannot write
+
+    @property
+    def redraws(self) -> bool:
+        """Whether it is a terminal on which that can be done."""
+        return not self.as_json and self.console.is_terminal and not self.console.is_dumb_terminal
+
+    def lines(self, seen: Seen) -> list[Text]:
+        """As wide as the terminal."""
+        return render(seen, self.console.width, everything=self.everything)
+
+    def once(self, seen: Seen, *, indent: int | None = 1) -> None:
+        """All of it, on stdout; what nobody knows anything of, for people, on stderr."""
+        if self.as_json:
+            self._write(json.dumps(document(seen), indent=indent) + "\n")
+        elif seen.state is State.NONE and not (seen.slurm and seen.slurm.state):
+            asked = f"of job {seen.job}" if seen.job else "of any job here"
+            complain(f"nothing is known {asked}: {'; '.join(seen.notes)}")
+        else:
+            with self.console.capture() as capture:
+                for line in self.lines(seen):
+                    self.console.print(line)
+            self._write(capture.get())
+
+    def blank(self) -> None:
+        """An empty line between two of them."""
+        self._write("\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self.closed = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's own last flush
+
+
+class Watch:
+    """Shows a job until it has ended, or nobody can say any more."""
+
+    def __init__(self, look: Look, show: Show) -> None:
+        self._look = look
+        self._show = show
+        self._last: Seen | None = None
+
+    def run(self) -> int:
+        """The exit code. Main thread only."""
+        if not self._show.redraws:
+            return self._until_over(self._print)
+        former = signal.signal(signal.SIGTERM, _terminated)  # or the terminal would stay as it is
+        try:
+            with self._show.console.screen() as screen:
+                code = self._until_over(lambda seen: screen.update(Group(*self._fitting(seen))))
+        finally:
+            signal.signal(signal.SIGTERM, former)
+        if self._last is not None:
+            self._show.once(self._last)
+        return code
+
+    def _until_over(self, draw: Callable[[Seen], object]) -> int:
+        try:
+            while True:
+                seen = self._look.again()
+                draw(seen)
+                self._last = seen
+                if is_over(seen) or self._show.closed:
+                    return exit_code(seen)
+                time.sleep(LOOK_AGAIN)
+        except KeyboardInterrupt:
+            return LEFT
+
+    def _print(self, seen: Seen) -> None:
+        if self._last is None or _told(seen) != _told(self._last):
+            if self._last is not None and not self._show.as_json:
+                self._show.blank()
+            self._show.once(seen, indent=None)
+
+    def _fitting(self, seen: Seen) -> list[Text]:
+        lines, height = self._show.lines(seen), self._show.console.height
+        if len(lines) <= height:
+            return lines
+        return [*lines[: height - 1], Text(f"... {len(lines) - height + 1} more lines", "dim")]
+
+
+def is_over(seen: Seen) -> bool:
+    """Whether there is nothing to wait for."""
+    if seen.state is State.ENDED:
+        return True
+    if seen.state is State.RUNNING or seen.files.problems:
+        return False
+    if seen.slurm is None:
+        return seen.state is State.NONE
+    return seen.slurm.over or not seen.slurm.state
+
+
+def _told(seen: Seen) -> object:
+    shot = seen.files.snapshot
+    return seen.state, seen.notes, None if shot is None else shot.time
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + signal.SIGTERM)
