@@ -43,6 +43,23 @@ def test_only_this_run_and_this_nonce_count(tmp_path: Path) -> None:
     assert verdict_file.read(tmp_path, nonce="abc") == SUCCESS
 
 
+def test_what_goes_along_for_the_accounting(tmp_path: Path) -> None:
+    verdict_file.write(tmp_path / "a", SUCCESS, "7.0.0", "abc", "success,\n3 cycles", exit_code=False)
+    content = verdict_file.read_all(tmp_path / "a")
+    assert content == verdict_file.Content(SUCCESS, "7.0.0", "abc", "success, 3 cycles", exit_code=False)
+    verdict_file.write(tmp_path / "b", SUCCESS, "7.0.0", "abc")
+    assert verdict_file.read_all(tmp_path / "b") == verdict_file.Content(SUCCESS, "7.0.0", "abc", "", exit_code=True)
+    assert verdict_file.read_all(tmp_path / "c") is None
+
+
+@pytest.mark.parametrize("more", [{"summary": 3, "accounting": []}, {"summary": None, "accounting": {"exit_code": 0}}])
+def test_what_goes_along_may_be_anything(tmp_path: Path, more: dict[str, object]) -> None:
+    (tmp_path / "verdict.json").write_text(json.dumps({**GOOD, **more}))
+    content = verdict_file.read_all(tmp_path)
+    assert content is not None and (content.summary, content.exit_code) == ("", True)
+    assert verdict_file.read(tmp_path) == Verdict(Outcome.SUCCESS, "r")
+
+
 def test_a_reason_of_many_lines_becomes_one(tmp_path: Path) -> None:
     verdict = verdict_file.write(tmp_path, Verdict(Outcome.FAILED, "a\nb  c" + "x" * 9000), "1", "")
     assert verdict.reason.startswith("a b cx")

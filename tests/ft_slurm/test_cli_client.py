@@ -4,11 +4,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+from tests.ft_slurm.fake_comment import FakeComment
 from tests.ft_slurm.fake_slurm import JOB, RELEASES, FakeSlurm
 
 from ft_slurm import command, sacct_text
 from ft_slurm.cli_client import CliClient
-from ft_slurm.errors import BadOutput, NoCommands, Refused, Unanswered
+from ft_slurm.comment import with_part
+from ft_slurm.errors import BadOutput, JobOver, NoCommands, Refused, Unanswered
 from ft_slurm.records import ExitCode, Step
 
 
@@ -141,6 +143,8 @@ def test_no_comment_yet(tmp_path: Path) -> None:
     ("said", "error"),
     [
         ("Access/permission denied for job 4242", Refused),
+        ("Job has already finished for job 4242", JobOver),
+        ("Job/step already completing or completed for job 4242", JobOver),
         ("Unexpected message received for job 4242", Unanswered),  # slurmctld is away
         ("Socket timed out on send/recv operation for job 4242", Unanswered),
     ],
@@ -150,6 +154,32 @@ def test_change_that_does_not_come_about(new: FakeSlurm, said: str, error: type[
     new.says("comment.txt", f"{JOB}\x1f(null)\n")
     with pytest.raises(error, match=said.split("(")[0]):
         CliClient(new.environ).set_comment(JOB, "text")
+
+
+def test_comment_that_tells_it_already_stays(tmp_path: Path) -> None:
+    slurm = FakeComment(tmp_path / "slurm", JOB, "mine [ft: success, 3 cycles]")
+    client = CliClient({"PATH": f"{slurm.bin}:/usr/bin:/bin"})
+    assert client.set_comment(JOB, "success, 4 cycles", keep="success")
+    assert slurm.updates() == 0
+    assert client.set_comment(JOB, "success (restart 1), 4 cycles", keep="success (restart 1)")
+    assert slurm.comment == "mine [ft: success (restart 1), 4 cycles]"
+
+
+@pytest.mark.parametrize("before", ["x" * 1024, "x" * 1020 + " [f", "\ufffd"])
+def test_comment_without_room_says_so(tmp_path: Path, before: str) -> None:
+    slurm = FakeComment(tmp_path / "slurm", JOB, before)
+    assert not CliClient({"PATH": f"{slurm.bin}:/usr/bin:/bin"}).set_comment(JOB, "success")
+    assert (slurm.updates(), slurm.comment) == (0, before)
+
+
+@pytest.mark.parametrize(
+    "text", ['it\'s "so" $HOME `id` \\n ü \u202e * ; | &', "two\nlines\r\nand [brackets]", "x" * 5000]
+)
+def test_comment_of_any_text_arrives_as_one_line(tmp_path: Path, text: str) -> None:
+    slurm = FakeComment(tmp_path / "slurm", JOB, "mine")
+    assert CliClient({"PATH": f"{slurm.bin}:/usr/bin:/bin"}).set_comment(JOB, text)
+    assert slurm.comment == with_part("mine", "ft", text)
+    assert len(slurm.comment.encode()) <= 1024 and "\n" not in slurm.comment
 
 
 def test_node_that_slurm_does_not_know(slurm: FakeSlurm) -> None:

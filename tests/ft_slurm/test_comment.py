@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_slurm.comment import LIMIT, part, with_part
+from ft_slurm.comment import LIMIT, has, part, with_part
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,24 @@ def test_others_lose_nothing_and_the_limit_holds(before: str, text: str, limit: 
         assert with_part(after, "ft", text, limit) == after
     if not text:
         assert after.split() == kept.split()
+
+
+@pytest.mark.parametrize(
+    ("comment", "told"),
+    [
+        ("[ft: success]", True),
+        ("by me [ft: success, 3 cycles] too", True),
+        ("[ft: success (restart 1), 3 cycles]", False),
+        ("[ft: successful]", False),
+        ("[ft: failed, success]", False),
+        ("success, 3 cycles", False),
+        ("", False),
+    ],
+)
+def test_whether_it_is_told_already(comment: str, told: bool) -> None:
+    assert has(comment, "ft", "success") is told
+
+
+def test_one_run_is_not_taken_for_another() -> None:
+    assert has("[ft: success (restart 1), 3 cycles]", "ft", "success (restart 1)")
+    assert not has("[ft: success (restart 12), 3 cycles]", "ft", "success (restart 1)")

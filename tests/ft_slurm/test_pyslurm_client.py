@@ -72,6 +72,11 @@ def test_comment_of_others_is_kept(environ: dict[str, str], tmp_path: Path) -> N
     client.set_comment(JOB, "one")
     client.set_comment(JOB, "two")
     assert comment.read_text() == "by the user [ft: two]"
+    assert client.set_comment(JOB, "two, and more", keep="two")
+    assert comment.read_text() == "by the user [ft: two]"
+    comment.write_text("x" * 1024)
+    assert not client.set_comment(JOB, "one")
+    comment.write_text("")
     (tmp_path / "refused").touch()
     with pytest.raises(Refused, match="permission denied"):
         client.set_comment(JOB, "three")

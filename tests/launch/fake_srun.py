@@ -1,8 +1,8 @@
 """Stands in for srun: notes how it was called, then does what $FAKE_PLAN says, one word after the other.
 
-success, failed: writes the verdict, as the coordinator's node would. late: the same after its own end. foreign: one
-with another nonce. hang: until a signal, SIGINT being answered by a verdict. deaf: no signal but SIGKILL ends it. A
-number: exits with it.
+success, failed: writes the verdict, as the coordinator's node would. told: a success, with its summary. late: the same
+after its own end. foreign: one with another nonce. hang: until a signal, SIGINT being answered by a verdict. deaf: no
+signal but SIGKILL ends it. A number: exits with it.
 """
 
 import json
@@ -14,14 +14,15 @@ import time
 from pathlib import Path
 
 from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.core.summary import head
 from ft_supervisor.observe import verdict_file
 
 RUN_ID = f"{os.environ['SLURM_JOB_ID']}.3.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
 
-def write(outcome: Outcome, nonce: str = os.environ["FT_SUPERVISOR_NONCE"]) -> None:
+def write(outcome: Outcome, nonce: str = os.environ["FT_SUPERVISOR_NONCE"], summary: str = "") -> None:
     folder = Path("runs") / os.environ["SLURM_JOB_ID"] / RUN_ID
-    verdict_file.write(folder, Verdict(outcome, "as planned"), RUN_ID, nonce)
+    verdict_file.write(folder, Verdict(outcome, "as planned"), RUN_ID, nonce, summary)
 
 
 def hang(deaf: bool) -> None:
@@ -48,6 +49,8 @@ def main() -> None:
         match word:
             case "success" | "failed":
                 write(Outcome(word))
+            case "told":
+                write(Outcome.SUCCESS, summary=f"{head(Verdict(Outcome.SUCCESS, ''), RUN_ID)}, 2 cycles")
             case "late":
                 subprocess.Popen([sys.executable, __file__, "--after", str(os.getpid())])
             case "foreign":
