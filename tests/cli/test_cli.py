@@ -69,7 +69,16 @@ def test_validate_says_ok(command: Command, job: Path) -> None:
     assert "ok: job test, 2 active nodes, 1 workers each" in done.stdout
 
 
-HELP = [("launch",), ("local",), ("status",), ("verdict",), ("validate",), ("policy",), ("policy", "explain"), ("schema",)]
+HELP = [
+    ("launch",),
+    ("local",),
+    ("status",),
+    ("verdict",),
+    ("validate",),
+    ("policy",),
+    ("policy", "explain"),
+    ("schema",),
+]
 
 
 @pytest.mark.parametrize("words", [(), ("--config", "x"), *HELP])
