@@ -1,0 +1,94 @@
+"""One job's report, gathered and written. Apart from cli.report, as it loads rich."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from ft_slurm.errors import SlurmError
+from ft_slurm.job_folder import work_dir
+from ft_supervisor.cli import find
+from ft_supervisor.config.defaults import built_in
+from ft_supervisor.observe import report_html, report_json, report_text, runs
+from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.observe.report_model import Report, join
+from ft_supervisor.observe.report_sources import SLURM_BOUND, Found, ask_slurm, look_for_runs
+from ft_supervisor.observe.runs import Wanted
+
+LOOK_BOUND = 30.0
+"""Seconds for finding the newest run of any job."""
+
+
+def gather(
+    job: str | None, config: Path | None, run_dir: Path | None, environ: Mapping[str, str]
+) -> tuple[Found, Report]:
+    """All that is known. Raises find.WrongUse, ConfigError and OSError."""
+    search = find.search(job, config, run_dir, environ)
+    found, wanted, places = Found(), search.wanted, list(search.places)
+    if wanted is None:
+        newest = _newest(search, found)
+        if newest is None:
+            found.notes.append(f"which job? There is no run in {search.shown}, and $SLURM_JOB_ID is not set")
+            return found, join("", [], (), found.notes)
+        wanted, places = runs.parse(newest.name), [newest.parent]
+        assert wanted is not None
+    look_for_runs(places, wanted, found)
+    ask_slurm(wanted.job_id, environ, found)
+    if not found.histories and not found.hangs:
+        if config is None and run_dir is None and found.records:
+            _where_it_was_submitted(wanted, environ, found, places)
+        if not found.histories:
+            shown = " or ".join(map(str, dict.fromkeys(places)))
+            found.notes.append(f"no run of job {_name(wanted)} in {shown}; --config or --run-dir say where else")
+    return found, join(_name(wanted), found.histories, found.records, found.notes)
+
+
+def _name(wanted: Wanted) -> str:
+    parts = (wanted.job_id, wanted.step_id, wanted.restart_count)
+    return ".".join(str(part) for part in parts if part is not None)
+
+
+def _newest(search: find.Search, found: Found) -> Path | None:
+    try:
+        return Background("run_dir", lambda: find.folder(search)).result(LOOK_BOUND)
+    except Hangs as error:
+        found.hangs = True
+        found.notes.append(str(error))
+        return None
+
+
+def _where_it_was_submitted(wanted: Wanted, environ: Mapping[str, str], found: Found, places: list[Path]) -> None:
+    """Slurm knows, and the built-in run_dir is relative to it."""
+    try:
+        folder = work_dir(wanted.job_id, environ, SLURM_BOUND)
+    except SlurmError as error:
+        found.notes.append(f"Slurm does not tell where the job was submitted: {error}")
+        return
+    if folder:
+        places.append(runs.run_dir(built_in()["run_dir"].value, Path(folder), wanted.job_id))
+        look_for_runs(places[-1:], wanted, found)
+
+
+# -- written
+
+
+def as_text(report: Report) -> str:
+    """For the terminal that stdout is, or for a file."""
+    return report_text.render(report)
+
+
+def as_json(report: Report) -> str:
+    """See observe.report_json."""
+    return report_json.render(report)
+
+
+def write_page(report: Report, path: Path) -> None:
+    """The whole page or nothing. Raises OSError."""
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+    try:
+        temporary.write_text(report_html.render(report), encoding="utf-8")
+        os.replace(temporary, path)  # noqa: PTH105
+    finally:
+        temporary.unlink(missing_ok=True)

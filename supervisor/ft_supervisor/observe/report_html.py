@@ -1,0 +1,179 @@
+"""The report as one page: no script, nothing from a network, whoever wrote the texts in it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from ft_supervisor.observe.history import CycleEnd, CycleStory, History
+from ft_supervisor.observe.report_model import Report
+from ft_supervisor.observe.report_style import CSS
+from ft_supervisor.observe.report_svg import DEFINITIONS, PARTS, known, loss_bar, timeline
+from ft_supervisor.observe.report_words import (
+    clock,
+    code,
+    duration,
+    first_failing,
+    moment,
+    outcome,
+    plain,
+    ran,
+    share,
+    why,
+    zone,
+)
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""A browser loads nothing for this page, should anything in it ask for that."""
+_MOST_NAMES = 64
+
+
+def render(report: Report) -> str:
+    """The whole page."""
+    title = f"job {plain(report.job)}"
+    body = "".join(
+        [
+            DEFINITIONS,
+            f"<h1>{escape(title)}</h1>",
+            f'<p class="soft">times are {escape(zone())}</p>',
+            *(f'<p class="warn">{escape(plain(line))}</p>' for line in report.contradictions),
+            *(_run(history) for history in report.runs),
+            _slurm(report) if report.starts else "",
+            _notes("Missing", report.notes),
+        ]
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<title>{escape(title)}</title><style>{CSS}</style></head><body>{body}</body></html>\n"
+    )
+
+
+def _run(history: History) -> str:
+    word = outcome(history)
+    chip = f'<span class="chip {escape(word)}">{escape(word)}</span>' if history.verdict else escape(word)
+    parts = [f"<h2>run {escape(history.run_id)} {chip}</h2>"]
+    if history.verdict:
+        parts.append(f"<p>{escape(plain(history.verdict.reason))}</p>")
+    if history.start is not None:
+        parts.append(_facts(history))
+    if history.nodes:
+        parts += ["<h3>Nodes</h3>", timeline(history)]
+    if history.cycles:
+        parts += ["<h3>Cycles</h3>", _cycles(history)]
+    parts += [_losses(history), _takeovers(history), _first(history), _notes("Not known", history.notes)]
+    return f"<section>{''.join(parts)}</section>"
+
+
+def _facts(history: History) -> str:
+    failed = sum(cycle.ended is CycleEnd.FAILED for cycle in history.cycles)
+    facts = {
+        "began": moment(history.start),
+        "took" if history.verdict else "so far": duration(history.length),
+        "nodes": f"{len(history.nodes)}" + (f", {history.active} to train" if history.active else ""),
+        "cycles": f"{len(history.cycles)}, {failed} failed",
+        "takeovers": str(len(history.takeovers)),
+        "training": duration(history.training),
+        "effective training time ratio": share(history.ratio),
+        "lost to failures": duration(history.lost),
+    }
+    cells = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
+    return f'<dl class="facts">{"".join(cells)}</dl>'
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], wide: int | None = None) -> str:
+    """Cells are HTML. `wide`: the column that takes what is left."""
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    body = "".join(
+        "<tr>" + "".join(f"<td{' class=wide' if i == wide else ''}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cycles(history: History) -> str:
+    def row(cycle: CycleStory) -> list[str]:
+        names = ", ".join(cycle.nodes[:_MOST_NAMES]) + (" ..." if len(cycle.nodes) > _MOST_NAMES else "")
+        nodes = f'<span title="{escape(plain(names))}">{len(cycle.nodes)}</span>'
+        text = plain(cycle.reason) if cycle.ended is CycleEnd.FAILED else why(cycle)
+        began = f'<br><span class="soft">began: {escape(plain(cycle.began))}</span>' if cycle.began else ""
+        decided = " by ".join(filter(None, [cycle.response, cycle.rule]))
+        return [
+            escape(cycle.number),
+            escape(clock(cycle.start)),
+            escape(ran(cycle, history.until)),
+            nodes,
+            escape(cycle.ended.value),
+            escape(plain(cycle.cause)),
+            escape(text) + began,
+            escape(plain(decided)),
+        ]
+
+    titles = ["cycle", "began", "ran for", "nodes", "end", "cause", "reason", "decision"]
+    return _table(titles, map(row, history.cycles), wide=6)
+
+
+def _losses(history: History) -> str:
+    told = [(cycle, cycle.loss) for cycle in history.cycles if cycle.loss is not None]
+    if not told:
+        return ""
+    longest = known([loss for _, loss in told])
+    rows = []
+    for cycle, loss in told:
+        total = duration(loss.total) if loss.resumed is not None else "the job ended"
+        parts = ["" if loss.resumed is None and part in PARTS[3:] else duration(getattr(loss, part)) for part in PARTS]
+        rows.append([escape(cycle.number), escape(clock(loss.at)), total, *map(escape, parts), loss_bar(loss, longest)])
+    titles = ["cycle", "failed", "total", *(part.replace("_", " ") for part in PARTS), ""]
+    legend = "".join(
+        f'<span><svg><rect class="{part}" width="100%" height="100%"/></svg>{part.replace("_", " ")}</span>'
+        for part in PARTS
+    )
+    return f'<h3>Time lost</h3>{_table(titles, rows, wide=8)}<div class="legend">{legend}</div>'
+
+
+def _takeovers(history: History) -> str:
+    if not history.takeovers:
+        return ""
+    rows = [
+        [clock(each.at), escape(plain(each.node)), str(each.term), duration(each.gap)] for each in history.takeovers
+    ]
+    return "<h3>Takeovers</h3>" + _table(["at", "new coordinator", "term", "time without one"], rows)
+
+
+def _first(history: History) -> str:
+    failure = history.first_failure
+    if failure is None:
+        return ""
+    parts = [f"<h3>First failing rank</h3><p>{escape(first_failing(failure))}</p>"]
+    if failure.lines:
+        parts.append(f'<p class="soft">the last that it printed {escape(plain(failure.source))}</p>')
+        parts.append(f"<pre>{escape(chr(10).join(plain(line.expandtabs()) for line in failure.lines))}</pre>")
+    else:
+        parts.append('<p class="soft">what it printed was not kept in run_dir</p>')
+    return "".join(parts)
+
+
+def _slurm(report: Report) -> str:
+    rows = [
+        [
+            escape(record.step or "job"),
+            str(start.restart),
+            escape(record.state),
+            escape(code(record)),
+            moment(record.start) if record.start is not None else "",
+            duration(record.elapsed),
+            escape(plain(record.nodes)),
+            escape(plain(record.comment)),
+        ]
+        for start in report.starts
+        for record in (*start.rows, *start.steps)
+    ]
+    titles = ["record", "restart", "state", "exit code", "start", "took", "nodes", "comment"]
+    return f"<section><h2>What Slurm says</h2>{_table(titles, rows, wide=6)}</section>"
+
+
+def _notes(title: str, notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    return f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(plain(note))}</li>' for note in notes)}</ul>"

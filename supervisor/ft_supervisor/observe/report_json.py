@@ -1,0 +1,156 @@
+"""The report as JSON, for programs. Pure.
+
+Version 1. A key is only ever added; what one means changes with the version alone. Times are seconds since the epoch,
+durations seconds, both floats; null stands for what is not known. What each number of a run means is in
+observe.history.
+
+    {"version": 1, "job": "1234",
+     "runs": [                            newest first
+       {"run_id", "verdict": null | {"outcome", "reason", "again", "exit_code"},
+        "start", "until", "ended",        first line in any journal, last line, verdict
+        "training_seconds", "effective_training_time_ratio", "lost_seconds",
+        "active", "per_node",             as configured: nodes that train, workers on each
+        "nodes": [{"infra_rank", "name", "spans": [{"state", "start", "end", "cycle", "group_rank", "reason"}]}],
+        "cycles": [
+          {"number", "term", "n", "nodes": [names by group_rank], "start", "workers_up", "end", "ended",
+           "began", "cause", "reason", "rule", "response",
+           "failures": [{"node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message",
+                         "error_file", "time", "text"}],
+           "loss": null | {"at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"}}],
+        "takeovers": [{"at", "term", "node", "gap"}],
+        "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source"},
+        "notes": [what is missing]}],
+     "slurm": [                           starts of the job, newest first
+       {"restart", "records": [{"step", "state", "exit_code", "derived_exit_code", "start", "end", "elapsed", "nodes",
+                                "comment"}]}],
+     "contradictions": [lines], "notes": [lines]}
+
+`state` is one of standby, active, stopped, lost, excluded; `ended` of a cycle one of running, success, failed, ended,
+unknown; `exit_code` of a record is as sacct writes it, "75:0"; `step` is "" for the job's own record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ft_slurm.records import AccountingRecord, ExitCode
+from ft_supervisor.core.model import Failure, Verdict
+from ft_supervisor.observe.history import CycleStory, FirstFailure, History
+from ft_supervisor.observe.report_model import Report, Start
+
+VERSION = 1
+
+
+def render(report: Report) -> str:
+    """One JSON object, with a line end."""
+    value = {
+        "version": VERSION,
+        "job": report.job,
+        "runs": [_run(history) for history in report.runs],
+        "slurm": [_start(start) for start in report.starts],
+        "contradictions": report.contradictions,
+        "notes": report.notes,
+    }
+    return json.dumps(value, indent=1) + "\n"
+
+
+def _run(history: History) -> dict[str, Any]:
+    names = [node.name for node in history.nodes]
+    return {
+        "run_id": history.run_id,
+        "verdict": _verdict(history.verdict) if history.verdict else None,
+        "start": history.start,
+        "until": history.until,
+        "ended": history.ended,
+        "training_seconds": history.training,
+        "effective_training_time_ratio": history.ratio,
+        "lost_seconds": history.lost,
+        "active": history.active,
+        "per_node": history.per_node,
+        "nodes": [asdict(node) for node in history.nodes],
+        "cycles": [_cycle(cycle, names) for cycle in history.cycles],
+        "takeovers": [asdict(each) for each in history.takeovers],
+        "first_failure": _first(history.first_failure) if history.first_failure else None,
+        "notes": history.notes,
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "outcome": verdict.outcome.value,
+        "reason": verdict.reason,
+        "again": verdict.again.value,
+        "exit_code": verdict.exit_code,
+    }
+
+
+def _cycle(cycle: CycleStory, names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "number": cycle.number,
+        "term": cycle.term,
+        "n": cycle.n,
+        "nodes": cycle.nodes,
+        "start": cycle.start,
+        "workers_up": cycle.workers_up,
+        "end": cycle.end,
+        "ended": cycle.ended.value,
+        "began": cycle.began,
+        "cause": cycle.cause,
+        "reason": cycle.reason,
+        "rule": cycle.rule,
+        "response": cycle.response,
+        "failures": [_failure(failure, names) for failure in cycle.failures],
+        "loss": asdict(cycle.loss) if cycle.loss else None,
+    }
+
+
+def _failure(failure: Failure, names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "node": names[failure.infra_rank] if 0 <= failure.infra_rank < len(names) else None,
+        "infra_rank": failure.infra_rank,
+        "local_rank": failure.local_rank,
+        "exit_code": failure.exit_code,
+        "signal": failure.signal,
+        "cause": failure.cause.value,
+        "exception": failure.exception,
+        "message": failure.message,
+        "error_file": failure.error_file,
+        "time": failure.time,
+        "text": str(failure),
+    }
+
+
+def _first(first: FirstFailure) -> dict[str, Any]:
+    return {
+        "cycle": first.cycle,
+        "node": first.node,
+        "rank": first.rank,
+        "text": str(first.failure),
+        "lines": first.lines,
+        "source": first.source,
+    }
+
+
+def _start(start: Start) -> dict[str, Any]:
+    return {"restart": start.restart, "records": [_record(record) for record in (*start.rows, *start.steps)]}
+
+
+def _record(record: AccountingRecord) -> dict[str, Any]:
+    return {
+        "step": record.step,
+        "state": record.state,
+        "exit_code": _code(record.exit_code),
+        "derived_exit_code": _code(record.derived_exit_code),
+        "start": record.start,
+        "end": record.end,
+        "elapsed": record.elapsed,
+        "nodes": record.nodes,
+        "comment": record.comment,
+    }
+
+
+def _code(code: ExitCode | None) -> str | None:
+    return None if code is None else f"{code.code}:{code.signal}"

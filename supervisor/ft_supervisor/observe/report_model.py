@@ -1,0 +1,98 @@
+"""A job's report: the histories of its runs, joined with what Slurm's accounting says. Pure.
+
+Slurm starts a job anew when it is requeued, and each start has its own records: one of the job (several where it lost
+nodes: RESIZING), one for each step. A run's id names the start, `<job>.<step>.<restart>`, which is how the two meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ft_slurm import job_states
+from ft_slurm.job_states import Means
+from ft_slurm.records import AccountingRecord
+from ft_supervisor.core.model import Outcome
+from ft_supervisor.observe import runs
+from ft_supervisor.observe.history import History
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of the job by Slurm: `rows` of the job, `steps` of its steps, each in the order of their start."""
+
+    restart: int
+    rows: tuple[AccountingRecord, ...]
+    steps: tuple[AccountingRecord, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is known of a job. `runs` and `starts`: the newest first. `lines`: where Slurm and a verdict contradict
+    each other. `notes`: what is missing, one line each."""
+
+    job: str
+    runs: tuple[History, ...]
+    starts: tuple[Start, ...]
+    contradictions: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Nobody knows this job."""
+        return not self.runs and not self.starts
+
+    @property
+    def told(self) -> bool:
+        """There is a journal of the newest run."""
+        return bool(self.runs) and self.runs[0].start is not None
+
+
+def join(
+    job: str, histories: Sequence[History], records: Sequence[AccountingRecord], notes: Sequence[str] = ()
+) -> Report:
+    """`histories`: the newest first. `records` as the Slurm client gives them."""
+    starts = _starts(records)
+    return Report(job, tuple(histories), tuple(reversed(starts)), _contradictions(histories, starts), tuple(notes))
+
+
+def _starts(records: Sequence[AccountingRecord]) -> list[Start]:
+    """The oldest first. After a RESIZING record the same start goes on in the next one."""
+    found: list[list[AccountingRecord]] = []
+    for row in (each for each in records if not each.step):
+        if found and found[-1][-1].state == "RESIZING":
+            found[-1].append(row)
+        else:
+            found.append([row])
+    steps: list[list[AccountingRecord]] = [[] for _ in found]
+    for step in (each for each in records if each.step):
+        begun = [i for i, rows in enumerate(found) if _time(rows[0]) <= _time(step)]
+        if found:
+            steps[begun[-1] if begun else 0].append(step)
+    return [Start(i, tuple(rows), tuple(steps[i])) for i, rows in enumerate(found)]
+
+
+def _time(record: AccountingRecord) -> float:
+    return float("inf") if record.start is None else record.start
+
+
+def _contradictions(histories: Sequence[History], starts: Sequence[Start]) -> tuple[str, ...]:
+    """Success for one and not for the other. Of a start's runs the last counts, as it does for the batch script."""
+    newest: dict[int, History] = {}
+    for history in histories:
+        run = runs.parse(history.run_id)
+        if run is not None and run.restart_count is not None:
+            newest.setdefault(run.restart_count, history)
+    found = []
+    for start in starts:
+        history, row = newest.get(start.restart), start.rows[-1]
+        state = job_states.find(row.state)
+        if history is None or history.verdict is None or not state.over:
+            continue
+        success = history.verdict.outcome is Outcome.SUCCESS
+        if success != (state.means is Means.SUCCESS):
+            code = f" {row.exit_code.code}:{row.exit_code.signal}" if row.exit_code else ""
+            found.append(
+                f"Slurm calls run {history.run_id} {state.name}{code}; its verdict is {history.verdict.outcome}"
+            )
+    return tuple(found)

@@ -1,0 +1,148 @@
+"""The page's drawings: a timeline with a row for each node, and what each failure's time went into. Pure.
+
+Positions along the time are in per cent of the width, so that they follow the window and the letters keep their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from ft_supervisor.observe.history import CycleEnd, History, Loss, NodeStory, Span, State
+from ft_supervisor.observe.report_words import clock, count, duration, interesting, plain
+
+MOST_NODES = 2000
+_HEIGHT = 18
+_LEAST = 0.25
+"""Per cent that a span has at least: who looks for a failure of 50 ms in an hour shall see that there was one."""
+_LABELLED = 4.0
+"""Per cent from which there is room for a cycle's number."""
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
+_ORDER = (State.STANDBY, State.ACTIVE, State.STOPPED, State.EXCLUDED, State.LOST)
+"""What is drawn later lies on top."""
+PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
+
+DEFINITIONS = (
+    '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs><pattern id="hatch" width="6"'
+    ' height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#fff"'
+    ' fill-opacity=".45"/></pattern></defs></svg>'
+)
+
+
+def timeline(history: History) -> str:
+    """Rows of nodes, an axis below, and a legend."""
+    start, end = history.start or 0.0, history.until or 0.0
+    scale = _Scale(start, max(end, start + 1e-3))
+    nodes = interesting(history.nodes, MOST_NODES)
+    rows = "".join(_row(node, scale, _marks(history, scale)) for node in nodes)
+    more = len(history.nodes) - len(nodes)
+    left_out = f'<p class="soft">and {count(more, "more node")}, which are in the JSON</p>' if more else ""
+    axis = f'<tr><th></th><td><svg class="axis" height="22">{"".join(_axis(scale))}</svg></td></tr>'
+    return f'<table class="time"><tbody>{rows}{axis}</tbody></table>{left_out}{_legend()}'
+
+
+class _Scale:
+    """Time to per cent."""
+
+    def __init__(self, start: float, end: float) -> None:
+        self.start = start
+        self.end = end
+
+    def x(self, at: float) -> float:
+        return 100 * min(1.0, max(0.0, (at - self.start) / (self.end - self.start)))
+
+
+def _row(node: NodeStory, scale: _Scale, marks: str) -> str:
+    name = escape(plain(node.name))
+    spans = sorted(node.spans, key=lambda span: _ORDER.index(span.state))
+    bars = "".join(_bar(span, scale) for span in spans)
+    return (
+        f'<tr data-node="{name}"><th scope="row" title="{name}">{name}</th><td><svg height="{_HEIGHT}" role="img"'
+        f' aria-label="{name}: {escape(_spoken(node))}">{bars}{marks}</svg></td></tr>'
+    )
+
+
+def _spoken(node: NodeStory) -> str:
+    return ", ".join(f"{span.state} {span.cycle}".strip() for span in node.spans) or "never came"
+
+
+def _bar(span: Span, scale: _Scale) -> str:
+    end = scale.end if span.end is None else span.end
+    x = scale.x(span.start)
+    width = max(_LEAST, scale.x(end) - x)
+    x = min(x, 100 - width)
+    odd = " odd" if span.state is State.ACTIVE and span.cycle[-1:] in "13579" else ""
+    inset = 4 if span.state is State.STANDBY else 1
+    shape = f'x="{x:.3f}%" width="{width:.3f}%" y="{inset}" height="{_HEIGHT - 2 * inset}"'
+    hatch = f'<rect class="hatch" {shape}/>' if span.state in (State.LOST, State.EXCLUDED) else ""
+    title = f"<title>{escape(_title(span, end))}</title>"
+    label = ""
+    if span.state is State.ACTIVE and width >= _LABELLED:
+        label = f'<text x="{x + width / 2:.3f}%" y="13" text-anchor="middle">{escape(span.cycle)}</text>'
+    return f'<rect class="{span.state}{odd}" {shape}>{title}</rect>{hatch}{label}'
+
+
+def _title(span: Span, end: float) -> str:
+    what = f"active in cycle {span.cycle}, group_rank {span.group_rank}" if span.cycle else span.state.value
+    reason = f"\n{plain(span.reason)}" if span.reason else ""
+    return f"{what}\n{clock(span.start)} to {clock(end)}, {duration(end - span.start)}{reason}"
+
+
+def _marks(history: History, scale: _Scale) -> str:
+    """Where cycles failed, and where coordinators took over."""
+    moments = [cycle.loss.at for cycle in history.cycles if cycle.ended is CycleEnd.FAILED and cycle.loss]
+    moments += [takeover.at for takeover in history.takeovers]
+    lines = (
+        f'<line class="mark" x1="{scale.x(at):.3f}%" x2="{scale.x(at):.3f}%" y1="0" y2="{_HEIGHT}"/>' for at in moments
+    )
+    return "".join(lines) if len(moments) <= 40 else ""
+
+
+def _axis(scale: _Scale) -> Iterator[str]:
+    length = scale.end - scale.start
+    step = next((each for each in _STEPS if length / each <= 8), length / 8)
+    ticks = [scale.start + i * step for i in range(int(length / step) + 1)]
+    for at in ticks:
+        x = scale.x(at)
+        anchor = "start" if x < 4 else "end" if x > 92 else "middle"
+        label = clock(at) if at == scale.start else f"+{_round(at - scale.start)}"
+        yield f'<line x1="{x:.3f}%" x2="{x:.3f}%" y1="0" y2="5"/>'
+        yield f'<text x="{x:.3f}%" y="17" text-anchor="{anchor}">{label}</text>'
+
+
+def _round(seconds: float) -> str:
+    return duration(seconds) if seconds >= 10 else f"{seconds:g} s"
+
+
+def _legend() -> str:
+    words = {
+        "active": "active, with its cycle",
+        "standby": "standby",
+        "stopped": "stopped, before the next cycle",
+        "lost": "lost",
+        "excluded": "excluded",
+    }
+    parts = []
+    for name, text in words.items():
+        hatch = '<rect class="hatch" width="100%" height="100%"/>' if name in ("lost", "excluded") else ""
+        parts.append(f'<span><svg><rect class="{name}" width="100%" height="100%"/>{hatch}</svg>{text}</span>')
+    parts.append("<span>dashed: a failure, or a takeover</span>")
+    return f'<div class="legend">{"".join(parts)}</div>'
+
+
+def loss_bar(loss: Loss, longest: float) -> str:
+    """What is known of one failure's time, beside each other."""
+    x, bars = 0.0, []
+    for part in PARTS:
+        seconds = getattr(loss, part)
+        if seconds and longest > 0:
+            width = 100 * seconds / longest
+            title = f"<title>{part.replace('_', ' ')}: {duration(seconds)}</title>"
+            bars.append(f'<rect class="{part}" x="{x:.3f}%" width="{width:.3f}%" height="12">{title}</rect>')
+            x += width
+    return f'<svg width="100%" height="12" style="min-width:8rem">{"".join(bars)}</svg>'
+
+
+def known(losses: Sequence[Loss]) -> float:
+    """The longest sum of known parts: the whole width of loss_bar."""
+    return max((sum(getattr(loss, part) or 0.0 for part in PARTS) for loss in losses), default=0.0)

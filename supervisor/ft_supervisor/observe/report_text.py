@@ -1,0 +1,218 @@
+"""The report for a terminal or a file, by rich: whole without colours, and in 40 columns too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ft_supervisor.core.model import Outcome
+from ft_supervisor.observe.history import CycleEnd, CycleStory, History, NodeStory, Span, State
+from ft_supervisor.observe.report_model import Report, Start
+from ft_supervisor.observe.report_words import (
+    clock,
+    code,
+    count,
+    duration,
+    first_failing,
+    interesting,
+    moment,
+    outcome,
+    plain,
+    ran,
+    summary,
+    why,
+)
+
+NARROW = 72
+"""Columns below which a table's rows are written below one another."""
+MOST_NODES = 40
+MOST_CYCLES = 50
+_MARKS = {State.STANDBY: ".", State.STOPPED: "-", State.LOST: "x", State.EXCLUDED: "!"}
+_STYLES = {
+    State.ACTIVE: "green",
+    State.STANDBY: "cyan",
+    State.STOPPED: "yellow",
+    State.LOST: "bold red",
+    State.EXCLUDED: "magenta",
+}
+_LEGEND = "a digit: active, in the cycle that ends with it; . standby; - stopped; x lost; ! excluded"
+
+
+def render(report: Report, width: int | None = None) -> str:
+    """Its lines, in colours if stdout is a terminal. `width`: None for that of the terminal, or 80 columns."""
+    console = Console(markup=False, highlight=False, width=width)
+    with console.capture() as captured:
+        for part in _parts(report, console.width):
+            console.print(part)
+    return "\n".join(line.rstrip() for line in captured.get().strip("\n").split("\n")) + "\n"
+
+
+def _parts(report: Report, width: int) -> Iterator[RenderableType]:
+    for line in report.contradictions:
+        yield Text(f"! {line}", "bold red")
+    for history in report.runs:
+        yield from _run(history, width)
+    if report.starts:
+        yield from _slurm(report, width)
+    if report.notes:
+        yield _title("Missing")
+        yield from (Text(f"- {plain(note)}") for note in report.notes)
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n{text}", "bold")
+
+
+def _indented(lines: list[str], style: str = "") -> RenderableType:
+    return Padding(Group(*(Text(line, style) for line in lines)), (0, 0, 0, 2))
+
+
+def _run(history: History, width: int) -> Iterator[RenderableType]:
+    good = history.verdict is not None and history.verdict.outcome is Outcome.SUCCESS
+    yield Text.assemble(
+        ("\nrun ", "bold"), (history.run_id, "bold"), ": ", (outcome(history), "bold green" if good else "bold yellow")
+    )
+    reason = [plain(history.verdict.reason)] if history.verdict else []
+    yield _indented([*reason, *summary(history)])
+    if any(node.spans for node in history.nodes):
+        yield from _timeline(history, width)
+    if history.cycles:
+        yield from _cycles(history, width)
+    yield from _losses(history, width)
+    if history.takeovers:
+        yield _title("Takeovers")
+        yield _indented(
+            [
+                f"{clock(each.at)} {plain(each.node)} is the coordinator (term {each.term})"
+                + ("" if each.gap is None else f", after {duration(each.gap)} without one")
+                for each in history.takeovers
+            ]
+        )
+    if history.first_failure:
+        yield _title("First failing rank")
+        yield Text(f"  {first_failing(history.first_failure)}")
+        yield from _last_lines(history)
+    if history.notes:
+        yield _title("Not known")
+        yield from (Text(f"- {plain(note)}") for note in history.notes)
+
+
+def _last_lines(history: History) -> Iterator[RenderableType]:
+    failure = history.first_failure
+    assert failure is not None
+    if failure.lines:
+        yield Text(f"  its last lines{f' ({plain(failure.source)})' if failure.source else ''}:", "dim")
+        yield Padding(Group(*(Text(f"| {plain(line.expandtabs())}") for line in failure.lines)), (0, 0, 0, 2))
+    else:
+        yield Text("  what it printed was not kept in run_dir", "dim")
+
+
+# -- the timeline
+
+
+def _timeline(history: History, width: int) -> Iterator[RenderableType]:
+    shown = interesting(history.nodes, MOST_NODES)
+    start, end = history.start or 0.0, history.until or 0.0
+    names = min(max(len(node.name) for node in shown), max(8, width // 3))
+    columns = max(8, width - names - 3)
+    yield _title("Nodes")
+    rows = [Text(f"  {plain(node.name)[:names]:{names}} ") + _bar(node, start, end, columns) for node in shown]
+    yield Group(*rows)
+    left, right = clock(start), clock(end)
+    if columns >= len(left) + len(right) + 1:
+        yield Text(" " * (names + 3) + left + " " * (columns - len(left) - len(right)) + right, "dim")
+    if len(shown) < len(history.nodes):
+        yield Text(f"  and {count(len(history.nodes) - len(shown), 'more node')}; --json and --html have all")
+    yield Padding(Text(_LEGEND, "dim"), (0, 0, 0, 2))
+
+
+def _bar(node: NodeStory, start: float, end: float, columns: int) -> Text:
+    bar = Text(no_wrap=True)
+    step = max(end - start, 1e-9) / columns
+    spans = list(node.spans)
+    for column in range(columns):
+        at = start + (column + 0.5) * step
+        while spans and spans[0].end is not None and spans[0].end <= at:
+            spans.pop(0)
+        if not spans or spans[0].start > at:
+            bar.append(" ")
+        else:
+            bar.append(_mark(spans[0]), _STYLES[spans[0].state])
+    return bar
+
+
+def _mark(span: Span) -> str:
+    return span.cycle[-1:] if span.state is State.ACTIVE else _MARKS[span.state]
+
+
+# -- tables
+
+
+def _table(titles: list[str], rows: list[list[str]], width: int, last: bool = True) -> RenderableType:
+    """As a table; in a narrow terminal one cell a line. `last`: the last column may wrap."""
+    if width < NARROW:
+        cells = [[f"{title}: {cell}" for title, cell in zip(titles, row, strict=True) if cell] for row in rows]
+        return Group(
+            *(Padding(Text("\n".join(each)), (0, 0, 0, 2 * bool(i))) for row in cells for i, each in _few(row))
+        )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for number, title in enumerate(titles):
+        wraps = last and number == len(titles) - 1
+        table.add_column(title, no_wrap=not wraps, overflow="fold", ratio=1 if wraps else None)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _few(row: list[str]) -> list[tuple[int, list[str]]]:
+    """The first cell by itself, the others below it."""
+    return [(0, row[:1]), (1, row[1:])]
+
+
+def _cycles(history: History, width: int) -> Iterator[RenderableType]:
+    yield _title("Cycles")
+    some = history.cycles[-MOST_CYCLES:]
+    if len(some) < len(history.cycles):
+        yield Text(f"  the last {len(some)} of {len(history.cycles)}; --json and --html have all")
+    rows = [[c.number, clock(c.start), ran(c, history.until), str(len(c.nodes)), c.ended.value, why(c)] for c in some]
+    yield _table(["cycle", "began", "ran for", "nodes", "end", "why"], rows, width)
+
+
+def _losses(history: History, width: int) -> Iterator[RenderableType]:
+    failed = [cycle for cycle in history.cycles if cycle.ended is CycleEnd.FAILED][-MOST_CYCLES:]
+    if not failed:
+        return
+    yield _title("Time lost")
+    titles = ["cycle", "total", "detection", "stop", "decision", "rendezvous", "workers"]
+    yield _table(titles, [_loss(cycle) for cycle in failed], width, last=False)
+
+
+def _loss(cycle: CycleStory) -> list[str]:
+    loss = cycle.loss
+    if loss is None:
+        return [cycle.number, *["?"] * 6]
+    ended = loss.resumed is None
+    total = "job ended" if ended else duration(loss.total)
+    first = [duration(each) for each in (loss.detection, loss.stop, loss.decision)]
+    return [cycle.number, total, *first, *(["", ""] if ended else map(duration, (loss.rendezvous, loss.worker_start)))]
+
+
+def _slurm(report: Report, width: int) -> Iterator[RenderableType]:
+    yield _title(f"Slurm: job {report.job.partition('.')[0]}")
+    titles = ["record", "state", "exit", "start", "took", "nodes"]
+    rows = [row for start in report.starts for row in _records(start)]
+    yield _table(titles, rows, width)
+    comments = dict.fromkeys(row.comment for start in report.starts for row in start.rows if row.comment)
+    yield from (Padding(Text(f"comment: {plain(comment)}"), (0, 0, 0, 2)) for comment in comments)
+
+
+def _records(start: Start) -> Iterator[list[str]]:
+    for record in (*start.rows, *start.steps):
+        name = record.step or (f"restart {start.restart}" if start.restart else "job")
+        begun = moment(record.start) if record.start is not None else ""
+        yield [name, record.state, code(record), begun, duration(record.elapsed), plain(record.nodes)]

@@ -1,0 +1,128 @@
+"""Durations, times and other people's texts as words, for the report in a terminal and as a page. Pure, but for the
+time zone, which is the reader's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ft_slurm.records import AccountingRecord
+from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, History, NodeStory, State
+
+UNKNOWN = "?"
+
+
+def plain(text: str, limit: int = 2000) -> str:
+    """What somebody else wrote, without anything that a terminal would obey; tabs and line breaks are blanks."""
+    cut = text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return "".join(
+        each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}" for each in cut
+    )
+
+
+def duration(seconds: float | None) -> str:
+    """`0.03 s`, `7.1 s`, `1 min 12 s`, `2 h 3 min`, `3 d 4 h`; `?` for None."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 9.95:
+        return f"{seconds:.2f} s" if seconds < 0.995 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, name, part, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {name} {rest} {small}" if rest else f"{whole // size} {name}"
+    return f"{whole} s"
+
+
+def moment(at: float | None) -> str:
+    """Date and time in the reader's time zone."""
+    return UNKNOWN if at is None else f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def clock(at: float | None) -> str:
+    """The time alone."""
+    return UNKNOWN if at is None else f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
+
+
+def zone() -> str:
+    """The reader's time zone, now."""
+    return f"{datetime.now().astimezone():%Z}"
+
+
+def share(ratio: float | None) -> str:
+    """`97.3 %`."""
+    return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def count(number: int, word: str) -> str:
+    """`1 cycle`, `2 cycles`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def outcome(history: History) -> str:
+    """One word for how the run ended; several where it has not."""
+    if history.verdict is not None:
+        return history.verdict.outcome.value
+    return "no verdict" if history.start is not None else "nothing known"
+
+
+def summary(history: History) -> list[str]:
+    """What the run was, in a few lines."""
+    lines = []
+    failures = sum(cycle.ended is CycleEnd.FAILED for cycle in history.cycles)
+    parts = [count(len(history.nodes), "node") + (f", {history.active} to train" if history.active else "")]
+    parts += [count(len(history.cycles), "cycle"), f"{failures} failed", count(len(history.takeovers), "takeover")]
+    if history.start is not None:
+        lines.append(" · ".join(parts))
+        end = history.ended or history.until
+        until = "to" if history.verdict else "last line at"
+        lines.append(f"{moment(history.start)} {until} {clock(end)} {zone()} ({duration(history.length)})")
+        lines.append(
+            f"trained {duration(history.training)}, {share(history.ratio)} of the time (effective training time ratio);"
+            f" failures took {duration(history.lost)}"
+        )
+    return lines
+
+
+def why(cycle: CycleStory) -> str:
+    """What ended the cycle."""
+    if cycle.ended is not CycleEnd.FAILED:
+        words = {
+            CycleEnd.RUNNING: "it runs, as far as is known",
+            CycleEnd.SUCCESS: "all workers exited with 0",
+            CycleEnd.ENDED: "the job was ended",
+            CycleEnd.UNKNOWN: "not known: that journal is missing",
+        }
+        return words[cycle.ended]
+    rule = f", {cycle.rule.rpartition('/')[2]}" if cycle.rule else ""
+    return plain(f"{cycle.cause}: {cycle.reason} [{cycle.response or 'no decision'}{rule}]")
+
+
+def ran(cycle: CycleStory, until: float | None) -> str:
+    """How long."""
+    end = cycle.end if cycle.ended is not CycleEnd.RUNNING else until
+    return duration(None if cycle.start is None or end is None else end - cycle.start)
+
+
+def first_failing(failure: FirstFailure) -> str:
+    """Who failed first, in one line."""
+    who = f"rank {failure.rank}" if failure.rank is not None else "a worker"
+    return plain(f"{who} on {failure.node}, cycle {failure.cycle}: {failure.failure}")
+
+
+def code(record: AccountingRecord) -> str:
+    """As sacct writes it."""
+    return f"{record.exit_code.code}:{record.exit_code.signal}" if record.exit_code else ""
+
+
+def interesting(nodes: Sequence[NodeStory], most: int) -> list[NodeStory]:
+    """At most so many, by infra_rank: first those that something happened to."""
+
+    def weight(node: NodeStory) -> int:
+        states = {span.state for span in node.spans}
+        if states & {State.LOST, State.EXCLUDED}:
+            return 0
+        return 1 if {State.ACTIVE, State.STANDBY} <= states else 2
+
+    chosen = sorted(nodes, key=lambda node: (weight(node), node.infra_rank))[:most]
+    return sorted(chosen, key=lambda node: node.infra_rank)
