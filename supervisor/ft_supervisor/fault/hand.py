@@ -228,7 +228,8 @@ def victims(target: Target, rank: int | None, seen: Seen) -> tuple[int, ...]:
 
 def not_allowed(seen: Seen) -> str:
     """What to say to somebody whose job's policy does not want it."""
-    return f"job {seen.run_id} runs with faults.allow: false; one that may be hurt says `policy: {{faults: {{allow: true}}}}`"
+    how = "one that may be hurt says `policy: {faults: {allow: true}}`"
+    return f"job {seen.run_id} runs with faults.allow: false; {how}"
 
 
 def _seconds(hit: Hit) -> float:

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 from ft_slurm import client, nodelist
@@ -112,8 +113,8 @@ class Reach:
             return JobOver(f"job {self._name} has ended on this machine ({verdict})")
         for base in _other_folders():
             with suppress(OSError):
-                if any(entry.name.split(".")[0] == str(self._wanted.job_id) for entry in os.scandir(base)):
-                    owner = base.rpartition("-")[2]
+                if any(found.name.split(".")[0] == str(self._wanted.job_id) for found in list(base.iterdir())):
+                    owner = base.name.removeprefix("ft-")
                     raise NotAllowed(f"job {self._name} belongs to uid {owner}, not to you (uid {os.getuid()})")
         return NotThere(f"no job {self._name} of yours on this machine, {why}")
 
@@ -179,13 +180,29 @@ class Hand:
         except OSError as problem:
             self._stderr.close()
             raise FaultError(f"{command[0]} cannot be started: {problem.strerror}") from None
-        self._answers = self._read()
-        self._until = 0.0
+        self._heard = b""
 
     def answer(self, until: float) -> Answer | None:
         """The next one; None when it has ended well. Raises FaultError when it has not, or at `until` (monotonic)."""
-        self._until = until
-        return next(self._answers, None)
+        assert self._process.stdout is not None
+        while b"\n" not in self._heard:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._process.stdout, selectors.EVENT_READ)
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    raise FaultError(f"no answer from the node in time{self._complaint()}")
+            data = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not data:
+                self._check_end()
+                return None
+            self._heard += data
+            if len(self._heard) > 2 * MAX_BYTES:
+                raise FaultError("the node says more than anybody could read")
+        line, _, self._heard = self._heard.partition(b"\n")
+        try:
+            answer: Answer = decode(line, FROM_HAND, MAX_BYTES)
+        except CodecError as problem:
+            raise FaultError(f"the node answers what makes no sense: {problem}") from None
+        return answer
 
     def thaw(self) -> None:
         """Ask it to undo what it does, now."""
@@ -212,40 +229,16 @@ class Hand:
                 stop()
         self._process.wait()
 
-    def _read(self) -> Iterator[Answer]:
-        assert self._process.stdout is not None
-        data = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while True:
-                line, found, rest = data.partition(b"\n")
-                if found:
-                    data = rest
-                    yield self._decoded(line)
-                    continue
-                if not selector.select(max(0.0, self._until - time.monotonic())):
-                    raise FaultError(f"no answer from the node in time{self._complaint()}")
-                piece = os.read(self._process.stdout.fileno(), 1 << 16)
-                if not piece:
-                    break
-                data += piece
-                if len(data) > MAX_BYTES:
-                    raise FaultError("the node says more than anybody could read")
+    def _check_end(self) -> None:
+        """Raises FaultError if it failed without a Sorry."""
         try:
             code = self._process.wait(END_BOUND)
         except subprocess.TimeoutExpired:
             return
         if code:
-            denied = "denied" in self._complaint()
-            kind = NotAllowed if denied else FaultError
-            raise kind(f"the hand on the node ended with {code}{self._complaint()}")
-
-    def _decoded(self, line: bytes) -> Answer:
-        try:
-            answer: Answer = decode(line, FROM_HAND, MAX_BYTES)
-        except CodecError as problem:
-            raise FaultError(f"the node answers what makes no sense: {problem}") from None
-        return answer
+            complaint = self._complaint()
+            kind = NotAllowed if "denied" in complaint else FaultError
+            raise kind(f"the hand on the node ended with {code}{complaint}")
 
     def _complaint(self) -> str:
         self._stderr.seek(0)
@@ -258,12 +251,7 @@ def _clean(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environ.items() if key in _KEPT or not key.startswith(foreign)}
 
 
-def _other_folders() -> list[str]:
+def _other_folders() -> list[Path]:
     """Other users' /tmp/ft-<uid>; only root can look into them."""
-    with suppress(OSError):
-        return [
-            entry.path
-            for entry in os.scandir("/tmp")
-            if entry.name.startswith("ft-") and entry.name[3:].isdecimal() and entry.name[3:] != str(os.getuid())
-        ]
-    return []
+    own = f"ft-{os.getuid()}"
+    return [path for path in Path("/tmp").glob("ft-*") if path.name[3:].isdecimal() and path.name != own]
