@@ -97,7 +97,9 @@ def test_a_cycle_that_is_being_stopped_shows_who_still_runs() -> None:
     talk.hear(failed(1))
     talk.hear(stopped(1))
     found = seen(talk)
-    assert found.phase == "stopping"
+    assert found.phase == "stopping" and found.decision is not None
+    assert (found.decision.what, found.decision.cycle) == ("cycle_failed", "0.0")
+    assert found.decision.reason == "n1: worker 0 of node 1: exit code 3"
     assert [(e.infra_ranks, e.running) for e in found.nodes] == [("0,2", True), ("1", False), ("3", False)]
 
 

@@ -440,6 +440,7 @@ class Cycles:
         if now - self._since >= STEADY:
             self._ending.ledger = self._ending.ledger.steady()
         self.phase, running = Phase.STOPPING, self._still_running()
+        self.told = Told("cycle_failed", trouble.reason, None, self.cycle, now)
         self._ending.begin(trouble, running, self._lead.wall(now), now)
         self.tally.broken(now)
         self._lead.log("cycle_failed", "warning", cycle=self.cycle, reason=trouble.reason)

@@ -115,7 +115,8 @@ class BudgetStatus:
 
 @dataclass(frozen=True)
 class DecisionStatus:
-    """The newest decision: restart, replace_node, gives_up, or cycle_started for the first cycle."""
+    """The newest decision: cycle_failed (it is being stopped), then restart, replace_node or gives_up; cycle_started
+    for the first cycle."""
 
     what: str
     reason: str

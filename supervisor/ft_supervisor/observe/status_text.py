@@ -132,8 +132,9 @@ def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         yield "Slurm", "does not answer the coordinator", "yellow"
     if shot.decision is not None:
         decision = shot.decision
-        what = "" if decision.what == "cycle_started" else f"{decision.what}, {decision.rule or 'no rule needed'}: "
-        yield "Last decision", f"{span(now - decision.time)} ago: {what}{decision.reason}", ""
+        what = {"cycle_started": "", "cycle_failed": "stop: "}.get(decision.what, f"{decision.what}: ")
+        rule = f" [{decision.rule}]" if decision.rule else ""
+        yield "Last decision", f"{span(now - decision.time)} ago: {what}{decision.reason}{rule}", ""
     if seen.state is not State.ENDED and shot.verdict is not None:
         yield "Proposed", f"{shot.verdict.outcome}: {shot.verdict.reason}", "bold"
 
@@ -261,7 +262,7 @@ def _table(lines: list[_Line], width: int) -> list[Text]:
         if line.remark and len(text) + len(line.remark) <= width:
             found.append(Text(text + line.remark, style))
             continue
-        found.append(Text(text.rstrip()[:width], style))
+        found.append(Text(text[:width].rstrip(), style))
         if line.remark:
             remark = textwrap.wrap(line.remark, width, initial_indent="    ", subsequent_indent="    ")
             found += [Text(piece, style) for piece in remark]
