@@ -24,11 +24,14 @@ failure, and `grep -E ' (warning|error) event='` what deserves a look. What to d
 COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("core/agent.py", "_become"): tuple(state.value for state in State),
     ("core/cycles.py", "_tell"): (Response.RESTART.value, Response.REPLACE_NODE.value, "gives_up"),
+    ("coordinator/metrics_server.py", "_tell"): ("metrics_client_failed", "metrics_failed", "metrics_not_served"),
 }
 """Events whose names are no constants, by file and function. The other responses of a rule always end the job."""
 
-_LOGS = {"log", "_log", "Log"}
-_FOLDERS = {"agent": "agent", "coordinator": "coordinator", "daemon": "daemon", "ft_slurm": "daemon"}
+_LOGS = {"log", "_log"}
+_FOLDERS = {"agent": "agent", "coordinator": "coordinator", "daemon": "daemon", "launch": "launch"}
+_READERS = {"cli", "observe"}
+"""Of the journal and its events, who log nothing of their own."""
 _CORE = {"agent.py": "agent", "caller.py": "agent", "hangs.py": "agent", "daemon.py": "daemon"}
 
 
@@ -50,7 +53,7 @@ def render(root: Path) -> str:
             event.process,
             " or ".join(event.levels),
             " ".join(map(code, event.fields)),
-            WORDS[event.name],
+            WORDS.get(event.name, ""),
         )
         for event in events(root)
     ]
@@ -62,7 +65,7 @@ def events(root: Path) -> list[Event]:
     found: dict[str, Event] = {}
     for folder in (root / "supervisor" / "ft_supervisor", root / "slurm" / "ft_slurm"):
         for path in sorted(folder.rglob("*.py")):
-            if path.relative_to(folder).parts[0] == "cli":
+            if path.relative_to(folder).parts[0] in _READERS:
                 continue
             for event in _in_file(path, path.relative_to(folder).as_posix(), _process(folder, path)):
                 found[event.name] = _both(found.get(event.name), event)

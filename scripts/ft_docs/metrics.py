@@ -1,0 +1,31 @@
+"""docs/reference/metrics.md, from the catalogue of `ft_supervisor.observe.metric_families`."""
+
+from __future__ import annotations
+
+from ft_docs.text import code, page, table
+from ft_supervisor.observe.metric_families import BUCKETS, FAMILIES, catalogue
+
+INTRO = """\
+What a coordinator answers Prometheus, where `metrics.listen` lets it: at `http://NODE:PORT/metrics`. Every node that
+keeps a coordinator answers; `ft_supervisor_in_charge` is 1 on the one that decides. All of it is what this one process
+knows since its start, and a takeover begins at zero in another process: sum over them, as in
+`sum by (run_id) (increase(ft_supervisor_restarts_total[1d]))`. Every series has the label `run_id`."""
+
+
+def render() -> str:
+    """The whole page."""
+    rows = [(code(each.name), each.type, " ".join(map(code, each.labels)), each.help) for each in catalogue()]
+    values = [
+        (code(family.name), code(family.labels[0]), ", ".join(map(code, family.values)))
+        for family in FAMILIES
+        if family.values
+    ]
+    bounds = ", ".join(f"{bound:g}" for bound in BUCKETS)
+    return page(
+        "Metrics",
+        INTRO,
+        table(("metric", "type", "labels", "meaning"), rows),
+        "## What labels can be",
+        table(("metric", "label", "values"), values),
+        f"Histograms have these upper bounds, in seconds: {bounds}.",
+    )

@@ -1,0 +1,48 @@
+"""The pages that are made from the code are those of this code, and none of their sentences is missing."""
+
+from pathlib import Path
+
+import pytest
+
+from ft_docs import events, small_pages
+from ft_docs.cli import REFERENCE, reference_path
+from ft_docs.event_words import WORDS
+from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_is_up_to_date(name: str) -> None:
+    written = reference_path(name).read_text(encoding="utf-8")
+    assert written == REFERENCE[name](), "run ./scripts/docs --reference and commit what it writes"
+
+
+def test_there_is_no_other_page() -> None:
+    assert {path.stem for path in reference_path("x").parent.iterdir()} == set(REFERENCE)
+
+
+def test_every_event_of_the_log_has_a_sentence(repository: Path) -> None:
+    found = {event.name for event in events.events(repository)}
+    assert found >= {"cycle_started", "node_lost", "active", "gives_up", "job_left_running"}
+    assert found == set(WORDS), "say in scripts/ft_docs/event_words.py what a new event means; remove what is gone"
+
+
+def test_an_event_without_a_name_of_its_own_is_noticed(tmp_path: Path) -> None:
+    for folder in ("supervisor/ft_supervisor/agent", "slurm/ft_slurm"):
+        (tmp_path / folder).mkdir(parents=True)
+    source = tmp_path / "supervisor/ft_supervisor/agent/x.py"
+    source.write_text('def f():\n    log("here", "warning", rank=3)\n')
+    (event,) = events.events(tmp_path)
+    assert event == events.Event("here", "agent", ("warning",), ("rank",))
+    source.write_text("def f(name):\n    log(name)\n")
+    with pytest.raises(LookupError, match=r"x\.py:2"):
+        events.events(tmp_path)
+
+
+def test_every_key_of_the_store_has_a_sentence() -> None:
+    assert set(small_pages.key_paths()) == set(small_pages.KEYS)
+
+
+def test_every_exit_code_is_told() -> None:
+    page = small_pages.exit_codes()
+    for code in (*EXIT_CODES.values(), CONFIG_ERROR, NEVER_AGAIN):
+        assert f"\n| {code} | " in page
