@@ -1,31 +1,21 @@
-"""How a hand gets to its node: as a child right here, or by srun, which lets nobody into another user's job.
-
-A hand is in a session of its own, so that a Ctrl-C reaches the shell alone, and outlives it where it has to.
-"""
+"""How a hand gets to its node: as a child right here, or by srun, which lets nobody into another user's job."""
 
 from __future__ import annotations
 
 import os
-import selectors
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from ft_slurm import client, nodelist
 from ft_slurm.errors import NoCommands, SlurmError
-from ft_supervisor.core.codec import CodecError, decode, encode
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.codec import encode
 from ft_supervisor.fault import find
+from ft_supervisor.fault.errand import Errand
 from ft_supervisor.fault.words import (
-    FROM_HAND,
-    MAX_BYTES,
-    Answer,
     FaultError,
     Hit,
     JobOver,
@@ -46,7 +36,6 @@ LOOK_BOUND = 60.0
 STRAGGLERS = 10.0
 """Seconds for the others' answers once one has come."""
 SLURM_BOUND = 30.0
-END_BOUND = 3.0
 _KEPT = ("SLURM_CONF", "SLURM_JWT")
 """Of an allocation around us srun is to know nothing: it is told which job."""
 
@@ -74,11 +63,11 @@ class Reach:
             raise NotThere(f"{node} is no node of job {self._name}: it has {', '.join(nodes[:50])}")
         return self._one_run(self._look_by_srun([node] if node else nodes))
 
-    def send(self, hit: Hit) -> Hand:
+    def send(self, hit: Hit) -> Errand:
         """The hand that does it. Raises FaultError."""
         if (hit.run_id, hit.node) in self._here:
-            return Hand([*HAND, encode(hit).decode()], self._environ)
-        return Hand([*self._srun([hit.node]), *HAND, encode(hit).decode()], _clean(self._environ))
+            return Errand([*HAND, encode(hit).decode()], self._environ)
+        return Errand([*self._srun([hit.node]), *HAND, encode(hit).decode()], _clean(self._environ))
 
     def _one_run(self, seen: list[Seen]) -> list[Seen]:
         found = sorted({each.run_id for each in seen})
@@ -120,7 +109,7 @@ class Reach:
 
     def _look_by_srun(self, nodes: Sequence[str]) -> list[Seen]:
         request = encode(Look(self._wanted.job_id, self._wanted.step_id, self._wanted.restart_count)).decode()
-        hand = Hand([*self._srun(nodes), *HAND, request], _clean(self._environ))
+        hand = Errand([*self._srun(nodes), *HAND, request], _clean(self._environ))
         seen: list[Seen] = []
         until = time.monotonic() + LOOK_BOUND
         try:
@@ -160,90 +149,6 @@ class Reach:
             "--job-name=ft-fault",
             "--quiet",
         ]
-
-
-class Hand:
-    """One that is under way. `close` or `end` it."""
-
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Raises FaultError when it cannot be started."""
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end
-        try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                env=dict(environ),
-                start_new_session=True,
-            )
-        except OSError as problem:
-            self._stderr.close()
-            raise FaultError(f"{command[0]} cannot be started: {problem.strerror}") from None
-        self._heard = b""
-
-    def answer(self, until: float) -> Answer | None:
-        """The next one; None when it has ended well. Raises FaultError when it has not, or at `until` (monotonic)."""
-        assert self._process.stdout is not None
-        while b"\n" not in self._heard:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._process.stdout, selectors.EVENT_READ)
-                if not selector.select(max(0.0, until - time.monotonic())):
-                    raise FaultError(f"no answer from the node in time{self._complaint()}")
-            data = os.read(self._process.stdout.fileno(), 1 << 16)
-            if not data:
-                self._check_end()
-                return None
-            self._heard += data
-            if len(self._heard) > 2 * MAX_BYTES:
-                raise FaultError("the node says more than anybody could read")
-        line, _, self._heard = self._heard.partition(b"\n")
-        try:
-            answer: Answer = decode(line, FROM_HAND, MAX_BYTES)
-        except CodecError as problem:
-            raise FaultError(f"the node answers what makes no sense: {problem}") from None
-        return answer
-
-    def thaw(self) -> None:
-        """Ask it to undo what it does, now."""
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            os.write(self._process.stdin.fileno(), b"thaw\n")
-
-    def end(self, force: bool) -> None:
-        """Let go of it. What has not ended by itself within END_BOUND is told to, if `force` says so; without, it is
-        left to itself: whoever kills an srun kills its hand, and nobody would thaw what that holds."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with suppress(OSError):
-                pipe.close()
-        self._stderr.close()
-        for stop in (self._process.terminate, self._process.kill):
-            try:
-                self._process.wait(END_BOUND)
-                return
-            except subprocess.TimeoutExpired:
-                if not force:
-                    self._process.returncode = 0  # nobody waits for it any more
-                    return
-                stop()
-        self._process.wait()
-
-    def _check_end(self) -> None:
-        """Raises FaultError if it failed without a Sorry."""
-        try:
-            code = self._process.wait(END_BOUND)
-        except subprocess.TimeoutExpired:
-            return
-        if code:
-            complaint = self._complaint()
-            kind = NotAllowed if "denied" in complaint else FaultError
-            raise kind(f"the hand on the node ended with {code}{complaint}")
-
-    def _complaint(self) -> str:
-        self._stderr.seek(0)
-        lines = self._stderr.read(1 << 16).decode(errors="replace").strip().splitlines()
-        return f": {one_line(lines[0] if lines[0].startswith('srun') else lines[-1], 300)}" if lines else ""
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:

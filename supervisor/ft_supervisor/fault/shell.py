@@ -12,9 +12,10 @@ from pathlib import Path
 from types import FrameType
 
 from ft_supervisor.fault import plan
+from ft_supervisor.fault.errand import Errand
 from ft_supervisor.fault.hand import not_allowed
 from ft_supervisor.fault.plan import Aim, Schedule, Turn
-from ft_supervisor.fault.reach import Hand, Reach
+from ft_supervisor.fault.reach import Reach
 from ft_supervisor.fault.words import (
     Act,
     FaultError,
@@ -67,9 +68,7 @@ def run(wish: Wish, environ: Mapping[str, str], say: Callable[[str], None]) -> i
 
     Ctrl-C, SIGTERM and SIGHUP end it, and what is frozen or cut with it.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    former = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         _Game(wish, environ, say).play()
     except FaultError as problem:
@@ -77,6 +76,9 @@ def run(wish: Wish, environ: Mapping[str, str], say: Callable[[str], None]) -> i
         return problem.code
     except KeyboardInterrupt:
         return CANCELLED
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
     return 0
 
 
@@ -144,14 +146,14 @@ class _Game:
         finally:
             hand.end(force=wish.verb not in (Verb.FREEZE, Verb.CUT))
 
-    def _tell(self, hand: Hand, until: float) -> None:
+    def _tell(self, hand: Errand, until: float) -> None:
         while (answer := hand.answer(until)) is not None:
             if isinstance(answer, Sorry):
                 raise error(answer)
             if isinstance(answer, Act):
                 self._say(told(answer))
 
-    def _tell_last(self, hand: Hand) -> None:
+    def _tell_last(self, hand: Errand) -> None:
         """What comes of a hand that was told to end."""
         try:
             self._tell(hand, time.monotonic() + HIT_BOUND)

@@ -1,0 +1,106 @@
+"""One hand that was sent out: what it answers, telling it to end, letting go of it.
+
+It is in a session of its own, so that a Ctrl-C reaches the shell alone, and outlives the shell where it has to.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+from ft_supervisor.core.codec import CodecError, decode
+from ft_supervisor.core.model import one_line
+from ft_supervisor.fault.words import FROM_HAND, MAX_BYTES, Answer, FaultError, NotAllowed
+
+END_BOUND = 3.0
+"""Seconds for a hand to be gone, once nobody listens to it."""
+
+
+class Errand:
+    """One that is under way; `end` it."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Raises FaultError when it cannot be started."""
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=dict(environ),
+                start_new_session=True,
+            )
+        except OSError as problem:
+            self._stderr.close()
+            raise FaultError(f"{command[0]} cannot be started: {problem.strerror}") from None
+        self._heard = b""
+
+    def answer(self, until: float) -> Answer | None:
+        """The next one; None when it has ended well. Raises FaultError when it has not, or at `until` (monotonic)."""
+        assert self._process.stdout is not None
+        while b"\n" not in self._heard:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._process.stdout, selectors.EVENT_READ)
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    raise FaultError(f"no answer from the node in time{self._complaint()}")
+            data = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not data:
+                self._check_end()
+                return None
+            self._heard += data
+            if len(self._heard) > 2 * MAX_BYTES:
+                raise FaultError("the node says more than anybody could read")
+        line, _, self._heard = self._heard.partition(b"\n")
+        try:
+            answer: Answer = decode(line, FROM_HAND, MAX_BYTES)
+        except CodecError as problem:
+            raise FaultError(f"the node answers what makes no sense: {problem}") from None
+        return answer
+
+    def thaw(self) -> None:
+        """Ask it to undo what it does, now."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            os.write(self._process.stdin.fileno(), b"thaw\n")
+
+    def end(self, force: bool) -> None:
+        """Let go of it. What has not ended by itself within END_BOUND is told to, if `force` says so; without, it is
+        left to itself: whoever kills an srun kills its hand, and nobody would thaw what that holds."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+        self._stderr.close()
+        for stop in (self._process.terminate, self._process.kill):
+            try:
+                self._process.wait(END_BOUND)
+                return
+            except subprocess.TimeoutExpired:
+                if not force:
+                    self._process.returncode = 0  # nobody waits for it any more
+                    return
+                stop()
+        self._process.wait()
+
+    def _check_end(self) -> None:
+        """Raises FaultError if it failed without a Sorry."""
+        try:
+            code = self._process.wait(END_BOUND)
+        except subprocess.TimeoutExpired:
+            return
+        if code:
+            complaint = self._complaint()
+            kind = NotAllowed if "denied" in complaint else FaultError
+            raise kind(f"the hand on the node ended with {code}{complaint}")
+
+    def _complaint(self) -> str:
+        self._stderr.seek(0)
+        lines = self._stderr.read(1 << 16).decode(errors="replace").strip().splitlines()
+        return f": {one_line(lines[0] if lines[0].startswith('srun') else lines[-1], 300)}" if lines else ""
