@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from ft_slurm import command, comment, hostnames, sacct_text, scontrol_json, scontrol_text
+from ft_slurm import command, comment, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
 from ft_slurm.command import TIMEOUT, Done, left
 from ft_slurm.errors import BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
-from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
+from ft_slurm.records import AccountingRecord, JobRow, JobState, NodeState, Step
+from ft_slurm.sacct_jobs import BadTime
 
 JSON_SINCE = (23, 2)
 _UNKNOWN_JOB = "Invalid job id"
@@ -23,6 +24,8 @@ _OVER = ("already completing", "already finished")
 _REFUSALS = ("denied", "disabled", _UNKNOWN_JOB, "too long", "not supported")
 """In slurmctld's answers that stay the same when asked again (slurm_errno.c). What else there is may change: a
 slurmctld that is away makes `scontrol requeue` say "Unexpected message received" (measured, 22.05 and 24.11)."""
+_BAD_TIMES = ("Invalid time specification", "is after end time")
+_KEPT = ("denied", "has not changed")
 _WITHOUT_JSON = ("json", "data_parser", "serializer")
 """In the complaint of a scontrol that was built without."""
 _SETTINGS = ("SLURM_CLUSTERS", "SLURM_JSON", "SLURM_YAML", "SCONTROL_", "SQUEUE_", "SACCT_")
@@ -114,6 +117,31 @@ class CliClient:
         if not done.stdout.strip() and (done.code or done.stderr.strip()):
             raise Unanswered(f"sacct: {done.problem}")
         return sacct_text.records(done.stdout, job_id)
+
+    def jobs_since(self, start: str, user_id: int, *, timeout: float = TIMEOUT) -> tuple[list[JobRow], int]:
+        """The records of this user's jobs that were there at any moment since then (sacct_jobs.since); and how many
+        that sacct told of make no sense. One question to slurmdbd. Raises BadTime, Refused (there is no accounting)."""
+        options = [f"--starttime={start}", "--endtime=now", f"--user={user_id}", *sacct_jobs.OPTIONS]
+        done = command.run([self._tool("sacct"), *options], timeout, self._environ)
+        if not done.stdout.strip() and (done.code or done.stderr.strip()):
+            if any(each in done.stderr for each in _BAD_TIMES):
+                raise BadTime(f"--since {start}: {done.problem}")
+            raise (Refused if "disabled" in done.stderr else Unanswered)(f"sacct: {done.problem}")
+        found, bad = sacct_jobs.rows(done.stdout)
+        return [row for row in found if row.user_id in (None, user_id)], bad
+
+    def set_derived_exit_code(self, name: str, code: int, *, timeout: float = TIMEOUT) -> None:
+        """Makes `code` (0 to 255) the DerivedExitCode of the newest run of the job of that name (JobRow.name).
+
+        Its owner may, once it has ended: slurmctld sends its own at the end, over whatever is there (as_mysql_job.c:
+        as_mysql_modify_job, as_mysql_job_complete). The database has a wait status, of which sacct shows the code.
+        Raises Refused, where a site does not let owners do that.
+        """
+        change = ["--immediate", "modify", "job", "where", f"jobid={name}", "set", f"DerivedExitCode={code << 8}"]
+        done = command.run([self._tool("sacctmgr"), *change], timeout, self._environ)
+        if "Modified jobs" not in done.stdout:
+            said = f"sacctmgr modify job {name}: {done.problem}"
+            raise (Refused if any(each in done.stderr for each in _KEPT) else Unanswered)(said)
 
     # How
 

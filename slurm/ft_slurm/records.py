@@ -128,3 +128,26 @@ class AccountingRecord:
     elapsed: int | None
     nodes: str
     comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One record of a job, in a list of jobs. Of one `job_id` there are several: see AccountingRecord.
+
+    `name` is what sacct calls the job: `12_3` for a task of an array, `12_[4-9]` for those that wait, `12+1` for a part
+    of a heterogeneous job, else its number. `state` is as sacct prints it, `CANCELLED by 1000` for example.
+    """
+
+    job_id: int
+    name: str
+    state: str
+    exit_code: ExitCode | None
+    derived_exit_code: ExitCode | None
+    submit: int | None
+    start: int | None
+    end: int | None
+    user_id: int | None
+    nodes: str
+    job_name: str
+    work_dir: str
+    comment: str

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.ft_slurm.fake_slurm import JOB, RECORDED
 
-from ft_slurm import pyslurm_answers, sacct_text, scontrol_json, scontrol_text
+from ft_slurm import pyslurm_answers, sacct_jobs, sacct_text, scontrol_json, scontrol_text
 from ft_slurm.errors import SlurmError
 
 SAMPLES = [path.read_text() for path in sorted(RECORDED.rglob("*")) if path.is_file()]
@@ -31,6 +31,7 @@ PARSERS: dict[str, Parser] = {
     "JSON job": lambda text: scontrol_json.job(text, JOB),
     "JSON nodes": scontrol_json.nodes,
     "sacct": lambda text: sacct_text.records(text, JOB),
+    "list of jobs": sacct_jobs.rows,
     "pyslurm job": of_answer(pyslurm_answers.job),
     "pyslurm nodes": of_answer(pyslurm_answers.nodes),
     "pyslurm steps": of_answer(pyslurm_answers.running_steps),
