@@ -212,7 +212,7 @@ class Logs:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Where the coordinator in charge answers Prometheus: `listen` is "off", "loopback" or an address."""
+    """Where each coordinator answers Prometheus: `listen` is "off", "loopback" or an address."""
 
     listen: str = "off"
     port: int = 9474
