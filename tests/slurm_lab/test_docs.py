@@ -37,13 +37,14 @@ OVER: dict[str, BatchJob] = {}
 @pytest.fixture
 def pages_lab(default_release: None, release_lab: Lab) -> Lab:
     """As many nodes as the pages ask for."""
-    release_lab.up(replace(STANDARD, nodes=NODES))
+    if not release_lab.up(replace(STANDARD, nodes=NODES)):
+        release_lab.restore_all()
     return release_lab
 
 
 def over(lab: Lab) -> BatchJob:
     """A job that has lost a worker, and has succeeded."""
-    if "job" not in OVER:
+    if "job" not in OVER or not OVER["job"].folder.exists():  # with the cluster, if that had to be made anew
         job = submit(lab, "docs-over")
         job.train()
         os.kill(job.worker("n1").pid, signal.SIGKILL)
