@@ -247,7 +247,7 @@ def test_an_elastic_job_survives_down_to_its_least() -> None:
 
 
 def crowd(nodes: int) -> Talk:
-    base = job(nodes, nodes - 100)
+    base = job(nodes, nodes - nodes // 100)
     talk = Talk(a_job=base, domains=[f"block{rank // 18}" for rank in range(nodes)])
     talk.begin()
     return talk

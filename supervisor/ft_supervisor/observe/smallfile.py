@@ -15,10 +15,13 @@ def read(path: Path, limit: int) -> bytes:
     """All of it. Raises NotSmall beyond `limit` bytes, and for a pipe, device or folder, which is not waited for;
     OSError as open does. May hang for as long as the file system does."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:  # noqa: PTH123 - of a descriptor
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise NotSmall(f"{path}: no regular file")
-        data = file.read(limit + 1)
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+    finally:
+        os.close(fd)
     if len(data) > limit:
         raise NotSmall(f"{path}: longer than {limit} bytes")
     return data

@@ -122,6 +122,8 @@ def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         wanted = "" if shot.cycle.size == shot.wanted else f" of the {shot.wanted} wanted"
         yield "Cycle", f"{shot.cycle.name} on {_nodes_of(shot.cycle.size)}{wanted}{began}", ""
     yield "Nodes", ", ".join(f"{count} {role}" for role, count in _counts(shot)), ""
+    if shot.phase == "stopping" and (running := sum(entry.count for entry in shot.nodes if entry.running)):
+        yield "Waiting for", f"{_nodes_of(running)} to stop the workers", ""
     if seen.state is not State.ENDED:
         yield "Spares", f"{shot.spares} left; {_survives(shot)}", "" if shot.spares else "yellow"
         yield from _budgets(shot)
@@ -192,34 +194,35 @@ class _Line:
 
 
 def _nodes(shot: Snapshot, width: int, everything: bool, *, ended: bool) -> list[Text]:
-    total = len(shot.names)
+    everything = everything or len(shot.names) <= FEW
     listed: list[NodeStatus] = []
-    alike: list[NodeStatus] = []
-    for entry in shot.nodes:
-        if everything or total <= FEW or _remarkable(entry, shot, ended):
-            listed.append(entry)
-        else:
-            alike.append(entry)
-    if not everything and total > FEW:
-        for role in Role:
-            if sum(entry.count for entry in listed if entry.role is role) > MOST:
-                alike += [entry for entry in listed if entry.role is role]
-                listed = [entry for entry in listed if entry.role is not role]
+    for role in Role:
+        ours = [(entry, _weight(entry, shot, ended)) for entry in shot.nodes if entry.role is role]
+        for least in (0,) if everything else (1, 2):  # of too many, those that wait for nothing but their turn go first
+            found = [entry for entry, weight in ours if weight >= least]
+            if everything or sum(entry.count for entry in found) <= MOST:
+                listed += found
+                break
     those = {id(entry) for entry in listed}  # each() gives these very objects
     lines = _table([_line(*each, shot) for each in shot.each() if id(each[3]) in those], width)
     for role in Role:
-        if ranks := sorted(rank for entry in alike if entry.role is role for rank in unfold(entry.infra_ranks)):
+        alike = (entry for entry in shot.nodes if entry.role is role and id(entry) not in those)
+        if ranks := sorted(rank for entry in alike for rank in unfold(entry.infra_ranks)):
             lines += _folded(role, ranks, shot, width, plain=not listed)
     return lines
 
 
-def _remarkable(entry: NodeStatus, shot: Snapshot, ended: bool) -> bool:
+def _weight(entry: NodeStatus, shot: Snapshot, ended: bool) -> int:
+    """How much there is to say of it: 0 nothing, 1 that it is waited for, 2 more than that."""
     if entry.health or entry.draining or entry.role in (Role.LOST, Role.EXCLUDED, Role.UNHEALTHY):
-        return True
+        return 2
     if ended:
-        return False
-    waited_for = shot.phase == "stopping" and entry.running
-    return waited_for or entry.role in (Role.LEFT, Role.UNREGISTERED) or entry.silent or bool(entry.restarts)
+        return 0
+    if entry.role is Role.UNREGISTERED:
+        return 1
+    if entry.silent or entry.restarts or entry.role is Role.LEFT:
+        return 2
+    return 1 if shot.phase == "stopping" and entry.running else 0
 
 
 def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus, shot: Snapshot) -> _Line:
