@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.fault.conftest import DAEMON, Run, journals, node_folder
 
-from ft_supervisor.fault import errand, find, reach, shell
+from ft_supervisor.fault import errand, reach, shell
 from ft_supervisor.fault.reach import Reach
 from ft_supervisor.fault.words import (
     Act,
@@ -31,9 +31,8 @@ Slurm = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
-    """slurm(job=, srun=): the environment of a login node, on which nothing of a job is seen."""
-    monkeypatch.setattr(find, "look", lambda wanted: [])
+def slurm(tmp_path: Path) -> Slurm:
+    """slurm(job=, srun=): the environment of a login node."""
     fake = Path(__file__).with_name("fake_slurm.py").read_text()
     for name in ("scontrol", "srun"):
         (tmp_path / name).write_text(f"#!{sys.executable} -IS\n{fake}")
@@ -123,3 +122,11 @@ def test_a_refusal_of_the_node_is_the_tools(wanted: Wanted, slurm: Slurm, run: R
     assert said == [] and daemon.poll() is None
     shutil.rmtree(folder)
     assert shell.run(wish, slurm(), said.append) == 3
+
+
+def test_on_the_very_node_no_srun_is_needed(wanted: Wanted, slurm: Slurm, run: Run, tmp_path: Path) -> None:
+    daemon = run(DAEMON, *journals(node_folder(wanted, local=False, run_folder=str(tmp_path))))
+    said: list[str] = []
+    wish = shell.Wish(Verb.KILL, Target.DAEMON, wanted, "7", node="n1")
+    assert shell.run(wish, slurm(job="", srun="denied") | {"SLURMD_NODENAME": "n1"}, said.append) == 0
+    assert daemon.wait(60) == -9 and said[0].endswith(f" kill daemon node=n1 pid={daemon.pid}")

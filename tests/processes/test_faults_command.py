@@ -306,13 +306,16 @@ def test_whom_it_does_not_find(start: StartJob) -> None:
 
 AS_NOBODY = """\
 import os, sys
-from ft_supervisor.cli import app
-from ft_supervisor.cli.main import main
-from ft_supervisor.fault import hand
+from ft_supervisor.fault import hand, shell
+from ft_supervisor.fault.words import Target, Verb
+from ft_supervisor.observe import runs
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
-sys.exit(hand.main(sys.argv[2:]) if sys.argv[1] == "hand" else main(sys.argv[1:]))
+if sys.argv[1] == "hand":
+    hand.main(sys.argv[2:])
+run = sys.argv[1]
+sys.exit(shell.run(shell.Wish(Verb.KILL, Target.WORKER, runs.parse(run), run, rank=0), os.environ, print))
 """
 """The command, by another user, who may not be allowed to read this Python: it is loaded before."""
 
@@ -326,7 +329,7 @@ def test_somebody_else_is_refused(start: StartJob) -> None:
         line = [sys.executable, "-P", "-c", AS_NOBODY, *rest]
         return subprocess.run(line, capture_output=True, text=True, timeout=BOUND, env=ENVIRON, cwd="/")
 
-    told = as_nobody("fault", "kill", "worker", "--rank", "0", "--job", job.run_folder.name)
+    told = as_nobody(job.run_folder.name)
     assert_refused(told, 3, "no job", "of yours")
     told = as_nobody("hand", encode(Hit(job.run_folder.name, "node0", Verb.KILL, Target.WORKER, 0)).decode())
     assert told.returncode == 3 and "no daemon of run" in told.stdout

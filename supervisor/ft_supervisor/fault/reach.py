@@ -54,9 +54,10 @@ class Reach:
 
     def look(self, node: str = "") -> list[Seen]:
         """What is there of the job, or of this node of it. Raises FaultError; JobOver when nothing is any more."""
-        here = find.look(self._wanted)
+        itself = self._environ.get("SLURMD_NODENAME")
+        here = [each for each in find.look(self._wanted) if each.local or each.node == itself]
         self._here = {(each.run_id, each.node) for each in here}
-        if here and (here[0].local or node in {each.node for each in here}):
+        if here and (here[0].local or node == itself):
             return self._one_run(here)
         nodes = self._nodes_by_slurm()
         if node and node not in nodes:
