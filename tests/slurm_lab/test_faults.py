@@ -1,0 +1,119 @@
+"""`ft-supervisor fault` from the login node: srun takes its hand to a node of a job of one's own, and of nobody else's."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.slurm_lab.jobs import JOB, BatchJob, submit
+
+from slurm_lab import LAB_USER, Lab
+
+PROGRAM = str(Path(sys.prefix) / "bin/ft-supervisor")
+ALLOWED = JOB + "policy: {faults: {allow: true}}\n"
+BOUND = 120.0
+
+
+def fault(job: BatchJob, *words: str, user: str | None = LAB_USER) -> subprocess.CompletedProcess[str]:
+    """On the login node; `user` None: root."""
+    command = [PROGRAM, "fault", *words, "--job", str(job.id)]
+    return job.lab.run(command, user=user, cwd=job.folder, check=False, timeout=BOUND)
+
+
+def done(job: BatchJob, *words: str) -> str:
+    told = fault(job, *words)
+    assert (told.returncode, told.stderr) == (0, ""), f"{told}\n{job.told}"
+    return told.stdout
+
+
+def assert_refused(told: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
+    assert (told.returncode, told.stdout) == (code, ""), told
+    (line,) = told.stderr.splitlines()
+    assert all(part in line for part in parts), line
+
+
+def recorded(job: BatchJob) -> list[dict[str, Any]]:
+    path = job.run_folder() / "faults.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_a_worker_is_killed_by_its_owner_alone(lab: Lab) -> None:
+    job = submit(lab, "fault-worker", config=ALLOWED)
+    job.train()
+    uid = lab.layout.uid(LAB_USER)
+    assert_refused(fault(job, "kill", "worker", "--node", "n1", user=None), 4, f"belongs to uid {uid}", "uid 0")
+    assert_refused(fault(job, "kill", "node", "--node", "n9"), 3, "n9 is no node of job", "n0, n1, n2, n3")
+    assert_refused(fault(job, "kill", "worker", "--rank", "7"), 3, "no worker of rank 7")
+    assert_refused(fault(job, "cut", "node", "--node", "n1"), 4, "CAP_NET_ADMIN", "freeze node")
+    assert done(job, "kill", "coordinator", "--dry-run").startswith("would kill coordinator node=n0 pid=")
+    assert job.rows(1) == [] and recorded(job) == []
+    line = done(job, "kill", "worker", "--node", "n1")
+    assert " kill worker node=n1 rank=1 pid=" in line
+    job.train(cycle=1)
+    job.ends("COMPLETED", "0:0")
+    job.check_codes(0)
+    job.check_trained(cycle=1)
+    (record,) = recorded(job)
+    assert (record["act"], record["target"], record["node"], record["rank"]) == ("kill", "worker", "n1", 1)
+    assert_refused(fault(job, "kill", "worker", "--rank", "0"), 3, "has ended")
+
+
+def test_a_node_is_frozen_and_thaws_and_is_killed(lab: Lab) -> None:
+    job = submit(lab, "fault-node", config=ALLOWED)
+    job.train()
+    lines = done(job, "freeze", "node", "--node", "n1", "--for", "2s").splitlines()
+    assert [line.split()[1:4] for line in lines] == [["freeze", "node", "node=n1"], ["thaw", "node", "node=n1"]]
+    assert not [each for each in lab.node_processes("n1") if each.state == "T"]
+    cycle = 1 if job.rows(1) else 0
+    job.wait("a step after the freeze", lambda: job.rows(cycle + 1) or len(job.rows(cycle)) >= 6)
+    before = len(lab.node_processes("n1"))
+    assert before >= 4  # daemon, agent, coordinator, worker
+    assert " kill node node=n1 pid=" in done(job, "kill", "node", "--node", "n1")
+    job.dead.add("n1")
+    job.wait(
+        "nothing on n1", lambda: not [each for each in lab.node_processes("n1") if "ft_supervisor" in each.command]
+    )
+    job.ends("COMPLETED", "0:0")
+    job.check_codes(0)
+    assert " event=promoted node=n3 instead_of=n1 group_rank=1 " in job.output
+    assert [(each["act"], each["target"]) for each in recorded(job)] == [
+        ("freeze", "node"),
+        ("thaw", "node"),
+        ("kill", "node"),
+    ]
+
+
+@pytest.mark.usefixtures("default_release")
+def test_a_frozen_worker_thaws_although_the_tool_and_its_srun_are_killed(lab: Lab) -> None:
+    job = submit(lab, "fault-undo", config=ALLOWED)
+    job.train()
+    command = [PROGRAM, "fault", "freeze", "worker", "--node", "n1", "--for", "20s", "--job", str(job.id)]
+    tool = lab.popen(command, user=LAB_USER, cwd=job.folder, stdout=subprocess.PIPE)
+    try:
+        assert tool.stdout is not None and " freeze worker node=n1 " in tool.stdout.readline()
+        worker = job.worker("n1")
+        assert worker.state == "T"
+    finally:
+        tool.kill()
+        tool.communicate(timeout=BOUND)
+    job.wait("the thaw", lambda: len(recorded(job)) == 2)
+    job.ends("COMPLETED", "0:0")
+    job.check_codes(0)
+    assert [each["act"] for each in recorded(job)] == ["freeze", "thaw"]
+
+
+@pytest.mark.usefixtures("default_release")
+def test_what_the_policy_or_the_jobs_state_does_not_allow(lab: Lab) -> None:
+    job = submit(lab, "fault-off")
+    waits = lab.submit("#!/bin/sh\n", "--begin=now+1hour", "--output=/dev/null", user=LAB_USER)
+    waiting = BatchJob(lab, waits, job.folder)
+    assert_refused(fault(waiting, "kill", "worker", "--rank", "0"), 3, "is pending")
+    lab.run(["scancel", str(waits)], user=LAB_USER)
+    assert_refused(fault(BatchJob(lab, 987654, job.folder), "kill", "worker", "--rank", "0"), 3, "Slurm knows of none")
+    job.train()
+    assert_refused(fault(job, "kill", "worker", "--rank", "0"), 4, "faults.allow: false")
+    job.ends("COMPLETED", "0:0")
+    job.check_trained()
+    assert recorded(job) == []
