@@ -1,0 +1,410 @@
+"""`ft-supervisor status` from outside: which run it finds, what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Command, Done
+from tests.ft_slurm.fake_slurm import FakeSlurm
+from tests.observe.test_status import put, shot
+
+from ft_supervisor.cli import find, looking
+from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe.snapshot import NAME
+
+SUCCESS = Verdict(Outcome.SUCCESS, "all done")
+JOB = """\
+name: test
+cluster: none
+nodes: {active: 2}
+workers: {per_node: 1, command: ["true"]}
+run_dir: runs/{job_id}
+"""
+BOUND = 60.0
+
+
+@pytest.fixture(autouse=True)
+def no_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """None of this machine's."""
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+
+
+def a_run(parent: Path, run_id: str, *, age: float = 0.0) -> Path:
+    """A run whose snapshot is so old."""
+    folder = parent / run_id
+    folder.mkdir(parents=True)
+    put(folder, replace(shot(), run_id=run_id, time=time.time() - age, interval=0.1))
+    return folder
+
+
+def end(folder: Path, verdict: Verdict = SUCCESS) -> None:
+    verdict_file.write(folder, verdict, folder.name, "nonce")
+
+
+def first_line(done: Done) -> str:
+    return done.stdout.splitlines()[0]
+
+
+# -- which run
+
+
+def test_by_job_and_config(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    a_run(tmp_path / "runs" / "12", "12.0.0", age=1000)
+    a_run(tmp_path / "runs" / "12", "12.1.0")
+    a_run(tmp_path / "runs" / "13", "13.0.0")
+    done = command("status", "12", "--config", "job.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert first_line(done).startswith("job 12.1.0: running, seen ")
+    assert command("status", "12.0", "--config", "job.yaml").returncode == 4
+    assert "13.0.0" in first_line(command("status", "--config", "job.yaml", SLURM_JOB_ID="13"))
+
+
+def test_the_newest_run_without_a_job(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    folders = [a_run(tmp_path / "runs" / job, f"{job}.0.0") for job in ("12", "130", "14")]
+    for number, folder in enumerate(folders):
+        os.utime(folder, (number, 1000 - number))
+    for words in (("--config", "job.yaml"), ("--run-dir", "runs/12"), ("--run-dir", "runs")):
+        assert "job 12.0.0" in first_line(command("status", *words))
+    (tmp_path / "runs").rename(tmp_path / "ft-runs")
+    assert "job 12.0.0" in first_line(command("status"))
+
+
+def test_from_within_its_folders(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_run(tmp_path / "ft-runs" / "12", "12.0.0")
+    for folder in (tmp_path, tmp_path / "ft-runs", tmp_path / "ft-runs" / "12"):
+        monkeypatch.chdir(folder)
+        for words in ((), ("12",)):
+            assert "job 12.0.0" in first_line(command("status", *words))
+
+
+def test_from_a_batch_script_that_went_elsewhere(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    a_run(tmp_path / "submitted" / "runs" / "12", "12.0.0")
+    done = command("status", "--config", "job.yaml", SLURM_JOB_ID="12", SLURM_SUBMIT_DIR=str(tmp_path / "submitted"))
+    assert done.returncode == 0
+
+
+# -- what it says
+
+
+def test_an_ended_job(command: Command, tmp_path: Path) -> None:
+    end(a_run(tmp_path, "12.0.0", age=5000))
+    done = command("status", "12")
+    assert done.returncode == 0
+    assert first_line(done) == "job 12.0.0: ended: success (exit code 0): all done"
+    (tmp_path / "12.0.0" / NAME).unlink()  # it is known how it ended all the same
+    assert command("status", "12").stdout == "job 12.0.0: ended: success (exit code 0): all done\n"
+
+
+def test_a_stale_job(command: Command, tmp_path: Path) -> None:
+    a_run(tmp_path, "12.0.0", age=100)
+    done = command("status", "12")
+    assert done.returncode == 4
+    assert re.search("last seen 1[0-9][0-9] s ago; this is what was then", done.stdout)
+    assert "its coordinator is lost, or run_dir hangs on its node" in done.stdout
+
+
+def test_json(command: Command, tmp_path: Path) -> None:
+    a_run(tmp_path, "12.0.0", age=1.0)
+    done = command("status", "12", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["state"], found["status"]["run_id"]) == (0, "running", "12.0.0")
+    assert found["age"] >= 1.0 and len(found["status"]["nodes"]) == 4
+    done = command("status", "99", "--json")
+    assert (done.returncode, json.loads(done.stdout)["state"]) == (3, "none")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_it_fits_the_terminal(command: Command, tmp_path: Path, columns: int) -> None:
+    a_run(tmp_path, "12.0.0")
+    done = command("status", "12", COLUMNS=str(columns))
+    assert done.returncode == 0 and "\x1b" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= columns
+    assert len(done.stdout.splitlines()) > 8
+
+
+# -- what is wrong
+
+
+@pytest.mark.parametrize("words", [("x",), ("../1",), ("1", "--config", "a", "--run-dir", "b")])
+def test_wrong_use(command: Command, words: tuple[str, ...]) -> None:
+    done = command("status", *words)
+    assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1
+
+
+def test_a_wrong_configuration(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("nodes: 3\n")
+    done = command("status", "12", "--config", "job.yaml")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [("12",), (), ("12", "--run-dir", "nowhere"), ("--run-dir", "nowhere")])
+def test_nothing_is_known(command: Command, tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = command("status", *words)
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert "nothing is known of" in line and str(tmp_path) in line
+
+
+def test_a_file_where_run_dir_should_be(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = command("status", "12", "--run-dir", "file")
+    assert done.returncode == 3 and "Not a directory" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_somebody_elses_run(tmp_path: Path, repository: Path) -> None:
+    a_run(tmp_path / "runs", "12.0.0")
+    tmp_path.chmod(0o711)
+    (tmp_path / "runs").chmod(0o700)
+    program = (
+        "import contextlib, io, os, sys\n"
+        "from ft_supervisor.cli.main import main\n"
+        f"words = ['status', '12', '--run-dir', {str(tmp_path / 'runs')!r}]\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    main(words)\n"  # as root, who may read where Python lies
+        "os.setgid(65534)\n"
+        "os.setuid(65534)\n"
+        "main(words)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        cwd="/",
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "HOME": "/"},
+    )
+    assert (done.returncode, done.stdout) == (3, ""), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "Permission denied" in line
+
+
+@pytest.mark.parametrize("what", ["half", "pipe", "huge"])
+def test_a_status_that_cannot_be_read(command: Command, tmp_path: Path, what: str) -> None:
+    folder = a_run(tmp_path, "12.0.0")
+    path = folder / NAME
+    data = path.read_bytes()
+    path.unlink()
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(data[:200])
+        if what == "huge":
+            os.truncate(path, 2**40)
+    done = command("status", "12")
+    assert done.returncode == 4 and NAME in done.stdout and "Traceback" not in done.stdout + done.stderr
+    end(folder)
+    assert command("status", "12").returncode == 0
+
+
+def test_a_run_dir_that_hangs(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_run(tmp_path, "12.0.0")
+    monkeypatch.setattr(looking.Look.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(find, "folder", lambda _search: time.sleep(3))
+    began = time.monotonic()
+    done = command("status", "12")
+    assert time.monotonic() - began < 2.5
+    assert done.returncode == 3 and "does not answer within 0.2 s" in done.stderr
+
+
+# -- what Slurm adds
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSlurm]:
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    fake = FakeSlurm(folder, "24.11")
+    monkeypatch.setenv("PATH", f"{folder}/bin:/usr/bin:/bin")
+    yield fake
+
+
+def test_a_pending_job(command: Command, slurm: FakeSlurm) -> None:
+    slurm.job("requeue-2.0")
+    done = command("status", "4242")
+    assert done.returncode == 4, done
+    assert done.stdout.startswith("job 4242: has not started\n") and "PENDING" in done.stdout
+    assert json.loads(command("status", "4242", "--json").stdout)["state"] == "pending"
+
+
+def test_slurm_knows_no_such_job(command: Command, slurm: FakeSlurm) -> None:
+    slurm.no_job()
+    done = command("status", "4242")
+    assert done.returncode == 3 and "nothing is known of job 4242" in done.stderr
+
+
+def test_a_stale_job_that_slurm_knows_to_be_over(command: Command, slurm: FakeSlurm, tmp_path: Path) -> None:
+    a_run(tmp_path, "4242.0.0", age=100)
+    slurm.job("cancel-end")
+    done = command("status", "4242")
+    assert done.returncode == 4 and "it has ended, without a verdict" in done.stdout
+    slurm.job("cancel-running")
+    assert "Slurm says RUNNING: its coordinator is lost" in command("status", "4242").stdout
+
+
+def test_a_fresh_job_costs_slurm_nothing(command: Command, slurm: FakeSlurm, tmp_path: Path) -> None:
+    a_run(tmp_path, "4242.0.0")
+    assert command("status", "4242").returncode == 0
+    assert slurm.asked() == []
+
+
+def test_slurm_that_is_away(command: Command, slurm: FakeSlurm) -> None:
+    (slurm.folder / "away").write_text("slurm_load_jobs error: Unable to contact slurm controller\n")
+    done = command("status", "4242")
+    assert done.returncode == 3 and "Slurm does not answer" in done.stderr
+
+
+def test_slurm_that_hangs(command: Command, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "SLURM_BOUND", 0.5)
+    (slurm.folder / "hang").touch()
+    began = time.monotonic()
+    done = command("status", "4242")
+    assert time.monotonic() - began < 20
+    assert done.returncode == 3 and "Slurm does not answer" in done.stderr
+
+
+# -- as a process of its own
+
+
+class Process:
+    """The command with pipes, or with a terminal's other end."""
+
+    def __init__(self, folder: Path, *words: str, **more: object) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ft_supervisor", "status", *words],
+            cwd=folder,
+            env={
+                "PYTHONPATH": os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part),
+                "PATH": str(folder / "nothing"),
+                "TERM": "xterm",
+                "LANG": "C.UTF-8",
+            },
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **more},  # type: ignore[call-overload]
+        )
+
+    def end(self) -> tuple[int, str]:
+        """Its exit code and what it printed on stderr."""
+        error = self.process.communicate(timeout=BOUND)[1]
+        return self.process.returncode, (error or b"").decode()
+
+
+def test_a_pipe_that_closes(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "12.0.0")
+    many = replace(shot(), run_id="12.0.0", time=time.time() + 0.0)
+    put(folder, replace(many, job="x" * 200_000))  # more than a pipe takes
+    for words in (("12",), ("12", "--json"), ("12", "--watch"), ("12", "--watch", "--json")):
+        one = Process(tmp_path, *words)
+        assert one.process.stdout is not None
+        put(folder, replace(many, job="x" * 200_000, time=time.time()))
+        one.process.stdout.read(10)
+        one.process.stdout.close()
+        one.process.stdout = None
+        assert one.end() == (0, ""), words
+
+
+def test_watch_in_a_pipe_tells_what_is_new_until_the_end(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, "12.0.0")
+    watch = Process(tmp_path, "12", "--watch", "--json")
+    assert watch.process.stdout is not None
+    first = json.loads(watch.process.stdout.readline())
+    assert first["state"] == "running"
+    put(folder, replace(shot(), run_id="12.0.0", time=time.time(), phase="stopping"))
+    assert json.loads(watch.process.stdout.readline())["status"]["phase"] == "stopping"
+    end(folder, Verdict(Outcome.FAILED, "why not"))
+    last = json.loads(watch.process.stdout.readlines()[-1])
+    assert (last["state"], last["verdict"]["outcome"]) == ("ended", "failed")
+    assert watch.end() == (0, "")
+
+
+def test_watch_before_there_is_anything(tmp_path: Path) -> None:
+    code, error = Process(tmp_path, "12", "--watch").end()
+    assert code == 3 and "nothing is known of job 12" in error
+
+
+class Terminal:
+    """A pseudo terminal of this size with `status --watch` in it."""
+
+    def __init__(self, folder: Path, columns: int, rows: int, *words: str) -> None:
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.watch = Process(folder, *words, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+        os.close(theirs)
+        self.shown = ""
+
+    def until(self, text: str) -> None:
+        """Read until it has been shown."""
+        deadline = time.monotonic() + BOUND
+        while text not in self.shown:
+            assert time.monotonic() < deadline, self.shown
+            if select.select([self._ours], [], [], 0.1)[0]:
+                self.shown += os.read(self._ours, 1 << 16).decode()
+
+    def rest(self) -> str:
+        """All until its end."""
+        while True:
+            try:
+                data = os.read(self._ours, 1 << 16)
+            except OSError:  # EIO: nobody has the other end any more
+                data = b""
+            if not data:
+                os.close(self._ours)
+                return self.shown
+            self.shown += data.decode()
+
+
+ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_watch_in_a_terminal_redraws_and_leaves_the_last_picture(tmp_path: Path, columns: int) -> None:
+    folder = a_run(tmp_path, "12.0.0")
+    terminal = Terminal(tmp_path, columns, 30, "12", "--watch")
+    terminal.until("running")
+    put(folder, replace(shot(), run_id="12.0.0", time=time.time(), phase="stopping"))
+    terminal.until("stopping")
+    end(folder)
+    shown = terminal.rest()
+    assert terminal.watch.end()[0] == 0
+    assert shown.count(ENTER) == shown.count(LEAVE) == 1
+    last = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", shown.partition(LEAVE)[2])
+    assert "ended: success" in " ".join(last.split())
+    assert max(map(len, last.splitlines())) <= columns
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, code: int) -> None:
+    a_run(tmp_path, "12.0.0")
+    terminal = Terminal(tmp_path, 80, 6, "12", "--watch")
+    terminal.until("more lines")
+    terminal.watch.process.send_signal(number)
+    shown = terminal.rest()
+    assert terminal.watch.end()[0] == code
+    assert shown.count(ENTER) == shown.count(LEAVE) == 1 and "Traceback" not in shown
+    assert "\x1b[?25h" in shown  # the cursor
+
+
+def test_ctrl_c_in_a_pipe(tmp_path: Path) -> None:
+    a_run(tmp_path, "12.0.0")
+    watch = Process(tmp_path, "12", "--watch")
+    assert watch.process.stdout is not None
+    watch.process.stdout.readline()
+    watch.process.send_signal(signal.SIGINT)
+    assert watch.end() == (130, "")
