@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from ft_supervisor.core.model import Failure, Verdict
 from ft_supervisor.core.settings import Cause
@@ -18,10 +19,9 @@ def cycles(facts: Sequence[Fact], names: Sequence[str], verdict: Verdict | None)
     """All of them, in order. `facts` are everybody's, in order; `names` of nodes by infra_rank."""
     proposed = next((fact for fact in facts if fact.what == "proposed"), None)
     found = collect(facts, verdict, proposed)
-    later = [*list(found.values())[1:], None]
     return tuple(
-        _story(number, cycle, following, facts, names, proposed)
-        for (number, cycle), following in zip(found.items(), later, strict=True)
+        _story(number, cycle, later, facts, names, proposed)
+        for (number, cycle), later in zip_longest(found.items(), list(found.values())[1:])
     )
 
 
@@ -102,17 +102,9 @@ def _loss(cycle: Known, later: Known | None, facts: Sequence[Fact], proposed: Fa
     if later is None:
         return Loss(at, detection, stop, decision, None, None, None, None)
     rendezvous = _between(later.began.at if later.began else None, later.started)
+    worker_start = None if later.beating is None else _between(later.started, later.up)
     resumed = later.up or later.start
-    return Loss(
-        at,
-        detection,
-        stop,
-        decision,
-        rendezvous,
-        _between(later.started, later.beating),
-        resumed,
-        _between(at, resumed),
-    )
+    return Loss(at, detection, stop, decision, rendezvous, worker_start, resumed, _between(at, resumed))
 
 
 def _between(start: float | None, end: float | None) -> float | None:

@@ -83,7 +83,7 @@ def facts(lines: Iterable[bytes]) -> Told:
     for line in lines:
         if not reader.read(line):
             break
-    return reader.told
+    return reader.end()
 
 
 class _Reader:
@@ -91,7 +91,8 @@ class _Reader:
         self.told = Told()
         self._offset: float | None = None
         self._node_lost = 0.0
-        self._heard: deque[tuple[float, str]] = deque(maxlen=_HEARD)
+        self._heard: deque[bytes] = deque(maxlen=_HEARD)
+        self._quiet = b""
         self._spoke: dict[int, float] = {}
         self._unbeaten: dict[str, set[int]] = {}
         self._now = 0.0
@@ -103,7 +104,9 @@ class _Reader:
             return True  # the end of a file that somebody writes, or was killed while writing
         try:
             if line.startswith(b"["):
-                self._quiet(line)
+                self._quiet = line
+                if line.startswith(b'["Heard"'):
+                    self._heard.append(line)
             elif not self._skips(line):
                 return self._whole(json.loads(line))
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
@@ -116,20 +119,27 @@ class _Reader:
         """Heartbeats of workers that have all been heard: most of a journal of an agent that has such workers."""
         return not any(self._unbeaten.values()) and b'"event":{"type":"Beat"' in line and b'"actions":[]' in line
 
-    def _quiet(self, line: bytes) -> None:
-        if line.startswith(b'["Heard"'):
-            _, now, _, echoes = json.loads(line)
-            self._heard.extend((float(now), ranks) for ranks in echoes.values())
-            self._now = float(now)
-        elif (end := line.find(b",", line.find(b",") + 1)) > 0:
-            self._now = float(line[line.find(b",") + 1 : end])
-        self._touch()
+    def end(self) -> Told:
+        """All of it."""
+        self._settle()
+        return self.told
+
+    def _settle(self) -> None:
+        """Of the heartbeats since the last whole line only the last one's time is looked at: there are millions."""
+        line, self._quiet = self._quiet, b""
+        if line:
+            try:
+                self._now = float(json.loads(line)[1])
+            except (ValueError, IndexError, TypeError, RecursionError):
+                self.told.strange += 1
+            self._touch()
 
     def _touch(self) -> None:
         if self._offset is not None:
             self.told.last = max(self.told.last or 0.0, self._now + self._offset)
 
     def _whole(self, value: Any) -> bool:
+        self._settle()
         if not isinstance(value, dict):
             self.told.torn += 1
         elif "journal" in value:
@@ -171,7 +181,7 @@ class _Reader:
             if isinstance(message, dict):
                 self._spoke[_rank(message)] = self._now
             if event.get("type") == "Heard":
-                self._heard.extend((self._now, str(rank)) for rank, _ in event["echoes"])
+                self._spoke |= {int(rank): self._now for rank, _ in event["echoes"]}
             if value["term"] is not None or any(_log(each, "stepped_down") for each in actions):
                 self.told.facts += self._of_coordinator(message or {}, actions, value["term"])
 
@@ -239,7 +249,14 @@ class _Reader:
         """By this machine's clock. A node that was silent for so long has been silent for node_lost."""
         at_most = self._now - self._node_lost
         found = [self._spoke[node]] if node in self._spoke else []
-        found += [now for now, ranks in reversed(self._heard) if node in unfold(ranks)][:1]
+        for line in reversed(self._heard):
+            try:
+                _, now, _, echoes = json.loads(line)
+                if any(node in unfold(ranks) for ranks in echoes.values()):
+                    found.append(float(now))
+                    break
+            except (ValueError, AttributeError, TypeError):
+                self.told.strange += 1
         return min(max(found, default=at_most), at_most)
 
     # -- an agent's

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from ft_supervisor.core.model import Failure, Outcome, Verdict
 from ft_supervisor.observe.history import CycleEnd
@@ -86,7 +87,7 @@ def collect(facts: Iterable[Fact], verdict: Verdict | None, proposed: Fact | Non
         if fact.cycle:
             _tell(found.setdefault(fact.cycle, Known()), fact)
     numbers = sorted(found, key=order)
-    for number, following in zip(numbers, [*numbers[1:], ""], strict=True):
+    for number, following in zip_longest(numbers, numbers[1:], fillvalue=""):
         found[number].ended, found[number].end = _end(found[number], found.get(following), verdict, proposed)
     return {number: found[number] for number in numbers}
 

@@ -130,7 +130,8 @@ def _missing(history: History, told: list[Told]) -> Iterator[str]:
     agents = {each.nodes[each.node] for each in told if each.machine == "agent" and each.node is not None}
     if lacking := sorted(began - agents):
         shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
-        yield f"no agent's journal of {shown} (yet): when its workers started is not known"
+        later = "" if history.verdict else ", which comes when the node ends"
+        yield f"no agent's journal of {shown}{later}: when workers started there is not known"
 
 
 def _count(number: int, word: str) -> str:

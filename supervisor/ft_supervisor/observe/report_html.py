@@ -37,7 +37,7 @@ def render(report: Report) -> str:
             f"<h1>{escape(title)}</h1>",
             f'<p class="soft">times are {escape(zone())}</p>',
             *(f'<p class="warn">{escape(plain(line))}</p>' for line in report.contradictions),
-            *(_run(history) for history in report.runs),
+            *(_run(history, outcome(history, report)) for history in report.runs),
             _slurm(report) if report.starts else "",
             _notes("Missing", report.notes),
         ]
@@ -50,8 +50,7 @@ def render(report: Report) -> str:
     )
 
 
-def _run(history: History) -> str:
-    word = outcome(history)
+def _run(history: History, word: str) -> str:
     chip = f'<span class="chip {escape(word)}">{escape(word)}</span>' if history.verdict else escape(word)
     parts = [f"<h2>run {escape(history.run_id)} {chip}</h2>"]
     if history.verdict:

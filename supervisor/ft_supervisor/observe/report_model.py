@@ -43,6 +43,11 @@ class Report:
         return not self.runs and not self.starts
 
     @property
+    def running(self) -> bool:
+        """Slurm says so."""
+        return bool(self.starts) and job_states.find(self.starts[0].rows[-1].state).means is Means.RUNNING
+
+    @property
     def told(self) -> bool:
         """There is a journal of the newest run."""
         return bool(self.runs) and self.runs[0].start is not None

@@ -51,14 +51,21 @@ class _Scale:
     def x(self, at: float) -> float:
         return 100 * min(1.0, max(0.0, (at - self.start) / (self.end - self.start)))
 
+    def place(self, span: Span) -> tuple[float, float]:
+        """Its left end and its width."""
+        x = self.x(span.start)
+        width = max(_LEAST, self.x(self.end if span.end is None else span.end) - x)
+        return min(x, 100 - width), width
+
 
 def _row(node: NodeStory, scale: _Scale, marks: str) -> str:
     name = escape(plain(node.name))
     spans = sorted(node.spans, key=lambda span: _ORDER.index(span.state))
     bars = "".join(_bar(span, scale) for span in spans)
+    labels = "".join(_label(span, scale) for span in spans if span.state is State.ACTIVE)
     return (
         f'<tr data-node="{name}"><th scope="row" title="{name}">{name}</th><td><svg height="{_HEIGHT}" role="img"'
-        f' aria-label="{name}: {escape(_spoken(node))}">{bars}{marks}</svg></td></tr>'
+        f' aria-label="{name}: {escape(_spoken(node))}">{bars}{marks}{labels}</svg></td></tr>'
     )
 
 
@@ -68,18 +75,19 @@ def _spoken(node: NodeStory) -> str:
 
 def _bar(span: Span, scale: _Scale) -> str:
     end = scale.end if span.end is None else span.end
-    x = scale.x(span.start)
-    width = max(_LEAST, scale.x(end) - x)
-    x = min(x, 100 - width)
+    x, width = scale.place(span)
     odd = " odd" if span.state is State.ACTIVE and span.cycle[-1:] in "13579" else ""
     inset = 4 if span.state is State.STANDBY else 1
     shape = f'x="{x:.3f}%" width="{width:.3f}%" y="{inset}" height="{_HEIGHT - 2 * inset}"'
     hatch = f'<rect class="hatch" {shape}/>' if span.state in (State.LOST, State.EXCLUDED) else ""
-    title = f"<title>{escape(_title(span, end))}</title>"
-    label = ""
-    if span.state is State.ACTIVE and width >= _LABELLED:
-        label = f'<text x="{x + width / 2:.3f}%" y="13" text-anchor="middle">{escape(span.cycle)}</text>'
-    return f'<rect class="{span.state}{odd}" {shape}>{title}</rect>{hatch}{label}'
+    return f'<rect class="{span.state}{odd}" {shape}><title>{escape(_title(span, end))}</title></rect>{hatch}'
+
+
+def _label(span: Span, scale: _Scale) -> str:
+    x, width = scale.place(span)
+    if width < _LABELLED:
+        return ""
+    return f'<text x="{x + width / 2:.3f}%" y="13" text-anchor="middle">{escape(span.cycle)}</text>'
 
 
 def _title(span: Span, end: float) -> str:

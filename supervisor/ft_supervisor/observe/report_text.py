@@ -56,7 +56,7 @@ def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     for line in report.contradictions:
         yield Text(f"! {line}", "bold red")
     for history in report.runs:
-        yield from _run(history, width)
+        yield from _run(history, outcome(history, report), width)
     if report.starts:
         yield from _slurm(report, width)
     if report.notes:
@@ -72,10 +72,10 @@ def _indented(lines: list[str], style: str = "") -> RenderableType:
     return Padding(Group(*(Text(line, style) for line in lines)), (0, 0, 0, 2))
 
 
-def _run(history: History, width: int) -> Iterator[RenderableType]:
+def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
     good = history.verdict is not None and history.verdict.outcome is Outcome.SUCCESS
     yield Text.assemble(
-        ("\nrun ", "bold"), (history.run_id, "bold"), ": ", (outcome(history), "bold green" if good else "bold yellow")
+        ("\nrun ", "bold"), (history.run_id, "bold"), ": ", (word, "bold green" if good else "bold yellow")
     )
     reason = [plain(history.verdict.reason)] if history.verdict else []
     yield _indented([*reason, *summary(history)])
@@ -189,7 +189,10 @@ def _losses(history: History, width: int) -> Iterator[RenderableType]:
         return
     yield _title("Time lost")
     titles = ["cycle", "total", "detection", "stop", "decision", "rendezvous", "workers"]
-    yield _table(titles, [_loss(cycle) for cycle in failed], width, last=False)
+    rows = [_loss(cycle) for cycle in failed]
+    yield _table(titles, rows, width, last=False)
+    if any("?" in row for row in rows):
+        yield Padding(Text("?: not known; only heartbeats of theirs tell when workers began", "dim"), (0, 0, 0, 2))
 
 
 def _loss(cycle: CycleStory) -> list[str]:

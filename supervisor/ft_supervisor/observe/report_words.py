@@ -8,6 +8,7 @@ from datetime import datetime
 
 from ft_slurm.records import AccountingRecord
 from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, History, NodeStory, State
+from ft_supervisor.observe.report_model import Report
 
 UNKNOWN = "?"
 
@@ -59,10 +60,12 @@ def count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def outcome(history: History) -> str:
+def outcome(history: History, report: Report) -> str:
     """One word for how the run ended; several where it has not."""
     if history.verdict is not None:
         return history.verdict.outcome.value
+    if report.running and history is report.runs[0]:
+        return "running, Slurm says"
     return "no verdict" if history.start is not None else "nothing known"
 
 

@@ -1,0 +1,248 @@
+"""A run's history from the journals of real runs (recorded/README.md), whole and with parts of them missing."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ft_supervisor.core.model import Outcome
+from ft_supervisor.observe.history import CycleEnd, History, State
+from ft_supervisor.observe.history_build import build
+from ft_supervisor.observe.history_facts import Told, facts
+from ft_supervisor.observe.history_read import read
+
+RECORDED = Path(__file__).parent / "recorded"
+CASES = ["crash", "node-lost", "node-lost-without-cause", "takeover", "budget-spent", "running"]
+
+
+def recorded(case: str) -> History:
+    return read(RECORDED / case / "4242.0.0")
+
+
+def told(case: str, only: str = "") -> list[Told]:
+    paths = sorted((RECORDED / case / "4242.0.0").glob(f"journal/*/journal-{only}*.jsonl"))
+    assert paths
+    return [facts(path.read_bytes().splitlines(keepends=True)) for path in paths]
+
+
+def states(history: History, node: int) -> list[str]:
+    """What a node was, with its cycles."""
+    return [f"{span.state} {span.cycle}".strip() for span in history.nodes[node].spans]
+
+
+def check(history: History) -> None:
+    """What must hold of any history."""
+    for node in history.nodes:
+        for one, other in zip(node.spans, node.spans[1:], strict=False):
+            assert one.end is not None and one.start <= one.end <= other.start, node
+    for cycle in history.cycles:
+        if (loss := cycle.loss) is None:
+            continue
+        parts = (loss.detection, loss.stop, loss.decision, loss.rendezvous, loss.worker_start)
+        assert all(part is None or part >= 0 for part in parts), loss
+        if loss.total is not None:
+            assert sum(part or 0.0 for part in parts) <= loss.total + 1e-3, loss
+    assert history.ratio is None or 0 <= history.ratio <= 1
+    if history.training is not None and history.length is not None:
+        assert history.training <= history.length + 1e-3
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_recorded_run_makes_sense(case: str) -> None:
+    history = recorded(case)
+    check(history)
+    assert history.run_id == "4242.0.0" and history.per_node == 1 and history.active == 2
+    assert [node.name for node in history.nodes] == [f"node{i}" for i in range(len(history.nodes))]
+
+
+def test_a_crash_is_told_with_all_its_times() -> None:
+    history = recorded("crash")
+    first, second = history.cycles
+    assert (first.number, first.nodes, first.ended, first.cause) == ("0.0", ("node0", "node1"), CycleEnd.FAILED, "exit")
+    assert first.reason == "node1: worker 0 of node 1: exit code 1"
+    assert first.response == "restart" and first.rule.endswith("(rule 1)")
+    assert [failure.infra_rank for failure in first.failures] == [1]
+    assert (second.number, second.n, second.ended) == ("0.1", 1, CycleEnd.SUCCESS)
+    loss = first.loss
+    assert loss is not None and loss.total is not None and second.workers_up is not None
+    assert None not in (loss.detection, loss.stop, loss.decision, loss.rendezvous, loss.worker_start)
+    # The parts follow one another without a gap: from the worker's exit until the last worker of the next cycle is up.
+    parts = [loss.detection, loss.stop, loss.decision, loss.rendezvous, loss.worker_start]
+    assert sum(part or 0.0 for part in parts) == pytest.approx(loss.total, abs=0.002)
+    assert loss.resumed == second.workers_up and loss.at == pytest.approx(first.failures[0].time)
+    assert history.lost == loss.total
+    assert states(history, 1) == ["active 0.0", "stopped", "active 0.1"], "it came last, and was told to run at once"
+    assert states(history, 2) == ["standby"]
+    assert history.nodes[1].state is None, "it has left"
+    assert history.verdict is not None and history.verdict.outcome is Outcome.SUCCESS
+    assert not history.notes
+
+
+def test_training_is_what_lies_between_the_last_worker_s_start_and_the_first_failure() -> None:
+    history = recorded("crash")
+    first, second = history.cycles
+    assert first.workers_up and second.workers_up and first.loss and second.end
+    expected = (first.loss.at - first.workers_up) + (second.end - second.workers_up)
+    assert history.training == pytest.approx(expected)
+    assert history.start is not None and history.ended is not None
+    assert history.ratio == pytest.approx(expected / (history.ended - history.start))
+
+
+@pytest.mark.parametrize("case", ["node-lost", "node-lost-without-cause"])
+def test_a_lost_node_is_lost_from_when_it_was_last_heard(case: str) -> None:
+    history = recorded(case)
+    first, second = history.cycles
+    assert first.cause == "lost_node" and first.reason == "node1 was not heard for 7 s"
+    assert second.nodes == ("node0", "node2")
+    assert states(history, 1) == ["standby", "active 0.0", "lost"]
+    assert states(history, 2) == ["standby", "active 0.1"]
+    lost = history.nodes[1].spans[-1]
+    assert lost.end is None and history.nodes[1].state is State.LOST
+    assert first.loss is not None and first.loss.at == lost.start
+    assert first.loss.detection == pytest.approx(7.0, abs=0.6), "node_lost is 7 s, and a heartbeat takes half a second"
+    assert any("node1" in note for note in history.notes), "its agent's journal died with it"
+
+
+def test_a_takeover_is_told_and_costs_nothing() -> None:
+    history = recorded("takeover")
+    (takeover,) = history.takeovers
+    assert (takeover.node, takeover.term) == ("node1", 1)
+    assert takeover.gap is not None and 0 < takeover.gap < 5
+    assert [cycle.number for cycle in history.cycles] == ["0.0", "1.1", "1.2"]
+    assert [cycle.cause for cycle in history.cycles] == ["exit", "lost_node", ""]
+    first = history.cycles[0]
+    assert first.start is not None and first.end is not None and first.start < takeover.at < first.end
+    assert states(history, 0) == ["standby", "active 0.0", "stopped", "active 1.1", "lost"]
+    assert states(history, 2) == ["standby", "active 1.2"]
+    assert history.cycles[-1].nodes == ("node2", "node1"), "the others keep their group_ranks"
+
+
+def test_a_spent_budget_is_told_with_who_was_excluded_and_what_it_printed() -> None:
+    history = recorded("budget-spent")
+    assert [cycle.response for cycle in history.cycles] == ["replace_node", "restart", "restart", "gives_up"]
+    assert states(history, 1)[-1] == "excluded" and "ECC" in history.nodes[1].spans[-1].reason
+    last = history.cycles[-1].loss
+    assert last is not None and last.resumed is None and last.total is None and last.decision is not None
+    assert history.verdict is not None and history.verdict.outcome is Outcome.FAILED
+    failure = history.first_failure
+    assert failure is not None and (failure.cycle, failure.node, failure.rank) == ("0.3", "node0", 0)
+    assert failure.lines and failure.source == "logs/0.3/rank0.log"
+
+
+def test_of_a_running_job_is_told_what_is_known() -> None:
+    history = recorded("running")
+    assert history.verdict is None and history.ended is None
+    assert [cycle.ended for cycle in history.cycles] == [CycleEnd.FAILED, CycleEnd.RUNNING]
+    assert history.cycles[-1].end is None
+    assert [node.state for node in history.nodes] == [State.ACTIVE, State.ACTIVE, State.STANDBY]
+    loss = history.cycles[0].loss
+    assert loss is not None and loss.detection is not None and loss.rendezvous is None and loss.worker_start is None
+    assert history.training is not None and history.training > 0
+    assert any("agent" in note for note in history.notes)
+
+
+# -- parts
+
+
+@pytest.mark.parametrize("case", ["crash", "node-lost", "takeover", "budget-spent"])
+def test_agents_alone_tell_the_cycles_and_their_nodes(case: str) -> None:
+    whole, history = recorded(case), build("4242.0.0", told(case, "agent"), None)
+    check(history)
+    assert [cycle.number for cycle in history.cycles] == [cycle.number for cycle in whole.cycles]
+    assert [cycle.nodes for cycle in history.cycles] == [cycle.nodes for cycle in whole.cycles]
+    assert history.cycles[-1].loss is None or history.cycles[-1].loss.stop is None
+    assert states(history, 0) != [] and history.verdict is None
+
+
+def test_agents_alone_tell_who_failed() -> None:
+    history = build("4242.0.0", told("crash", "agent"), None)
+    assert [cycle.ended for cycle in history.cycles] == [CycleEnd.FAILED, CycleEnd.SUCCESS]
+    assert history.cycles[0].cause == "exit" and history.cycles[0].reason == "worker 0 of node 1: exit code 1"
+    assert history.first_failure is not None and history.first_failure.rank == 1
+
+
+def test_coordinators_alone_tell_all_but_the_start_of_workers() -> None:
+    whole, history = recorded("crash"), build("4242.0.0", told("crash", "coordinator"), None)
+    check(history)
+    assert [(c.number, c.ended, c.cause, c.reason) for c in history.cycles] == [
+        (c.number, c.ended, c.cause, c.reason) for c in whole.cycles
+    ]
+    loss = history.cycles[0].loss
+    assert loss is not None and loss.rendezvous is None and loss.worker_start is None and loss.stop is not None
+    assert loss.resumed == history.cycles[1].start
+    assert history.verdict is not None and history.verdict.outcome is Outcome.SUCCESS
+
+
+def test_a_missing_coordinator_s_times_are_told_by_agents() -> None:
+    without = [each for each in told("takeover") if not (each.machine == "coordinator" and each.node == 0)]
+    history = build("4242.0.0", without, None)
+    check(history)
+    assert [cycle.number for cycle in history.cycles] == ["0.0", "1.1", "1.2"]
+    assert history.cycles[0].nodes == ("node0", "node1") and history.cycles[0].start is not None
+    assert states(history, 0) == ["active 0.0", "stopped", "active 1.1", "lost"]
+
+
+def test_what_a_deposed_coordinator_says_later_is_left_out() -> None:
+    journals = told("takeover", "coordinator")
+    old = next(each for each in journals if each.node == 0 and each.facts)
+    new = next(each for each in journals if each.node == 1 and each.facts)
+    late = next(fact for fact in new.facts if fact.what == "verdict").at
+    old.facts.append(type(old.facts[0])(late, "failed", term=0, cycle="0.0", reason="it was cut off, and did not know"))
+    history = build("4242.0.0", journals, None)
+    assert "cut off" not in history.cycles[0].reason
+    assert history == build("4242.0.0", told("takeover", "coordinator"), None)
+
+
+def test_nothing_at_all_is_no_history() -> None:
+    history = build("4242.0.0", [], None)
+    assert (history.nodes, history.cycles, history.start, history.training, history.ratio) == ((), (), None, None, None)
+
+
+# -- damage
+
+
+@given(data=st.data())
+def test_a_journal_that_ends_anywhere_is_understood_up_to_there(data: st.DataObject) -> None:
+    path = RECORDED / "takeover/4242.0.0/journal/node1/journal-coordinator-1.jsonl"
+    content = path.read_bytes()
+    end = data.draw(st.integers(0, len(content)))
+    found = facts(content[:end].splitlines(keepends=True))
+    assert found.torn == (end > 0 and content[end - 1 : end] != b"\n") and not found.strange
+    check(build("4242.0.0", [*told("takeover", "agent"), found], None))
+
+
+@given(data=st.data())
+def test_damaged_lines_are_counted_and_passed_over(data: st.DataObject) -> None:
+    lines = (
+        (RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl").read_bytes().splitlines(keepends=True)
+    )
+    for _ in range(data.draw(st.integers(1, 5))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        start = data.draw(st.integers(0, max(0, len(lines[at]) - 2)))
+        noise = data.draw(st.binary(max_size=8)).replace(b"\n", b"")
+        lines[at] = lines[at][:start] + noise + b"\n"
+    check(build("4242.0.0", [facts(lines), *told("crash", "agent")], None))
+
+
+def test_lines_of_another_shape_are_counted() -> None:
+    lines = (
+        (RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl").read_bytes().splitlines(keepends=True)
+    )
+    odd = [b'{"time":"x","now":"y","term":0,"cycle":null,"event":{},"actions":[],"reason":null}\n', b"7\n", b"{}\n"]
+    found = facts([*lines[:3], *odd, *lines[3:]])
+    assert found.torn == 1 and found.strange == 2
+    assert len(found.facts) == len(facts(lines).facts)
+
+
+def test_a_journal_of_another_version_says_so() -> None:
+    found = facts([b'{"journal":7,"protocol":9}\n', b'{"anything":1}\n'])
+    assert "version 7" in found.problem and not found.facts
+
+
+def test_a_new_field_is_no_hindrance() -> None:
+    lines = (RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl").read_bytes()
+    newer = lines.replace(b'"local_rank":', b'"colour":"red","local_rank":')
+    assert newer != lines
+    found = facts(newer.splitlines(keepends=True))
+    assert not found.strange and found.facts == facts(lines.splitlines(keepends=True)).facts
