@@ -1,0 +1,220 @@
+"""What a report says, of a run and of Slurm's records, as text and as JSON; the page is in test_report_page.py."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from tests.observe.report_texts import controls, evil, report, row, sacct
+from tests.observe.test_history import CASES, recorded
+
+from ft_supervisor.observe import report_json, report_text
+from ft_supervisor.observe.report_model import join
+from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_NODES
+from ft_supervisor.observe.report_words import duration, plain
+
+
+def text(*wanted: object, width: int = 80) -> str:
+    (one,) = wanted or (report(),)
+    return report_text.render(one, width)  # type: ignore[arg-type]
+
+
+# -- joined with Slurm's records
+
+
+def test_a_requeued_job_s_runs_meet_their_own_records() -> None:
+    records = sacct("requeue-second")
+    second = replace(recorded("crash"), run_id="4242.0.1")
+    told = join("4242", [second, recorded("budget-spent")], records)
+    assert [start.restart for start in told.starts] == [1, 0]
+    assert [[each.state for each in start.rows] for start in told.starts] == [["RUNNING"], ["REQUEUED"]]
+    assert [len(start.steps) for start in told.starts] == [2, 2]
+    assert told.running and not told.contradictions
+
+
+def test_a_start_that_lost_nodes_has_several_records() -> None:
+    records = [
+        row("RESIZING", 100, nodes="n[0-3]"),
+        row("COMPLETED", 100, step="0"),
+        row("RESIZING", 160, nodes="n[0-2]"),
+        row("COMPLETED", 200, nodes="n[0-1]"),
+    ]
+    told = join("4242", [recorded("crash")], records)
+    (start,) = told.starts
+    assert len(start.rows) == 3 and len(start.steps) == 1
+    assert not told.contradictions and not told.running
+
+
+@pytest.mark.parametrize(
+    ("case", "state", "code", "contradicts"),
+    [
+        ("crash", "FAILED", 1, True),
+        ("crash", "COMPLETED", 0, False),
+        ("crash", "RUNNING", 0, False),
+        ("budget-spent", "COMPLETED", 0, True),
+        ("budget-spent", "FAILED", 1, False),
+        ("budget-spent", "SOMETHING_NEW", 0, False),
+        ("running", "COMPLETED", 0, False),
+    ],
+)
+def test_a_state_that_contradicts_the_verdict_is_told(case: str, state: str, code: int, contradicts: bool) -> None:
+    told = join("4242", [recorded(case)], [row(state, 100, code=code)])
+    assert bool(told.contradictions) == contradicts
+    if contradicts:
+        assert f"{state} {code}:0" in text(told).splitlines()[0]
+
+
+def test_of_several_steps_the_last_one_s_verdict_counts() -> None:
+    last = replace(recorded("crash"), run_id="4242.1.0")
+    told = join("4242", [last, recorded("budget-spent")], [row("COMPLETED", 100)])
+    assert not told.contradictions
+    shown = text(told)
+    assert shown.index("run 4242.1.0: success") < shown.index("run 4242.0.0: failed")
+
+
+def test_slurm_alone_is_told_as_well() -> None:
+    told = join("4242", [], sacct("cancel"), ["no run of job 4242 in ft-runs/4242"])
+    shown = text(told)
+    assert "CANCELLED" in shown and "75:0" in shown and "comment: by the user" in shown and "no run of job" in shown
+    assert not told.empty and not told.told
+    assert join("4242", [], []).empty
+
+
+# -- text
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("width", [20, 40, 72, 80, 200])
+def test_no_line_is_wider_than_the_terminal(case: str, width: int) -> None:
+    shown = text(
+        report(case, sacct("requeue-second"), ["a note that is longer than forty columns, I should think"]), width=width
+    )
+    assert max(map(len, shown.splitlines())) <= width
+    assert not controls(shown)
+
+
+def test_the_text_tells_it_all() -> None:
+    shown = text(report("takeover", [row("COMPLETED", 100)]))
+    for words in (
+        "run 4242.0.0: success",
+        "all workers of cycle 1.2 exited with 0",
+        "4 nodes, 2 to train · 3 cycles · 2 failed · 1 takeover",
+        "effective training time ratio",
+        "node1 is the coordinator (term 1)",
+        "rank 1 on node1, cycle 0.0: worker 0 of node 1: exit code 1",
+        "| event=worker restart=0 rank=1",
+        "detection",
+        "rendezvous",
+        "COMPLETED",
+    ):
+        assert words in shown, words
+    (bar,) = [line for line in shown.splitlines() if line.startswith("  node0")]
+    assert "0-1" in bar and bar.endswith("xxxx"), "active in 0.0, stopped, active in 1.1, lost"
+
+
+def test_forty_columns_tell_the_same() -> None:
+    narrow = " ".join(text(report("takeover", [row("COMPLETED", 100)]), width=40).split())
+    for words in (
+        "total: 7.0 s",
+        "detection: 7.0 s",
+        "why: lost_node: node0 was not heard for 7 s",
+        "state: COMPLETED",
+    ):
+        assert words in narrow, words
+
+
+def test_a_running_job_is_called_so_by_slurm_s_word() -> None:
+    assert "run 4242.0.0: running, Slurm says" in text(report("running", [row("RUNNING", 100)]))
+    assert "run 4242.0.0: no verdict" in text(report("running"))
+
+
+def test_large_jobs_are_shortened_and_trouble_stays() -> None:
+    history = recorded("node-lost")
+    lost, usual = history.nodes[1], history.nodes[3]
+    many = [replace(usual, infra_rank=rank, name=f"n{rank}") for rank in range(1000)]
+    many[777] = replace(lost, infra_rank=777, name="n777")
+    cycles = history.cycles * 100
+    shown = text(report("node-lost", nodes=tuple(many), cycles=cycles))
+    assert "n777" in shown and f"and {1000 - MOST_NODES} more nodes" in shown
+    assert f"the last {MOST_CYCLES} of {len(cycles)}" in shown
+    assert len(shown.splitlines()) < 500
+
+
+def test_nothing_that_a_worker_wrote_moves_the_cursor_or_is_taken_for_markup() -> None:
+    shown = text(evil(), width=300)
+    assert not controls(shown)
+    assert "[bold]red[/bold]" in shown and "<script>" in shown and "\N{SNOWMAN}" in shown
+
+
+def test_colours_are_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b" not in text()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in text()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in text(), "bold may stay"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (None, "?"),
+        (0.0, "0.00 s"),
+        (0.994, "0.99 s"),
+        (0.996, "1.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (72, "1 min 12 s"),
+        (3599.9, "1 h"),
+        (7380, "2 h 3 min"),
+        (90000, "1 d 1 h"),
+    ],
+)
+def test_durations(seconds: float | None, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_long_texts_are_cut() -> None:
+    assert len(plain("x" * 10_000)) == 2000
+
+
+# -- JSON
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_json_has_its_documented_keys(case: str) -> None:
+    """A key that changes or goes needs a new version; add new ones here."""
+    value = json.loads(report_json.render(report(case, sacct("requeue-second"), ["a note"])))
+    assert value["version"] == 1 and value["job"] == "4242" and value["notes"] == ["a note"]
+    assert list(value) == ["version", "job", "runs", "slurm", "contradictions", "notes"]
+    (run,) = value["runs"]
+    assert set(run) == {
+        *("run_id", "verdict", "start", "until", "ended", "training_seconds", "effective_training_time_ratio"),
+        *("lost_seconds", "active", "per_node", "nodes", "cycles", "takeovers", "first_failure", "notes"),
+    }
+    assert set(run["nodes"][0]) == {"infra_rank", "name", "spans"}
+    assert set(run["nodes"][0]["spans"][0]) == {"state", "start", "end", "cycle", "group_rank", "reason"}
+    assert set(run["cycles"][0]) == {
+        *("number", "term", "n", "nodes", "start", "workers_up", "end", "ended", "began", "cause", "reason", "rule"),
+        *("response", "failures", "loss"),
+    }
+    assert set(run["cycles"][0]["loss"]) == {
+        *("at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"),
+    }
+    assert set(value["slurm"][0]["records"][0]) == {
+        *("step", "state", "exit_code", "derived_exit_code", "start", "end", "elapsed", "nodes", "comment"),
+    }
+    if run["first_failure"] is not None:
+        assert set(run["first_failure"]) == {"cycle", "node", "rank", "text", "lines", "source"}
+        assert set(run["cycles"][0]["failures"][0]) == {
+            *("node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message"),
+            *("error_file", "time", "text"),
+        }
+    documented = report_json.__doc__ or ""
+    for part in (value, run, run["cycles"][0], run["cycles"][0]["loss"], value["slurm"][0]["records"][0]):
+        assert all(f'"{key}"' in documented for key in part)
+
+
+def test_json_is_plain_whatever_the_texts_hold() -> None:
+    value = json.loads(report_json.render(evil()))
+    assert value["runs"][0]["first_failure"]["lines"][1] == "ok"

@@ -1,0 +1,162 @@
+"""The report as a page: what is in it, and what a browser makes of it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.observe import browser
+from tests.observe.browser import Browser
+from tests.observe.report_texts import EVIL, evil, report, row, sacct
+from tests.observe.test_history import CASES, recorded
+
+from ft_supervisor.observe import report_html
+from ft_supervisor.observe.report_svg import MOST_NODES
+
+VOID = {"meta", "link", "br", "img", "hr"}
+CHROMIUM = browser.installed()
+
+
+class Tree(HTMLParser):
+    """All tags and attributes; raises when they are not nested well."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_page_is_whole_and_asks_nobody_for_anything(case: str) -> None:
+    tree = Tree(report_html.render(report(case, sacct("requeue-second"), ["a note"])))
+    tags = {tag for tag, _ in tree.tags}
+    assert not tags & {"script", "img", "iframe", "object", "embed", "base", "form", "audio", "video"}
+    for tag, attributes in tree.tags:
+        assert not {name for name in attributes if name.startswith("on")}, tag
+        links = [attributes[name] for name in ("href", "src", "xlink:href") if name in attributes]
+        assert all(link == "data:," for link in links), (tag, links)
+    assert "@import" not in tree.text and not re.search(r"url\((?!#hatch)", tree.text)
+    rows = [attributes["data-node"] for tag, attributes in tree.tags if "data-node" in attributes]
+    assert rows == [node.name for node in recorded(case).nodes]
+
+
+def test_the_page_tells_it_all() -> None:
+    text = Tree(report_html.render(report("takeover", [row("COMPLETED", 100)], ["a note"]))).text
+    for words in (
+        "run 4242.0.0",
+        "success",
+        "all workers of cycle 1.2 exited with 0",
+        "lost_node",
+        "node0 was not heard for 7 s",
+        "restart by /shared/job/job.yaml:1 (rule 1)",
+        "rank 1 on node1, cycle 0.0: worker 0 of node 1: exit code 1",
+        "event=worker restart=0 rank=1",
+        "active in cycle 1.1, group_rank 0",
+        "COMPLETED",
+        "a note",
+    ):
+        assert words in text, words
+
+
+def test_other_people_s_texts_stay_texts() -> None:
+    page = report_html.render(evil())
+    assert EVIL not in page and "<script" not in page and "\x1b" not in page and "\u202e" not in page
+    assert "alert(1)" in Tree(page).text
+
+
+def test_a_thousand_times_a_thousand_is_bounded() -> None:
+    history = recorded("node-lost")
+    nodes = tuple(replace(history.nodes[3], infra_rank=rank, name=f"n{rank}") for rank in range(10_000))
+    page = report_html.render(report("node-lost", nodes=nodes))
+    assert page.count("data-node=") == MOST_NODES and f"and {10_000 - MOST_NODES} more nodes" in page
+    assert len(page) < 4_000_000
+
+
+# -- in a browser
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed")
+    with Browser(CHROMIUM, tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+ROWS = """[...document.querySelectorAll('tr[data-node]')].map(row => {
+  const bar = row.querySelector('svg').getBoundingClientRect();
+  const spans = [...row.querySelectorAll('rect:not(.hatch)')].map(rect => rect.getBoundingClientRect());
+  const seen = spans.filter(each => each.width >= 1 && each.height >= 5 && each.left >= bar.left - 1
+                                    && each.right <= bar.right + 1);
+  const at = seen[0] && document.elementFromPoint(seen[0].left + seen[0].width / 2, seen[0].top + 2);
+  return {node: row.dataset.node, top: bar.top, width: bar.width, spans: spans.length, seen: seen.length,
+          name: row.querySelector('th').getBoundingClientRect().width, hit: at ? at.closest('tr').dataset.node : null,
+          titles: row.querySelectorAll('rect > title').length};
+})"""
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1200, 380])
+@pytest.mark.parametrize("case", ["takeover", "budget-spent", "running"])
+def test_a_browser_shows_a_row_for_each_node(chromium: Browser, tmp_path: Path, case: str, width: int) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(report_html.render(report(case, sacct("requeue-second"), ["a note"])))
+    chromium.events.clear()
+    chromium.open(page, width)
+    history = recorded(case)
+    rows = chromium.evaluate(ROWS)
+    assert [each["node"] for each in rows] == [node.name for node in history.nodes]
+    for each, node in zip(rows, history.nodes, strict=True):
+        assert each["width"] > 150 and each["name"] > 50
+        assert each["spans"] == each["titles"] == len(node.spans)
+        assert each["seen"] >= 1 and each["hit"] == node.name, "the first span lies there where it is seen"
+    tops = [each["top"] for each in rows]
+    assert tops == sorted(set(tops)), "one below the other"
+    assert chromium.evaluate(WIDER) <= 0, "nothing sticks out"
+    assert_quiet(chromium, page)
+
+
+@pytest.mark.slow
+def test_in_a_browser_other_people_s_texts_do_nothing(chromium: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(report_html.render(evil()))
+    chromium.events.clear()
+    chromium.open(page, 1000)
+    assert chromium.evaluate("document.title") == "job 4242"
+    assert chromium.evaluate("document.scripts.length") == 0
+    assert chromium.evaluate("document.querySelector('pre').textContent").endswith("ok")
+    assert_quiet(chromium, page)
+
+
+def assert_quiet(chromium: Browser, page: Path) -> None:
+    """No error on the console, and nothing was asked for but the page."""
+    said = [
+        (method, params)
+        for method, params in chromium.events
+        if method in ("Log.entryAdded", "Runtime.exceptionThrown")
+    ]
+    said += [(method, params) for method, params in chromium.events if method == "Runtime.consoleAPICalled"]
+    assert not said
+    asked = {params["request"]["url"] for method, params in chromium.events if method == "Network.requestWillBeSent"}
+    assert asked - {"data:,"} == {page.as_uri()}
