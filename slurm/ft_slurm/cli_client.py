@@ -33,6 +33,12 @@ _SETTINGS = ("SLURM_CLUSTERS", "SLURM_JSON", "SLURM_YAML", "SCONTROL_", "SQUEUE_
 T = TypeVar("T")
 
 
+def for_questions(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which Slurm's commands answer what they are asked, with times as seconds since the epoch."""
+    kept = {key: value for key, value in environ.items() if not key.startswith(_SETTINGS)}
+    return {**kept, "SLURM_TIME_FORMAT": "%s"}
+
+
 class CliClient:
     """A `SlurmClient` by the commands of this PATH."""
 
@@ -43,8 +49,7 @@ class CliClient:
         if scontrol is None:
             raise NoCommands("there is no scontrol in PATH")
         self.scontrol = scontrol
-        kept = {key: value for key, value in environ.items() if not key.startswith(_SETTINGS)}
-        self._environ = {**kept, "SLURM_TIME_FORMAT": "%s"}
+        self._environ = for_questions(environ)
         self._json: bool | None = None
 
     def job(self, job_id: int, *, timeout: float = TIMEOUT) -> JobState | None:
@@ -86,11 +91,16 @@ class CliClient:
         return scontrol_text.running_steps(done.stdout, job.name)
 
     def configuration(self, *, timeout: float = TIMEOUT) -> dict[str, str]:
+        return scontrol_text.configuration(self.configuration_text(timeout=timeout))
+
+    def configuration_text(self, *, timeout: float = TIMEOUT) -> str:
+        """As scontrol prints it, times as seconds since the epoch. Raises Unanswered for anything else."""
         done = self._ask(["show", "config"], time.monotonic() + timeout)
         try:
-            return scontrol_text.configuration(done.stdout)
+            scontrol_text.configuration(done.stdout)
         except BadOutput as error:
             raise Unanswered(f"scontrol show config: {done.problem}") from error
+        return done.stdout
 
     def set_comment(
         self, job_id: int, text: str, *, mark: str = comment.MARK, keep: str = "", timeout: float = TIMEOUT

@@ -102,6 +102,12 @@ def configuration(text: str) -> dict[str, str]:
     return found
 
 
+def told_at(text: str) -> int | None:
+    """By slurmctld's clock, when it told its configuration; None where the text has no such line."""
+    match = re.match(r"Configuration data as of ([0-9]{1,18})$", text, re.MULTILINE)
+    return int(match[1]) if match else None
+
+
 def version(text: str) -> tuple[int, int]:
     """(24, 11) of `slurm-wlm 24.11.5`; (0, 0) of anything else."""
     match = re.match(r"slurm\S* (\d{1,4})\.(\d{1,4})", text)

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ft_supervisor.cli import fault, launch, local, policy, report, schema, status, submit, validate, verdict
+from ft_supervisor.cli import doctor, fault, launch, local, policy, report, schema, status, submit, validate, verdict
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("launch")(launch.launch)
@@ -20,6 +20,7 @@ app.command("report")(report.report)
 app.command("validate")(validate.validate)
 app.add_typer(policy.app, name="policy")
 app.command("schema")(schema.schema)
+app.command("doctor")(doctor.doctor)
 app.add_typer(fault.app, name="fault")
 
 
@@ -53,6 +54,7 @@ def top(
       ft-supervisor verdict 1234 --config job.yaml               how did job 1234 end?
       ft-supervisor fault kill coordinator --job 1234            game day: does job 1234 survive?
       ft-supervisor validate job.yaml                            is the file right?
+      ft-supervisor doctor --config job.yaml                     what is wrong here?
       ft-supervisor policy explain --config job.yaml             which settings hold, and who said so?
 
     Without a command, `ft-supervisor --config job.yaml` is the daemon that srun starts, one task on each node:

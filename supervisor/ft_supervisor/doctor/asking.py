@@ -1,0 +1,117 @@
+"""What Slurm says, asked at once and in threads: slurmctld may be slow or away, and several checks want the answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from ft_slurm import scontrol_text, submit_lines
+from ft_slurm.cli_client import CliClient
+from ft_slurm.client import open_client
+from ft_slurm.errors import SlurmError, Unanswered
+from ft_slurm.records import JobState, NodeState
+from ft_supervisor.doctor.place import Place
+from ft_supervisor.observe.background import Background, Hangs
+
+BOUND = 20.0
+"""Seconds for one answer. scontrol gives up after 18 s when slurmctld is away (24.11, MessageTimeout=10)."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """slurm.conf as slurmctld uses it. `told_at` by slurmctld's clock, whole seconds, and `offset`, how far that is
+    from ours at the time; None where this client does not tell."""
+
+    values: Mapping[str, str]
+    offset: float | None = None
+
+
+@dataclass
+class Answers:
+    """Each is asked for when it is wanted first, by anybody. Raises SlurmError."""
+
+    place: Place
+    _asked: dict[str, Background[object]] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """So that nobody waits for one after the other."""
+        self._begin("configuration", partial(_configuration, self.place.environ))
+        if (job_id := self.job_id) is not None:
+            environ = self.place.environ
+            self._begin("job", partial(_job, environ, job_id))
+            self._begin("nodes", partial(_nodes, environ, self.place.nodes))
+            self._begin("lines", lambda: submit_lines.lines(job_id, environ, BOUND))
+            self._begin("script", lambda: submit_lines.batch_script(job_id, environ, BOUND))
+
+    @property
+    def job_id(self) -> int | None:
+        """The job that we are in."""
+        place = self.place
+        if place.step is not None:
+            return place.step.job_id
+        return place.allocation.job_id if place.allocation is not None else None
+
+    def configuration(self) -> Configuration:
+        return self._answer("configuration", Configuration)
+
+    def job(self) -> JobState | None:
+        found = self._result("job")
+        assert found is None or isinstance(found, JobState)
+        return found
+
+    def nodes(self) -> dict[str, NodeState]:
+        found: dict[str, NodeState] = self._answer("nodes", dict)
+        return found
+
+    def lines(self) -> dict[str, str]:
+        found: dict[str, str] = self._answer("lines", dict)
+        return found
+
+    def script(self) -> str:
+        return self._answer("script", str)
+
+    def _begin(self, name: str, work: Callable[[], object]) -> None:
+        self._asked[name] = Background(f"asking Slurm for {name}", work)
+
+    def _answer(self, name: str, kind: type[T]) -> T:
+        found = self._result(name)
+        assert isinstance(found, kind)
+        return found
+
+    def _result(self, name: str) -> object:
+        try:
+            return self._asked[name].result(BOUND + 10.0)
+        except Hangs as error:
+            raise Unanswered(str(error)) from error
+
+
+def _configuration(environ: Mapping[str, str]) -> Configuration:
+    client = open_client(environ)
+    if not isinstance(client, CliClient):
+        return Configuration(client.configuration(timeout=BOUND))
+    before = time.time()
+    text = client.configuration_text(timeout=BOUND)
+    told_at, middle = scontrol_text.told_at(text), (before + time.time()) / 2
+    # It counts whole seconds, so the middle of its second is the best guess.
+    offset = None if told_at is None else told_at + 0.5 - middle
+    return Configuration(scontrol_text.configuration(text), offset)
+
+
+def _job(environ: Mapping[str, str], job_id: int) -> JobState | None:
+    return open_client(environ).job(job_id, timeout=BOUND)
+
+
+def _nodes(environ: Mapping[str, str], names: tuple[str, ...]) -> dict[str, NodeState]:
+    return open_client(environ).nodes(names, timeout=BOUND)
+
+
+def or_problem(ask: Callable[[], T]) -> tuple[T | None, str]:
+    """The answer and "", or None and why there is none."""
+    try:
+        return ask(), ""
+    except SlurmError as error:
+        return None, str(error)

@@ -1,0 +1,108 @@
+"""What the running job's own options do to it. Pure, but for `check`, which gets the answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ft_slurm import submit_lines
+from ft_slurm.records import JobState, NodeState
+from ft_supervisor.config import JobConfig
+from ft_supervisor.core.model import one_line
+from ft_supervisor.doctor.asking import Answers, or_problem
+from ft_supervisor.doctor.finding import Finding, fail, ok, warn
+from ft_supervisor.doctor.place import Place, Where
+from ft_supervisor.submit.options import requeues
+
+USE = "submit with `ft-supervisor submit`, or see slurm/job_scripts/launch.sbatch"
+
+
+def check(place: Place, answers: Answers) -> list[Finding]:
+    """All about the job that this runs in; nothing outside of one."""
+    if place.where is Where.OUTSIDE:
+        return tasks(place) if place.problem else []
+    found = [*spares(place.config, len(place.nodes)), *tasks(place)]
+    job, problem = or_problem(answers.job)
+    if job is None:
+        found.append(warn("job", problem or "slurmctld knows it no more", "look again with Slurm's commands"))
+    lines, no_lines = or_problem(answers.lines)
+    script, _ = or_problem(answers.script)
+    found.append(no_kill((lines or {}).get(""), script, no_lines))
+    if place.step is not None and place.where is Where.STEP:
+        found += step_line((lines or {}).get(str(place.step.step_id)))
+    if job is not None:
+        found += again(place.config, job)
+    nodes, problem = or_problem(answers.nodes)
+    return [*found, nodes_states(nodes, len(place.nodes)) if nodes is not None else warn("nodes", problem)]
+
+
+def spares(config: JobConfig | None, nodes: int) -> list[Finding]:
+    """Whether a node may die."""
+    if config is None:
+        return []
+    least = config.settings.placement.least or config.active
+    if nodes < least:
+        text = f"the job has {nodes} nodes, and nodes.active wants {least}"
+        return [fail("spares", text, f"ask for {least} nodes and the spares")]
+    if nodes <= config.active:
+        text = f"{nodes} nodes and nodes.active {config.active}: none is a spare"
+        after = "the job then goes on with fewer" if nodes > least else "its first dead node ends the job"
+        return [warn("spares", f"{text}; {after}", "ask for one node more (submit --spares 1)")]
+    return [ok("spares", f"{nodes} nodes: {config.active} train, {nodes - config.active} spare")]
+
+
+def tasks(place: Place) -> list[Finding]:
+    """One on each node."""
+    if "more than one task" in place.problem:
+        return [fail("tasks", place.problem, USE)]
+    if place.problem:
+        return [fail("environment", place.problem, "run doctor where Slurm started you, with its variables untouched")]
+    per_node = place.environ.get("SLURM_NTASKS_PER_NODE") or place.environ.get("SLURM_TASKS_PER_NODE", "1")
+    if place.where is Where.ALLOCATION and set(re.findall(r"(\d+)(?:\(x\d+\))?", per_node)) - {"1"}:
+        text = f"the job was made for {per_node} tasks a node; workers.per_node says how many workers there are"
+        return [warn("tasks", text, "launch overrules it; an srun line of your own needs --ntasks-per-node=1")]
+    return [ok("tasks", "one on each node")]
+
+
+def no_kill(line: str | None, script: str | None, problem: str) -> Finding:
+    """`line`: how the job was submitted; `script`: its #SBATCH lines. None where it is not known."""
+    if submit_lines.keeps_nodes(line or "") or submit_lines.keeps_nodes(script or ""):
+        return ok("--no-kill", "given: the job outlives its nodes")
+    if line and (script is not None or not line.startswith("sbatch")):
+        text = "not given: Slurm ends the whole job when one of its nodes dies"
+        return fail("--no-kill", f"{text} (submitted by: {one_line(line, 120)})", USE)
+    why = problem or "sacct knows nothing of the job yet"
+    return warn("--no-kill", f"whether it was given is not to be seen: {why}", "make sure that it was, for sbatch too")
+
+
+def step_line(line: str | None) -> list[Finding]:
+    """Of the srun that started this step."""
+    if not line:
+        return [warn("srun", "how this step was started is not to be seen", USE)]
+    if not submit_lines.keeps_nodes(line):
+        return [
+            fail("srun", "--no-kill was not given: the step ends when a node dies; sbatch's does not reach it", USE)
+        ]
+    if not submit_lines.outlives_tasks(line):
+        text = "--kill-on-bad-exit=0 --wait=0 were not given: some sites end a step when a task has ended"
+        return [warn("srun", text, USE)]
+    return [ok("srun", "--no-kill --kill-on-bad-exit=0 --wait=0 were given")]
+
+
+def again(config: JobConfig | None, job: JobState) -> list[Finding]:
+    """Whether Slurm may run it again, where the policy wants that."""
+    if config is None or not requeues(config):
+        return []
+    if job.requeue:
+        return [ok("requeue", "Slurm may run the job again")]
+    text = "the policy has Slurm run the job again, and Slurm may not"
+    return [warn("requeue", text, f"scontrol update jobid={job.name} requeue=1")]
+
+
+def nodes_states(states: Mapping[str, NodeState], count: int) -> Finding:
+    """Those of the job."""
+    bad = [f"{node.name} is {node.shown}{f' ({node.reason})' if node.reason else ''}" for node in states.values()
+           if node.down or node.draining]  # fmt: skip
+    if bad:
+        return warn("nodes", "; ".join(bad), "they are replaced while spares last")
+    return ok("nodes", f"Slurm calls none of the {count} down or draining")

@@ -1,0 +1,73 @@
+"""The ports that the job's stores and metrics listen on."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from ft_slurm import ports
+from ft_supervisor.doctor.finding import Finding, fail, ok, warn
+from ft_supervisor.doctor.place import Place
+from ft_supervisor.process.ports import PortsTaken, bind_first
+
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def check(place: Place) -> list[Finding]:
+    """Whether they can be bound now, and whether the kernel gives them to others."""
+    wanted = candidates(place)
+    free = [port for port in wanted if bindable(port)]
+    found = [judge(wanted, len(free)), *overlap(wanted)]
+    metrics = place.config.settings.metrics if place.config is not None else None
+    if metrics is not None and metrics.listen != "off":
+        if bindable(metrics.port):
+            found.append(ok("metrics", f"port {metrics.port} is free here"))
+        else:
+            text = f"port {metrics.port} is taken here"
+            found.append(warn("metrics", text, "by this very job, or another's: metrics.port names one"))
+    return found
+
+
+def candidates(place: Place) -> tuple[int, ...]:
+    """The step's own where there is a step; else those that are configured, or a sample of those that steps get."""
+    configured = None if place.config is None or place.config.network.port == "auto" else place.config.network.port
+    if place.step is not None:
+        return ports.candidates(place.step, configured)
+    first = configured if configured is not None else random.randrange(ports.FIRST, ports.LAST - ports.TRIES + 2)
+    return tuple(range(first, min(first + ports.TRIES, 65536)))
+
+
+def bindable(port: int) -> bool:
+    """Whether this node may listen there now."""
+    try:
+        bind_first("", [port]).close()
+    except PortsTaken:
+        return False
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            return False
+        raise
+    return True
+
+
+def judge(wanted: Sequence[int], free: int) -> Finding:
+    """The coordinator takes the first that is free."""
+    text = f"{free} of {wanted[0]}-{wanted[-1]} are free"
+    if not free:
+        return fail("ports", text, "set network.port to the first of some that are")
+    return ok("ports", text)
+
+
+def overlap(wanted: Sequence[int], path: Path = EPHEMERAL) -> list[Finding]:
+    """With the kernel's range for connections (ip(7)): each of these may take a port at any time."""
+    try:
+        low, high = map(int, path.read_text().split())
+    except (OSError, ValueError):
+        return []
+    hit = [port for port in wanted if low <= port <= high]
+    if not hit:
+        return []
+    text = f"{hit[0]}-{hit[-1]} are among those that the kernel gives to connections ({low}-{high})"
+    return [warn("ports", text, "set network.port outside of these")]

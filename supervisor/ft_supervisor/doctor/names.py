@@ -1,0 +1,126 @@
+"""Whether names resolve, and how fast.
+
+A TCPStore's server looks up the name of every peer on the one thread that serves everybody, so a name server that does
+not answer stops them all.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ft_supervisor.daemon import network
+from ft_supervisor.doctor.finding import Finding, fail, ok, warn
+from ft_supervisor.doctor.place import Place
+from ft_supervisor.observe.background import Background, Hangs
+
+BOUND = 6.0
+"""Seconds for all look-ups together: one lost packet costs the resolver 5 s."""
+SLOW = 1.0
+MOST = 32
+"""Nodes that are looked up here; each costs a name server two questions."""
+
+
+@dataclass(frozen=True)
+class LookUp:
+    """One question. `answer` None: there is none, for the reason `why`. `took`: seconds."""
+
+    name: str
+    answer: str | None
+    took: float
+    why: str = ""
+
+
+def check(place: Place) -> list[Finding]:
+    """This machine's own name, the job's nodes', and the names of their addresses."""
+    suffix = place.config.network.suffix if place.config is not None else ""
+    aliases = place.step.addresses if place.step is not None else {}
+    nodes = [aliases.get(name) or name + suffix for name in sample(place.nodes, place.host)]
+    forward = look_up(nodes or [place.host], forwards)
+    addresses = sorted({found.answer for found in forward if found.answer is not None})
+    backward = look_up(addresses, backwards) if addresses else []
+    found = [judge(forward, len(place.nodes)), *judge_backward(backward)]
+    return [*found, *interface(place)]
+
+
+def sample(nodes: Sequence[str], host: str) -> list[str]:
+    """At most MOST of them: this node, the first ones, which keep coordinators, and others evenly from the rest."""
+    if len(nodes) <= MOST:
+        return list(nodes)
+    first = list(nodes[:8])
+    step = (len(nodes) - 8) / (MOST - 9)
+    rest = [nodes[8 + int(at * step)] for at in range(MOST - 9)]
+    return list(dict.fromkeys([host, *first, *rest] if host in nodes else [*first, *rest]))
+
+
+def forwards(name: str) -> str:
+    """Raises OSError, UnicodeError."""
+    return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+
+
+def backwards(address: str) -> str:
+    """What torch asks for. An address without a name answers itself. Raises OSError."""
+    return socket.getnameinfo((address, 0), 0)[0]
+
+
+def look_up(names: Sequence[str], ask: Callable[[str], str], bound: float = BOUND) -> list[LookUp]:
+    """All at once, at most `bound` seconds; a look-up that hangs longer is left to itself."""
+    until = time.monotonic() + bound
+    asked = [(name, Background(f"look-up of {name}", lambda name=name: _timed(name, ask))) for name in names]  # type: ignore[misc]
+    found = []
+    for name, asking in asked:
+        try:
+            found.append(asking.result(until - time.monotonic()))
+        except Hangs:
+            found.append(LookUp(name, None, bound, f"no answer within {bound:g} s"))
+    return found
+
+
+def _timed(name: str, ask: Callable[[str], str]) -> LookUp:
+    began = time.monotonic()
+    try:
+        answer, why = ask(name), ""
+    except (OSError, UnicodeError) as error:
+        return LookUp(name, None, time.monotonic() - began, str(error))
+    return LookUp(name, answer, time.monotonic() - began, why)
+
+
+def judge(found: Sequence[LookUp], nodes: int) -> Finding:
+    """`nodes`: how many the job has; 0 outside of one, when the name was this machine's."""
+    bad = [each for each in found if each.answer is None]
+    slowest = max(found, key=lambda each: each.took)
+    todo = "name the nodes in /etc/hosts, or set network.interface or network.suffix"
+    if bad:
+        names = ", ".join(each.name for each in bad[:5]) + (", ..." if len(bad) > 5 else "")
+        text = f"{len(bad)} of {len(found)} do not resolve: {names} ({bad[0].why})"
+        return (fail if nodes else warn)("names", text, todo)
+    many = f"{len(found)} of {nodes} nodes resolve" if nodes else f"{found[0].name} resolves to {found[0].answer}"
+    text = f"{many}, the slowest in {slowest.took * 1000:.0f} ms"
+    if slowest.took > SLOW:
+        return warn("names", f"{text} ({slowest.name})", todo)
+    return ok("names", text)
+
+
+def judge_backward(found: Sequence[LookUp]) -> list[Finding]:
+    """The names of the addresses. That there is none does no harm, as long as the answer comes soon."""
+    if not found:
+        return []
+    slowest = max(found, key=lambda each: each.took)
+    text = f"the names of {len(found)} addresses, the slowest in {slowest.took * 1000:.0f} ms"
+    if slowest.took <= SLOW:
+        return [ok("names of addresses", text)]
+    todo = 'name the nodes in /etc/hosts, or set RES_OPTIONS: "timeout:1 attempts:1" in workers.env'
+    return [warn("names of addresses", f"{text} ({slowest.name}): torch waits so long at each connection", todo)]
+
+
+def interface(place: Place) -> list[Finding]:
+    """The interface that the policy names, on a node of a job."""
+    if place.config is None or place.config.network.interface == "auto" or not place.nodes:
+        return []
+    name = place.config.network.interface
+    if (address := network.interface_address(name)) is not None:
+        return [ok("interface", f"{name} has {address}")]
+    there = ", ".join(f"{each} {address}" for each, address in network.interfaces().items())
+    return [fail("interface", f"network.interface {name} has no IPv4 address here; these have: {there}", "name one")]

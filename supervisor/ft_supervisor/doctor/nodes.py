@@ -1,0 +1,130 @@
+"""The job's other nodes: a small program on each of them, by srun, beside whatever runs there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ft_slurm import command
+from ft_slurm.errors import Unanswered
+from ft_supervisor.doctor import machine, probe
+from ft_supervisor.doctor.finding import Finding, fail, ok, warn
+from ft_supervisor.doctor.folder import Marker
+from ft_supervisor.doctor.names import SLOW
+from ft_supervisor.doctor.place import Place, Where
+from ft_supervisor.launch import srun
+
+BOUND = 45.0
+CLOCK = 2.0
+"""Seconds that a node's time may be outside of the moment in which it was asked."""
+HERE = "run doctor in the batch script, or under salloc, before launch"
+
+
+def check(place: Place, made: Marker | None) -> list[Finding]:
+    """What all nodes say; a line that they were not asked, and why, where that is so."""
+    if place.where is Where.OUTSIDE or len(place.nodes) < 2:
+        return []
+    if place.where is Where.STEP:
+        return [warn("other nodes", "not asked: this is a step itself", HERE)]
+    program = shutil.which("srun", path=place.environ.get("PATH"))
+    if program is None:
+        return [warn("other nodes", "not asked: there is no srun here", f"{HERE}, outside of the container")]
+    nonce = made.nonce if made is not None else "none"
+    suffix = place.config.network.suffix if place.config is not None else ""
+    questions = {"nonce": nonce, "file": str(made.path) if made is not None else None, "suffix": suffix}
+    task = [sys.executable, "-P", "-m", probe.__name__, json.dumps(questions)]
+    line = srun.srun(len(place.nodes), task)
+    before = time.time()
+    try:
+        done = command.run([program, "--overlap", *line[1:]], BOUND, srun.environment(place.environ))
+    except Unanswered as error:
+        return [warn("other nodes", f"not asked: {error}", "a node may be dead: look at sinfo")]
+    answers = read(done.stdout, nonce)
+    if not answers:
+        return [fail("other nodes", f"none answered: {done.problem}", f"install {machine.PACKAGE} where all see it")]
+    return judge(answers, place.nodes, made is not None, (before, time.time()), done.problem)
+
+
+def read(text: str, nonce: str) -> list[dict[str, Any]]:
+    """The answers among all that was printed."""
+    found = []
+    for line in text.splitlines():
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(answer, dict) and answer.get("nonce") == nonce:
+            found.append(answer)
+    return found
+
+
+def judge(
+    answers: Sequence[Mapping[str, Any]],
+    nodes: Sequence[str],
+    with_file: bool,
+    asked: tuple[float, float],
+    problem: str = "",
+) -> list[Finding]:
+    """`asked`: from when to when, by our clock. `problem`: the last thing that srun said."""
+    by_node = {answer["node"]: answer for answer in answers}
+    silent = [name for name in nodes if name not in by_node]
+    found = []
+    if silent:
+        todo = "they may be dead, or have no ft-supervisor: a job there would use spares for them"
+        found.append(warn("other nodes", f"no answer from {some(silent)}: {problem}", todo))
+    else:
+        found.append(ok("other nodes", f"all {len(nodes)} have answered, by srun"))
+    if with_file:
+        found.append(same_folder(by_node))
+    found.append(versions(by_node))
+    found.append(look_ups(by_node))
+    far = [name for name, each in by_node.items() if not asked[0] - CLOCK <= each["time"] <= asked[1] + CLOCK]
+    if far:
+        text = f"the clocks of {some(far)} differ from this node's"
+        found.append(warn("nodes' clocks", text, "have NTP looked after; only people's times depend on it here"))
+    return found
+
+
+def same_folder(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Whether each sees the file that was written here."""
+    bad = [name for name, answer in answers.items() if answer["file"]]
+    if bad:
+        text = f"a file written here is not seen on {some(bad)}: {answers[bad[0]]['file']}"
+        return fail("run_dir shared", text, "name a folder on a shared file system")
+    return ok("run_dir shared", f"a file written here is seen on {len(answers)} nodes")
+
+
+def versions(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Of ft-supervisor, Python and torch."""
+    kinds: dict[str, list[str]] = {}
+    for name, answer in answers.items():
+        shown = f"{machine.PACKAGE} {answer['version']}, Python {answer['python']}, torch {answer['torch']}"
+        kinds.setdefault(shown, []).append(name)
+    if len(kinds) == 1:
+        return ok("versions", f"{next(iter(kinds))} on {len(answers)} nodes")
+    text = "; ".join(f"{shown} on {some(names)}" for shown, names in kinds.items())
+    return fail("versions", text, "install the same where all nodes see it")
+
+
+def look_ups(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Whether the nodes know one another's names."""
+    bad = {name: answer["unresolved"] for name, answer in answers.items() if answer["unresolved"]}
+    if bad:
+        name, gone = next(iter(bad.items()))
+        text = f"on {some(list(bad))} names do not resolve, such as {gone[0]} on {name}"
+        return fail("names on nodes", text, "name the nodes in /etc/hosts, or set network.interface or network.suffix")
+    name, slowest = max(((name, float(each["slowest"])) for name, each in answers.items()), key=lambda each: each[1])
+    text = f"the nodes resolve one another's, the slowest in {slowest * 1000:.0f} ms, on {name}"
+    return (
+        warn("names on nodes", text, "name the nodes in /etc/hosts") if slowest > SLOW else ok("names on nodes", text)
+    )
+
+
+def some(names: Sequence[str]) -> str:
+    """A few of them, and how many there are."""
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

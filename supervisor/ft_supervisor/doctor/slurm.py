@@ -1,0 +1,144 @@
+"""What there is of Slurm on this machine, and whether it answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+from ft_slurm import command, libslurm, pyslurm_client, scontrol_text
+from ft_slurm.cli_client import for_questions
+from ft_slurm.errors import Unanswered
+from ft_supervisor.doctor import site
+from ft_supervisor.doctor.asking import Answers, Configuration, or_problem
+from ft_supervisor.doctor.finding import Finding, fail, ok, warn
+from ft_supervisor.doctor.place import Place, Where
+
+COMMANDS = ("scontrol", "srun", "sbatch", "squeue", "sacct", "scancel")
+OLDEST = (22, 5)
+TESTED = "22.05 and 24.11"
+BOUND = 15.0
+_LOAD = """\
+import ctypes, signal, sys
+signal.alarm(20)
+library = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+library.slurm_complete_job, library.slurm_init
+library.slurm_api_version.restype = ctypes.c_long
+print("loaded", hex(library.slurm_api_version()))
+"""
+
+
+def check(place: Place, answers: Answers) -> list[Finding]:
+    """Commands, version, the configuration, and the libraries that serve where commands do not."""
+    path = place.environ.get("PATH")
+    there = [name for name in COMMANDS if shutil.which(name, path=path)]
+    release = version(place)
+    found = [judge_commands(there, place.where)]
+    if release is not None:
+        found.append(judge_version(release))
+    if not there and place.where is Where.OUTSIDE:
+        return found
+    answer, problem = or_problem(answers.configuration)
+    if answer is None:
+        text = f"does not tell its configuration: {problem}"
+        found.append(warn("slurmctld", text, "jobs go on without it; look again when it is back"))
+    else:
+        found += [ok("slurmctld", "answers"), *clock(answer, place), *site.judge(answer.values, place.config)]
+    plugins = answer.values.get("PluginDir", "") if answer is not None else ""
+    return [*found, pyslurm(place, there, release), *library(place, plugins)]
+
+
+def version(place: Place) -> str | None:
+    """What `scontrol --version` says; None without scontrol."""
+    scontrol = shutil.which("scontrol", path=place.environ.get("PATH"))
+    if scontrol is None:
+        return None
+    try:
+        return command.run([scontrol, "--version"], BOUND, for_questions(place.environ)).stdout.strip()
+    except Unanswered as error:
+        return str(error)
+
+
+def judge_commands(there: list[str], where: Where) -> Finding:
+    """Those of COMMANDS that are in PATH."""
+    gone = ", ".join(name for name in COMMANDS if name not in there)
+    if not gone:
+        return ok("slurm commands", "all here")
+    if there:
+        return warn("slurm commands", f"{gone}: not in PATH", "put the folder of Slurm's commands into PATH")
+    if where is Where.OUTSIDE:
+        text = "none in PATH: on this machine only `ft-supervisor local` runs jobs"
+        return warn("slurm commands", text, "run doctor where jobs are submitted, and in one of them")
+    text = "none in PATH, as in most containers: preemption and a changed time limit are not seen from here"
+    return warn("slurm commands", text, "run `launch` outside of the container; it can requeue the job")
+
+
+def judge_version(text: str) -> Finding:
+    """`slurm-wlm 24.11.5`."""
+    number = scontrol_text.version(text)
+    if number == (0, 0):
+        return warn("slurm version", f"not to be read: {text}", f"{TESTED} are tested")
+    if number < OLDEST:
+        return fail("slurm version", f"{text}: too old", f"{TESTED} are tested")
+    return ok("slurm version", text)
+
+
+def clock(answer: Configuration, place: Place) -> list[Finding]:
+    """Slurmctld's against ours; it counts whole seconds."""
+    if answer.offset is None:
+        return []
+    allowed = 1.0 + (place.config.settings.health.clock_offset if place.config is not None else 1.0)
+    text = f"{abs(answer.offset):.1f} s {'behind' if answer.offset > 0 else 'ahead of'} slurmctld's"
+    if abs(answer.offset) <= allowed:
+        return [ok("clock", f"within {allowed:g} s of slurmctld's")]
+    return [warn("clock", text, "have NTP looked after; only people's times depend on it here, munge refuses at 300 s")]
+
+
+def pyslurm(place: Place, there: list[str], release: str | None) -> Finding:
+    """Never imported here: libslurm ends the process that it is in when it does not like something."""
+    if importlib.util.find_spec("pyslurm") is None:
+        return judge_pyslurm(None, "", there, release)
+    try:
+        own = metadata.version("pyslurm")
+    except metadata.PackageNotFoundError:
+        own = "of unknown version"
+    return judge_pyslurm(own, pyslurm_client.why_not(place.environ, timeout=BOUND), there, release)
+
+
+def judge_pyslurm(own: str | None, why_not: str, there: list[str], release: str | None) -> Finding:
+    """`own`: its version; `why_not`: why it is of no use; `release`: what scontrol says of itself."""
+    commands = "scontrol" in there
+    if own is None:
+        if commands:
+            return ok("pyslurm", "not installed; Slurm's commands are asked")
+        return warn(
+            "pyslurm", "not installed, and there are no commands to ask", "install one that fits, or the commands"
+        )
+    minor = scontrol_text.version(release or "")
+    fits = re.match(r"(\d+)\.(\d+)", own)
+    if fits and minor != (0, 0) and (int(fits[1]), int(fits[2])) != minor:
+        why_not = why_not or f"made for {fits[0]}, and Slurm is {minor[0]}.{minor[1]:02d}"
+    if not why_not:
+        return ok("pyslurm", f"{own} works")
+    todo = "uninstall it: the commands are asked anyway" if commands else "install the one made for this Slurm"
+    return warn("pyslurm", f"{own}: {why_not}", todo)
+
+
+def library(place: Place, plugin_dir: str, find: Callable[..., Path | None] = libslurm.find) -> list[Finding]:
+    """What the coordinator's node ends a job with whose batch host has died."""
+    path = find(plugin_dir, place.environ)
+    if path is None:
+        text = f"no {libslurm.NAME} here: a job whose batch host dies stays RUNNING"
+        todo = "install Slurm's libraries on the nodes; until then `scancel JOB`, as the log says"
+        return [warn("libslurm", text, todo)]
+    try:
+        done = command.run([sys.executable, "-I", "-S", "-c", _LOAD, str(path)], BOUND, dict(place.environ))
+    except Unanswered as error:
+        return [warn("libslurm", f"{path}: {error}", "a job whose batch host dies may stay RUNNING")]
+    if not done.stdout.startswith("loaded"):
+        return [warn("libslurm", f"{path}: {done.problem}", "a job whose batch host dies stays RUNNING")]
+    return [ok("libslurm", str(path))]
