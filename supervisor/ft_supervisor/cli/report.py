@@ -23,6 +23,21 @@ def report(
     run_dir: find.RunDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page for a browser.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="List your jobs: yesterday, today, 2026-01-31, now-3days, ..."),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="WORDS",
+            help="Of those only success, failed, interrupted, cancelled, running, pending, unknown.",
+        ),
+    ] = None,
+    fix_exit_codes: Annotated[
+        bool, typer.Option("--fix-exit-codes", help="Make the verdict's exit code their DerivedExitCode, too.")
+    ] = False,
 ) -> None:
     """Tells a job's story: its nodes, cycles and failures, why, and the time that they took.
 
@@ -34,14 +49,23 @@ def report(
       ft-supervisor report 1234                        from where the job was submitted
       ft-supervisor report 1234 --config job.yaml      where job.yaml names a run_dir of its own
       ft-supervisor report 1234 --html report.html     one file, to look at or to send
+      ft-supervisor report --since yesterday           how my jobs ended, whatever Slurm calls it
+      ft-supervisor report --since now-7days --state failed,interrupted
 
     \b
     Exit codes:
         0  told
         2  the command line or the configuration is wrong, or FILE cannot be written
-        3  nothing is known of this job
-        4  known in part: its newest run has no journal that can be read
+        3  nothing is known of this job; with --since: Slurm's accounting does not answer
+        4  known in part: its newest run has no journal that can be read; with --since: see the notes
     """
+    if since is None and (state is not None or fix_exit_codes):
+        raise typer.Exit(complain("--state and --fix-exit-codes go with --since"))
+    if since is not None and (job is not None or html is not None):
+        raise typer.Exit(complain("--since lists all jobs: it goes with neither JOB nor --html"))
+    if since is not None:
+        asked = since, state, config, run_dir, fix_exit_codes
+        raise typer.Exit(guarded(lambda: _many(*asked, as_json)))
     raise typer.Exit(guarded(lambda: _one(job, config, run_dir, as_json, html)))
 
 
@@ -66,6 +90,26 @@ def _one(job: str | None, config: Path | None, run_dir: Path | None, as_json: bo
     code = OK if told.told else IN_PART
     if found.hangs:
         os._exit(code)  # a thread waits for the file system still
+    return code
+
+
+def _many(since: str, state: str | None, config: Path | None, run_dir: Path | None, fix: bool, as_json: bool) -> int:
+    """All jobs of a user's since then."""
+    from ft_slurm.errors import SlurmError
+    from ft_slurm.sacct_jobs import BadTime
+    from ft_supervisor.cli import report_jobs
+
+    try:
+        listing = report_jobs.gather(report_jobs.Wish(since, state, config, run_dir, fix), os.environ)
+    except (find.WrongUse, BadTime) as error:
+        return complain(error)
+    except SlurmError as error:
+        complain(error)
+        return NOTHING_KNOWN
+    _put(report_jobs.as_json(listing, since) if as_json else report_jobs.as_text(listing, since))
+    code = IN_PART if listing.notes else OK
+    if listing.hangs:
+        os._exit(code)
     return code
 
 

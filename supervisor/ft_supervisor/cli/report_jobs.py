@@ -1,0 +1,74 @@
+"""`ft-supervisor report --since`: how did my jobs end?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from ft_slurm import sacct_jobs
+from ft_slurm.cli_client import CliClient
+from ft_supervisor import config as configuration
+from ft_supervisor.cli.find import WrongUse
+from ft_supervisor.config.defaults import built_in
+from ft_supervisor.observe import jobs_sources, jobs_text
+from ft_supervisor.observe.jobs_list import OUTCOMES
+from ft_supervisor.observe.jobs_sources import Listing
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for. `states`: words of OUTCOMES, with commas; None for all. `fix`: put DerivedExitCodes right."""
+
+    since: str
+    states: str | None = None
+    config: Path | None = None
+    run_dir: Path | None = None
+    fix: bool = False
+
+
+def gather(wish: Wish, environ: Mapping[str, str]) -> Listing:
+    """The jobs that are wanted. Raises WrongUse, ConfigError, BadTime, and SlurmError where nothing can be known."""
+    wanted, templates = _states(wish.states), _templates(wish, environ)
+    start = sacct_jobs.since(wish.since, datetime.now())
+    client = CliClient(environ)
+    listing = jobs_sources.ask(client, start, os.getuid())
+    jobs_sources.read_verdicts(listing, templates, of_all=wish.fix)
+    listing.jobs = [job for job in listing.jobs if job.outcome in wanted]
+    if wish.fix:
+        jobs_sources.fix_exit_codes(client, listing)
+    return listing
+
+
+def as_json(listing: Listing, since: str) -> str:
+    """See jobs_text."""
+    return jobs_text.as_json(listing, since)
+
+
+def as_text(listing: Listing, since: str) -> str:
+    """For the terminal that stdout is, or whole for a pipe."""
+    try:
+        width: int | None = os.get_terminal_size(1).columns or 80
+    except OSError:
+        width = None
+    return jobs_text.as_text(listing, since, width)
+
+
+def _states(text: str | None) -> frozenset[str]:
+    words = OUTCOMES if text is None else [word.strip().lower() for word in text.split(",")]
+    if strange := [word for word in words if word not in OUTCOMES]:
+        raise WrongUse(f"--state: {strange[0]!r} is not one of {', '.join(OUTCOMES)}")
+    return frozenset(words)
+
+
+def _templates(wish: Wish, environ: Mapping[str, str]) -> tuple[str, ...]:
+    if wish.config is not None and wish.run_dir is not None:
+        raise WrongUse("give either --config or --run-dir")
+    if wish.run_dir is not None:
+        here = str(wish.run_dir.absolute())
+        return here, f"{here}/{{job_id}}"
+    if wish.config is not None:
+        return (configuration.load(wish.config, command=("true",), environ=environ).run_dir,)
+    return (str(built_in()["run_dir"].value),)
