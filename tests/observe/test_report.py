@@ -10,7 +10,7 @@ from tests.observe.test_history import CASES, recorded
 from ft_supervisor.observe import report_json, report_text
 from ft_supervisor.observe.report_model import join
 from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_NODES
-from ft_supervisor.observe.report_words import duration, plain
+from ft_supervisor.observe.report_words import clock, duration, plain
 
 
 def text(*wanted: object, width: int = 80) -> str:
@@ -157,7 +157,9 @@ def test_colours_are_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     ("seconds", "words"),
     [
         (None, "?"),
-        (0.0, "0.00 s"),
+        (0.0, "0 ms"),
+        (0.0994, "99 ms"),
+        (0.0996, "0.10 s"),
         (0.994, "0.99 s"),
         (0.996, "1.0 s"),
         (9.94, "9.9 s"),
@@ -172,6 +174,12 @@ def test_colours_are_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_durations(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_a_time_of_another_day_has_its_day() -> None:
+    noon = 1795262400.0
+    assert clock(noon, noon) == clock(noon) and len(clock(noon)) == 8
+    assert len(clock(noon + 86400, noon)) == 14
 
 
 def test_long_texts_are_cut() -> None:

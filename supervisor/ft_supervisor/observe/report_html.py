@@ -81,11 +81,11 @@ def _facts(history: History) -> str:
     return f'<dl class="facts">{"".join(cells)}</dl>'
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], wide: int | None = None) -> str:
-    """Cells are HTML. `wide`: the column that takes what is left."""
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], wide: Sequence[int] = ()) -> str:
+    """Cells are HTML. `wide`: the columns that take what is left, and may wrap."""
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
     body = "".join(
-        "<tr>" + "".join(f"<td{' class=wide' if i == wide else ''}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>"
+        "<tr>" + "".join(f"<td{' class=wide' if i in wide else ''}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>"
         for row in rows
     )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -100,7 +100,7 @@ def _cycles(history: History) -> str:
         decided = " by ".join(filter(None, [cycle.response, cycle.rule]))
         return [
             escape(cycle.number),
-            escape(clock(cycle.start)),
+            escape(clock(cycle.start, history.start)),
             escape(ran(cycle, history.until)),
             nodes,
             escape(cycle.ended.value),
@@ -110,7 +110,7 @@ def _cycles(history: History) -> str:
         ]
 
     titles = ["cycle", "began", "ran for", "nodes", "end", "cause", "reason", "decision"]
-    return _table(titles, map(row, history.cycles), wide=6)
+    return _table(titles, map(row, history.cycles), wide=(5, 6, 7))
 
 
 def _losses(history: History) -> str:
@@ -122,20 +122,29 @@ def _losses(history: History) -> str:
     for cycle, loss in told:
         total = duration(loss.total) if loss.resumed is not None else "the job ended"
         parts = ["" if loss.resumed is None and part in PARTS[3:] else duration(getattr(loss, part)) for part in PARTS]
-        rows.append([escape(cycle.number), escape(clock(loss.at)), total, *map(escape, parts), loss_bar(loss, longest)])
+        rows.append(
+            [
+                escape(cycle.number),
+                escape(clock(loss.at, history.start)),
+                total,
+                *map(escape, parts),
+                loss_bar(loss, longest),
+            ]
+        )
     titles = ["cycle", "failed", "total", *(part.replace("_", " ") for part in PARTS), ""]
     legend = "".join(
         f'<span><svg><rect class="{part}" width="100%" height="100%"/></svg>{part.replace("_", " ")}</span>'
         for part in PARTS
     )
-    return f'<h3>Time lost</h3>{_table(titles, rows, wide=8)}<div class="legend">{legend}</div>'
+    return f'<h3>Time lost</h3>{_table(titles, rows, wide=(8,))}<div class="legend">{legend}</div>'
 
 
 def _takeovers(history: History) -> str:
     if not history.takeovers:
         return ""
     rows = [
-        [clock(each.at), escape(plain(each.node)), str(each.term), duration(each.gap)] for each in history.takeovers
+        [clock(each.at, history.start), escape(plain(each.node)), str(each.term), duration(each.gap)]
+        for each in history.takeovers
     ]
     return "<h3>Takeovers</h3>" + _table(["at", "new coordinator", "term", "time without one"], rows)
 
@@ -146,7 +155,9 @@ def _first(history: History) -> str:
         return ""
     parts = [f"<h3>First failing rank</h3><p>{escape(first_failing(failure))}</p>"]
     if failure.lines:
-        parts.append(f'<p class="soft">the last that it printed {escape(plain(failure.source))}</p>')
+        parts.append(
+            f'<p class="soft">its last lines{escape(plain(f", from {failure.source}" if failure.source else ""))}</p>'
+        )
         parts.append(f"<pre>{escape(chr(10).join(plain(line.expandtabs()) for line in failure.lines))}</pre>")
     else:
         parts.append('<p class="soft">what it printed was not kept in run_dir</p>')
@@ -169,7 +180,7 @@ def _slurm(report: Report) -> str:
         for record in (*start.rows, *start.steps)
     ]
     titles = ["record", "restart", "state", "exit code", "start", "took", "nodes", "comment"]
-    return f"<section><h2>What Slurm says</h2>{_table(titles, rows, wide=6)}</section>"
+    return f"<section><h2>What Slurm says</h2>{_table(titles, rows, wide=(6, 7))}</section>"
 
 
 def _notes(title: str, notes: Sequence[str]) -> str:

@@ -30,8 +30,10 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line);
   font-variant-numeric: tabular-nums; }
 thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }
-td.wide { min-width: 16rem; overflow-wrap: anywhere; }
-td.number, th.number { text-align: right; white-space: nowrap; }
+td { white-space: nowrap; }
+td.wide { white-space: normal; overflow-wrap: anywhere; }
+td.wide:not(:empty) { min-width: 6rem; }
+td.wide:has(br) { min-width: 16rem; }
 table.time { table-layout: fixed; }
 table.time th, table.time td { border: 0; padding: 1px 0; vertical-align: middle; }
 table.time th { width: 9rem; font-weight: 400; padding-right: .6rem; overflow: hidden; text-overflow: ellipsis;

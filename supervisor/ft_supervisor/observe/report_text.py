@@ -88,7 +88,7 @@ def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
         yield _title("Takeovers")
         yield _indented(
             [
-                f"{clock(each.at)} {plain(each.node)} is the coordinator (term {each.term})"
+                f"{clock(each.at, history.start)} {plain(each.node)} is the coordinator (term {each.term})"
                 + ("" if each.gap is None else f", after {duration(each.gap)} without one")
                 for each in history.takeovers
             ]
@@ -123,7 +123,7 @@ def _timeline(history: History, width: int) -> Iterator[RenderableType]:
     yield _title("Nodes")
     rows = [Text(f"  {plain(node.name)[:names]:{names}} ") + _bar(node, start, end, columns) for node in shown]
     yield Group(*rows)
-    left, right = clock(start), clock(end)
+    left, right = clock(start), clock(end, start)
     if columns >= len(left) + len(right) + 1:
         yield Text(" " * (names + 3) + left + " " * (columns - len(left) - len(right)) + right, "dim")
     if len(shown) < len(history.nodes):
@@ -179,7 +179,10 @@ def _cycles(history: History, width: int) -> Iterator[RenderableType]:
     some = history.cycles[-MOST_CYCLES:]
     if len(some) < len(history.cycles):
         yield Text(f"  the last {len(some)} of {len(history.cycles)}; --json and --html have all")
-    rows = [[c.number, clock(c.start), ran(c, history.until), str(len(c.nodes)), c.ended.value, why(c)] for c in some]
+    rows = [
+        [c.number, clock(c.start, history.start), ran(c, history.until), str(len(c.nodes)), c.ended.value, why(c)]
+        for c in some
+    ]
     yield _table(["cycle", "began", "ran for", "nodes", "end", "why"], rows, width)
 
 

@@ -22,10 +22,12 @@ def plain(text: str, limit: int = 2000) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`0.03 s`, `7.1 s`, `1 min 12 s`, `2 h 3 min`, `3 d 4 h`; `?` for None."""
+    """`3 ms`, `0.32 s`, `7.1 s`, `1 min 12 s`, `2 h 3 min`, `3 d 4 h`; `?` for None."""
     if seconds is None:
         return UNKNOWN
     if seconds < 9.95:
+        if seconds < 0.0995:
+            return f"{1000 * seconds:.0f} ms"
         return f"{seconds:.2f} s" if seconds < 0.995 else f"{seconds:.1f} s"
     whole = round(seconds)
     for size, name, part, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
@@ -40,9 +42,13 @@ def moment(at: float | None) -> str:
     return UNKNOWN if at is None else f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-def clock(at: float | None) -> str:
-    """The time alone."""
-    return UNKNOWN if at is None else f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
+def clock(at: float | None, since: float | None = None) -> str:
+    """The time, with its day where that is another one than that of `since`."""
+    if at is None:
+        return UNKNOWN
+    found = datetime.fromtimestamp(at).astimezone()
+    same = since is None or datetime.fromtimestamp(since).astimezone().date() == found.date()
+    return f"{found:%H:%M:%S}" if same else f"{found:%m-%d %H:%M:%S}"
 
 
 def zone() -> str:
@@ -79,7 +85,9 @@ def summary(history: History) -> list[str]:
         lines.append(" · ".join(parts))
         end = history.ended or history.until
         until = "to" if history.verdict else "last line at"
-        lines.append(f"{moment(history.start)} {until} {clock(end)} {zone()} ({duration(history.length)})")
+        lines.append(
+            f"{moment(history.start)} {until} {clock(end, history.start)} {zone()} ({duration(history.length)})"
+        )
         lines.append(
             f"trained {duration(history.training)}, {share(history.ratio)} of the time (effective training time ratio);"
             f" failures took {duration(history.lost)}"
