@@ -20,6 +20,7 @@ from ft_supervisor.cli.options import Config, subcommand_line
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import INTERRUPTED
 from ft_supervisor.submit import cluster, options, script
+from ft_supervisor.submit.quoting import bash
 from ft_supervisor.submit.script import Plan
 
 REFUSED = 1
@@ -139,7 +140,7 @@ def _submit(text: bytes, plan: Plan, path: Path, settings: JobConfig) -> int:
     where = f" of cluster {done.cluster}" if done.cluster else ""
     say(f"job {done.job_id}{where}: {plan.nodes} nodes, {active(settings)} of them train")
     for verb in ("status", "report"):
-        say(f"ft-supervisor {verb} {done.job_id} --config {path}")
+        say(f"ft-supervisor {verb} {done.job_id} --config {bash([str(path)])}")
     return 0
 
 
