@@ -1,5 +1,6 @@
 """Log lines: their form, and that nobody ever waits for their reader."""
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -7,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from ft_supervisor.core.actions import log as log_action
+from ft_supervisor.core.model import Cycle
 from ft_supervisor.process import log as module
-from ft_supervisor.process.log import current_traceback, emit, log, setup
+from ft_supervisor.process.log import current_traceback, emit, log, say, setup
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +18,7 @@ def writer() -> Iterator[None]:
     """This process's name in the lines, forgotten afterwards; so are lines that nobody took."""
     setup("agent", "n1")
     yield
+    setup("", "")
     module._who.clear()
     module._dropped = 0
 
@@ -90,3 +93,85 @@ def test_a_reader_that_stopped_costs_lines_and_no_time(monkeypatch: pytest.Monke
         os.close(reader)
         log("nobody_reads")  # EPIPE is no error either
         os.close(pipe)
+
+
+def test_last_lines_follow_their_event_in_the_same_write(capfd: pytest.CaptureFixture[str]) -> None:
+    log("first_failure", "warning", rank=17, last_lines="Traceback:\n  File x\n\x1b[31mevil\x85\u2028")
+    head, *lines = capfd.readouterr().err.splitlines()
+    assert head.endswith(" warning event=first_failure rank=17 node=n1 proc=agent")
+    assert lines == ["    | Traceback:", "    |   File x", "    | �[31mevil��"]
+
+
+def test_of_too_many_last_lines_the_end_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    log("x", last_lines="\n".join(f"{n:04d} {'é' * 50}" for n in range(1000)))
+    text = capfd.readouterr().err
+    assert 3900 < len(text.encode()) <= 4096
+    _, *lines = text.splitlines()
+    assert [int(line[6:10]) for line in lines] == list(range(1000 - len(lines), 1000))
+
+
+def told(capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
+    """The one line, which is one by anybody's understanding of lines."""
+    text = capfd.readouterr().err
+    assert text.endswith("\n") and len(text.splitlines()) == 1 and len(text) <= 4096
+    found: dict[str, object] = json.loads(text)
+    return found
+
+
+def test_json_has_everything_in_its_place(capfd: pytest.CaptureFixture[str]) -> None:
+    setup("agent", "n1", "json")
+    log("workers_started", "warning", cycle=Cycle(1, 2), left_out=None, count=3, node=4, late=0.5, never=float("inf"))
+    line = told(capfd)
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", str(line.pop("time")))
+    assert line == {
+        "level": "warning",
+        "event": "workers_started",
+        "node": "n1",
+        "proc": "agent",
+        "fields": {"cycle": "1.2", "count": 3, "node": 4, "late": 0.5, "never": "inf"},
+    }
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\u2028b\x85\x1e", 'say "no"', "\udcff", "\x00\x1b[31m", "x" * 499 + "é"])
+def test_no_value_breaks_a_line_of_json(value: str, capfd: pytest.CaptureFixture[str]) -> None:
+    setup("agent", "n1", "json")
+    log("x", a=value)
+    assert told(capfd)["fields"] == {"a": value}
+
+
+@pytest.mark.parametrize("fields", [1, 7, 20, 300])
+def test_a_line_of_json_is_bounded_and_whole(fields: int, capfd: pytest.CaptureFixture[str]) -> None:
+    setup("agent", "n1", "json")
+    log("x", **{f"field{i}": "\n" * 10_000 for i in range(fields)})
+    line = told(capfd)
+    assert line["event"] == "x" and len(str(line["fields"])) >= (20 if fields <= 20 else 2)
+
+
+def test_last_lines_are_a_field_of_json(capfd: pytest.CaptureFixture[str]) -> None:
+    setup("agent", "n1", "json")
+    log("first_failure", last_lines="one\ntwo")
+    assert told(capfd)["fields"] == {"last_lines": "one\ntwo"}
+    log("first_failure", last_lines="x" * 10_000 + "end")
+    assert str(told(capfd)["fields"]).endswith("xend'}")
+
+
+def test_what_was_dropped_is_told_in_json_too(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    setup("agent", "n1", "json")
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        monkeypatch.setattr(module, "_STDERR", full.fileno())
+        log("lost")
+    monkeypatch.undo()
+    log("y")
+    assert told(capfd)["fields"] == {"dropped": 1}
+
+
+def test_a_line_for_people_is_an_event_of_json(capfd: pytest.CaptureFixture[str]) -> None:
+    say("ft-supervisor: no such thing")
+    assert capfd.readouterr().err == "ft-supervisor: no such thing\n"
+    setup("launch", "head", "json")
+    say("ft-supervisor: no such thing", "error")
+    line = told(capfd)
+    assert (line["level"], line["event"], line["proc"]) == ("error", "note", "launch")
+    assert line["fields"] == {"note": "ft-supervisor: no such thing"}

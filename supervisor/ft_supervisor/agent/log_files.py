@@ -123,7 +123,11 @@ class LogFile:
         self._let_go()
         if not self._keep:
             self.path.unlink(missing_ok=True)
-        for n in range(self._keep, 0, -1):
+            return
+        last = 1
+        while last < self._keep and self._part(last).exists():
+            last += 1
+        for n in range(last, 0, -1):
             with suppress(FileNotFoundError):
                 self._part(n - 1).replace(self._part(n))
 
@@ -143,7 +147,9 @@ class LogFiles:
         self._sink: Sink[LogFile] = Sink("workers' files", self._write, _PATIENCE)
         self._hangs = False
         self._failing: set[LogFile] = set()
-        self._told = float("-inf")
+        self._refused = self._lost = self._told = 0
+        """Bytes that were dropped by the reading thread, and by the writing one; and how many of both were told."""
+        self._told_at = float("-inf")
         self.wait_for_room = self._sink.wait_for_room
         self.flush = self._sink.flush
 
@@ -158,6 +164,7 @@ class LogFiles:
             file.missed = 0
             return
         file.missed += len(data)
+        self._refused += len(data)
         if not self._hangs:  # while it does nobody else can tell
             self._hangs = True
             log("worker_logs_hang", "warning", file=file.path)
@@ -165,14 +172,15 @@ class LogFiles:
     def close(self, file: LogFile) -> None:
         """Nothing more will be put there."""
         if file.missed:
-            self.put(file, b"")
-        self._sink.put(file, b"")
+            self._sink.put(file, gap(file.missed), small=True)
+        self._sink.put(file, b"", small=True)
 
     def _write(self, file: LogFile, data: bytes) -> int:
         lost = file.write(data) if data else 0
         if not data:
             file.close()
         self._sink.moved()
+        self._lost += lost
         self._tell(file, ends=not data)
         return lost
 
@@ -185,6 +193,8 @@ class LogFiles:
         if file.error is None or ends:
             self._failing.discard(file)
         now = time.monotonic()
-        if not self._failing and (ends or now - self._told >= _TELL) and (lost := self._sink.take_dropped()):
-            self._hangs, self._told = False, now
-            log("worker_logs_dropped", "warning", bytes=lost)
+        new = self._refused + self._lost - self._told
+        if new and not self._failing and (ends or now - self._told_at >= _TELL):
+            self._hangs, self._told_at = False, now
+            self._told += new
+            log("worker_logs_dropped", "warning", bytes=new)

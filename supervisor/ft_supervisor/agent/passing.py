@@ -49,8 +49,8 @@ class Passing:
         other = self._unfinished
         if other is not None and other is not voice:
             self._push(other.fd, b"\n")
-        if voice.prefix:
-            data = _prefixed(data, voice.prefix, begins=other is not voice)
+        if voice.prefix and not (data := _prefixed(data, voice.prefix, begins=other is not voice)):
+            return 0
         self._unfinished = None if data.endswith((b"\n", b"\r")) else voice
         lost = len(data) - self._push(voice.fd, data)
         if not lost and time.monotonic() - self._told >= _TELL and (dropped := self._sink.take_dropped()):
@@ -79,7 +79,10 @@ class Passing:
 def _prefixed(data: bytes, prefix: bytes, *, begins: bool) -> bytes:
     """Each line with the prefix; the first too, if it begins here. What a progress bar paints over becomes a line."""
     if b"\r" in data:
-        data = _CARRIAGE_RETURNS.sub(b"\n", data).lstrip(b"\r").replace(b"\r", b"\n") or b"\n"
+        data = _CARRIAGE_RETURNS.sub(b"\n", data)
+        data = (data.lstrip(b"\r") if begins else data).replace(b"\r", b"\n")
+    if not data:
+        return data
     inner = data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]
     return prefix + inner if begins else inner
 

@@ -40,10 +40,10 @@ class Sink(Generic[T]):
         """Bytes that wait."""
         return self._size
 
-    def put(self, target: T, data: bytes) -> bool:
-        """Whether it will be written; b"", of which `write` may think what it likes, always is. Never waits."""
+    def put(self, target: T, data: bytes, *, small: bool = False) -> bool:
+        """Whether it will be written; what is `small` always is. Never waits."""
         with self._changed:
-            if data and self._size >= MOST:
+            if self._size >= MOST and not small:
                 self._dropped += len(data)
                 return False
             if not self._waiting:

@@ -61,8 +61,9 @@ from ft_supervisor.core.model import (
     Outcome,
     Roster,
     Verdict,
+    one_line,
 )
-from ft_supervisor.core.policy import ignored
+from ft_supervisor.core.policy import Trouble, find, ignored, weight
 from ft_supervisor.core.ranks import highest
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When
@@ -70,8 +71,8 @@ from ft_supervisor.core.settings import When
 STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
 
-QUOTED = 8
-"""Failures that carry their worker's last lines: a message takes no more."""
+TOLD, QUOTED, SHORT = 32, 8, 50
+"""Failures that fit into one message; how many of them with their worker's last lines, and the others' characters."""
 
 
 class State(StrEnum):
@@ -361,10 +362,22 @@ class AgentMachine:
         cycle = self._run.cycle
         for failure in failures:
             self._do(log("worker_failed", "warning", cycle=cycle, failure=str(failure), error_file=failure.error_file))
-        told = tuple(failures[:QUOTED]) + tuple(replace(failure, last_lines="") for failure in failures[QUOTED:])
+        told = self._fit_to_tell(failures)
         self._remember(replace(self.memory, failures=told))
         self._send(messages.WorkersFailed, cycle=cycle, failures=told)
         self._stop(self.job.timeouts.restart_grace, now)
+
+    def _fit_to_tell(self, failures: list[Failure]) -> tuple[Failure, ...]:
+        """Those first that an earlier rule answers: they decide."""
+        rules = self.job.settings.rules
+
+        def weighs(failure: Failure) -> float:
+            trouble = Trouble(str(failure), failure.cause, failure.infra_rank, failure)
+            return weight(rules, find(rules, trouble, self.node.name))
+
+        first = sorted(failures, key=weighs)[:TOLD]
+        short = [replace(other, last_lines="", message=one_line(other.message, SHORT)) for other in first[QUOTED:]]
+        return (*first[:QUOTED], *short)
 
     def _look_for_hangs(self, now: float) -> None:
         """What a hung worker does is written down before it is killed."""

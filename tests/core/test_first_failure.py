@@ -1,0 +1,153 @@
+"""The failing workers' last lines: how they come to the coordinator, and that those of the first are told once."""
+
+from dataclasses import replace
+
+import pytest
+from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, job, stopped, stopping
+from tests.core.test_agent_machine import Play, mail, run, standby
+
+from ft_supervisor.core import messages
+from ft_supervisor.core.actions import Log, Send, TakeStacks
+from ft_supervisor.core.codec import MAX_BYTES, encode
+from ft_supervisor.core.events import CoordinatorEvent, StacksTaken, WorkersExited
+from ft_supervisor.core.model import Cycle, Failure, Job
+from ft_supervisor.core.settings import Budget, Cause, Hang, Match, Response, Rule
+
+SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)
+LINES = "Traceback (most recent call last):\n  File x\nValueError: bad"
+
+
+def a_job(per_node: int = 8, **settings: object) -> Job:
+    plain = job()
+    settings = {"rules": (SIGBUS, Rule(budget=Budget(max=3)))} | settings
+    return replace(plain, settings=replace(plain.settings, **settings), per_node=per_node)  # type: ignore[arg-type]
+
+
+def told(coordinator: Talk) -> list[dict[str, object]]:
+    """What is said of the first failure from now on."""
+    found: list[dict[str, object]] = []
+    handle = coordinator.machine.handle
+
+    def watched(event: CoordinatorEvent, now: float) -> list[object]:
+        actions = handle(event, now)
+        found.extend(
+            dict(action.fields) for action in actions if isinstance(action, Log) and action.event == "first_failure"
+        )
+        return list(actions)
+
+    coordinator.machine.handle = watched  # type: ignore[method-assign, assignment]
+    return found
+
+
+def talk(the_job: Job | None = None) -> tuple[Talk, list[dict[str, object]]]:
+    coordinator = Talk(a_job=the_job or a_job())
+    coordinator.begin()
+    return coordinator, told(coordinator)
+
+
+def says(infra_rank: int, *failures: Failure, cycle: Cycle = C0) -> messages.WorkersFailed:
+    return messages.WorkersFailed(0, infra_rank, 1, cycle, failures)
+
+
+def test_it_is_told_once_when_all_have_stopped() -> None:
+    coordinator, found = talk()
+    failure = Failure(1, 3, exit_code=1, message="ValueError: bad", last_lines=LINES)
+    coordinator.hear(says(1, failure, Failure(1, 4, exit_code=1, last_lines="a peer's")))
+    coordinator.hear(says(2, Failure(2, 0, signal="SIGABRT", last_lines="connection reset")))
+    assert found == []
+    for infra_rank in range(3):
+        coordinator.hear(stopped(infra_rank))
+    assert found == [
+        {
+            "cycle": C0,
+            "rank": 11,
+            "node": "n1",
+            "failure": "worker 3 of node 1: exit code 1 (ValueError: bad)",
+            "log": "/r/logs/0.0/rank11.log",
+            "last_lines": LINES,
+        }
+    ]
+    assert coordinator.logged[-3:].count("cycle_started") == 1
+
+
+def test_it_is_the_one_that_decides_not_the_one_heard_first() -> None:
+    coordinator, found = talk()
+    coordinator.hear(says(0, Failure(0, 0, exit_code=1, last_lines="connection reset by peer")))
+    coordinator.hear(says(1, Failure(1, 0, exit_code=1), Failure(1, 7, signal="SIGBUS", last_lines="bad memory")))
+    for infra_rank in range(3):
+        coordinator.hear(stopped(infra_rank))
+    assert [(one["rank"], one["last_lines"]) for one in found] == [(15, "bad memory")]
+
+
+def test_it_is_told_before_the_job_ends() -> None:
+    coordinator, found = talk(a_job(rules=(Rule(budget=Budget(max=0)),)))
+    coordinator.hear(failed(1))
+    for infra_rank in range(3):
+        coordinator.hear(stopping(infra_rank))
+    coordinator.wait(TIMEOUTS.probe + 1.0)
+    assert [(one["rank"], one["node"], "last_lines" in one) for one in found] == [(8, "n1", False)]
+    assert coordinator.logged.index("gives_up") > coordinator.logged.index("first_failure")
+
+
+@pytest.mark.parametrize("local_rank", [-1, 8, 10**9])
+def test_a_failure_of_no_worker_has_no_rank(local_rank: int) -> None:
+    coordinator, found = talk()
+    coordinator.hear(says(1, Failure(7_000, local_rank, cause=Cause.HANG)))
+    for infra_rank in range(3):
+        coordinator.hear(stopped(infra_rank))
+    assert [(one["node"], "rank" in one or "log" in one) for one in found] == [("n1", False)]
+
+
+def test_a_lost_node_has_no_last_lines() -> None:
+    coordinator, found = talk()
+    coordinator.silent = {1}
+    coordinator.wait(2 * TIMEOUTS.node_lost)
+    for infra_rank in (0, 2):
+        coordinator.hear(stopped(infra_rank))
+    assert coordinator.machine.cycle == C1 and found == []
+
+
+# -- the agent
+
+
+def active(the_job: Job) -> Play:
+    play = Play(a_job=the_job)
+    play.connect()
+    play.feed(standby(None), mail(run()))
+    return play
+
+
+def sent(play: Play, *failures: Failure) -> messages.WorkersFailed:
+    found = [action.message for action in play.feed(WorkersExited(C0, failures)) if isinstance(action, Send)]
+    (message,) = (message for message in found if isinstance(message, messages.WorkersFailed))
+    return message
+
+
+@pytest.mark.parametrize("workers", [8, 128])
+def test_all_workers_failing_at_once_fit_into_a_message(workers: int) -> None:
+    def worst(local_rank: int) -> Failure:
+        text = "\x7f" * 400 if local_rank else "x" * 2048
+        lines = text if len(text) == 2048 else "é" * 341
+        path = f"/tmp/ft-1000/123456.0.0/n1/workers/{'y' * 60}/attempt_0/{local_rank}/error.json"
+        name = "torch.distributed.elastic.DistBackendError"
+        return Failure(1, local_rank, 1, None, path, "é" * 500, 1.8e9 + 0.123456, Cause.EXIT, name, (0, 1), lines)
+
+    message = sent(active(a_job(per_node=workers)), *map(worst, range(workers)))
+    assert len(encode(message)) <= MAX_BYTES - 4096
+    assert sum(bool(failure.last_lines) for failure in message.failures) == 8
+    assert len(message.failures) == min(workers, 32)
+
+
+def test_the_failures_that_decide_come_first() -> None:
+    failures = [Failure(1, rank, exit_code=1, last_lines="x") for rank in range(100)]
+    bus = Failure(1, 100, signal="SIGBUS", last_lines="bad memory")
+    assert sent(active(a_job(per_node=101)), *failures, bus).failures[:3] == (bus, failures[0], failures[1])
+
+
+def test_a_hung_worker_has_last_lines_too() -> None:
+    play = active(a_job(per_node=1, hang=Hang(after=5.0, first=5.0)))
+    assert play.wait(5.0) == [TakeStacks(C0, (0,))]
+    done = play.feed(StacksTaken(C0, ((0, (1,)),), ((0, "step 7"),)))
+    (message,) = (action.message for action in done if isinstance(action, Send))
+    assert isinstance(message, messages.WorkersFailed)
+    assert [(failure.rules, failure.last_lines) for failure in message.failures] == [((1,), "step 7")]
