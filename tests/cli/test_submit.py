@@ -104,7 +104,7 @@ def test_nodes(nodes: str, words: list[str], wanted: str, command: Command, job:
     job.write_text(JOB.replace("{active: 4}", nodes))
     done = command("submit", "--config", job, "--dry-run", *words)
     assert done.returncode == 0 and f"#SBATCH --nodes={wanted}\n" in done.stdout, done
-    assert ("no spare" in done.stderr) == (words == ["--spares", "0"])
+    assert (": no spare" in done.stderr) == (words == ["--spares", "0"])
 
 
 @pytest.mark.parametrize(
