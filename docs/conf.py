@@ -6,7 +6,8 @@ myst_heading_anchors = 4  # the anchors that GitHub gives headings, so that a li
 html_theme = "alabaster"
 html_theme_options = {
     "description": "Keeps a distributed PyTorch job going on Slurm when its nodes die.",
-    "page_width": "1080px",
+    "page_width": "1180px",
+    "sidebar_width": "250px",
     "fixed_sidebar": True,
     "show_powered_by": False,
 }

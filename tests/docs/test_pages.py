@@ -89,7 +89,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     for block in BLOCKS:
         if block.language == "bash":
             for line in block.text.replace("\\\n", " ").splitlines():
-                if found := re.search(r"(?:^|\s)(ft-supervisor\s[^|>&;]*)", line.partition(" #")[0]):
+                plain = re.sub(r'"\$\([^)]*\)"', "X", line.partition(" #")[0])
+                if found := re.search(r"(?:^|\s)(ft-supervisor\s[^|>&;]*)", plain):
                     yield block.place, shlex.split(found[1])
 
 
@@ -137,9 +138,21 @@ def test_every_event_exists() -> None:
         assert match[1] in known or match[1] == "NAME", f"{place}: no event is called {match[1]}"
 
 
-@pytest.mark.parametrize(
-    "block", [block for block in BLOCKS if block.language == "yaml"], ids=lambda block: block.place
-)
+def test_what_people_look_for_at_night_is_what_the_code_says() -> None:
+    sources = "\n".join(path.read_text() for path in (REPOSITORY / "supervisor").rglob("*.py"))
+    told = re.findall(r'^\|[^|]*?"([^"|]+)"', (REPOSITORY / "docs/3am.md").read_text(), re.MULTILINE)
+    assert len(told) > 5
+    for words in told:
+        fixed = max((part.strip(" '…") for part in re.split(r"\d+|…", words)), key=len)
+        assert fixed in sources, f"3am.md: nothing says {fixed!r}"
+
+
+def test_nothing_is_unfinished() -> None:
+    for page in PAGES:
+        assert "@@" not in page.path.read_text(), page.path.name
+
+
+@pytest.mark.parametrize("block", CONFIGURATIONS, ids=lambda block: block.place)
 def test_every_configuration_is_right(block: Block, tmp_path: Path) -> None:
     path = tmp_path / "file.yaml"
     path.write_text(block.text)
