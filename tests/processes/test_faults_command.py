@@ -198,6 +198,21 @@ def test_ctrl_c_thaws(start: StartJob, tool: Tool, number: signal.Signals) -> No
     job.assert_end(0, "success", "cycle 0.0")
 
 
+def test_a_pipe_that_closes_thaws(start: StartJob) -> None:
+    job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
+    worker = int(job.worker(0)["pid"])
+    reading, writing = os.pipe()
+    os.close(reading)
+    line = words(job, "freeze", "worker", "--rank", "0", "--for", LONG)
+    told = subprocess.run(line, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=BOUND, env=ENVIRON)
+    os.close(writing)
+    assert told.returncode == 1 and told.stderr == ""
+    assert state(worker) not in ("T", "")
+    job.finish()
+    job.assert_end(0, "success", "cycle 0.0")
+    assert [act for act, _, _ in acts(job)] == ["freeze", "thaw"]
+
+
 def test_thaw_ends_a_freeze_and_says_when_there_is_none(start: StartJob, tool: Tool) -> None:
     job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
     job.worker(0)
@@ -216,7 +231,7 @@ def test_the_hand_thaws_when_its_step_is_cancelled_and_ends_with_the_last_of_its
     hit = Hit(job.run_folder.name, "node0", Verb.FREEZE, Target.WORKER, 0, 600.0)
     line = [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
     for end in (lambda hand: hand.terminate(), lambda _: os.kill(worker, signal.SIGKILL)):
-        with subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=ENVIRON) as hand:
+        with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRON) as hand:
             assert json.loads(first_line(hand))["act"] == "freeze"
             assert state(worker) == "T"
             end(hand)
@@ -224,6 +239,9 @@ def test_the_hand_thaws_when_its_step_is_cancelled_and_ends_with_the_last_of_its
             assert (thaw["act"], hand.wait(BOUND)) == ("thaw", 0)
     assert thaw["note"] == "all are dead"
     job.worker(0, restart=1)
+    late = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BOUND, env=ENVIRON)
+    assert late.returncode == 75 and "nothing was done" in late.stdout
+    assert len(recorded(job)) == 4
     job.finish()
     job.assert_end(0, "success")
 

@@ -1,4 +1,4 @@
-"""`ft-supervisor fault` from the login node: srun takes its hand to a node of a job of one's own, and of nobody else's."""
+"""`ft-supervisor fault` from the login node: srun takes its hand to the nodes of one's own job, not of others'."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ def recorded(job: BatchJob) -> list[dict[str, Any]]:
 
 
 def test_a_worker_is_killed_by_its_owner_alone(lab: Lab) -> None:
-    job = submit(lab, "fault-worker", config=ALLOWED)
+    job = submit(lab, "fault-worker", config=ALLOWED, first=1.0)
     job.train()
     uid = lab.layout.uid(LAB_USER)
     assert_refused(fault(job, "kill", "worker", "--node", "n1", user=None), 4, f"belongs to uid {uid}", "uid 0")
@@ -61,7 +61,7 @@ def test_a_worker_is_killed_by_its_owner_alone(lab: Lab) -> None:
 
 
 def test_a_node_is_frozen_and_thaws_and_is_killed(lab: Lab) -> None:
-    job = submit(lab, "fault-node", config=ALLOWED)
+    job = submit(lab, "fault-node", config=ALLOWED, first=1.0)
     job.train()
     lines = done(job, "freeze", "node", "--node", "n1", "--for", "2s").splitlines()
     assert [line.split()[1:4] for line in lines] == [["freeze", "node", "node=n1"], ["thaw", "node", "node=n1"]]
@@ -72,9 +72,7 @@ def test_a_node_is_frozen_and_thaws_and_is_killed(lab: Lab) -> None:
     assert before >= 4  # daemon, agent, coordinator, worker
     assert " kill node node=n1 pid=" in done(job, "kill", "node", "--node", "n1")
     job.dead.add("n1")
-    job.wait(
-        "nothing on n1", lambda: not [each for each in lab.node_processes("n1") if "ft_supervisor" in each.command]
-    )
+    job.wait("n1's end", lambda: not any("ft_supervisor" in each.command for each in lab.node_processes("n1")))
     job.ends("COMPLETED", "0:0")
     job.check_codes(0)
     assert " event=promoted node=n3 instead_of=n1 group_rank=1 " in job.output
@@ -87,7 +85,7 @@ def test_a_node_is_frozen_and_thaws_and_is_killed(lab: Lab) -> None:
 
 @pytest.mark.usefixtures("default_release")
 def test_a_frozen_worker_thaws_although_the_tool_and_its_srun_are_killed(lab: Lab) -> None:
-    job = submit(lab, "fault-undo", config=ALLOWED)
+    job = submit(lab, "fault-undo", config=ALLOWED, first=1.0)
     job.train()
     command = [PROGRAM, "fault", "freeze", "worker", "--node", "n1", "--for", "20s", "--job", str(job.id)]
     tool = lab.popen(command, user=LAB_USER, cwd=job.folder, stdout=subprocess.PIPE)
@@ -106,7 +104,7 @@ def test_a_frozen_worker_thaws_although_the_tool_and_its_srun_are_killed(lab: La
 
 @pytest.mark.usefixtures("default_release")
 def test_what_the_policy_or_the_jobs_state_does_not_allow(lab: Lab) -> None:
-    job = submit(lab, "fault-off")
+    job = submit(lab, "fault-off", first=1.0)
     waits = lab.submit("#!/bin/sh\n", "--begin=now+1hour", "--output=/dev/null", user=LAB_USER)
     waiting = BatchJob(lab, waits, job.folder)
     assert_refused(fault(waiting, "kill", "worker", "--rank", "0"), 3, "is pending")

@@ -1,8 +1,9 @@
 """`python -m ft_supervisor.fault.hand REQUEST`: the process on the node that carries out one fault.
 
 It is started before anything is frozen or cut, in a session of its own, and undoes that when its time is over, whatever
-becomes of whoever sent it: the end of its standard input says nothing, the line `thaw` there or a SIGTERM (a cancelled
-step) ends the time at once. It prints its answers, one JSON object a line.
+becomes of whoever sent it: the line `thaw` on its standard input or a SIGTERM (a cancelled step) ends the time at once,
+the end of its standard input does not. If that ends before anything is done, nothing is done: nobody waits for it any
+more. It prints its answers, one JSON object a line.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ class _Hand:
 
     def _kill(self, hit: Hit, seen: Seen) -> None:
         self._take(hit, seen)
+        self._check_wanted()
         if hit.target is Target.NODE:  # all at once: nobody sees another one die
             self._grip.stop_below(seen.daemon)
         pids = self._reached(self._grip.send(signal.SIGKILL))
@@ -122,6 +124,7 @@ class _Hand:
     def _freeze(self, hit: Hit, seen: Seen) -> None:
         seconds = _seconds(hit)
         self._take(hit, seen)
+        self._check_wanted()
         end = time.monotonic() + seconds
         try:
             if hit.target is Target.NODE:
@@ -150,7 +153,8 @@ class _Hand:
         seconds = _seconds(hit)
         if hit.target is not Target.NODE:
             raise Wrong("only a node can be cut")
-        cut = Cut(begin.job, begin.node)
+        cut = Cut(begin.job, begin.node)  # looks up names, which may take long
+        self._check_wanted()
         try:
             cut.begin(seconds)
             self._tell(hit, seen, ())
@@ -171,6 +175,13 @@ class _Hand:
             if process and parent in (None, process.parent) and self._grip.take(pid, process.start):
                 return
         raise NotThere(f"the {hit.target} of {hit.node} has ended just now")
+
+    def _check_wanted(self) -> None:
+        """What comes too late must not happen: whoever sent us has told that it did not."""
+        poll = select.poll()
+        poll.register(0, select.POLLIN)
+        if poll.poll(0):
+            raise FaultError("whoever asked for it has gone; nothing was done")
 
     def _reached(self, pids: tuple[int, ...]) -> tuple[int, ...]:
         if not pids:
