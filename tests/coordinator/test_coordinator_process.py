@@ -204,7 +204,7 @@ def test_a_file_that_cannot_be_written_or_hangs_stops_nobody(
     coordinator = begin((free_port(),))
     agents = coordinator.agents()
     start_cycle(agents)
-    coordinator.folder.mkdir(parents=True)
+    coordinator.folder.mkdir(parents=True, exist_ok=True)
     if garbage is None:
         os.mkfifo(coordinator.folder / "verdict.json")  # opening it blocks for ever
     else:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
-from ft_supervisor.observe import smallfile
 
 NAME = "verdict.json"
 MAX_BYTES = 64 * 1024
@@ -91,10 +90,10 @@ def read_all(folder: Path) -> Content | None:
 
 
 def _parse(path: Path) -> Content:
-    try:
-        data = smallfile.read(path, MAX_BYTES)
-    except smallfile.NotSmall as error:
-        raise BadVerdictFile(path, str(error).removeprefix(f"{path}: ")) from None
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise BadVerdictFile(path, f"longer than {MAX_BYTES} bytes")
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
