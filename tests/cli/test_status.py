@@ -131,6 +131,13 @@ def test_json(command: Command, tmp_path: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["state"]) == (3, "none")
 
 
+def test_the_help_names_every_field(command: Command, tmp_path: Path) -> None:
+    a_run(tmp_path, "12.0.0")
+    found = json.loads(command("status", "12", "--json").stdout)
+    text = command("status", "--help").stdout.partition("--json prints")[2]
+    assert {key for key in (*found, *found["status"]) if not re.search(rf"\b{key}\b", text)} == set()
+
+
 @pytest.mark.parametrize("columns", [40, 80])
 def test_it_fits_the_terminal(command: Command, tmp_path: Path, columns: int) -> None:
     a_run(tmp_path, "12.0.0")

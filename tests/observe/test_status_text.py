@@ -108,7 +108,7 @@ def test_stale_ended_pending_and_unknown() -> None:
     assert "last seen 5 min ago; this is what was then" in words(seen(shot, later=300.0))
     ended = words(seen(shot, later=300.0, verdict=Verdict(Outcome.FAILED, "10 restarts spent: n1: exit code 1")))
     assert "ended: failed (exit code 1): 10 restarts spent" in ended
-    assert "Budget" not in ended and "Spares" not in ended
+    assert "Budget" not in ended and "Spares" not in ended and "HEARD" not in ended
     pending = words(judge("7", Files(), Slurm("PENDING", "Resources", pending=True), 0.0))
     assert pending == "job 7: has not started Slurm PENDING (Resources)"
     assert "job 1.0.0: it has a folder, /runs/1/1.0.0" in words(seen(None))

@@ -75,9 +75,9 @@ def status(
       job, folder, age (seconds since status was taken), notes (a list of lines)
       verdict   outcome, reason, exit_code, again; null while there is none
       slurm     state, reason; null if Slurm was not asked
-      status    run_id, job, time, phase, coordinator, cycle, nodes (an object for each),
-                candidates, members, spares, survives, budgets, ends_in, slurm_away,
-                decision, verdict; null if there is none
+      status    version, run_id, job, time, interval, phase, coordinator, wanted, cycle,
+                nodes (an object for each), candidates, members, spares, survives, budgets,
+                ends_in, slurm_away, decision, verdict; null if there is none
     """
     raise typer.Exit(guarded(lambda: _run((job, config, run_dir), watch, as_json, everything)))
 

@@ -204,7 +204,8 @@ def _nodes(shot: Snapshot, width: int, everything: bool, *, ended: bool) -> list
                 listed += found
                 break
     those = {id(entry) for entry in listed}  # each() gives these very objects
-    lines = _table([_line(*each, shot) for each in shot.each() if id(each[3]) in those], width)
+    rows = [_line(*each, shot) for each in shot.each() if id(each[3]) in those]
+    lines = _table(rows, width, [column for column in _COLUMNS if column != "HEARD" or not ended])
     for role in Role:
         alike = (entry for entry in shot.nodes if entry.role is role and id(entry) not in those)
         if ranks := sorted(rank for entry in alike for rank in unfold(entry.infra_ranks)):
@@ -244,13 +245,13 @@ def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus,
     return _Line(cells, entry.role, clean("; ".join(remark for remark in remarks if remark)))
 
 
-def _table(lines: list[_Line], width: int) -> list[Text]:
+def _table(lines: list[_Line], width: int, columns: list[str]) -> list[Text]:
     """Columns as wide as what stands in them; a remark after them where it fits, else below its node."""
     if not lines:
         return []
     widths = {
         column: max(len(column), max(len(line.cells[column]) for line in lines))
-        for column in _COLUMNS
+        for column in columns
         if any(line.cells[column] for line in lines)
     }
     for column in _FIRST_TO_GO:
