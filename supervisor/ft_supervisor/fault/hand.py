@@ -114,10 +114,12 @@ class _Hand:
     def _kill(self, hit: Hit, seen: Seen) -> None:
         self._take(hit, seen)
         self._check_wanted()
-        if hit.target is Target.NODE:  # all at once: nobody sees another one die
-            self._grip.stop_below(seen.daemon)
-        pids = self._reached(self._grip.send(signal.SIGKILL))
-        self._tell(hit, seen, pids)
+        try:
+            if hit.target is Target.NODE:  # all at once: nobody sees another one die
+                self._grip.stop_below(seen.daemon)
+        finally:
+            pids = self._grip.send(signal.SIGKILL)
+        self._tell(hit, seen, self._reached(pids))
         if left := self._grip.wait_gone(GONE_BOUND):
             raise FaultError(f"{hit.node}: still there {GONE_BOUND:g} s after SIGKILL: {', '.join(map(str, left))}")
 
@@ -180,6 +182,7 @@ class _Hand:
         """What comes too late must not happen: whoever sent us has told that it did not."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
+        poll.register(self._signalled, select.POLLIN)
         if poll.poll(0):
             raise FaultError("whoever asked for it has gone; nothing was done")
 
