@@ -8,6 +8,7 @@ html_theme_options = {
     "description": "Keeps a distributed PyTorch job going on Slurm when its nodes die.",
     "page_width": "1180px",
     "sidebar_width": "250px",
+    "body_max_width": "none",
     "fixed_sidebar": True,
     "show_powered_by": False,
 }
