@@ -99,12 +99,12 @@ def slurm(tmp_path: Path, folder: Path, quick: str) -> FakeSlurm:
     """24.11's commands; `environ` of a batch script on n0 of n0 and n1."""
     (tmp_path / "slurm").mkdir()
     fake = FakeSlurm(tmp_path / "slurm", "24.11")
-    fake.says("config.txt", CONF.replace("@NOW@", str(int(time.time()))))
+    fake.says("config.txt", CONF)
     scontrol = fake.folder / "bin" / "scontrol"
     script = "cat $here/script; exit 0"
-    scontrol.write_text(
-        scontrol.read_text().replace("test -z", f'case "$*" in "write batch_script"*) {script} ;; esac\ntest -z', 1)
-    )
+    text = scontrol.read_text().replace("cat $here/config.txt", 'sed "s/@NOW@/$(date +%s)/" $here/config.txt')
+    text = text.replace("test -z", f'case "$*" in "write batch_script"*) {script} ;; esac\ntest -z', 1)
+    scontrol.write_text(text)
     fake.says("script", "#!/bin/bash\n#SBATCH --nodes=2\n")
     sacct(fake, "sbatch --no-kill x.sh")
     for name in ("sbatch", "scancel"):

@@ -18,6 +18,8 @@ from ft_supervisor.observe.background import Background, Hangs
 
 BOUND = 20.0
 """Seconds for one answer. scontrol gives up after 18 s when slurmctld is away (24.11, MessageTimeout=10)."""
+SACCT_PATIENCE = 12.0
+"""Seconds in which sacct may learn of a job that has just begun."""
 T = TypeVar("T")
 
 
@@ -44,7 +46,9 @@ class Answers:
             environ = self.place.environ
             self._begin("job", partial(_job, environ, job_id))
             self._begin("nodes", partial(_nodes, environ, self.place.nodes))
-            self._begin("lines", lambda: submit_lines.lines(job_id, environ, BOUND))
+            step = self.place.step
+            wanted = "" if step is None else str(step.step_id)
+            self._begin("lines", partial(_lines, environ, job_id, wanted))
             self._begin("script", lambda: submit_lines.batch_script(job_id, environ, BOUND))
 
     @property
@@ -107,6 +111,16 @@ def _job(environ: Mapping[str, str], job_id: int) -> JobState | None:
 
 def _nodes(environ: Mapping[str, str], names: tuple[str, ...]) -> dict[str, NodeState]:
     return open_client(environ).nodes(names, timeout=BOUND)
+
+
+def _lines(environ: Mapping[str, str], job_id: int, wanted: str) -> dict[str, str]:
+    """sacct learns of a job or a step some seconds after it has begun."""
+    until = time.monotonic() + SACCT_PATIENCE
+    while True:
+        found = submit_lines.lines(job_id, environ, BOUND)
+        if found.get(wanted) or time.monotonic() >= until:
+            return found
+        time.sleep(1.0)
 
 
 def or_problem(ask: Callable[[], T]) -> tuple[T | None, str]:
