@@ -6,13 +6,16 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.core.model import one_line
+
+if TYPE_CHECKING:
+    from ft_supervisor.observe.report_model import Report
 
 OK, NOTHING_KNOWN, IN_PART = 0, 3, 4
 
@@ -74,23 +77,30 @@ def _one(job: str | None, config: Path | None, run_dir: Path | None, as_json: bo
 
     try:
         found, told = report_job.gather(job, config, run_dir, os.environ)
-        if told.empty:
-            complain(one_line("; ".join(told.notes), 2000))
-            return NOTHING_KNOWN
-        if html is not None:
-            report_job.write_page(told, html)
-        if as_json:
-            _put(report_job.as_json(told))
-        elif html is None:
-            _put(report_job.as_text(told))
-        else:
-            _put(f"{html}\n")
+        code = _write(told, as_json, html)
     except (find.WrongUse, OSError) as error:
         return complain(error)
-    code = OK if told.told else IN_PART
     if found.hangs:
         os._exit(code)  # a thread waits for the file system still
     return code
+
+
+def _write(told: Report, as_json: bool, html: Path | None) -> int:
+    """The exit code. Raises OSError."""
+    from ft_supervisor.cli import report_job
+
+    if told.empty:
+        complain(one_line("; ".join(told.notes), 2000))
+        return NOTHING_KNOWN
+    if html is not None:
+        report_job.write_page(told, html)
+    if as_json:
+        _put(report_job.as_json(told))
+    elif html is None:
+        _put(report_job.as_text(told))
+    else:
+        _put(f"{html}\n")
+    return OK if told.told else IN_PART
 
 
 def _many(since: str, state: str | None, config: Path | None, run_dir: Path | None, fix: bool, as_json: bool) -> int:
@@ -120,5 +130,7 @@ def _put(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor shall the interpreter's end complain
+        if not isinstance(error, BrokenPipeError):
+            raise

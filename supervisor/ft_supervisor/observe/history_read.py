@@ -31,14 +31,14 @@ _LONGEST = 1000
 
 def read(folder: Path, budget: int = BUDGET) -> History:
     """What is known of the run whose folder this is. What cannot be read is in its notes; without any journal it has
-    no cycles. Raises OSError where the folder itself cannot be looked into."""
+    no cycles."""
     notes: list[str] = []
     verdict = _verdict(folder, notes)
     journals = _journals(folder, notes)
     told: list[Told] = []
     unread = 0
     for name, path in journals:
-        size = path.stat().st_size if name.startswith("agent") else 0
+        size = _size(path) if name.startswith("agent") else 0
         if size > budget:
             unread += 1
             continue
@@ -59,9 +59,16 @@ def _verdict(folder: Path, notes: list[str]) -> Verdict | None:
         return verdict_file.read(folder, folder.name)
     except verdict_file.BadVerdictFile as error:
         notes.append(f"verdict: {error}")
-    except PermissionError as error:
+    except OSError as error:
         notes.append(f"verdict: {error.strerror}: {folder / verdict_file.NAME}")
     return None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # reading it says why
 
 
 def _journals(folder: Path, notes: list[str]) -> list[tuple[str, Path]]:
@@ -71,6 +78,9 @@ def _journals(folder: Path, notes: list[str]) -> list[tuple[str, Path]]:
     try:
         nodes = sorted(parent.iterdir())
     except FileNotFoundError:
+        return []
+    except OSError as error:
+        notes.append(f"journals: {error.strerror}: {parent}")
         return []
     for node in nodes:
         try:

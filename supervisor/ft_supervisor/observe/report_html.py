@@ -110,7 +110,7 @@ def _cycles(history: History) -> str:
         ]
 
     titles = ["cycle", "began", "ran for", "nodes", "end", "cause", "reason", "decision"]
-    return _table(titles, map(row, history.cycles), wide=(5, 6, 7))
+    return _table(titles, map(row, history.cycles), wide=(6, 7))
 
 
 def _losses(history: History) -> str:
