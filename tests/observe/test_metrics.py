@@ -52,6 +52,7 @@ def test_a_job_of_its_own_begins() -> None:
     assert talk.value("in_charge") == 1
     assert talk.values("phase") == {"joining": 0, "running": 1, "stopping": 0, "closing": 0}
     assert (talk.value("cycles_total"), sum(talk.values("restarts_total").values())) == (1, 0)
+    assert talk.value("takeovers_total") == 0
     assert (talk.value("nodes", "active"), talk.value("nodes", "standby"), talk.value("spares")) == (3, 1, 1)
     assert talk.value("observed_seconds_total") == 5
     # The Run went out at 2.0; the beat at 2.5 hears what was read before it, and makes the round that proves it at 3.0.
@@ -153,12 +154,13 @@ def test_a_failure_before_all_were_heard_is_another_restart() -> None:
         talk.hear(stopped(infra_rank))
     talk.wait(0.5)
     talk.hear(failed(1, C1))
+    talk.wait(2)
     for infra_rank in (0, 1, 2):
         talk.hear(stopped(infra_rank, C1))
     talk.wait(3)
     assert (talk.value("cycles_total"), talk.value("restarts_total", "exit")) == (3, 2)
     assert talk.value("restart_seconds") == (1, 1.0)
-    assert talk.value("lost_seconds_total", "restart") == 1.5
+    assert talk.values("lost_seconds_total") == {"joining": 3, "detection": 0, "decision": 2, "restart": 1.5}
 
 
 def test_what_takes_over_counts_from_there_on() -> None:
@@ -247,6 +249,15 @@ def test_time_in_which_the_observer_stood_still_counts_for_nothing() -> None:
     lost.state = "decision"
     lost.until(62.0)
     assert lost.lost == {"joining": 0, "detection": 2, "decision": 1, "restart": 0}
+
+
+def test_what_trained_before_the_last_restart_is_not_lost_any_more() -> None:
+    lost = LostTime(gap=5.0, now=0.0)
+    for at, state in ((1.0, ""), (4.0, "decision"), (5.0, ""), (7.0, "")):
+        lost.until(at)
+        lost.state = state
+    lost.noticed_late(2.5)
+    assert lost.lost["detection"] == 2.0
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
