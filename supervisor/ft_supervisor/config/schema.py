@@ -81,7 +81,7 @@ POLICY: Table = {
     # slurmctld serves a whole cluster: many jobs that ask it all the time would bring it down.
     "interruption.poll": duration(least=1.0).about("How often Slurm is asked, by one node; at least 1s."),
     "accounting.comment": boolean().about("Write how the job ended into its Comment."),
-    "accounting.exit_code": boolean().about("Put the job's DerivedExitCode right after its end."),
+    "accounting.exit_code": boolean().about("Let `report --fix-exit-codes` put the job's DerivedExitCode right."),
     "metrics.listen": listen().about("Where the coordinator answers Prometheus."),
     "metrics.port": count(1024, 65535).about("The port of that."),
     "logs.tee": choice(*(word.value for word in Tee)).about("Whose output goes to the job's output too."),

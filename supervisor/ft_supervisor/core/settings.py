@@ -220,7 +220,8 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Accounting:
-    """What Slurm's accounting is told at the job's end, by the coordinator's node."""
+    """What Slurm's accounting is told: at the job's end its Comment, by the coordinator's node; later, by whoever asks
+    for it (`report --fix-exit-codes`), its DerivedExitCode."""
 
     comment: bool = True
     exit_code: bool = True
