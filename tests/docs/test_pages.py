@@ -15,6 +15,7 @@ from ft_docs import events
 from ft_docs.pages import KINDS, Block, Page, pages, read
 from ft_supervisor import config
 from ft_supervisor.cli.app import app
+from ft_supervisor.config import defaults
 from ft_supervisor.config.schema import JOB_KEYS, KEYS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -128,6 +129,26 @@ def test_every_key_exists() -> None:
     assert len(found) > 50
     for place, key in found:
         assert any(key == known or known.startswith(f"{key}.") for known in KEYS), f"{place}: there is no key {key}"
+
+
+def seconds(text: str) -> object:
+    """Of a duration; anything else as it is."""
+    match = re.fullmatch(r"([0-9.]+)(ms|s|m|h)", text)
+    return float(match[1]) * {"ms": 0.001, "s": 1, "m": 60, "h": 3600}[match[2]] if match else text
+
+
+def test_the_built_in_values_of_the_readme_are_those_of_the_code() -> None:
+    readme, values, compared = (REPOSITORY / "README.md").read_text(), defaults.built_in(), 0
+    for name, told in re.findall(r"^\| `([a-z_.]+)` \|.*\| ([^|]*) \|$", readme, re.MULTILINE):
+        key = name if name in values else f"timeouts.{name}"
+        if key not in values or isinstance(value := KEYS[key].plain(values[key].value), list | dict):
+            continue
+        shown = (
+            "none" if value == "" and told == "none" else str(value).lower() if isinstance(value, bool) else str(value)
+        )
+        assert seconds(told.strip("` ")) == seconds(shown), f"README.md: {name}"
+        compared += 1
+    assert compared >= 20
 
 
 def test_every_event_exists() -> None:
