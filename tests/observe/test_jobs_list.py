@@ -274,6 +274,19 @@ def test_every_line_fits_the_terminal(width: int) -> None:
         assert word in text
 
 
+WORDS = st.text(max_size=60).map(lambda text: text.replace("\x1f", "").replace("\n", " "))
+
+
+@given(WORDS, WORDS, WORDS, st.sampled_from([*STATES, "?"]), st.integers(20, 160))
+def test_whatever_is_listed_fits(name: str, told: str, note: str, state: str, width: int) -> None:
+    found, _ = sacct_jobs.rows(row(7, state, "1:0", JobName=name, Comment=f"[ft: success, {told}]"))
+    listing = Listing(join(found), [note])
+    for shown in jobs_text.as_text(listing, "today", width).splitlines():
+        assert cell_len(shown) <= width
+        assert shown.isprintable()
+    assert json.loads(jobs_text.as_json(listing, "today"))["jobs"][0]["name"] == name
+
+
 def test_in_a_pipe_each_job_is_one_whole_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
