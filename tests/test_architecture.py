@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "local": LOWER | {"ft_slurm", "daemon", "launch"},
     "fault": LOWER | {"ft_slurm", "daemon"},  # it looks for daemons by the folders that they make
     "submit": {"config", "core", "ft_slurm"},
-    "doctor": LOWER | {"ft_slurm", "daemon", "launch", "submit"},  # it looks at what these will do here
+    "doctor": LOWER | {"ft_slurm", "agent", "daemon", "launch", "submit"},  # it looks at what these will do here
     "cli": LOWER | SHELLS | {"ft_slurm"},
     "__init__": set(),
     "__main__": {"cli"},

@@ -72,6 +72,8 @@ def test_validate_says_ok(command: Command, job: Path) -> None:
 HELP = [
     ("launch",),
     ("local",),
+    ("submit",),
+    ("doctor",),
     ("status",),
     ("verdict",),
     ("validate",),

@@ -10,7 +10,7 @@ import pytest
 from tests.submit.test_script import job
 
 from ft_slurm.records import JobState, NodeState
-from ft_supervisor.doctor import folder, listening, machine, names, nodes, probe, show, slurm
+from ft_supervisor.doctor import folder, listening, machine, names, nodes, probe, shell, show, slurm
 from ft_supervisor.doctor import job as running_job
 from ft_supervisor.doctor.asking import Answers, Configuration
 from ft_supervisor.doctor.finding import Finding, Level, fail, ok, warn
@@ -410,3 +410,36 @@ def test_json() -> None:
     whole = json.loads(show.as_json([ok("a", "b"), fail("c", "d", "e")], "step", "n0"))
     assert (whole["version"], whole["ok"], whole["where"], whole["host"]) == (1, False, "step", "n0")
     assert whole["findings"][1] == {"check": "c", "level": "fail", "text": "d", "todo": "e"}
+
+
+def test_what_this_step_uses_goes_before_the_sites_default() -> None:
+    answer = Configuration({"MpiDefault": "pmix"})
+    assert slurm.settings(answer, look({}, None))["MpiDefault"] == "pmix"
+    assert slurm.settings(answer, look({"SLURM_MPI_TYPE": "none"}, None))["MpiDefault"] == "none"
+
+
+def test_a_policy_that_is_not_known_is_told(tmp_path: Path) -> None:
+    found = machine.configuration(job(tmp_path), "", "which cluster this is is not known")
+    assert [each.level for each in found] == [OK, WARN]
+    assert [each.level for each in machine.configuration(None, "job.yaml:1: wrong", "")] == [FAIL]
+
+
+def test_kills_for_want_of_memory_are_looked_for_in_a_job_alone() -> None:
+    assert machine.memory_kills(look({}, None)) == []
+    (found,) = machine.memory_kills(look(BATCH, None))
+    assert found.check == "oom"
+
+
+def test_checks_that_hang_and_break_are_told_among_the_others() -> None:
+    def breaks() -> list[Finding]:
+        raise RuntimeError("oops")
+
+    def hangs() -> list[Finding]:
+        time.sleep(600)
+        return []
+
+    began = time.monotonic()
+    found = list(shell.run([("a", hangs), ("b", breaks), ("c", lambda: [ok("c", "well")])], bound=0.5))
+    assert [(each.check, each.level) for each in found] == [("a", WARN), ("b", FAIL), ("c", OK)]
+    assert "not done within 0.5 s" in found[0].text
+    assert "RuntimeError: oops" in found[1].text and time.monotonic() - began < 60

@@ -58,11 +58,11 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _look(path: Path | None, as_json: bool) -> int:
-    settings, problem = _load(path)
+    settings, problem, note = _load(path)
     here = place.look(os.environ, settings)
     found = []
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for each in shell.run(shell.checks(here, problem)):
+    for each in shell.run(shell.checks(here, problem, note)):
         found.append(each)
         if not as_json:
             typer.echo("\n".join(show.lines(each, width)))
@@ -70,12 +70,13 @@ def _look(path: Path | None, as_json: bool) -> int:
     return finding.exit_code(found)
 
 
-def _load(path: Path | None) -> tuple[JobConfig | None, str]:
-    """The configuration, or why there is none. A command may be given at the job's start only."""
+def _load(path: Path | None) -> tuple[JobConfig | None, str, str]:
+    """The configuration, or why there is none; and what is not known of it."""
     if path is None:
-        return None, ""
-    environ, _ = cluster.environment(os.environ)
+        return None, "", ""
+    environ, note = cluster.environment(os.environ)
     try:
-        return configuration.load(path, environ=environ), ""
+        # A command may be given at the job's start only.
+        return configuration.load(path, command=("true",), environ=environ), "", note
     except ConfigError as error:
-        return None, str(error)
+        return None, str(error), note

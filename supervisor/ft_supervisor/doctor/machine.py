@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ft_slurm import command
 from ft_slurm.errors import Unanswered
+from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.config import JobConfig
 from ft_supervisor.daemon import nvml
 from ft_supervisor.daemon.identity import local_folder
@@ -194,10 +195,21 @@ def judge_local(free: int) -> Finding:
     return ok("/tmp", text)
 
 
-def configuration(config: JobConfig | None, problem: str) -> list[Finding]:
-    """Of the file that --config names; `problem`: why it could not be loaded."""
+def memory_kills(place: Place) -> list[Finding]:
+    """Whether the kernel's count of processes that it has killed for want of memory can be read, on a job's node."""
+    if place.where is Where.OUTSIDE:
+        return []
+    if Counter.open(os.getpid()) is not None:
+        return [ok("oom", "the kernel tells how many processes it has killed for want of memory")]
+    text = "no cgroup here tells of processes that were killed for want of memory: rules for oom do not match"
+    return [warn("oom", text, "match {signal: SIGKILL}, or ask the site for cgroups")]
+
+
+def configuration(config: JobConfig | None, problem: str, note: str = "") -> list[Finding]:
+    """Of the file that --config names; `problem`: why it could not be loaded; `note`: what is not known of it."""
     if problem:
         return [fail("config", problem, "ft-supervisor validate tells when it is right")]
     if config is None:
         return [ok("config", "none given; with --config job.yaml more is looked at")]
-    return [ok("config", f"job {config.name}{f'; {config.policy_note}' if config.policy_note else ''}")]
+    found = ok("config", f"job {config.name}{f'; {config.policy_note}' if config.policy_note else ''}")
+    return [found, warn("policy", note, "look again when Slurm answers")] if note else [found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import time
@@ -45,7 +46,9 @@ def check(place: Place, made: Marker | None) -> list[Finding]:
         return [warn("other nodes", f"not asked: {error}", "a node may be dead: look at sinfo")]
     answers = read(done.stdout, nonce)
     if not answers:
-        return [fail("other nodes", f"none answered: {done.problem}", f"install {machine.PACKAGE} where all see it")]
+        installed = not re.search("No such file|No module named|execve", done.stderr)
+        todo = "look at sinfo: a node may be gone" if installed else f"install {machine.PACKAGE} where all see it"
+        return [fail("other nodes", f"none has answered: {done.problem}", todo)]
     return judge(answers, place.nodes, made is not None, (before, time.time()), done.problem)
 
 

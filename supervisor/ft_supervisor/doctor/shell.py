@@ -20,12 +20,12 @@ KILL_BOUND = 1.0
 Check = tuple[str, Callable[[], list[Finding]]]
 
 
-def checks(place: Place, problem: str) -> list[Check]:
-    """Name and work of each. `problem`: why there is no configuration."""
+def checks(place: Place, problem: str, note: str) -> list[Check]:
+    """Name and work of each. `problem`: why there is no configuration; `note`: what is not known of it."""
     answers = Answers(place)
     answers.begin()
     here: list[Check] = [
-        ("config", partial(machine.configuration, place.config, problem)),
+        ("config", partial(machine.configuration, place.config, problem, note)),
         ("python", partial(machine.python, place)),
         ("torch", partial(machine.torch, place)),
         ("kernel", partial(machine.kernel, place)),
@@ -33,6 +33,7 @@ def checks(place: Place, problem: str) -> list[Check]:
         ("tools", partial(machine.tools, place)),
         ("gpus", partial(machine.gpus, place)),
         ("/tmp", partial(machine.local_files, place)),
+        ("oom", partial(machine.memory_kills, place)),
     ]
     return [
         *here,
@@ -70,6 +71,6 @@ def run(work: list[Check], bound: float = BOUND) -> Iterator[Finding]:
         try:
             yield from running.result(until - time.monotonic())
         except Hangs:
-            yield warn(name, f"this check was not done within {bound:.0f} s", "something that it looks at hangs")
+            yield warn(name, f"this check was not done within {bound:g} s", "something that it looks at hangs")
         except Exception as error:
             yield fail(name, f"this check broke: {type(error).__name__}: {error}", "this is a bug; please tell")

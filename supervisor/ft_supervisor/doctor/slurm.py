@@ -6,7 +6,7 @@ import importlib.util
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -47,9 +47,15 @@ def check(place: Place, answers: Answers) -> list[Finding]:
         text = f"does not tell its configuration: {problem}"
         found.append(warn("slurmctld", text, "jobs go on without it; look again when it is back"))
     else:
-        found += [ok("slurmctld", "answers"), *clock(answer, place), *site.judge(answer.values, place.config)]
+        found += [ok("slurmctld", "answers"), *clock(answer, place), *site.judge(settings(answer, place), place.config)]
     plugins = answer.values.get("PluginDir", "") if answer is not None else ""
     return [*found, pyslurm(place, there, release), *library(place, plugins)]
+
+
+def settings(answer: Configuration, place: Place) -> Mapping[str, str]:
+    """The configuration, as far as nobody has said otherwise here."""
+    mpi = place.environ.get("SLURM_MPI_TYPE")
+    return {**answer.values, "MpiDefault": mpi} if mpi else answer.values
 
 
 def version(place: Place) -> str | None:
