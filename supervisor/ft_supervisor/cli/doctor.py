@@ -48,9 +48,8 @@ def _run(path: Path | None, as_json: bool) -> int:
         signal.signal(number, _end)
     try:
         return _look(path, as_json)
-    except BaseException:  # Ctrl-C, and a pipe that closes
+    finally:  # Ctrl-C, a pipe that closes, a check that hangs
         shell.clean_up()
-        raise
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:

@@ -85,7 +85,7 @@ def _remove(path: Path) -> None:
 
 
 def clean_up() -> None:
-    """For one who is ended in the middle: removes what a check has written, as far as the file server lets it."""
+    """Removes what a check has written that did not come to that, as far as the file server lets it."""
     pieces = [Background(f"removing {path}", lambda path=path: _remove(path)) for path in tuple(LEFT)]  # type: ignore[misc]
     wait_all(pieces, SHARED_BOUND)
 

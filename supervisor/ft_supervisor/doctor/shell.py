@@ -58,7 +58,7 @@ def files_and_nodes(place: Place) -> list[Finding]:
 
 
 def clean_up() -> None:
-    """For one who is ended in the middle: no process and no file of the checks stays."""
+    """The last deed: no process and no file of a check stays that was not done, or ended in the middle."""
     tree.sweep(os.getpid(), (), KILL_BOUND)
     folder.clean_up()
 

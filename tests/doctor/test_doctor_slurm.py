@@ -1,0 +1,59 @@
+"""Slurm's commands that hang, and what is asked of them, with stand-ins."""
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.doctor.test_doctor_parts import BATCH
+from tests.ft_slurm.fake_slurm import FakeSlurm
+
+from ft_supervisor.doctor import asking, job, slurm
+from ft_supervisor.doctor.asking import Answers
+from ft_supervisor.doctor.finding import Finding, Level
+from ft_supervisor.doctor.place import Place, look
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    for name in ("BOUND", "SACCT_PATIENCE"):
+        monkeypatch.setattr(asking, name, 1.0)
+    monkeypatch.setattr(slurm, "BOUND", 1.0)
+    return FakeSlurm(tmp_path, "24.11")
+
+
+def found(place: Place) -> dict[str, Finding]:
+    answers = Answers(place)
+    answers.begin()
+    return {each.check: each for each in (*slurm.check(place, answers), *job.check(place, answers))}
+
+
+def batch(fake: FakeSlurm) -> Place:
+    return look({**BATCH, "SLURM_JOB_ID": "4242", "PATH": fake.environ["PATH"]}, None)
+
+
+def test_commands_that_hang(fake: FakeSlurm) -> None:
+    fake.says("hang", "")
+    began = time.monotonic()
+    told = found(batch(fake))
+    assert time.monotonic() - began < 60
+    for check in ("slurm version", "slurmctld", "job", "nodes", "--no-kill"):
+        assert told[check].level is Level.WARN and "has not answered within" in told[check].text, told[check]
+
+
+def test_a_job_that_slurm_has_forgotten(fake: FakeSlurm) -> None:
+    fake.no_job()
+    assert found(batch(fake))["job"].text == "slurmctld knows it no more"
+
+
+def test_sacct_gets_a_moment_to_learn_of_the_job(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "SACCT_PATIENCE", 60.0)
+    fake.says("sacct.txt", "")
+    place = batch(fake)
+    answers = Answers(place)
+    answers.begin()
+    end = time.monotonic() + 60
+    while not any(line.startswith("sacct") for line in fake.asked()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    fake.says("sacct.txt", "4242\x1fsalloc --no-kill\n")
+    assert answers.lines() == {"": "salloc --no-kill"}
