@@ -289,3 +289,14 @@ def test_the_journal_is_copied_now_and_then_and_at_the_end(tmp_path: Path, sourc
         wait_for(piece)
     assert copy.read_bytes() == source.journal.path.read_bytes()
     assert there(tmp_path / "run").phase == "running"
+
+
+def test_a_part_that_got_the_inode_of_a_former_one_is_copied_anew(tmp_path: Path, source: Source) -> None:
+    copy = JournalCopy(source.journal.path, tmp_path / "n0")
+    old, rest = (source.journal.path.with_suffix(suffix) for suffix in (".rest-old.jsonl", ".rest.jsonl"))
+    old.write_bytes(b"former\n" * 10)
+    copy.update()
+    old.replace(rest)  # stands in for an inode that is free and taken again
+    rest.write_bytes(b"new\n" * 100)
+    copy.update()
+    assert (tmp_path / "n0" / rest.name).read_bytes() == rest.read_bytes()
