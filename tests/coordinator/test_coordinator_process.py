@@ -15,6 +15,7 @@ from tests.coordinator.coordinator_harness import BOUND, KEYS, RUN_ID, Agents, B
 from ft_supervisor.core import messages
 from ft_supervisor.core.model import PROTOCOL, Cycle, Memory, Outcome, Verdict
 from ft_supervisor.core.orders import Closed, Done
+from ft_supervisor.core.summary import Summary
 from ft_supervisor.observe import verdict_file
 
 CYCLE = Cycle(0, 0)
@@ -77,9 +78,9 @@ def test_a_job_from_the_first_register_to_the_verdict(begin: Begun, free_port: F
     agents = coordinator.agents()
     hello = agents.store.get(KEYS.hello)
     assert hello is not None
-    told = json.loads(hello)
-    assert told.pop("policy") == sha256(agents.store.get(KEYS.policy) or b"").hexdigest()
-    assert told == {"run_id": RUN_ID, "protocol": PROTOCOL, "infra_rank": 0}
+    greeting = json.loads(hello)
+    assert greeting.pop("policy") == sha256(agents.store.get(KEYS.policy) or b"").hexdigest()
+    assert greeting == {"run_id": RUN_ID, "protocol": PROTOCOL, "infra_rank": 0}
     for garbage in (b"", b"\xff\x00", b'{"type": "Register"}', b"x" * 100_000, b"[" * 60_000):
         agents.store.push(KEYS.inbox, garbage)
     run = start_cycle(agents)
@@ -94,9 +95,11 @@ def test_a_job_from_the_first_register_to_the_verdict(begin: Begun, free_port: F
     until(lambda: agents.pulse().lease > before.round, "a newer lease")
     assert coordinator.alive().cycle == "0.0"
     succeed(agents)
-    assert coordinator.says(Closed) == Closed(SUCCESS, ())
+    told = coordinator.says(Closed)
+    assert (told, told.summary) == (Closed(SUCCESS, ()), Summary(cycles=1))
     closed(coordinator, agents, 0, SUCCESS)
-    assert verdict_file.read(coordinator.folder, RUN_ID, "abc") == SUCCESS
+    content = verdict_file.read_all(coordinator.folder)
+    assert content == verdict_file.Content(SUCCESS, RUN_ID, "abc", "success, 1 cycle")
     journal = Path(coordinator.job.local_folder) / "journal-coordinator-1.jsonl"
     header, *lines = map(json.loads, journal.read_text().splitlines())
     assert header["begin"]["incarnation"] == 1
