@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ft_slurm import command, comment, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
 from ft_slurm.command import TIMEOUT, Done, left
-from ft_slurm.errors import BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
+from ft_slurm.errors import OVER, BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
 from ft_slurm.records import AccountingRecord, JobRow, JobState, NodeState, Step
 from ft_slurm.sacct_jobs import BadTime
 
@@ -20,7 +20,6 @@ JSON_SINCE = (23, 2)
 _UNKNOWN_JOB = "Invalid job id"
 _UNKNOWN_NODE = "not found"
 _PENDING = "Job is pending execution"
-_OVER = ("already completing", "already finished")
 _REFUSALS = ("denied", "disabled", _UNKNOWN_JOB, "too long", "not supported")
 """In slurmctld's answers that stay the same when asked again (slurm_errno.c). What else there is may change: a
 slurmctld that is away makes `scontrol requeue` say "Unexpected message received" (measured, 22.05 and 24.11)."""
@@ -176,7 +175,7 @@ class CliClient:
         if _PENDING in done.stderr or (not done.code and not done.stderr.strip()):
             return
         said = f"scontrol {' '.join(arguments[:2])}: {done.problem}"
-        if any(each in done.stderr for each in _OVER):
+        if any(each in done.stderr for each in OVER):
             raise JobOver(said)
         raise Refused(said) if any(each in done.stderr for each in _REFUSALS) else Unanswered(said)
 

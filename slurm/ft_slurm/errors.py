@@ -80,6 +80,10 @@ class Refused(SlurmError):
     """It cannot be done, and trying again will not help."""
 
 
+OVER = ("already completing", "already finished")
+"""In slurmctld's words for that (slurm_errno.c)."""
+
+
 class JobOver(Refused):
     """slurmctld has ended the job, and changes nothing of it any more."""
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from ft_slurm import scontrol_text, values
-from ft_slurm.errors import BadOutput, Refused, Unanswered
+from ft_slurm.errors import OVER, BadOutput, JobOver, Refused, Unanswered
 from ft_slurm.records import AccountingRecord, ExitCode, JobState, NodeState, Step
 
 
@@ -17,7 +17,8 @@ def answer(text: str) -> object:
     if isinstance(said, dict) and "answer" in said:
         return said["answer"]
     if isinstance(said, dict) and "refused" in said:
-        raise Refused(f"pyslurm: {_line(said['refused'])}")
+        why = _line(said["refused"])
+        raise (JobOver if any(each in why for each in OVER) else Refused)(f"pyslurm: {why}")
     raise Unanswered(f"pyslurm: {_line(said.get('unanswered') if isinstance(said, dict) else said)}")
 
 

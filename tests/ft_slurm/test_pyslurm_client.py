@@ -9,7 +9,7 @@ from tests.ft_slurm.fake_slurm import JOB
 
 from ft_slurm import pyslurm_worker
 from ft_slurm.client import open_client
-from ft_slurm.errors import NoCommands, Refused, Unanswered
+from ft_slurm.errors import JobOver, NoCommands, Refused, Unanswered
 from ft_slurm.pyslurm_client import PyslurmClient, why_not
 
 FAKE = Path(__file__).parent / "fake_pyslurm"
@@ -79,6 +79,10 @@ def test_comment_of_others_is_kept(environ: dict[str, str], tmp_path: Path) -> N
     comment.write_text("")
     (tmp_path / "refused").touch()
     with pytest.raises(Refused, match="permission denied"):
+        client.set_comment(JOB, "three")
+    (tmp_path / "refused").unlink()
+    (tmp_path / "over").touch()
+    with pytest.raises(JobOver, match="already finished"):
         client.set_comment(JOB, "three")
 
 

@@ -75,6 +75,8 @@ class Job(SimpleNamespace):
         _asked(f"comment {self.id}")
         if (HERE / "refused").exists():
             raise RPCError(2010, "Access/permission denied")
+        if (HERE / "over").exists():
+            raise RPCError(2083, "Job has already finished")
         (HERE / "comment").write_text(changes.comment)
 
     def requeue(self) -> None:
