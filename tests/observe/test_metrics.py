@@ -186,19 +186,22 @@ def test_what_takes_over_counts_from_there_on() -> None:
 
 def test_what_was_deposed_and_takes_charge_again_begins_anew() -> None:
     talk = running(nodes=3, active=2)
-    talk.hear(worker_failed(talk, 1, late=0))  # it never hears that they have stopped
+    talk.hear(worker_failed(talk, 1, late=0))
+    for infra_rank in (0, 1):
+        talk.hear(stopped(infra_rank))
+    assert talk.value("cycle_number") == 1  # of which nobody has been heard yet
     talk.now += 2 * talk.job.timeouts.takeover
     talk.beat()
     assert "stepped_down" in talk.logged and talk.value("in_charge") == 0
     lost = talk.values("lost_seconds_total")
-    memory = Memory(promise=0, newest=C0, group="0-1")
+    memory = Memory(promise=0, newest=C1, group="0-1")
     for _ in range(2):  # to be asked for their promise, and to give it
         for infra_rank in (0, 1, 2):
-            talk.register(infra_rank, running=C0 if infra_rank < 2 else None, memory=memory)
+            talk.register(infra_rank, running=C1 if infra_rank < 2 else None, memory=memory)
         memory = replace(memory, promise=talk.machine._election.term or 0)
     talk.wait(3)
     assert (talk.value("in_charge"), talk.value("takeovers_total"), talk.value("phase", "running")) == (1, 1, 1)
-    assert talk.values("lost_seconds_total") == lost
+    assert talk.values("lost_seconds_total") == lost and talk.value("restart_seconds") == (0, 0)
 
 
 def test_who_is_cut_off_tells_nothing_of_the_job() -> None:
