@@ -181,6 +181,12 @@ def test_the_newest_run_without_a_verdict_tells_nothing(tmp_path: Path) -> None:
     assert listed(row(7, "FAILED", "1:0", WorkDir=tmp_path)).jobs[0].told is None
 
 
+def test_a_file_of_another_run_is_no_verdict(tmp_path: Path) -> None:
+    folder = tmp_path / "ft-runs" / "7" / "7.0.0"
+    verdict_file.write(folder, Verdict(Outcome.SUCCESS, "copied here"), "6.0.0", "nonce")
+    assert listed(row(7, "FAILED", "1:0", WorkDir=tmp_path)).jobs[0].told is None
+
+
 def test_an_older_runs_file_is_not_this_runs_end(tmp_path: Path) -> None:
     write(tmp_path, "7.0.0", Verdict(Outcome.SUCCESS, "of the first run"))
     rows = (row(7, "REQUEUED", Submit=1, WorkDir=tmp_path), row(7, "FAILED", "1:0", Submit=2, WorkDir=tmp_path))
