@@ -278,6 +278,7 @@ def test_no_file_is_left_open_by_many_cycles(driven: Start, tmp_path: Path) -> N
         workers.call("start", run(Cycle(0, n)))
         while workers.event(WorkersExited).failures:
             pass
+        assert workers.call("witness.flush", BOUND)  # files are closed by who writes them
         open_fds = workers.call("open_fds")
         before = before or open_fds
         assert open_fds == before
