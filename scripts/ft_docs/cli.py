@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ft_docs import commands, configuration, events, metrics, small_pages
+from ft_docs import commands, configuration, events, formats, metrics, small_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE: Mapping[str, Callable[[], str]] = {
     "configuration": configuration.render,
     "commands": commands.render,
     "metrics": metrics.render,
+    "formats": formats.render,
     "exit-codes": small_pages.exit_codes,
     "store-keys": small_pages.store_keys,
     "log-events": lambda: events.render(ROOT),

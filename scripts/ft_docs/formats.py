@@ -1,0 +1,59 @@
+"""docs/reference/formats.md: what is written for programs, as the modules that write it say themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Iterator
+from types import ModuleType
+
+from ft_docs.text import code, page
+from ft_supervisor.doctor import place, show
+from ft_supervisor.doctor.finding import Level
+from ft_supervisor.fault import record
+from ft_supervisor.observe import jobs_text, journal, report_json, snapshot, status
+
+INTRO = """\
+What commands print with `--json`, and which files of a run are for other programs. Each has a version, and a key is
+only ever added to one. Names such as observe.history are modules of ft_supervisor."""
+
+SECTIONS = {
+    "ft-supervisor status --json": status,
+    "ft-supervisor report JOB --json": report_json,
+    "ft-supervisor report --since TIME --json": jobs_text,
+    "RUN_DIR/RUN_ID/status.json": snapshot,
+    "RUN_DIR/RUN_ID/journal/NODE/journal-*.jsonl": journal,
+    "RUN_DIR/RUN_ID/faults.jsonl": record,
+}
+"""Headings, and whose words are below them."""
+
+
+def render() -> str:
+    """The whole page."""
+    parts = ["## ft-supervisor doctor --json", _doctor()]
+    for heading, module in SECTIONS.items():
+        parts += [f"## {heading}", *words(module)]
+        if module is snapshot:
+            names = ", ".join(code(field.name) for field in dataclasses.fields(snapshot.Snapshot))
+            parts.append(f"Its fields are {names}.")
+    return page("Formats", INTRO, *parts)
+
+
+def _doctor() -> str:
+    told = json.loads(show.as_json([], "WHERE", "HOST"))
+    keys = ", ".join(map(code, told))
+    return (
+        f"Version {show.VERSION}. One object with {keys}. `where` is one of {', '.join(place.Where)}; each finding has "
+        f"`check`, a name that stays the same, `level` ({', '.join(Level)}), `text`, and `todo`, what to do about it."
+    )
+
+
+def words(module: ModuleType) -> Iterator[str]:
+    """The module's own description without its first sentence, which is for those who read the code."""
+    for at, paragraph in enumerate((inspect.getdoc(module) or "").split("\n\n")):
+        lines = paragraph.split("\n")
+        if all(line.startswith("    ") for line in lines):
+            yield "\n".join(["```text", *(line[4:] for line in lines), "```"])
+        elif at:
+            yield paragraph
