@@ -1,5 +1,6 @@
 """A run's history from the journals of real runs (recorded/README.md), whole and with parts of them missing."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 from ft_supervisor.core.model import Outcome
 from ft_supervisor.observe.history import CycleEnd, History, State
 from ft_supervisor.observe.history_build import build
-from ft_supervisor.observe.history_facts import Told, facts
+from ft_supervisor.observe.history_facts import Fact, Told, facts
+from ft_supervisor.observe.history_nodes import nodes
 from ft_supervisor.observe.history_read import read
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -37,6 +39,7 @@ def check(history: History) -> None:
         for one, other in zip(node.spans, node.spans[1:], strict=False):
             assert one.end is not None and one.start <= one.end <= other.start, node
     for cycle in history.cycles:
+        assert cycle.workers_up is None or cycle.end is None or cycle.workers_up <= cycle.end
         if (loss := cycle.loss) is None:
             continue
         parts = (loss.detection, loss.stop, loss.decision, loss.rendezvous, loss.worker_start)
@@ -101,6 +104,7 @@ def test_a_lost_node_is_lost_from_when_it_was_last_heard(case: str) -> None:
     assert lost.end is None and history.nodes[1].state is State.LOST
     assert first.loss is not None and first.loss.at == lost.start
     assert first.loss.detection == pytest.approx(7.0, abs=0.6), "node_lost is 7 s, and a heartbeat takes half a second"
+    assert first.loss.stop is not None and first.loss.stop < 1, "what is lost is not waited for"
     assert any("node1" in note for note in history.notes), "its agent's journal died with it"
 
 
@@ -108,7 +112,9 @@ def test_a_takeover_is_told_and_costs_nothing() -> None:
     history = recorded("takeover")
     (takeover,) = history.takeovers
     assert (takeover.node, takeover.term) == ("node1", 1)
-    assert takeover.gap is not None and 0 < takeover.gap < 5
+    lost = [fact.at for each in told("takeover", "agent") for fact in each.facts if fact.what == "disconnected"]
+    first_lost = min(at for at in lost if takeover.at - 5 < at < takeover.at)
+    assert takeover.gap == pytest.approx(takeover.at - first_lost)
     assert [cycle.number for cycle in history.cycles] == ["0.0", "1.1", "1.2"]
     assert [cycle.cause for cycle in history.cycles] == ["exit", "lost_node", ""]
     first = history.cycles[0]
@@ -188,15 +194,60 @@ def test_what_a_deposed_coordinator_says_later_is_left_out() -> None:
     old = next(each for each in journals if each.node == 0 and each.facts)
     new = next(each for each in journals if each.node == 1 and each.facts)
     late = next(fact for fact in new.facts if fact.what == "verdict").at
-    old.facts.append(type(old.facts[0])(late, "failed", term=0, cycle="0.0", reason="it was cut off, and did not know"))
+    old.facts.append(Fact(late, "lost", term=0, node=3, reason="it was cut off, and did not know", told=late))
     history = build("4242.0.0", journals, None)
-    assert "cut off" not in history.cycles[0].reason
+    assert states(history, 3) == ["standby"]
     assert history == build("4242.0.0", told("takeover", "coordinator"), None)
 
 
 def test_nothing_at_all_is_no_history() -> None:
     history = build("4242.0.0", [], None)
     assert (history.nodes, history.cycles, history.start, history.training, history.ratio) == ((), (), None, None, None)
+
+
+# -- clocks
+
+
+def test_a_failing_node_s_clock_that_is_ahead_makes_no_time_negative() -> None:
+    path = RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
+    (failure,) = recorded("crash").cycles[0].failures
+    ahead = path.read_text().replace(str(failure.time), str(failure.time + 5))
+    history = build("4242.0.0", [facts(ahead.encode().splitlines(keepends=True))], None)
+    check(history)
+    loss = history.cycles[0].loss
+    assert loss is not None and loss.detection is None and loss.stop is not None
+    assert loss.total is not None and loss.at == history.cycles[0].end
+
+
+def test_a_node_was_last_heard_when_it_was_last_heard() -> None:
+    """A coordinator that stood still notices the loss later than node_lost after it."""
+    path = RECORDED / "node-lost/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if b'"node_lost","fields"' in line)
+    heard = [line for line in lines[:at] if line.startswith(b'["Heard"') and b'"0-3"' in line][-1]
+    now = json.loads(lines[at])["now"]
+    later = lines[at].replace(json.dumps(now).encode(), json.dumps(now + 3).encode())
+    assert later != lines[at]
+    (lost,) = [fact for fact in facts([*lines[:at], later]).facts if fact.what == "lost"]
+    assert lost.told is not None
+    assert lost.told - lost.at == pytest.approx(now + 3 - json.loads(heard)[1], abs=0.01)
+
+
+def test_spans_do_not_overlap_though_a_loss_is_told_late() -> None:
+    story = [
+        Fact(1.0, "registered", node=0),
+        Fact(2.0, "began", cycle="0.0", group=(0,)),
+        Fact(10.0, "failed", cycle="0.0"),
+        Fact(8.0, "lost", node=0, told=11.0),
+        Fact(12.0, "registered", node=0),
+    ]
+    (node,) = nodes(story, ["n0"])
+    assert [(span.state.value, span.start, span.end) for span in node.spans] == [
+        ("standby", 1.0, 2.0),
+        ("active", 2.0, 10.0),
+        ("lost", 10.0, 12.0),
+        ("standby", 12.0, None),
+    ]
 
 
 # -- damage

@@ -121,10 +121,10 @@ def test_a_line_without_end_is_read_in_pieces(run: Callable[[str], Path], monkey
 
 def test_the_first_failing_rank_s_lines_are_the_end_of_its_own_file(run: Callable[[str], Path]) -> None:
     folder = run("crash")
-    (folder / "logs/0.0/rank1.log").write_text("".join(f"step {i}\n" for i in range(100)) + "y" * 5000 + "\n")
+    (folder / "logs/0.0/rank1.log").write_text("".join(f"step {i}\n" for i in range(20_000)) + "y" * 5000 + "\n")
     failure = read(folder).first_failure
     assert failure is not None and failure.source == "logs/0.0/rank1.log"
-    assert len(failure.lines) == history_read.LAST_LINES and failure.lines[-2] == "step 99"
+    assert len(failure.lines) == history_read.LAST_LINES and failure.lines[-2] == "step 19999"
     assert len(failure.lines[-1]) < 1100
 
 
