@@ -334,9 +334,9 @@ def test_run_dir_judged(made: dict[str, object], count: int, levels: list[Level]
 def test_type_of_a_file_system(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(
-        "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
         f"30 22 0:40 / {tmp_path}/my\\040home rw shared:1 - nfs4 server:/home rw\n"
         "31 22 0:41 / /tm rw - tmpfs tmpfs rw\n"
+        "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
     )
     assert folder.file_system(tmp_path / "my home" / "x", mounts) == "nfs4"
     assert folder.file_system(tmp_path, mounts) == "ext4"

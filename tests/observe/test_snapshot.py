@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, goodbye, job, stopped, succeeded
@@ -11,7 +11,22 @@ from ft_supervisor.core import messages
 from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Verdict
 from ft_supervisor.core.orders import SlurmsWord
 from ft_supervisor.core.settings import Budget, Cause, Match, OnExhausted, Placement, Response, Rule
-from ft_supervisor.observe.snapshot import VERSION, BadSnapshot, NodeStatus, Role, Snapshot, dump, load, snapshot
+from ft_supervisor.observe import snapshot as snapshots
+from ft_supervisor.observe.snapshot import (
+    VERSION,
+    BadSnapshot,
+    BudgetStatus,
+    CoordinatorStatus,
+    CycleStatus,
+    DecisionStatus,
+    NodeStatus,
+    Role,
+    Snapshot,
+    VerdictStatus,
+    dump,
+    load,
+    snapshot,
+)
 
 EPOCH = 1_000_000.0
 """What makes wall time of a Talk's clock."""
@@ -304,3 +319,10 @@ def test_what_is_refused() -> None:
         with pytest.raises(BadSnapshot) as caught:
             load(bad)
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+
+
+def test_every_field_is_in_the_formats_description() -> None:
+    kinds = (Snapshot, NodeStatus, CoordinatorStatus, CycleStatus, BudgetStatus, DecisionStatus, VerdictStatus)
+    text = snapshots.__doc__ or ""
+    assert {f.name for kind in kinds for f in fields(kind) if f'"{f.name}"' not in text} == set()
+    assert {role.value for role in Role if role.value not in text} == set()

@@ -117,7 +117,7 @@ def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], co
 
 def _submit(text: bytes, plan: Plan, path: Path, settings: JobConfig) -> int:
     try:
-        if options.given(plan.users, "wait"):
+        if options.given(plan.users, "wait") or os.environ.get("SBATCH_WAIT"):
             return _wait(text, plan.command_line)
         done = submission.submit(text, plan.command_line, os.environ)
     except NoCommands as error:
@@ -138,7 +138,7 @@ def _submit(text: bytes, plan: Plan, path: Path, settings: JobConfig) -> int:
         return 0
     typer.echo(done.job_id)
     where = f" of cluster {done.cluster}" if done.cluster else ""
-    say(f"job {done.job_id}{where}: {plan.nodes} nodes, {active(settings)} of them train")
+    say(f"job {done.job_id}{where}, {script.size(plan, active(settings))}")
     for verb in ("status", "report"):
         say(f"ft-supervisor {verb} {done.job_id} --config {bash([str(path)])}")
     return 0

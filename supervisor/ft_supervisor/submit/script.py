@@ -68,7 +68,7 @@ def text(plan: Plan, active: str, venv: Path | None, line: Sequence[str]) -> byt
     """The script. `active`: how many nodes train, in words; `venv`: the virtual environment that `line`, the command
     to run, belongs to."""
     lines = ["#!/bin/bash", "# A training job that survives the death of nodes; written by `ft-supervisor submit`.", ""]
-    lines += [f"# {_size(plan, active)}"]
+    lines += [f"# {size(plan, active)}."]
     about = {"open-mode": OPEN_MODE, "no-kill": NO_KILL, "requeue": REQUEUE}
     for option in plan.own:
         lines += ["", about[option.name]] if option.name in about else []
@@ -82,12 +82,13 @@ def text(plan: Plan, active: str, venv: Path | None, line: Sequence[str]) -> byt
     return os.fsencode("\n".join(lines))
 
 
-def _size(plan: Plan, active: str) -> str:
+def size(plan: Plan, active: str) -> str:
+    """In words. `active`: how many nodes train."""
     spares = {None: "", 0: ", none is a hot spare", 1: ", one is a hot spare"}.get(
         plan.spares, f", {plan.spares} are hot spares"
     )
     plural = "node" if plan.nodes == "1" else "nodes"
-    return f"{plan.nodes} {plural}: {active} train{spares}."
+    return f"{plan.nodes} {plural}: {active} train{spares}"
 
 
 def _directive(option: Option) -> list[str]:
