@@ -1,9 +1,27 @@
 """What the coordinator in charge sees at one moment, as plain data: for status, metrics and whoever else looks on.
 
-As JSON it is `<run folder>/status.json` (coordinator.live). `version` is that of the format: a field is only ever added
-together with a new version. All times are seconds since the epoch by the clock of the coordinator's node, all ages
-and durations seconds. Nodes that are the same in everything but their ranks share one entry, so that 10,000 of them
-take some lines and not megabytes.
+As JSON it is `<run folder>/status.json` (coordinator.live). Nodes that are the same in everything but their ranks share
+one entry, so that 10,000 of them take some lines and not megabytes; programs have it easier with `status --json`.
+
+    {"version": 1, "run_id", "job",       the configuration's name
+     "time", "interval",                  when it was made, and how soon the next one is, usually
+     "coordinator": {"node", "infra_rank", "term", "in_charge", "majority"},
+     "phase",                             joining, running, stopping, closing
+     "wanted",                            the most nodes that may train
+     "cycle": null | {"name", "number", "started", "size"},
+     "nodes": [{"role", "infra_ranks", "group_ranks", "domain", "heartbeat_age", "silent", "restarts", "losses",
+                "running", "draining", "health"}],
+     "names": [the nodes' by infra_rank],
+     "candidates",                        who keeps a coordinator, as ranges of infra_ranks: "0-2"
+     "members", "spares", "survives",     counts; how many more nodes may die at the same moment
+     "budgets": [{"rule", "match", "action", "used", "max", "window"}],
+     "ends_in", "slurm_away",             seconds until Slurm's time limit, null for none; Slurm does not answer
+     "decision": null | {"what", "reason", "rule", "cycle", "time"},
+     "verdict": null | {"outcome", "reason", "exit_code", "again", "final"}}
+
+`role` is one of active, standby, excluded, unhealthy, unregistered, lost, left; `what` one of cycle_started,
+cycle_failed, restart, replace_node, gives_up. All times are seconds since the epoch by the clock of the coordinator's
+node, all ages and durations seconds. Another set of fields is another version.
 """
 
 from __future__ import annotations

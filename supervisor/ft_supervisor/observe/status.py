@@ -11,7 +11,7 @@
     slurm      what Slurm says of the job, where it was asked: {"state", "reason"}, else null
     verdict    {"outcome", "reason", "exit_code", "again"}, null while there is none
     notes      what is odd or missing, for people: a list of lines
-    status     the snapshot, null without one: its fields are those of observe.snapshot.Snapshot, but `nodes` has an
+    status     the snapshot, null without one: its fields are those of the run's status.json, but `nodes` has an
                object for each node: {"name", "infra_rank", "group_rank" (null for none), "role", "domain",
                "heartbeat_age", "silent", "restarts", "losses", "running", "draining", "health"}; `candidates` is a list
                of infra_ranks, and a budget has "left" too; there is no `names`
