@@ -128,6 +128,25 @@ def test_the_first_failing_rank_s_lines_are_the_end_of_its_own_file(run: Callabl
     assert len(failure.lines[-1]) < 1100
 
 
+def test_of_a_file_that_was_just_begun_the_former_part_is_read_too(run: Callable[[str], Path]) -> None:
+    folder = run("crash")
+    path = folder / "logs/0.0/rank1.log"
+    path.with_name("rank1.log.1").write_text("".join(f"step {i}\n" for i in range(100)))
+    path.write_text("RuntimeError: CUDA error\n")
+    failure = read(folder).first_failure
+    assert failure is not None and failure.lines[-2:] == ("step 99", "RuntimeError: CUDA error")
+    assert len(failure.lines) == history_read.LAST_LINES
+
+
+def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(run: Callable[[str], Path]) -> None:
+    folder = run("crash")
+    path = folder / "logs/0.0/rank1.log"
+    path.unlink()
+    os.mkfifo(path)
+    failure = read(folder).first_failure
+    assert failure is not None and not failure.source and failure.lines
+
+
 def test_without_the_file_they_are_what_the_agent_has_quoted(run: Callable[[str], Path]) -> None:
     folder = run("crash")
     shutil.rmtree(folder / "logs")

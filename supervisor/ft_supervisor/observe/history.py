@@ -12,6 +12,9 @@ Time lost. A failure's time is split at the moments that somebody has written do
     rendezvous    until the last of the new cycle's agents starts its workers, of those whose journals are there
     worker_start  until each of those workers has sent its first heartbeat; None for workers that send none
 
+Slurm's comment (core.summary) and the metrics are the coordinator's, who knows no more than that it told the next cycle
+to begin: what they call lost ends there.
+
 Effective training time ratio. The time in which the whole training world was up, divided by the time from the run's
 first line in any journal until its verdict (or, without one, the last line). A cycle counts from the moment at which
 its workers run (the first heartbeat of the last one, else the start by the last agent, else the beginning of the

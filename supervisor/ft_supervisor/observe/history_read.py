@@ -153,13 +153,21 @@ def _with_lines(failure: FirstFailure, folder: Path) -> FirstFailure:
     if failure.rank is None:
         return failure
     path = folder / "logs" / failure.cycle / f"rank{failure.rank}.log"
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL))
-            data = file.read(_TAIL)
-    except OSError:
-        return failure
-    lines = data.decode(errors="replace").splitlines()[-LAST_LINES:]
+    lines = _last_lines(path)
+    if len(lines) < LAST_LINES:  # a new file may have been begun just then; where its former part is, agent.log_files
+        lines = [*_last_lines(path.with_name(f"{path.name}.1")), *lines][-LAST_LINES:]
     shown = tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
     return replace(failure, lines=shown, source=str(path.relative_to(folder))) if shown else failure
+
+
+def _last_lines(path: Path) -> list[str]:
+    """None of a file that is not there, or may not be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:  # noqa: PTH123 - of a descriptor
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return []
+            file.seek(max(0, os.fstat(fd).st_size - _TAIL))
+            return file.read(_TAIL).decode(errors="replace").splitlines()[-LAST_LINES:]
+    except OSError:
+        return []
