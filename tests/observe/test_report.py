@@ -182,6 +182,10 @@ def test_a_time_of_another_day_has_its_day() -> None:
     assert len(clock(noon + 86400, noon)) == 14
 
 
+def test_colours_of_others_are_left_out() -> None:
+    assert plain("\x1b[1;31mError\x1b[0m:\tno\r\nmore\x1b]0;title\x07") == "Error: no  more�]0;title�"
+
+
 def test_long_texts_are_cut() -> None:
     assert len(plain("x" * 10_000)) == 2000
 

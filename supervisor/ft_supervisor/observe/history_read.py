@@ -136,6 +136,8 @@ def _missing(history: History, told: list[Told]) -> Iterator[str]:
         return
     if not any(each.facts for each in told if each.machine == "coordinator"):
         yield "no coordinator's journal: why cycles began and failed is known from agents alone"
+    if history.verdict is None:
+        yield "no verdict (yet); while a job runs its coordinator's journal comes some seconds late"
     began = {node for cycle in history.cycles for node in cycle.nodes}
     agents = {each.nodes[each.node] for each in told if each.machine == "agent" and each.node is not None}
     if lacking := sorted(began - agents):

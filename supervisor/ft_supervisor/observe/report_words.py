@@ -3,6 +3,7 @@ time zone, which is the reader's."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -11,11 +12,15 @@ from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, Hi
 from ft_supervisor.observe.report_model import Report
 
 UNKNOWN = "?"
+_COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""And the like: ECMA-48, control sequences."""
 
 
 def plain(text: str, limit: int = 2000) -> str:
-    """What somebody else wrote, without anything that a terminal would obey; tabs and line breaks are blanks."""
+    """What somebody else wrote, without anything that a terminal would obey: colours are left out, line breaks and tabs
+    are blanks, what else cannot be printed is marked."""
     cut = text if len(text) <= limit else f"{text[: limit - 1]}…"
+    cut = _COLOURS.sub("", cut)
     return "".join(
         each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}" for each in cut
     )
