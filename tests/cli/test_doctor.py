@@ -197,7 +197,7 @@ def test_in_a_batch_script(slurm: FakeSlurm, folder: Path) -> None:
     assert levels(found, "slurmctld") == ["ok"] and levels(found, "clock") == ["ok"]
     assert levels(found, "libslurm") == ["warn"]
     assert "all 2 have answered" in found["other nodes"][0]["text"]
-    assert "a file written here is seen on 2 nodes" in [each["text"] for each in found["run_dir shared"]]
+    assert [each["text"] for each in found["run_dir shared"]] == ["a file written here is seen on 2 nodes"]
     assert levels(found, "versions") == ["ok"] and levels(found, "names on nodes") == ["ok"]
     assert code == 0 and leaves_nothing(folder), told
 

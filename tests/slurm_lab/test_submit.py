@@ -138,7 +138,7 @@ def test_doctor_in_a_batch_script(lab: Lab, no_kill: bool) -> None:
     assert level(found, "--no-kill") == ("ok" if no_kill else "fail"), found["--no-kill"]
     assert level(found, "spares") == "ok" and level(found, "nodes") == "ok" and level(found, "tasks") == "ok"
     assert "all 4 have answered" in found["other nodes"][0]["text"], found["other nodes"]
-    assert "a file written here is seen on 4 nodes" in [each["text"] for each in found["run_dir shared"]]
+    assert [each["text"] for each in found["run_dir shared"]] == ["a file written here is seen on 4 nodes"]
     assert level(found, "versions") == "ok" and level(found, "names on nodes") == "ok" and level(found, "names") == "ok"
     assert sorted(path.name for path in folder.iterdir()) == ["doctor.json", "job.yaml", "out"]
 

@@ -33,7 +33,11 @@ def check(place: Place, answers: Answers) -> list[Finding]:
     if job is not None:
         found += again(place.config, job)
     nodes, problem = or_problem(answers.nodes)
-    return [*found, nodes_states(nodes, len(place.nodes)) if nodes is not None else warn("nodes", problem)]
+    if nodes is not None:
+        found.append(nodes_states(nodes, len(place.nodes)))
+    elif job is not None:
+        found.append(warn("nodes", problem, "look again with sinfo"))
+    return found
 
 
 def spares(config: JobConfig | None, nodes: int) -> list[Finding]:

@@ -96,8 +96,10 @@ def judge(found: Sequence[LookUp], nodes: int) -> Finding:
         names = ", ".join(each.name for each in bad[:5]) + (", ..." if len(bad) > 5 else "")
         text = f"{len(bad)} of {len(found)} do not resolve: {names} ({bad[0].why})"
         return (fail if nodes else warn)("names", text, todo)
-    many = f"{len(found)} of {nodes} nodes resolve" if nodes else f"{found[0].name} resolves to {found[0].answer}"
-    text = f"{many}, the slowest in {slowest.took * 1000:.0f} ms"
+    within = f"in {slowest.took * 1000:.0f} ms"
+    text = f"{len(found)} of {nodes} nodes resolve, the slowest {within}"
+    if not nodes:
+        text = f"{found[0].name} resolves to {found[0].answer} {within}"
     if slowest.took > SLOW:
         return warn("names", f"{text} ({slowest.name})", todo)
     return ok("names", text)
@@ -108,7 +110,7 @@ def judge_backward(found: Sequence[LookUp]) -> list[Finding]:
     if not found:
         return []
     slowest = max(found, key=lambda each: each.took)
-    text = f"the names of {len(found)} addresses, the slowest in {slowest.took * 1000:.0f} ms"
+    text = f"{len(found)} asked for, the slowest took {slowest.took * 1000:.0f} ms"
     if slowest.took <= SLOW:
         return [ok("names of addresses", text)]
     todo = 'name the nodes in /etc/hosts, or set RES_OPTIONS: "timeout:1 attempts:1" in workers.env'

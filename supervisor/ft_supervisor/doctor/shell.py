@@ -52,7 +52,11 @@ def files_and_nodes(place: Place) -> list[Finding]:
         return nodes.check(place, None)
     try:
         with folder.marker(run_dir) as made:
-            return [*folder.judge(made, run_dir, place.config, len(place.nodes)), *nodes.check(place, made)]
+            here = folder.judge(made, run_dir, place.config, len(place.nodes))
+            there = nodes.check(place, made)
+            # Who has seen the file knows better than the type of the file system.
+            asked = {each.check for each in there}
+            return [*(each for each in here if each.check not in asked), *there]
     except (OSError, Hangs) as error:
         return [folder.unusable(run_dir, error), *nodes.check(place, None)]
 
