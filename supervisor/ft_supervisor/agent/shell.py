@@ -50,6 +50,8 @@ BROKEN = 70
 BEGIN_BOUND = 60.0
 """Seconds to wait for the first order."""
 _FLUSH_BOUND = 0.5
+_OUTPUT_BOUND = 1.0
+"""Seconds for what workers have printed last."""
 STACKS_BOUND = stacks.BOUND + 2.0
 """Seconds that stacks get; their file may lie where a file system hangs."""
 STACKS_LOOK = 0.1
@@ -204,7 +206,7 @@ class Shell:
         """Done says that nothing of ours is left, so it comes last."""
         self._wire.flush(_FLUSH_BOUND)
         sweep(os.getpid(), bound=KILL_BOUND)
-        self._workers.witness.flush(_FLUSH_BOUND)
+        self._workers.witness.flush(_OUTPUT_BOUND)
         self._leaving = True
         self._link.send(Done(leave.code, leave.verdict, leave.reason))
         self._link.flush()
