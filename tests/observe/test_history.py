@@ -250,6 +250,35 @@ def test_spans_do_not_overlap_though_a_loss_is_told_late() -> None:
     ]
 
 
+def test_what_a_lost_coordinator_s_rules_have_excluded_is_known_from_its_successor() -> None:
+    path = RECORDED / "takeover/4242.0.0/journal/node1/journal-coordinator-1.jsonl"
+    lines = path.read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if '"in_charge"' in line)
+    lines[at] = lines[at].replace('"excluded":""', '"excluded":"2"')
+    found = facts("".join(f"{line}\n" for line in lines).encode().splitlines(keepends=True))
+    history = build("4242.0.0", [found, *told("takeover", "agent")], None)
+    assert states(history, 2)[:2] == ["standby", "excluded"]
+
+
+def test_a_node_that_calls_itself_unhealthy_is_excluded() -> None:
+    story = [
+        Fact(1.0, "registered", node=0),
+        Fact(1.0, "registered", node=1),
+        Fact(2.0, "began", cycle="0.0", group=(0,)),
+        Fact(3.0, "unhealthy", node=1, reason="no disk"),
+        Fact(4.0, "unhealthy", node=0, reason="no GPU"),
+        Fact(5.0, "failed", cycle="0.0"),
+    ]
+    found = nodes(story, ["n0", "n1"])
+    assert [(span.state.value, span.start, span.reason) for node in found for span in node.spans] == [
+        ("standby", 1.0, ""),
+        ("active", 2.0, ""),
+        ("excluded", 5.0, "no GPU"),
+        ("standby", 1.0, ""),
+        ("excluded", 3.0, "no disk"),
+    ]
+
+
 # -- damage
 
 

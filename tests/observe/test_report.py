@@ -7,6 +7,7 @@ import pytest
 from tests.observe.report_texts import controls, evil, report, row, sacct
 from tests.observe.test_history import CASES, recorded
 
+from ft_supervisor.core.model import Again, Outcome, Verdict
 from ft_supervisor.observe import report_json, report_text
 from ft_supervisor.observe.report_model import join
 from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_NODES
@@ -109,6 +110,13 @@ def test_the_text_tells_it_all() -> None:
         assert words in shown, words
     (bar,) = [line for line in shown.splitlines() if line.startswith("  node0")]
     assert "0-1" in bar and bar.endswith("xxxx"), "active in 0.0, stopped, active in 1.1, lost"
+
+
+@pytest.mark.parametrize(
+    ("again", "words"), [(Again.NEVER, "(not to be run again)"), (Again.REQUEUE, "(Slurm is to run it again)")]
+)
+def test_whether_it_is_to_run_again_is_told(again: Again, words: str) -> None:
+    assert words in text(report("crash", verdict=Verdict(Outcome.INTERRUPTED, "too few nodes", again)))
 
 
 def test_forty_columns_tell_the_same() -> None:

@@ -34,6 +34,7 @@ class Fact:
     registered, lost (`at`: when it was last heard, `told`: when that was noticed),
     unhealthy, left, stopped, succeeded             of a node, told by a coordinator
     known (`group`)                                 a cycle that was there already
+    excluded (`group`)                              nodes that a former coordinator's rule has excluded
     began, failed, first_failure, decided, proposed, verdict      of a cycle or the run
     connected, disconnected, standby, run, beats, exited, gone, ends    of a node, told by its agent
 
@@ -198,6 +199,8 @@ class _Reader:
             if memory["newest"]:
                 newest = cycle_text(memory["newest"])
                 yield self._fact("known", term=term, cycle=newest, group=unfold(memory["group"]))
+            if memory.get("unhealthy"):
+                yield self._fact("unhealthy", term=term, node=_rank(message), reason=str(memory["unhealthy"]))
         elif kind == "WorkersFailed":
             yield self._fact(
                 "exited",
@@ -211,7 +214,11 @@ class _Reader:
             yield self._fact(what, term=term, node=_rank(message), cycle=cycle_text(message["cycle"]))
         elif kind == "Goodbye":
             yield self._fact("left", term=term, node=_rank(message))
-        runs = [each["message"] for each in actions if each["type"] == "Mail" and each["message"]["type"] == "Run"]
+        mails = [each["message"] for each in actions if each["type"] == "Mail"]
+        runs = [mail for mail in mails if mail["type"] == "Run"]
+        if any(_log(each, "in_charge") for each in actions):  # what it has learnt of its predecessors' rules
+            ledgers = {mail["ledger"].get("excluded") for mail in mails if "ledger" in mail} - {"", None}
+            yield from (self._fact("excluded", term=term, group=unfold(ranks)) for ranks in ledgers)
         for action in actions:
             if action["type"] == "Log":
                 fields = {str(name): "" if part is None else str(part) for name, part in action["fields"]}

@@ -78,6 +78,11 @@ class _Fold:
                         each.be(State.STOPPED, fact.at)
             case "decided":
                 self._reason = fact.reason
+            case "excluded":
+                self._exclude(fact.group)
+                for each in self._lines:
+                    if each.out and each.state in (State.STANDBY, State.STOPPED):
+                        each.be(State.STOPPED, fact.at)
             case _ if line is not None:
                 self._of_node(line, fact)
 
@@ -102,14 +107,17 @@ class _Fold:
     def _begin(self, fact: Fact) -> None:
         """A cycle, or the first that is heard of it."""
         self._cycle, self._group, self._running = fact.cycle, fact.group, True
-        for rank in unfold(fact.get("excluded")):
-            if rank < len(self._lines):
-                self._lines[rank].out = self._lines[rank].out or self._reason or "a rule says so"
+        self._exclude(unfold(fact.get("excluded")))
         for group_rank, each in enumerate(self._members()):
             each.be(State.ACTIVE, fact.at, fact.cycle, group_rank)
         for line in self._lines:
             if line.rank not in fact.group and line.state in (State.STOPPED, State.STANDBY, State.ACTIVE):
                 line.be(State.STANDBY, fact.at)
+
+    def _exclude(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            if rank < len(self._lines):
+                self._lines[rank].out = self._lines[rank].out or self._reason or "a rule says so"
 
     def _members(self) -> list[_Line]:
         return [self._lines[rank] for rank in self._group if rank < len(self._lines)]

@@ -18,6 +18,7 @@ from ft_supervisor.observe.report_words import (
     outcome,
     plain,
     ran,
+    reason,
     share,
     why,
     zone,
@@ -54,7 +55,7 @@ def _run(history: History, word: str) -> str:
     chip = f'<span class="chip {escape(word)}">{escape(word)}</span>' if history.verdict else escape(word)
     parts = [f"<h2>run {escape(history.run_id)} {chip}</h2>"]
     if history.verdict:
-        parts.append(f"<p>{escape(plain(history.verdict.reason))}</p>")
+        parts.append(f"<p>{escape(reason(history.verdict))}</p>")
     if history.start is not None:
         parts.append(_facts(history))
     if history.nodes:

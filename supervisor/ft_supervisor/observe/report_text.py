@@ -24,6 +24,7 @@ from ft_supervisor.observe.report_words import (
     outcome,
     plain,
     ran,
+    reason,
     summary,
     why,
 )
@@ -77,8 +78,8 @@ def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
     yield Text.assemble(
         ("\nrun ", "bold"), (history.run_id, "bold"), ": ", (word, "bold green" if good else "bold yellow")
     )
-    reason = [plain(history.verdict.reason)] if history.verdict else []
-    yield _indented([*reason, *summary(history)])
+    why_so = [reason(history.verdict)] if history.verdict else []
+    yield _indented([*why_so, *summary(history)])
     if any(node.spans for node in history.nodes):
         yield from _timeline(history, width)
     if history.cycles:

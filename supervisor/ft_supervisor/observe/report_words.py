@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ft_slurm.records import AccountingRecord
+from ft_supervisor.core.model import Again, Verdict
 from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, History, NodeStory, State
 from ft_supervisor.observe.report_model import Report
 
@@ -78,6 +79,12 @@ def outcome(history: History, report: Report) -> str:
     if report.running and history is report.runs[0]:
         return "running, Slurm says"
     return "no verdict" if history.start is not None else "nothing known"
+
+
+def reason(verdict: Verdict) -> str:
+    """Why, and whether it is to run again."""
+    again = {Again.NEVER: " (not to be run again)", Again.REQUEUE: " (Slurm is to run it again)"}.get(verdict.again, "")
+    return f"{plain(verdict.reason)}{again}"
 
 
 def summary(history: History) -> list[str]:
