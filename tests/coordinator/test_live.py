@@ -19,7 +19,8 @@ from ft_supervisor.core.model import Memory, Node
 from ft_supervisor.core.orders import Begin
 from ft_supervisor.observe import journal as journals
 from ft_supervisor.observe.journal import Journal
-from ft_supervisor.observe.snapshot import EVERY, NAME, Snapshot, dump, load, snapshot
+from ft_supervisor.observe.snapshot import EVERY, NAME, Snapshot, dump, load
+from ft_supervisor.observe.view import snapshot
 
 BOUND = 60.0
 

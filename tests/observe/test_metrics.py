@@ -23,7 +23,8 @@ from ft_supervisor.core.settings import Budget, Cause, Match, Response, Rule
 from ft_supervisor.observe.lost_time import LostTime
 from ft_supervisor.observe.metric_families import BUCKETS, FAMILIES, LOSSES, Buckets, Family, Kind, catalogue
 from ft_supervisor.observe.metrics import Metrics
-from ft_supervisor.observe.snapshot import Role, snapshot
+from ft_supervisor.observe.snapshot import Role
+from ft_supervisor.observe.view import snapshot
 
 
 def worker_failed(talk: Talk, infra_rank: int, late: float, cause: Cause = Cause.EXIT) -> messages.WorkersFailed:

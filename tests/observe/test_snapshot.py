@@ -25,8 +25,8 @@ from ft_supervisor.observe.snapshot import (
     VerdictStatus,
     dump,
     load,
-    snapshot,
 )
+from ft_supervisor.observe.view import snapshot
 
 EPOCH = 1_000_000.0
 """What makes wall time of a Talk's clock."""

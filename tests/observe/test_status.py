@@ -14,8 +14,9 @@ from tests.core.machines import Talk
 
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.observe import status, verdict_file
-from ft_supervisor.observe.snapshot import NAME, Snapshot, VerdictStatus, dump, snapshot
+from ft_supervisor.observe.snapshot import NAME, Snapshot, VerdictStatus, dump
 from ft_supervisor.observe.status import STALE, Files, Slurm, State, document, judge, read, read_patiently
+from ft_supervisor.observe.view import snapshot
 
 RUN = "1.0.0"
 SUCCESS = Verdict(Outcome.SUCCESS, "all done")

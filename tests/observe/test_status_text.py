@@ -13,9 +13,12 @@ from tests.observe.test_snapshot import crowd, successor
 from ft_supervisor.core import messages
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.core.orders import SlurmsWord
-from ft_supervisor.observe.snapshot import Snapshot, snapshot
+from ft_supervisor.observe.snapshot import Snapshot
 from ft_supervisor.observe.status import Files, Seen, Slurm, judge
-from ft_supervisor.observe.status_text import FEW, MOST, clean, render, span
+from ft_supervisor.observe.status_nodes import FEW, MOST
+from ft_supervisor.observe.status_text import render
+from ft_supervisor.observe.status_words import clean, span
+from ft_supervisor.observe.view import snapshot
 
 WIDTHS = (20, 27, 40, 59, 60, 80, 132)
 

@@ -24,7 +24,8 @@ from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.model import Node
 from ft_supervisor.observe import smallfile
 from ft_supervisor.observe.background import Background
-from ft_supervisor.observe.snapshot import EVERY, MAX_BYTES, NAME, BadSnapshot, Snapshot, dump, load, snapshot
+from ft_supervisor.observe.snapshot import EVERY, MAX_BYTES, NAME, BadSnapshot, Snapshot, dump, load
+from ft_supervisor.observe.view import snapshot
 from ft_supervisor.process.log import file_failed
 
 SOONEST = 0.5

@@ -19,7 +19,8 @@ from ft_supervisor.core.settings import Cause, Response
 from ft_supervisor.observe import metric_families as names
 from ft_supervisor.observe.lost_time import LostTime
 from ft_supervisor.observe.metric_families import Buckets, Family, Sample
-from ft_supervisor.observe.snapshot import Role, role_of
+from ft_supervisor.observe.snapshot import Role
+from ft_supervisor.observe.view import role_of
 
 AGAIN = (Response.RESTART.value, Response.REPLACE_NODE.value)
 """The log lines of a decision after which there is another cycle."""
