@@ -90,6 +90,9 @@ def test_a_thousand_times_a_thousand_is_bounded() -> None:
     page = report_html.render(report("node-lost", nodes=nodes))
     assert page.count("data-node=") == MOST_NODES and f"and {10_000 - MOST_NODES} more nodes" in page
     assert len(page) < 4_000_000
+    restless = tuple(replace(node, spans=history.nodes[0].spans * 100) for node in nodes)
+    page = report_html.render(report("node-lost", nodes=restless))
+    assert 50 <= page.count("data-node=") < 200 and len(page) < 12_000_000
 
 
 # -- in a browser

@@ -19,14 +19,15 @@ def cycles(facts: Sequence[Fact], names: Sequence[str], verdict: Verdict | None)
     """All of them, in order. `facts` are everybody's, in order; `names` of nodes by infra_rank."""
     proposed = next((fact for fact in facts if fact.what == "proposed"), None)
     found = collect(facts, verdict, proposed)
+    trouble = [fact for fact in facts if fact.what in ("lost", "unhealthy")]
     return tuple(
-        _story(number, cycle, later, facts, names, proposed)
+        _story(number, cycle, later, trouble, names, proposed)
         for (number, cycle), later in zip_longest(found.items(), list(found.values())[1:])
     )
 
 
 def _story(
-    number: str, cycle: Known, later: Known | None, facts: Sequence[Fact], names: Sequence[str], proposed: Fact | None
+    number: str, cycle: Known, later: Known | None, trouble: Sequence[Fact], names: Sequence[str], proposed: Fact | None
 ) -> CycleStory:
     term, n = order(number)
     failed, failures = cycle.ended is CycleEnd.FAILED, cycle.in_order()
@@ -41,12 +42,12 @@ def _story(
         workers_up=cycle.up,
         end=cycle.end,
         ended=cycle.ended,
-        cause=_cause(cycle, failures, facts) if failed else "",
+        cause=_cause(cycle, failures, trouble) if failed else "",
         reason=reason if failed else "",
         rule=cycle.decided.get("rule") if cycle.decided else "",
         response=cycle.decided.get("response") if cycle.decided else "",
         failures=tuple(failures),
-        loss=_loss(cycle, later, facts, proposed) if failed else None,
+        loss=_loss(cycle, later, trouble, proposed) if failed else None,
     )
 
 
@@ -54,7 +55,7 @@ def _name(names: Sequence[str], node: int) -> str:
     return names[node] if 0 <= node < len(names) else f"node {node}"
 
 
-def _cause(cycle: Known, failures: Sequence[Failure], facts: Sequence[Fact]) -> str:
+def _cause(cycle: Known, failures: Sequence[Failure], trouble: Sequence[Fact]) -> str:
     """The coordinator's own word; without one (it was killed before it decided) made of the words of its reason."""
     said = cycle.said
     if said is None:
@@ -62,7 +63,7 @@ def _cause(cycle: Known, failures: Sequence[Failure], facts: Sequence[Fact]) -> 
     if told := said.get("cause"):
         return told
     for what, cause in (("lost", Cause.NODE_LOST), ("unhealthy", Cause.HEALTH)):
-        if any(fact.what == what and fact.reason and fact.reason in said.reason for fact in facts):
+        if any(fact.what == what and fact.reason and fact.reason in said.reason for fact in trouble):
             return cause.value
     for failure in failures:
         if str(failure) in said.reason:
@@ -73,19 +74,20 @@ def _cause(cycle: Known, failures: Sequence[Failure], facts: Sequence[Fact]) -> 
 # -- what it cost
 
 
-def _happened(cycle: Known, facts: Sequence[Fact]) -> float | None:
+def _happened(cycle: Known, trouble: Sequence[Fact]) -> float | None:
     """When the first worker failed; without one, when the node that was lost meanwhile was last heard."""
     if cycle.failures:
         return min(each.time for each in cycle.failures)
     if cycle.failed is None:
         return None
     until = cycle.decided.at if cycle.decided else cycle.failed.at
-    lost = [fact for fact in facts if fact.what == "lost" and fact.node in cycle.group and fact.told is not None]
+    group = set(cycle.group)
+    lost = [fact for fact in trouble if fact.what == "lost" and fact.node in group]
     return min((fact.at for fact in lost if cycle.failed.at <= (fact.told or 0.0) <= until), default=None)
 
 
-def _loss(cycle: Known, later: Known | None, facts: Sequence[Fact], proposed: Fact | None) -> Loss | None:
-    happened = _happened(cycle, facts)
+def _loss(cycle: Known, later: Known | None, trouble: Sequence[Fact], proposed: Fact | None) -> Loss | None:
+    happened = _happened(cycle, trouble)
     if cycle.failed is None:
         return None if happened is None else Loss(happened, None, None, None, None, None, None, None)
     noticed = cycle.failed.at

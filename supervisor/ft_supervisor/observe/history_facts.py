@@ -26,7 +26,7 @@ _HEARD = 512
 """How many of the newest heartbeats are kept, to tell when a lost node was last heard."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fact:
     """Something that `node` (an infra_rank; None: the coordinator says it) did at `at`. `what` is one of
 

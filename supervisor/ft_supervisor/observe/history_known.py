@@ -78,14 +78,17 @@ def order(number: str) -> tuple[int, int]:
 def collect(facts: Iterable[Fact], verdict: Verdict | None, proposed: Fact | None) -> dict[str, Known]:
     """By number, in order. `facts` in order."""
     found: dict[str, Known] = {}
+    missing: dict[int, list[float]] = {}
     for fact in facts:
-        if fact.what in ("lost", "left"):  # this node runs nothing any more, whatever it was
-            for cycle in found.values():
-                if fact.node in cycle.group:
-                    assert fact.node is not None
-                    cycle.over.setdefault(fact.node, fact.told or fact.at)
+        if fact.what in ("lost", "left") and fact.node is not None:
+            missing.setdefault(fact.node, []).append(fact.told or fact.at)
         if fact.cycle:
             _tell(found.setdefault(fact.cycle, Known()), fact)
+    for cycle in found.values():
+        for node in cycle.group:  # one that is missing runs nothing any more, whatever it was
+            gone = next((at for at in missing.get(node, ()) if at >= (cycle.start or 0.0)), None)
+            if gone is not None:
+                cycle.over.setdefault(node, gone)
     numbers = sorted(found, key=order)
     for number, following in zip_longest(numbers, numbers[1:], fillvalue=""):
         found[number].ended, found[number].end = _end(found[number], found.get(following), verdict, proposed)

@@ -60,7 +60,8 @@ class _Fold:
     def __init__(self, lines: list[_Line]) -> None:
         self._lines = lines
         self._cycle = ""
-        self._group: tuple[int, ...] = ()
+        self._group: dict[int, int] = {}
+        """group_rank by infra_rank."""
         self._running = False
         self._reason = ""
 
@@ -90,7 +91,7 @@ class _Fold:
         match fact.what:
             case "registered" | "standby" if line.state in (None, State.LOST):
                 if self._running and line.rank in self._group:
-                    line.be(State.ACTIVE, fact.at, self._cycle, self._group.index(line.rank))
+                    line.be(State.ACTIVE, fact.at, self._cycle, self._group[line.rank])
                 else:
                     line.be(State.STANDBY, fact.at)
             case "lost":
@@ -106,12 +107,13 @@ class _Fold:
 
     def _begin(self, fact: Fact) -> None:
         """A cycle, or the first that is heard of it."""
-        self._cycle, self._group, self._running = fact.cycle, fact.group, True
+        self._cycle, self._running = fact.cycle, True
+        self._group = {rank: group_rank for group_rank, rank in enumerate(fact.group)}
         self._exclude(unfold(fact.get("excluded")))
         for group_rank, each in enumerate(self._members()):
             each.be(State.ACTIVE, fact.at, fact.cycle, group_rank)
         for line in self._lines:
-            if line.rank not in fact.group and line.state in (State.STOPPED, State.STANDBY, State.ACTIVE):
+            if line.rank not in self._group and line.state in (State.STOPPED, State.STANDBY, State.ACTIVE):
                 line.be(State.STANDBY, fact.at)
 
     def _exclude(self, ranks: Iterable[int]) -> None:

@@ -45,7 +45,7 @@ VERSION = 1
 
 
 def render(report: Report) -> str:
-    """One JSON object, with a line end."""
+    """One JSON object in one line."""
     value = {
         "version": VERSION,
         "job": report.job,
@@ -54,7 +54,7 @@ def render(report: Report) -> str:
         "contradictions": report.contradictions,
         "notes": report.notes,
     }
-    return json.dumps(value, indent=1) + "\n"
+    return json.dumps(value) + "\n"
 
 
 def _run(history: History) -> dict[str, Any]:

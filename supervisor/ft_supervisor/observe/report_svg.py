@@ -12,6 +12,8 @@ from ft_supervisor.observe.history import CycleEnd, History, Loss, NodeStory, Sp
 from ft_supervisor.observe.report_words import clock, count, duration, interesting, plain
 
 MOST_NODES = 2000
+MOST_SPANS = 40_000
+"""On one page, before a browser takes its time: 8 MB."""
 _HEIGHT = 18
 _LEAST = 0.25
 """Per cent that a span has at least: who looks for a failure of 50 ms in an hour shall see that there was one."""
@@ -33,7 +35,8 @@ def timeline(history: History) -> str:
     """Rows of nodes, an axis below, and a legend."""
     start, end = history.start or 0.0, history.until or 0.0
     scale = _Scale(start, max(end, start + 1e-3))
-    nodes = interesting(history.nodes, MOST_NODES)
+    spans = sum(len(node.spans) for node in history.nodes) / max(1, len(history.nodes))
+    nodes = interesting(history.nodes, min(MOST_NODES, max(50, int(MOST_SPANS / max(1.0, spans)))))
     rows = "".join(_row(node, scale, _marks(history, scale)) for node in nodes)
     more = len(history.nodes) - len(nodes)
     left_out = f'<p class="soft">and {count(more, "more node")}, which are in the JSON</p>' if more else ""
