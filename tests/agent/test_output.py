@@ -416,3 +416,24 @@ def test_what_a_worker_that_never_began_has_printed(ends: Ends) -> None:
     output = Output("n3", Logs(tee=Tee.FAILED), *ends.writing)
     output.failed(0)
     assert (output.tail(0), output.since(0, 3)) == (b"", (0, b""))
+
+
+def test_both_streams_in_one_file_do_not_mix_within_a_line(ends: Ends, start: Start, tmp_path: Path) -> None:
+    output = Output("n1", Logs(tee=Tee.NONE), *ends.writing)
+    names = output.open({0: 0}, {0: tmp_path / "rank0.log"})
+    code = (
+        "def wait(name):\n while not os.path.exists(name): time.sleep(0.01)\n"
+        f"os.write(1, b'x' * 100_000); wait({str(tmp_path / 'first')!r})\n"
+        f"os.write(2, b'error\\n'); wait({str(tmp_path / 'second')!r})\n"
+        "os.write(1, b'more\\n')"
+    )
+    worker = start(names[0], code)
+    output.started()
+    wait_until(lambda: output.since(0, 0)[0] == 100_000, "the long piece")
+    (tmp_path / "first").touch()
+    wait_until(lambda: output.tail(0).endswith(b"error\n"), "the error")
+    (tmp_path / "second").touch()
+    assert worker.wait(BOUND) == 0
+    output.release()
+    assert output.flush(BOUND)
+    assert (tmp_path / "rank0.log").read_bytes() == b"x" * 100_000 + b"\nerror\nmore\n"

@@ -155,6 +155,25 @@ os._exit(1)
     assert b"uncorrectable ECC" in lines and b"NCCL 1" in lines
 
 
+def test_a_failure_has_the_last_lines_of_its_own_cycle(driven: Start, tmp_path: Path) -> None:
+    script = tmp_path / "train"
+    script.write_text("#!/bin/sh\nseq 1 30; echo 'uncorrectable ECC' >&2; exit 3\n")
+    script.chmod(0o755)
+    workers = driven(job(tmp_path, command=[str(script)], settings=rules("ECC")))
+    workers.call("start", run(FIRST))
+    failure = exited(workers)
+    lines = failure.last_lines.split("\n")
+    assert (len(lines), set(lines) - {str(n) for n in range(31)}) == (20, {"uncorrectable ECC"})
+    assert failure.rules == (0,)
+    assert workers.event(WorkersExited) == WorkersExited(FIRST, ())
+    script.unlink()
+    workers.call("start", run(SECOND, restart_count=1))
+    failure = exited(workers)
+    assert (failure.exit_code, failure.last_lines, failure.rules) == (127, "", ())
+    assert workers.call("witness.flush", BOUND)
+    assert sorted((tmp_path / "logs").rglob("*.log")) == [tmp_path / "logs" / "0.1" / "rank0.log"]
+
+
 ERRORS = {
     "recorded": (
         "class OutOfMemoryError(Exception): pass\nOutOfMemoryError.__module__ = 'torch'\n"
