@@ -1,6 +1,7 @@
 """A run's history from the journals of real runs (recorded/README.md), whole and with parts of them missing."""
 
 import json
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.model import Outcome
-from ft_supervisor.observe.history import CycleEnd, History, State
+from ft_supervisor.observe.history import CycleEnd, CycleStory, History, State
 from ft_supervisor.observe.history_build import build
 from ft_supervisor.observe.history_facts import Fact, Told, facts
 from ft_supervisor.observe.history_nodes import nodes
@@ -31,6 +32,11 @@ def told(case: str, only: str = "") -> list[Told]:
 def states(history: History, node: int) -> list[str]:
     """What a node was, with its cycles."""
     return [f"{span.state} {span.cycle}".strip() for span in history.nodes[node].spans]
+
+
+def times(cycle: CycleStory) -> tuple[float | None, ...]:
+    """What its failure cost."""
+    return astuple(cycle.loss) if cycle.loss else ()
 
 
 def check(history: History) -> None:
@@ -217,6 +223,47 @@ def test_a_failing_node_s_clock_that_is_ahead_makes_no_time_negative() -> None:
     loss = history.cycles[0].loss
     assert loss is not None and loss.detection is None and loss.stop is not None
     assert loss.total is not None and loss.at == history.cycles[0].end
+
+
+def shifted(case: str, node: int, seconds: float) -> list[Told]:
+    """A recorded run in which this node's clock was ahead by so much."""
+    found = told(case)
+    for each in found:
+        times = {failure.time for fact in each.facts for failure in fact.failures if failure.infra_rank == node}
+        own = each.node == node and each.machine != "coordinator"
+        each.facts = [
+            replace(
+                fact,
+                at=fact.at + seconds if own else fact.at,
+                failures=tuple(replace(one, time=one.time + seconds * (one.time in times)) for one in fact.failures),
+            )
+            for fact in each.facts
+        ]
+        if own and each.first and each.last:
+            each.first, each.last = each.first + seconds, each.last + seconds
+    return found
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, -2.0, 2.0, 3600.0])
+@pytest.mark.parametrize(("case", "node"), [("crash", 1), ("budget-spent", 2), ("takeover", 2)])
+def test_a_clock_that_is_off_makes_no_difference(case: str, node: int, seconds: float) -> None:
+    usual = build("4242.0.0", told(case), None)
+    history = build("4242.0.0", shifted(case, node, seconds), None)
+    check(history)
+    assert [cycle.number for cycle in history.cycles] == [cycle.number for cycle in usual.cycles]
+    for one, other in zip(history.cycles, usual.cycles, strict=True):
+        for now, then in zip(times(one), times(other), strict=True):
+            assert (now is None) == (then is None)
+            assert now is None or now == pytest.approx(then, abs=0.25), "as long as a message took"
+    assert history.length == pytest.approx(usual.length, abs=0.25)
+    assert history.training == pytest.approx(usual.training, abs=0.5)
+    assert len(history.notes) == len(usual.notes) + 1 and f"node{node}" in history.notes[-1]
+
+
+def test_clocks_that_agree_are_left_alone() -> None:
+    for case in CASES:
+        notes = build("4242.0.0", told(case), None).notes
+        assert not notes, notes
 
 
 def test_a_node_was_last_heard_when_it_was_last_heard() -> None:

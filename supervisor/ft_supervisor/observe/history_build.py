@@ -2,6 +2,7 @@
 
 Of several coordinators the one of the highest term is believed from when it was in charge; what an older one says of
 later times is left out, as nobody followed it. For times of which no coordinator's journal is left, the agents' tell.
+Clocks that are certainly off are put right, observe.history_clocks.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ft_supervisor.core.model import Verdict
+from ft_supervisor.observe import history_clocks
 from ft_supervisor.observe.history import History, Takeover
 from ft_supervisor.observe.history_cycles import cycles, first_failure, training
 from ft_supervisor.observe.history_facts import Fact, Told
@@ -20,6 +22,9 @@ def build(run_id: str, told: Sequence[Told], verdict: Verdict | None, notes: Seq
     names = max((each.nodes for each in told), key=len, default=())
     led, tenures = _led(told)
     agents = [fact for each in told if each.machine == "agent" for fact in each.facts]
+    ahead = history_clocks.offsets(led, agents)
+    led = history_clocks.corrected(led, ahead, own=False)
+    agents = history_clocks.corrected(agents, ahead, own=True)
     everything = sorted([*led, *agents], key=_when)
     untold: list[Fact] = []
     ends: list[Fact] = []
@@ -30,7 +35,7 @@ def build(run_id: str, told: Sequence[Told], verdict: Verdict | None, notes: Seq
             ends.append(fact)
     per_node = next((each.per_node for each in told if each.per_node is not None), None)
     stories = cycles(everything, names, verdict)
-    until = max((each.last for each in told if each.last is not None), default=None)
+    until = max((each.last - _off(each, ahead) for each in told if each.last is not None), default=None)
     said = next((fact for fact in led if fact.what == "verdict"), None)
     proposed = next((fact for fact in led if fact.what == "proposed"), None)
     over = said or (proposed if verdict else None)
@@ -39,7 +44,7 @@ def build(run_id: str, told: Sequence[Told], verdict: Verdict | None, notes: Seq
         nodes=nodes([*sorted([*led, *untold], key=_when), *ends], names),
         cycles=stories,
         takeovers=_takeovers(led, agents, names),
-        start=min((each.first for each in told if each.first is not None), default=None),
+        start=min((each.first - _off(each, ahead) for each in told if each.first is not None), default=None),
         until=until,
         ended=over.at if over else None,
         verdict=verdict or (said.verdict if said else None),
@@ -47,8 +52,12 @@ def build(run_id: str, told: Sequence[Told], verdict: Verdict | None, notes: Seq
         per_node=per_node,
         active=next((each.active for each in told if each.active is not None), None),
         first_failure=first_failure(everything, stories, names, per_node),
-        notes=tuple(notes),
+        notes=(*notes, *history_clocks.notes(ahead, names)),
     )
+
+
+def _off(told: Told, ahead: dict[int, float]) -> float:
+    return 0.0 if told.machine == "coordinator" or told.node is None else ahead.get(told.node, 0.0)
 
 
 def _when(fact: Fact) -> float:

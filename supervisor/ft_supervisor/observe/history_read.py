@@ -49,7 +49,7 @@ def read(folder: Path, budget: int = BUDGET) -> History:
             f"{unread} agents' journals were not read, as they are too many: when workers started is uncertain"
         )
     history = build(folder.name, told, verdict, ())
-    notes += _missing(history, told)
+    notes += [*_missing(history, told), *history.notes]
     failure = history.first_failure
     return replace(history, notes=tuple(notes), first_failure=_with_lines(failure, folder) if failure else None)
 
