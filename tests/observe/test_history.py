@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ft_supervisor.core.model import Outcome
 from ft_supervisor.observe.history import CycleEnd, CycleStory, History, State
 from ft_supervisor.observe.history_build import build
+from ft_supervisor.observe.history_cycles import cycles
 from ft_supervisor.observe.history_facts import Fact, Told, facts
 from ft_supervisor.observe.history_nodes import nodes
 from ft_supervisor.observe.history_read import read
@@ -305,6 +306,40 @@ def test_what_a_lost_coordinator_s_rules_have_excluded_is_known_from_its_success
     found = facts("".join(f"{line}\n" for line in lines).encode().splitlines(keepends=True))
     history = build("4242.0.0", [found, *told("takeover", "agent")], None)
     assert states(history, 2)[:2] == ["standby", "excluded"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "data", "cause"),
+    [
+        ("growing from 2 to 4 nodes", (), "growth"),
+        ("Slurm drains n1", (), "drain"),
+        ("n0 knows of cycle 0.0, begun by a former coordinator", (), "other"),
+        ("a rule's own words: n0 was not heard for 7 s", (), "lost_node"),
+        ("n0: health check disk failed: full", (), "health"),
+        ("whatever", (("cause", "hang"),), "hang"),
+    ],
+)
+def test_a_cause_is_the_coordinator_s_word_or_follows_from_its_reason(
+    reason: str, data: tuple[tuple[str, str], ...], cause: str
+) -> None:
+    story = [
+        Fact(1.0, "began", cycle="0.0", group=(0, 1)),
+        Fact(2.0, "unhealthy", node=0, reason="health check disk failed: full"),
+        Fact(2.0, "lost", node=0, told=2.0, reason="n0 was not heard for 7 s"),
+        Fact(3.0, "failed", cycle="0.0", reason=reason),
+        Fact(4.0, "decided", cycle="0.0", reason=reason, data=data),
+        Fact(4.0, "began", cycle="0.1", group=(0, 1)),
+    ]
+    first, second = cycles(story, ["n0", "n1"], None)
+    assert (first.cause, first.ended, second.ended) == (cause, CycleEnd.FAILED, CycleEnd.RUNNING)
+
+
+def test_a_failure_of_which_nobody_has_decided_has_no_cause_yet() -> None:
+    (story,) = cycles(
+        [Fact(1.0, "began", cycle="0.0", group=(0,)), Fact(2.0, "failed", cycle="0.0", reason="x")], ["n0"], None
+    )
+    assert story.ended is CycleEnd.FAILED and story.cause == "unknown" and story.loss is not None
+    assert (story.loss.detection, story.loss.stop, story.loss.resumed) == (None, None, None)
 
 
 def test_a_node_that_calls_itself_unhealthy_is_excluded() -> None:

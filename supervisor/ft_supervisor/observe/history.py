@@ -103,10 +103,10 @@ class CycleEnd(StrEnum):
 @dataclass(frozen=True)
 class CycleStory:
     """One cycle. `number` is TERM.N, `n` how many there were before. `nodes` are names by group_rank. `cause` is one of
-    core.settings.Cause, `left`, `unknown` or another word of the coordinator's; "" for a cycle that did not fail.
-    `reason` is the decision's, else the first that was given; `rule` the rule that decided, as FILE:LINE (rule N);
-    `response` what came of it: restart, replace_node, gives_up. `failures`: the workers that failed, the first one
-    first, by their nodes' clocks."""
+    core.settings.Cause, `growth`, `other` (what a takeover left unclear, say) or `unknown` (nobody has decided); "" for
+    a cycle that did not fail. `reason` is the decision's, else the first that was given; `rule` the rule that decided,
+    as FILE:LINE (rule N); `response` what came of it: restart, replace_node, gives_up. `failures`: the workers that
+    failed, the first one first, by their nodes' clocks."""
 
     number: str
     term: int

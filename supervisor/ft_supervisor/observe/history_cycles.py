@@ -68,7 +68,9 @@ def _cause(cycle: Known, failures: Sequence[Failure], trouble: Sequence[Fact]) -
     for failure in failures:
         if str(failure) in said.reason:
             return failure.cause.value
-    return "unknown"
+    words = {"Slurm drains ": Cause.DRAIN.value, "growing from ": "growth"}
+    usual = "other" if cycle.decided else "unknown"
+    return next((word for begins, word in words.items() if said.reason.startswith(begins)), usual)
 
 
 # -- what it cost
