@@ -12,7 +12,8 @@ from ft_supervisor.core.model import Outcome
 from ft_supervisor.observe.history import CycleEnd, CycleStory, History, State
 from ft_supervisor.observe.history_build import build
 from ft_supervisor.observe.history_cycles import cycles
-from ft_supervisor.observe.history_facts import Fact, Told, facts
+from ft_supervisor.observe.history_fact import Fact, Told
+from ft_supervisor.observe.history_facts import facts
 from ft_supervisor.observe.history_nodes import nodes
 from ft_supervisor.observe.history_read import read
 

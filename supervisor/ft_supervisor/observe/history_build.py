@@ -13,7 +13,7 @@ from ft_supervisor.core.model import Verdict
 from ft_supervisor.observe import history_clocks
 from ft_supervisor.observe.history import History, Takeover
 from ft_supervisor.observe.history_cycles import cycles, first_failure, training
-from ft_supervisor.observe.history_facts import Fact, Told
+from ft_supervisor.observe.history_fact import Fact, Told
 from ft_supervisor.observe.history_nodes import nodes
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ft_supervisor.observe.history_facts import Fact
+from ft_supervisor.observe.history_fact import Fact
 
 _LEAST = 0.01
 """Seconds below which nothing is changed: a header's time of day has milliseconds."""

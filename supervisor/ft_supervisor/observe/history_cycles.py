@@ -8,7 +8,7 @@ from itertools import zip_longest
 from ft_supervisor.core.model import Failure, Verdict
 from ft_supervisor.core.settings import Cause
 from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, Loss
-from ft_supervisor.observe.history_facts import Fact
+from ft_supervisor.observe.history_fact import Fact
 from ft_supervisor.observe.history_known import Known, collect, order
 
 _CLOCKS = 0.25

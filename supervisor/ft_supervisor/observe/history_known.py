@@ -1,4 +1,4 @@
-"""What facts (observe.history_facts) tell of each cycle. Pure."""
+"""What facts (observe.history_fact) tell of each cycle. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from ft_supervisor.core.model import Failure, Outcome, Verdict
 from ft_supervisor.observe.history import CycleEnd
-from ft_supervisor.observe.history_facts import Fact
+from ft_supervisor.observe.history_fact import Fact
 
 
 @dataclass

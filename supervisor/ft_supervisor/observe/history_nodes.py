@@ -1,4 +1,4 @@
-"""What each node was, and when, made of facts (observe.history_facts). Pure."""
+"""What each node was, and when, made of facts (observe.history_fact). Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.observe.history import NodeStory, Span, State
-from ft_supervisor.observe.history_facts import Fact
+from ft_supervisor.observe.history_fact import Fact
 
 
 def nodes(facts: Iterable[Fact], names: Sequence[str]) -> tuple[NodeStory, ...]:
@@ -66,7 +66,7 @@ class _Fold:
         self._reason = ""
 
     def see(self, fact: Fact) -> None:
-        line = self._lines[fact.node] if fact.node is not None and fact.node < len(self._lines) else None
+        line = self._lines[fact.node] if fact.node is not None and 0 <= fact.node < len(self._lines) else None
         match fact.what:
             case "known" | "run" if fact.cycle != self._cycle and _newer(fact.cycle, self._cycle):
                 self._begin(fact)

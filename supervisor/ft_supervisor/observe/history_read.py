@@ -17,7 +17,8 @@ from ft_supervisor.core.model import Verdict
 from ft_supervisor.observe import verdict_file
 from ft_supervisor.observe.history import FirstFailure, History
 from ft_supervisor.observe.history_build import build
-from ft_supervisor.observe.history_facts import Told, facts
+from ft_supervisor.observe.history_fact import Told
+from ft_supervisor.observe.history_facts import facts
 
 BUDGET = 1024 * 1024 * 1024
 """Bytes of agents' journals."""
