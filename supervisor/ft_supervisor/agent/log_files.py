@@ -156,7 +156,7 @@ class LogFiles:
     @property
     def waiting(self) -> int:
         """Bytes that are still to be written."""
-        return self._sink.size
+        return self._sink.waiting
 
     def put(self, file: LogFile, data: bytes) -> None:
         """Never waits."""

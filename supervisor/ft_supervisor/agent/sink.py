@@ -18,6 +18,8 @@ ENOUGH = 4 << 20
 """Bytes in the queue from which workers wait, while it moves."""
 MOST = 8 << 20
 """Bytes in the queue beyond which what comes is dropped."""
+_EACH = 128
+"""Bytes that a piece takes beyond its own: a worker may print one letter at a time."""
 
 
 class Sink(Generic[T]):
@@ -36,9 +38,10 @@ class Sink(Generic[T]):
         threading.Thread(target=self._run, daemon=True, name=name).start()
 
     @property
-    def size(self) -> int:
-        """Bytes that wait."""
-        return self._size
+    def waiting(self) -> int:
+        """Bytes that are still to be written."""
+        with self._changed:
+            return sum(len(data) for _, data in self._waiting)
 
     def put(self, target: T, data: bytes, *, small: bool = False) -> bool:
         """Whether it will be written; what is `small` always is. Never waits."""
@@ -49,7 +52,7 @@ class Sink(Generic[T]):
             if not self._waiting:
                 self._moved = time.monotonic()
             self._waiting.append((target, data))
-            self._size += len(data)
+            self._size += len(data) + _EACH
             self._changed.notify_all()
         return True
 
@@ -82,6 +85,6 @@ class Sink(Generic[T]):
             lost = self._write(target, data)
             with self._changed:
                 self._waiting.popleft()
-                self._size -= len(data)
+                self._size -= len(data) + _EACH
                 self._dropped += lost
                 self._changed.notify_all()
