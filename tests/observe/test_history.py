@@ -1,6 +1,7 @@
 """A run's history from the journals of real runs (recorded/README.md), whole and with parts of them missing."""
 
 import json
+import re
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -225,6 +226,30 @@ def test_a_failing_node_s_clock_that_is_ahead_makes_no_time_negative() -> None:
     loss = history.cycles[0].loss
     assert loss is not None and loss.detection is None and loss.stop is not None
     assert loss.total is not None and loss.at == history.cycles[0].end
+
+
+@pytest.mark.parametrize("time", ["0.0", "NaN", "-Infinity", "1e300", "12.5"])
+def test_a_failure_s_time_that_is_none_is_no_time(time: str) -> None:
+    path = RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
+    (failure,) = recorded("crash").cycles[0].failures
+    odd = path.read_text().replace(str(failure.time), time)
+    history = build("4242.0.0", [facts(odd.encode().splitlines(keepends=True))], None)
+    check(history)
+    loss = history.cycles[0].loss
+    assert loss is not None and loss.detection is None and loss.at == history.cycles[0].end
+    assert history.first_failure is not None and json.dumps(history.first_failure.failure.time, allow_nan=False)
+
+
+@pytest.mark.parametrize("now", ["NaN", "1e300", "-1e300", "Infinity"])
+def test_a_time_that_cannot_be_is_a_strange_line(now: str) -> None:
+    lines = (RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl").read_text().splitlines()
+    whole = next(i for i, line in enumerate(lines) if '"cycle_started"' in line)
+    quiet = next(i for i, line in enumerate(lines) if line.startswith("["))
+    lines[whole] = re.sub(r'"now":[0-9.]+', f'"now":{now}', lines[whole], count=1)
+    lines.insert(whole, re.sub(r"^(\[[^,]*),[0-9.]+", rf"\1,{now}", lines[quiet]))
+    found = facts("".join(f"{line}\n" for line in lines).encode().splitlines(keepends=True))
+    assert found.strange == 2 and found.last is not None and found.last < 2e9
+    check(build("4242.0.0", [found], None))
 
 
 def shifted(case: str, node: int, seconds: float) -> list[Told]:

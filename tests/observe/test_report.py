@@ -11,7 +11,7 @@ from ft_supervisor.core.model import Again, Outcome, Verdict
 from ft_supervisor.observe import report_json, report_text
 from ft_supervisor.observe.report_model import join
 from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_NODES
-from ft_supervisor.observe.report_words import clock, duration, plain
+from ft_supervisor.observe.report_words import clock, duration, moment, plain
 
 
 def text(*wanted: object, width: int = 80) -> str:
@@ -188,6 +188,11 @@ def test_a_time_of_another_day_has_its_day() -> None:
     noon = 1795262400.0
     assert clock(noon, noon) == clock(noon) and len(clock(noon)) == 8
     assert len(clock(noon + 86400, noon)) == 14
+
+
+@pytest.mark.parametrize("at", [float("nan"), float("inf"), -1e300, 1e300])
+def test_what_is_no_time_is_not_known(at: float) -> None:
+    assert (moment(at), clock(at), clock(0.0, at)) == ("?", "?", clock(0.0))
 
 
 def test_colours_of_others_are_left_out() -> None:

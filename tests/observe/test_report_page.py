@@ -1,18 +1,25 @@
 """The report as a page: what is in it, and what a browser makes of it."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.observe import browser
 from tests.observe.browser import Browser
 from tests.observe.report_texts import EVIL, evil, report, row, sacct
-from tests.observe.test_history import CASES, recorded
+from tests.observe.test_history import CASES, RECORDED, recorded
 
-from ft_supervisor.observe import report_html
+from ft_supervisor.observe import report_html, report_json, report_text
+from ft_supervisor.observe.history_build import build
+from ft_supervisor.observe.history_facts import facts
+from ft_supervisor.observe.report_model import join
 from ft_supervisor.observe.report_svg import MOST_NODES
 
 VOID = {"meta", "link", "br", "img", "hr"}
@@ -93,6 +100,43 @@ def test_a_thousand_times_a_thousand_is_bounded() -> None:
     restless = tuple(replace(node, spans=history.nodes[0].spans * 100) for node in nodes)
     page = report_html.render(report("node-lost", nodes=restless))
     assert 50 <= page.count("data-node=") < 200 and len(page) < 12_000_000
+
+
+ODD: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just([]) | st.just({})
+)
+
+
+@given(data=st.data())
+@settings(deadline=None)
+def test_whatever_a_journal_holds_makes_a_report(data: st.DataObject) -> None:
+    """One value anywhere in it is another one, and its lines still are JSON."""
+    case = data.draw(st.sampled_from(["crash", "takeover", "budget-spent"]))
+    told = []
+    for path in sorted((RECORDED / case / "4242.0.0").glob("journal/*/journal-[ac]*.jsonl")):
+        lines = path.read_bytes().splitlines(keepends=True)
+        for _ in range(data.draw(st.integers(0, 2))):
+            at = data.draw(st.integers(0, len(lines) - 1))
+            value = json.loads(lines[at])
+            _spoil(value, data)
+            lines[at] = json.dumps(value).encode() + b"\n"
+        told.append(facts(lines))
+    one = join("4242", [build("4242.0.0", told, None)], [])
+    Tree(report_html.render(one))
+    json.loads(report_json.render(one), parse_constant=pytest.fail)
+    assert report_text.render(one, 80)
+
+
+def _spoil(value: Any, data: st.DataObject) -> None:
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        if not keys:
+            return
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(value[key], dict | list) or not value[key] or data.draw(st.integers(0, 5)) == 0:
+            value[key] = data.draw(ODD)
+            return
+        value = value[key]
 
 
 # -- in a browser

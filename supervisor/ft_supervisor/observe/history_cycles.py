@@ -77,9 +77,10 @@ def _cause(cycle: Known, failures: Sequence[Failure], trouble: Sequence[Fact]) -
 
 
 def _happened(cycle: Known, trouble: Sequence[Fact]) -> float | None:
-    """When the first worker failed; without one, when the node that was lost meanwhile was last heard."""
-    if cycle.failures:
-        return min(each.time for each in cycle.failures)
+    """When the first worker failed; without one, when the node that was lost meanwhile was last heard. None where a
+    clock says that it was before the cycle."""
+    if (first := cycle.first_failed) is not None:
+        return first if cycle.start is None or first > cycle.start - _CLOCKS else None
     if cycle.failed is None:
         return None
     until = cycle.decided.at if cycle.decided else cycle.failed.at

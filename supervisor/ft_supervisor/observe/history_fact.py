@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import Any
 
 from ft_supervisor.core.codec import from_plain, to_plain
 from ft_supervisor.core.model import Failure, Verdict
+
+_CYCLE = re.compile(r"([0-9]{1,15}\.[0-9]{1,15})?", re.ASCII)
+LATEST = 1e11
+"""Seconds since the epoch: in the year 5138. What claims to be later is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,8 @@ class Fact:
     began, failed, first_failure, decided, proposed, verdict      of a cycle or the run
     connected, disconnected, standby, run, beats, exited, gone, ends    of a node, told by its agent
 
-    `term` is that of the coordinator; an agent's facts have none. `data`: what else its line says.
+    `term` is that of the coordinator; an agent's facts have none. `data`: what else its line says. Raises ValueError
+    for what can be no number, time or cycle.
     """
 
     at: float
@@ -35,6 +42,12 @@ class Fact:
     failures: tuple[Failure, ...] = ()
     verdict: Verdict | None = None
     data: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        whole = all(type(each) in (int, NoneType) for each in (self.term, self.node))
+        times = [self.at] if self.told is None else [self.at, self.told]
+        if not whole or not all(0 <= at < LATEST for at in times) or not _CYCLE.fullmatch(self.cycle):
+            raise ValueError(f"no fact: {self}")
 
     def get(self, name: str) -> str:
         """A field of its line; "" where there is none."""
@@ -80,7 +93,8 @@ def is_log(action: Any, event: str) -> bool:
 
 
 def failures_of(value: dict[str, Any]) -> tuple[Failure, ...]:
-    """With what this version knows of them."""
+    """With what this version knows of them. `time` is 0 where it is not known."""
     plain = to_plain(Failure(0, 0))
     known = [plain | {name: part for name, part in each.items() if name in plain} for each in value["failures"]]
-    return tuple(from_plain(each, Failure) for each in known)
+    found = [from_plain(each, Failure) for each in known]
+    return tuple(each if 0 <= each.time < LATEST else replace(each, time=0.0) for each in found)

@@ -18,7 +18,7 @@ from typing import Any
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_coordinator import CoordinatorEvent
-from ft_supervisor.observe.history_fact import Told, is_log, rank_of
+from ft_supervisor.observe.history_fact import LATEST, Told, is_log, rank_of
 
 VERSION = 1
 """Of the journal's format, observe.journal."""
@@ -78,7 +78,9 @@ class _Reader:
         line, self._quiet = self._quiet, b""
         if line:
             try:
-                self._now = float(json.loads(line)[1])
+                now = float(json.loads(line)[1])
+                _plausible(now + (self._offset or 0.0))
+                self._now = now
             except (ValueError, IndexError, TypeError, RecursionError):
                 self.told.strange += 1
             self._touch()
@@ -110,7 +112,7 @@ class _Reader:
         told.node, told.nodes = int(begin["node"]["infra_rank"]), tuple(map(str, job["nodes"]))
         told.per_node, told.active = int(job["per_node"]), int(job["active"])
         self._node_lost = float(job["timeouts"]["node_lost"])
-        self._offset = datetime.fromisoformat(value["time"]).timestamp() - self._now
+        self._offset = _plausible(datetime.fromisoformat(value["time"]).timestamp()) - self._now
         told.first = min(told.first or float("inf"), self._now + self._offset)
         self._heard.clear()  # another process's, with another clock
         self._spoke.clear()
@@ -119,12 +121,13 @@ class _Reader:
         return True
 
     def _event(self, value: dict[str, Any]) -> None:
-        self._now = float(value["now"])
+        now = float(value["now"])
         if self._offset is None:  # the part for reading only, without its beginning
-            self._offset = datetime.fromisoformat(value["time"]).timestamp() - self._now
+            self._offset = datetime.fromisoformat(value["time"]).timestamp() - now
+        at = _plausible(now + self._offset)
+        self._now = now
         self._touch()
         event, actions = value["event"] or {}, value["actions"] or []
-        at = self._now + self._offset
         if self.told.machine == "agent":
             self.told.facts += self._agent.facts(at, event, actions)
         elif self.told.machine == "coordinator":
@@ -150,3 +153,10 @@ class _Reader:
             except (ValueError, AttributeError, TypeError):
                 self.told.strange += 1
         return min(max(found, default=at_most), at_most) + (self._offset or 0.0)
+
+
+def _plausible(at: float) -> float:
+    """Raises ValueError."""
+    if not 0 <= at < LATEST:
+        raise ValueError(f"{at} is no time")
+    return at

@@ -59,8 +59,13 @@ class Known:
         return self.decided or self.failed
 
     def in_order(self) -> list[Failure]:
-        """By the nodes' own clocks."""
-        return sorted(self.failures, key=lambda each: (each.time, each.infra_rank, each.local_rank))
+        """By the nodes' own clocks, those without a time last."""
+        return sorted(self.failures, key=lambda each: (each.time or float("inf"), each.infra_rank, each.local_rank))
+
+    @property
+    def first_failed(self) -> float | None:
+        """When the first worker failed, as far as that was written down."""
+        return min((each.time for each in self.failures if each.time), default=None)
 
     def all_over(self) -> float | None:
         """When nothing of it could run any more."""
@@ -129,7 +134,7 @@ def _end(
     if cycle.group and set(cycle.group) <= cycle.succeeded.keys():
         return CycleEnd.SUCCESS, max(cycle.succeeded.values())
     if cycle.failures:  # its coordinator's journal is lost, its agents' are there
-        return CycleEnd.FAILED, min(each.time for each in cycle.failures)
+        return CycleEnd.FAILED, cycle.first_failed
     if later is not None:
         return CycleEnd.UNKNOWN, later.start
     verdict = verdict or (proposed.verdict if proposed else None)

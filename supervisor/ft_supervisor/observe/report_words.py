@@ -45,16 +45,24 @@ def duration(seconds: float | None) -> str:
 
 def moment(at: float | None) -> str:
     """Date and time in the reader's time zone."""
-    return UNKNOWN if at is None else f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M:%S}"
+    found = _local(at)
+    return UNKNOWN if found is None else f"{found:%Y-%m-%d %H:%M:%S}"
 
 
 def clock(at: float | None, since: float | None = None) -> str:
     """The time, with its day where that is another one than that of `since`."""
-    if at is None:
+    found, then = _local(at), _local(since)
+    if found is None:
         return UNKNOWN
-    found = datetime.fromtimestamp(at).astimezone()
-    same = since is None or datetime.fromtimestamp(since).astimezone().date() == found.date()
-    return f"{found:%H:%M:%S}" if same else f"{found:%m-%d %H:%M:%S}"
+    return f"{found:%H:%M:%S}" if then is None or then.date() == found.date() else f"{found:%m-%d %H:%M:%S}"
+
+
+def _local(at: float | None) -> datetime | None:
+    """None also for what is no time at all: it was written by somebody else."""
+    try:
+        return None if at is None else datetime.fromtimestamp(at).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def zone() -> str:
