@@ -93,6 +93,16 @@ def test_agents_beyond_the_budget_are_left_out_and_told(run: Callable[[str], Pat
     assert len(history.cycles) == 2 and history.cycles[0].loss is not None and history.cycles[0].loss.stop is not None
 
 
+def test_a_thousand_damaged_journals_are_told_in_a_few_lines(run: Callable[[str], Path]) -> None:
+    folder = run("crash")
+    for rank in range(1000):
+        path = folder / f"journal/n{rank}/journal-agent-1.jsonl"
+        path.parent.mkdir()
+        path.write_text("{")
+    notes = read(folder).notes
+    assert len(notes) < 20 and f"and {1000 - history_read.MOST_NOTES} more lines like these" in notes
+
+
 def test_a_full_journal_goes_on_in_its_other_parts(run: Callable[[str], Path]) -> None:
     folder = run("crash")
     whole = read(folder)

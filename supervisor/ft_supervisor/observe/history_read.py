@@ -25,6 +25,7 @@ BUDGET = 1024 * 1024 * 1024
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one line; the longest, a cycle of ten thousand nodes, takes a quarter of it."""
 LAST_LINES = 20
+MOST_NOTES = 12
 _TAIL = 64 * 1024
 _LONGEST = 1000
 """Characters of one line that are shown."""
@@ -50,6 +51,8 @@ def read(folder: Path, budget: int = BUDGET) -> History:
             f"{unread} agents' journals were not read, as they are too many: when workers started is uncertain"
         )
     history = build(folder.name, told, verdict, ())
+    if len(notes) > MOST_NOTES:  # a disk that was full has damaged the journals of all nodes
+        notes[MOST_NOTES:] = [f"and {len(notes) - MOST_NOTES} more lines like these"]
     notes += [*_missing(history, told), *history.notes]
     failure = history.first_failure
     return replace(history, notes=tuple(notes), first_failure=_with_lines(failure, folder) if failure else None)
