@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ft_supervisor.core import actions, events, messages, orders
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.closing import Closing
+from ft_supervisor.core.closing import NOTHING, Closing
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.election import Election
@@ -15,6 +15,7 @@ from ft_supervisor.core.lease import Proof
 from ft_supervisor.core.members import Members
 from ft_supervisor.core.model import NO_PROMISE, Roster
 from ft_supervisor.core.rosterchange import RosterChange
+from ft_supervisor.core.summary import Summary
 
 
 class HeedsOlderTerms(AgentMachine):
@@ -124,8 +125,10 @@ class TakesAnyVerdictForIts(CoordinatorMachine):
 class WantsNoKeepers(Closing):
     """A verdict is the job's as soon as one node keeps it."""
 
-    def keep(self, infra_rank: int, roster: Roster, lost: tuple[str, ...]) -> actions.Record | None:
-        return None if self.proposal is None else self.settle(self.proposal, lost)
+    def keep(
+        self, infra_rank: int, roster: Roster, lost: tuple[str, ...], summary: Summary = NOTHING
+    ) -> actions.Record | None:
+        return None if self.proposal is None else self.settle(self.proposal, lost, summary)
 
 
 class TermsOfAnybody(Election):
