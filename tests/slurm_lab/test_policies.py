@@ -52,7 +52,8 @@ def bring(lab: Lab, parameters: Parameters) -> Lab:
 def test_a_preempted_job_is_requeued_and_resumes(up: Lab) -> None:
     lab = bring(up, PREEMPTION)
     config = policy("interruption: {requeue: true, grace: 20s, before_end: 0s}")
-    job = submit(lab, "preempted", config=config, options=("--partition=low", "--exclusive", "--requeue"), first=0.5)
+    options = ("--partition=low", "--exclusive", "--requeue", "--open-mode=append")
+    job = submit(lab, "preempted", config=config, options=options)
     job.train(steps=6)
     high = lab.submit(
         "#!/bin/sh\nsleep 5\n", "--partition=high", "--exclusive", "-N4", "--output=/dev/null", user=LAB_USER
