@@ -46,7 +46,7 @@ class SlurmClient(Protocol):
         ...
 
     def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> bool:
-        """Has Slurm run this run of the job again, this array task alone, and kill what runs of it; whether it was asked.
+        """Has Slurm run this run of the job again, or this array task, killing what runs of it; whether it was asked.
 
         It is not where that has been done already, nor where Slurm will do it by itself once the job has ended
         (ft_slurm.preemption). Raises Refused where the job may not be requeued.
