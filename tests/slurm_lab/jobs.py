@@ -67,6 +67,8 @@ class BatchJob:
     lab: Lab
     id: int
     folder: Path
+    nodes: tuple[str, ...] = NODES
+    """The lab's, all of which have a daemon."""
     dead: set[str] = field(default_factory=set)
 
     @property
@@ -118,7 +120,7 @@ class BatchJob:
         assert (record.state, record.exit_code) == (state, exit_code), self.told
         left: dict[str, list[Process]] = {}
         end = time.monotonic() + 60.0  # Slurm tells the database first, and then ends the batch script's own step
-        while left := {name: running for name in NODES if (running := self.lab.node_processes(name))}:
+        while left := {name: running for name in self.nodes if (running := self.lab.node_processes(name))}:
             assert time.monotonic() < end, f"job {self.id} left {left}\n{self.told}"
             time.sleep(0.1)
 
@@ -126,7 +128,7 @@ class BatchJob:
         """Every daemon whose node lived, active or not, left with this code."""
         said = re.findall(r" event=leaving code=(\d+) .*\bnode=(\w+) proc=daemon$", self.output, re.MULTILINE)
         assert sorted((node, int(each)) for each, node in said) == [
-            (node, code) for node in NODES if node not in self.dead
+            (node, code) for node in self.nodes if node not in self.dead
         ], self.told
 
     def check_trained(self, cycle: int = 0) -> None:
@@ -195,4 +197,4 @@ def submit(
         (folder / ".venv").symlink_to(sys.prefix)
     text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
     job = lab.submit(text, f"--nodes={nodes}", "--output=out", *options, user=LAB_USER, cwd=folder)
-    return BatchJob(lab, job, folder)
+    return BatchJob(lab, job, folder, tuple(f"n{index}" for index in range(nodes)))
