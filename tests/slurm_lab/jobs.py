@@ -146,13 +146,18 @@ class BatchJob:
 
     def verdict(self) -> dict[str, Any] | None:
         """What the verdict's file of the job's one step says; None without a file."""
-        (folder,) = (self.folder / "ft-runs" / str(self.id)).iterdir()
+        (folder,) = self.runs()
         path = folder / "verdict.json"
         return json.loads(path.read_text()) if path.exists() else None
 
+    def runs(self) -> list[Path]:
+        """The folders of the job's runs."""
+        parent = self.folder / "ft-runs" / str(self.id)
+        return list(parent.iterdir()) if parent.exists() else []
+
     def run_folder(self) -> Path:
         """Of the job's newest run."""
-        return max((self.folder / "ft-runs" / str(self.id)).iterdir(), key=lambda path: path.stat().st_mtime)
+        return max(self.runs(), key=lambda path: path.stat().st_mtime)
 
     def group(self, n: int) -> list[str]:
         """The active nodes of the n-th cycle by group_rank, as they said themselves."""
@@ -182,11 +187,13 @@ def submit(
     options: Sequence[str] = (),
     beats: bool = False,
     eats: bool = False,
+    replaced: tuple[str, str] = ("", ""),
 ) -> BatchJob:
     """The example on so many nodes, by one of slurm/job_scripts, as the unprivileged user; `options` are sbatch's.
 
     A step takes `first` seconds in cycle 0: long, so that a fault comes in the middle; `later` seconds in others.
     `beats`: workers send heartbeats until the file silent-NODE is there. `eats`: they take all memory when eat-NODE is.
+    `replaced`: a part of the script, and what stands there instead.
     """
     folder = lab.work_dir(name, LAB_USER)
     (folder / "job.yaml").write_text(config)
@@ -196,5 +203,6 @@ def submit(
     if not (folder / ".venv").is_symlink():
         (folder / ".venv").symlink_to(sys.prefix)
     text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
-    job = lab.submit(text, f"--nodes={nodes}", "--output=out", *options, user=LAB_USER, cwd=folder)
+    assert replaced[0] in text
+    job = lab.submit(text.replace(*replaced), f"--nodes={nodes}", "--output=out", *options, user=LAB_USER, cwd=folder)
     return BatchJob(lab, job, folder, tuple(f"n{index}" for index in range(nodes)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -63,12 +66,28 @@ def test_a_preempted_job_is_requeued_and_resumes(up: Lab) -> None:
     assert (verdict["outcome"], verdict["again"]) == ("interrupted", "requeue")
     assert verdict["reason"] == "preempted by Slurm"
     lab.wait_job(high, 180.0)
-    job.wait("the second run", lambda: len(list((job.folder / "ft-runs" / str(job.id)).iterdir())) == 2)
+    job.wait("the second run", lambda: len(job.runs()) == 2)
     job.ends("COMPLETED", "0:0")
+    assert len(job.runs()) == 2, "Slurm ran it once more"
     rows = job.rows(0)
     assert rows[-1]["step"] == STEPS and rows[-1]["resumed_from"] > 0
     former = job.states(duplicates=True)
     assert former[-1] == "COMPLETED" and {"REQUEUED", "PREEMPTED"} & set(former)
+
+
+def test_an_array_task_is_requeued_by_a_rule(up: Lab) -> None:
+    lab = bring(up, PREEMPTION)
+    config = policy("failures: [{match: {signal: SIGKILL}, action: stop_for_requeue}]")
+    options = ("--partition=low", "--requeue", "--open-mode=append", "--array=3")
+    job = submit(lab, "array", config=config, options=options, first=0.2)
+    job.train(steps=6)
+    os.kill(job.worker("n1").pid, signal.SIGKILL)
+    job.wait("the second run", lambda: len(job.runs()) == 2)
+    job.ends("COMPLETED", "0:0")
+    rows = job.rows(0)
+    assert rows[-1]["step"] == STEPS and rows[-1]["resumed_from"] > 0
+    assert "stopped for a requeue: n1: worker 0 of node 1: killed by SIGKILL" in job.output
+    assert job.states(duplicates=True) == ["REQUEUED", "COMPLETED"]
 
 
 def test_the_time_limit(lab: Lab) -> None:
@@ -102,6 +121,22 @@ def test_a_drained_active_node_is_replaced_at_once(lab: Lab) -> None:
     job.check_codes(0)
     assert "Slurm drains n1" in job.output
     assert " event=promoted node=n3 instead_of=n1 group_rank=1 " in job.output
+
+
+# -- policies
+
+
+@pytest.mark.usefixtures("default_release")
+def test_a_node_with_another_configuration_stays_out(lab: Lab) -> None:
+    other = "if [ $SLURMD_NODENAME = n3 ]; then export FT_SUPERVISOR__TIMEOUTS__JOIN=5m; fi"
+    before = "ft-supervisor --config job.yaml -- python train.py"
+    after = f"sh -c '{other}; exec {before}'"
+    job = submit(lab, "another", script="own_srun", replaced=(before, after), first=0.2)
+    job.ends("COMPLETED", "0:0")
+    job.check_trained()
+    assert " event=leaving code=2 " in job.output
+    why = r"the configuration here \(sha256 \w{64}\) is not n\d's \(\w{64}\): timeouts\.join: 5m here"
+    assert re.search(why, job.output)
 
 
 # -- topology
