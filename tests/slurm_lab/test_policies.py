@@ -101,6 +101,7 @@ def test_the_time_limit(lab: Lab) -> None:
     assert 0 < job.rows(0)[-1]["step"] < STEPS
 
 
+@pytest.mark.usefixtures("default_release")
 def test_a_changed_time_limit_counts(lab: Lab) -> None:
     config = policy("interruption: {before_end: 40s, grace: 10s, poll: 2s}")
     job = submit(lab, "changed-limit", config=config, options=("--time=2",), first=0.3)
@@ -200,7 +201,6 @@ def test_a_hang(lab: Lab) -> None:
     assert "train.py" in stacks.read_text()
 
 
-@pytest.mark.usefixtures("default_release")
 def test_an_out_of_memory_kill(lab: Lab) -> None:
     if not CGROUP.parent.is_dir():
         pytest.skip("no memory controller of cgroup v1 on this machine")
