@@ -33,7 +33,7 @@ while True:
     time.sleep(0.2)
 """
 EATS = """\
-import runpy, threading, time
+import threading, time
 def eat():
     while not os.path.exists("eat-" + os.environ["SLURMD_NODENAME"]):
         time.sleep(0.1)
@@ -42,20 +42,28 @@ def eat():
         held.append(b"x" * 2**24)
 threading.Thread(target=eat, daemon=True).start()
 """
+TRAPS = """\
+import signal, threading
+def told(*_):
+    with open("told-" + os.environ["SLURMD_NODENAME"], "a") as file:
+        file.write("SIGTERM ")
+    threading.Timer(2.0, os._exit, (0,)).start()
+signal.signal(signal.SIGTERM, told)
+"""
 # Each worker leaves an orphan in a session of its own: nobody but the daemon would find that one.
 TRAIN = """\
-import os, subprocess, sys
+import os, runpy, subprocess, sys
 null = subprocess.DEVNULL
 subprocess.run(["setsid", "--fork", "sleep", "1000"], stdin=null, stdout=null, stderr=null, check=True)
-script, beats, eats = %r, %r, %r
+script, beats, within = %r, %r, %r
 if beats:
     subprocess.Popen([sys.executable, "-c", beats], stdin=null)
 time = "%s" if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" else "%s"
 options = ["--steps", "%d", "--step-time", time, "--checkpoint-every", "2", "--log-every", "1"]
-if not eats:
+if not within:
     os.execv(sys.executable, [sys.executable, script, *options])
 sys.argv[1:] = options
-exec(eats)
+exec(within)
 runpy.run_path(script, run_name="__main__")
 """
 
@@ -165,6 +173,10 @@ class BatchJob:
         said = re.findall(line, self.output, re.MULTILINE)
         return [node for _, node in sorted((int(rank), node) for rank, node in said)]
 
+    def signals(self) -> dict[str, str]:
+        """What the workers of each node were told, with TRAPS."""
+        return {path.name.removeprefix("told-"): path.read_text().strip() for path in self.folder.glob("told-*")}
+
     def seconds_since_training(self) -> float:
         """By the last checkpoint."""
         return time.time() - (self.folder / f"checkpoints/{self.id}/checkpoint.pt").stat().st_mtime
@@ -186,19 +198,20 @@ def submit(
     nodes: int = 4,
     options: Sequence[str] = (),
     beats: bool = False,
-    eats: bool = False,
+    within: str = "",
     replaced: tuple[str, str] = ("", ""),
 ) -> BatchJob:
     """The example on so many nodes, by one of slurm/job_scripts, as the unprivileged user; `options` are sbatch's.
 
     A step takes `first` seconds in cycle 0: long, so that a fault comes in the middle; `later` seconds in others.
-    `beats`: workers send heartbeats until the file silent-NODE is there. `eats`: they take all memory when eat-NODE is.
+    `beats`: workers send heartbeats until the file silent-NODE is there. `within`: EATS for workers
+    that take all memory when eat-NODE is there, TRAPS for those that write each SIGTERM into told-NODE.
     `replaced`: a part of the script, and what stands there instead.
     """
     folder = lab.work_dir(name, LAB_USER)
     (folder / "job.yaml").write_text(config)
     example = str(REPOSITORY / "configs/examples/ddp/train.py")
-    text = TRAIN % (example, BEATS if beats else "", EATS if eats else "", first, later, STEPS)
+    text = TRAIN % (example, BEATS if beats else "", within, first, later, STEPS)
     (folder / "train.py").write_text(text)
     if not (folder / ".venv").is_symlink():
         (folder / ".venv").symlink_to(sys.prefix)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.slurm_lab.conftest import STANDARD
-from tests.slurm_lab.jobs import JOB, STEPS, submit
+from tests.slurm_lab.jobs import EATS, JOB, STEPS, TRAPS, submit
 
 from slurm_lab import LAB_USER, Lab, Parameters
 
@@ -92,13 +92,25 @@ def test_an_array_task_is_requeued_by_a_rule(up: Lab) -> None:
 
 def test_the_time_limit(lab: Lab) -> None:
     config = policy("interruption: {before_end: 40s, grace: 10s}")
-    job = submit(lab, "time-limit", config=config, options=("--time=2",), first=2.0)
+    job = submit(lab, "time-limit", config=config, options=("--time=2",), first=2.0, within=TRAPS)
     job.train()
     job.ends("FAILED", "75:0")
+    assert job.signals() == dict.fromkeys(("n0", "n1", "n2"), "SIGTERM")
     job.check_codes(75)
     verdict = job.verdict() or {}
     assert verdict["outcome"] == "interrupted" and verdict["reason"].startswith("Slurm's time limit in ")
     assert 0 < job.rows(0)[-1]["step"] < STEPS
+
+
+def test_scancel(lab: Lab) -> None:
+    """Workers have their grace, hear of it once, and exit with 0: no success."""
+    job = submit(lab, "scancel", within=TRAPS)
+    job.train()
+    lab.run(["scancel", str(job.id)])
+    job.ends("CANCELLED", "0:0")
+    job.check_codes(130)
+    assert (job.verdict() or {})["outcome"] == "cancelled"
+    assert job.signals() == dict.fromkeys(("n0", "n1", "n2"), "SIGTERM")
 
 
 @pytest.mark.usefixtures("default_release")
@@ -136,7 +148,7 @@ def test_a_node_with_another_configuration_stays_out(lab: Lab) -> None:
     job.ends("COMPLETED", "0:0")
     job.check_trained()
     assert " event=leaving code=2 " in job.output
-    why = r"the configuration here \(sha256 \w{64}\) is not n\d's \(\w{64}\): timeouts\.join: 5m here"
+    why = r"the configuration here \(sha256 \w{64}\) is not n\d's \(\w{64}\): timeouts\.join: .{,2}5m.{,2} here"
     assert re.search(why, job.output)
 
 
@@ -211,7 +223,7 @@ def test_an_out_of_memory_kill(lab: Lab) -> None:
         node = lab.machines()["n1"]
         for pid in (node.pid, *(process.pid for process in node.processes())):
             (CGROUP / "cgroup.procs").write_text(str(pid))
-        job = submit(lab, "out-of-memory", config=config, eats=True)
+        job = submit(lab, "out-of-memory", config=config, within=EATS)
         job.train()
         (job.folder / "eat-n1").touch()
         job.ends("FAILED", "93:0")
