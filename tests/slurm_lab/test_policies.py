@@ -55,8 +55,8 @@ def bring(lab: Lab, parameters: Parameters) -> Lab:
 def test_a_preempted_job_is_requeued_and_resumes(up: Lab) -> None:
     lab = bring(up, PREEMPTION)
     config = policy("interruption: {requeue: true, grace: 20s, before_end: 0s}")
-    options = ("--partition=low", "--exclusive", "--requeue", "--open-mode=append")
-    job = submit(lab, "preempted", config=config, options=options)
+    options = ("--partition=low", "--exclusive", "--requeue")
+    job = submit(lab, "preempted", config=config, options=options, first=0.25)
     job.train(steps=6)
     high = lab.submit(
         "#!/bin/sh\nsleep 5\n", "--partition=high", "--exclusive", "-N4", "--output=/dev/null", user=LAB_USER
@@ -75,10 +75,11 @@ def test_a_preempted_job_is_requeued_and_resumes(up: Lab) -> None:
     assert former[-1] == "COMPLETED" and {"REQUEUED", "PREEMPTED"} & set(former)
 
 
+@pytest.mark.usefixtures("default_release")
 def test_an_array_task_is_requeued_by_a_rule(up: Lab) -> None:
     lab = bring(up, PREEMPTION)
     config = policy("failures: [{match: {signal: SIGKILL}, action: stop_for_requeue}]")
-    options = ("--partition=low", "--requeue", "--open-mode=append", "--array=3")
+    options = ("--partition=low", "--requeue", "--array=3")
     job = submit(lab, "array", config=config, options=options, first=0.2)
     job.train(steps=6)
     os.kill(job.worker("n1").pid, signal.SIGKILL)
