@@ -36,7 +36,7 @@ what:
               in charge, agents are registered again, and all workers run; what torchrun does without its first node
   ending      8 nodes, all workers exit with 0: until the last daemon is gone
   daemon      memory, CPU, and time to start
-  placement   choosing the active ones of 4,096 nodes, in one call
+  placement   choosing the active ones of 4,096 nodes, in one call (CPU time)
 
 examples:
   scripts/bench                            everything, about twenty minutes on two cores

@@ -13,6 +13,7 @@ from typing import TypeVar
 from ft_slurm import command, comment, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
 from ft_slurm.command import TIMEOUT, Done, left
 from ft_slurm.errors import OVER, BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
+from ft_slurm.preemption import in_grace, requeues_itself
 from ft_slurm.records import AccountingRecord, JobRow, JobState, NodeState, Step
 from ft_slurm.sacct_jobs import BadTime
 
@@ -114,11 +115,14 @@ class CliClient:
             self._change(["update", f"jobid={job.name}", f"comment={after}"], end)
         return bool(comment.part(after, mark))
 
-    def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> None:
+    def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> bool:
         end = time.monotonic() + timeout
         now = self._known(job.job_id, end)
-        if now.restart_count == job.restart_count and now.state != "PENDING":
-            self._change(["requeue", job.name], end)
+        done = now.restart_count != job.restart_count or now.state == "PENDING"
+        if done or self._requeues_itself(now, end):
+            return False
+        self._change(["requeue", job.name], end)
+        return True
 
     def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:
         line = [self._tool("sacct"), "--duplicates", f"--jobs={job_id}", *sacct_text.OPTIONS]
@@ -153,6 +157,15 @@ class CliClient:
             raise (Refused if any(each in done.stderr for each in _KEPT) else Unanswered)(said)
 
     # How
+
+    def _requeues_itself(self, job: JobState, end: float) -> bool:
+        if not in_grace(job):
+            return False
+        done = self._ask(["--oneliner", "show", "partition", job.partition], end)
+        mode = scontrol_text.field(done.stdout, "PreemptMode")
+        if not mode:
+            raise Unanswered(f"scontrol show partition {job.partition}: {done.problem}")
+        return requeues_itself(job, self._version(end), mode)
 
     def _known(self, job_id: int, end: float) -> JobState:
         job = self.job(job_id, timeout=left(end))
@@ -198,8 +211,11 @@ class CliClient:
 
     def _prints_json(self, end: float) -> bool:
         if self._json is None:
-            self._json = scontrol_text.version(self._ask(["--version"], end).stdout) >= JSON_SINCE
+            self._json = self._version(end) >= JSON_SINCE
         return self._json
+
+    def _version(self, end: float) -> tuple[int, int]:
+        return scontrol_text.version(self._ask(["--version"], end).stdout)
 
     def _ask(self, arguments: Sequence[str], end: float) -> Done:
         return command.run([self.scontrol, *arguments], left(end), self._environ)

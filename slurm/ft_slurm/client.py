@@ -49,10 +49,11 @@ class SlurmClient(Protocol):
         """
         ...
 
-    def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> None:
-        """Has Slurm run this run of the job again, this array task alone; nothing if that has been done already.
+    def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> bool:
+        """Has Slurm run this run of the job again, or this array task, killing what runs of it; whether it was asked.
 
-        Slurm kills what runs of it. Raises Refused where the job may not be requeued.
+        It is not where that has been done already, nor where Slurm will do it by itself once the job has ended
+        (ft_slurm.preemption). Raises Refused where the job may not be requeued.
         """
         ...
 

@@ -44,6 +44,7 @@ def job(said: object) -> JobState | None:
         requeue=bool(fields.get("is_requeueable")),
         batch_host=_text(fields, "batch_host"),
         nodes=_text(fields, "allocated_nodes"),
+        partition=_text(fields, "partition"),
         array_job_id=array or None,
         array_task_id=task if array else None,
         start_time=values.time(fields.get("start_time"), "start_time"),
@@ -76,6 +77,7 @@ def configuration(said: object) -> dict[str, str]:
         "PluginDir": ":".join(map(str, folders)) if isinstance(folders, list) else str(folders or ""),
         "SlurmdTimeout": f"{_count(fields, 'slurmd_timeout') or 0} sec",
         "KillWait": f"{_count(fields, 'kill_wait_time') or 0} sec",
+        "PreemptMode": _text(fields, "preempt_mode"),
     }
 
 

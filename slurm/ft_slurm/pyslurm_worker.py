@@ -20,8 +20,8 @@ LONGEST = 600
 """Seconds after which a worker whose parent is gone ends itself."""
 JOB = (
     *("id", "state", "state_reason", "user_id", "is_batch_job", "heterogeneous_id", "requeue_count"),
-    *("is_requeueable", "batch_host", "allocated_nodes", "array_id", "array_task_id", "start_time", "end_time"),
-    *("time_limit", "preempt_time", "exit_code", "exit_code_signal", "comment"),
+    *("is_requeueable", "batch_host", "allocated_nodes", "partition", "array_id", "array_task_id", "start_time"),
+    *("end_time", "time_limit", "preempt_time", "exit_code", "exit_code_signal", "comment"),
 )
 RECORD = ("state", "exit_code", "exit_code_signal", "start_time", "end_time", "elapsed_time", "nodelist")
 OF_JOBS = ("derived_exit_code", "derived_exit_code_signal", "comment")
@@ -55,7 +55,7 @@ def steps(slurm: Any, job_id: int) -> list[dict[str, Any]]:
 
 
 def configuration(slurm: Any) -> dict[str, Any]:
-    return _fields(slurm.slurmctld.Config.load(), ("plugin_dirs", "slurmd_timeout", "kill_wait_time"))
+    return _fields(slurm.slurmctld.Config.load(), ("plugin_dirs", "slurmd_timeout", "kill_wait_time", "preempt_mode"))
 
 
 def comment(slurm: Any, job_id: int, text: str) -> None:

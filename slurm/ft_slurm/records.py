@@ -42,6 +42,7 @@ class JobState:
     requeue: bool = False
     batch_host: str = ""
     nodes: str = ""
+    partition: str = ""
     array_job_id: int | None = None
     array_task_id: int | None = None
     start_time: int | None = None

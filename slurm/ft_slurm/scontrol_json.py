@@ -59,6 +59,7 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
         requeue=bool(job.get("requeue")),
         batch_host=_text(job, "batch_host"),
         nodes=_text(job, "nodes"),
+        partition=_text(job, "partition"),
         array_job_id=array,
         array_task_id=task if array is not None and not _text(job, "array_task_string") else None,
         start_time=values.time(job.get("start_time"), "start_time"),

@@ -50,6 +50,7 @@ def _job(line: str, job_id: int) -> JobState:
         requeue=field(fields, "Requeue") not in ("", "0"),
         batch_host=field(fields, "BatchHost"),
         nodes=field(fields, "NodeList"),
+        partition=field(fields, "Partition"),
         array_job_id=_number(before, "ArrayJobId"),
         array_task_id=int(task) if _ARRAY_TASK.fullmatch(task) else None,
         start_time=_number(fields, "StartTime"),

@@ -124,6 +124,8 @@ class Talk:
         self.logged: list[str] = []
         self.pulse = Pulse(0, None, 0)
         self.rosters: list[Roster] = []
+        self.questions = 0
+        """How often Slurm was asked."""
         """Those that were mailed, in order, each once."""
         self._serials: dict[tuple[int, int], int] = {}
         self._domains = domains or [""] * len(self.job.nodes)
@@ -136,7 +138,9 @@ class Talk:
         for action in deeds(actions):
             if isinstance(action, Pulse):
                 self.pulse = action
-            elif isinstance(action, Tell) and isinstance(action.order, orders.Alive | orders.AskSlurm):
+            elif isinstance(action, Tell) and isinstance(action.order, orders.AskSlurm):
+                self.questions += 1
+            elif isinstance(action, Tell) and isinstance(action.order, orders.Alive):
                 continue
             elif isinstance(action, Mail) and isinstance(action.message, messages.Members):
                 rosters.append(action)

@@ -513,6 +513,17 @@ def test_a_standby_leaves_with_0_when_the_exit_barrier_is_passed() -> None:
     assert play.wait(BEAT) == [goodbye(), Leave(0, None, "the exit barrier of cycle 0.0 is passed")]
 
 
+def test_after_a_signal_the_exit_barrier_says_nothing() -> None:
+    play = Play()
+    play.connect()
+    play.feed(standby(C0))
+    play.feed(events.Terminated("SIGTERM"))
+    play.feed(BarrierPassed(C0))
+    assert play.wait(TIMEOUTS.close_grace + BEAT) == []
+    leave = Leave(1, FAILED, FAILED.reason)
+    assert play.feed(events.Ended(FAILED)) == [remember(None, verdict=FAILED), goodbye(FAILED), leave]
+
+
 def test_an_active_node_leaves_after_its_own_workers() -> None:
     play = running()
     play.feed(BarrierPassed(C0))

@@ -22,6 +22,7 @@ from tests.core.machines import (
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import ReadStep
 from ft_supervisor.core.events import StepRead
+from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.messages import Propose, Run, Standby, Stop
 from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Outcome, Verdict
 from ft_supervisor.core.orders import SlurmsWord
@@ -405,6 +406,34 @@ def test_never_success_once_slurm_has_interrupted_it() -> None:
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
     assert coordinator.machine._closing.proposal == Verdict(Outcome.INTERRUPTED, "preempted by Slurm")
+
+
+@pytest.mark.parametrize("explained", [True, False])
+def test_never_success_nor_failure_once_a_signal_has_come(explained: bool) -> None:
+    """The workers end because of it, and before Slurm has said what it means."""
+    coordinator = talk()
+    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
+    for infra_rank in range(3):
+        coordinator.hear(succeeded(infra_rank))
+    assert coordinator.machine._closing.proposal is None
+    if explained:
+        assert proposed(coordinator.slurm(SlurmsWord.CANCELLED)) == Verdict(
+            Outcome.CANCELLED, "n1 was told to end: SIGTERM"
+        )
+    else:
+        coordinator.wait(ASK_BOUND + 1)
+        assert coordinator.machine._closing.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
+
+
+def test_slurm_is_asked_again_when_its_signal_ended_the_question() -> None:
+    coordinator = talk()
+    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
+    asked = coordinator.questions
+    coordinator.wait(1.0)
+    assert coordinator.questions == asked, "an answer is awaited"
+    coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: exit code 0")
+    coordinator.wait(1.0)
+    assert coordinator.questions == asked + 1
 
 
 def test_slurm_away_is_said_once() -> None:

@@ -33,6 +33,8 @@ case "$name $*" in
                 else echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; fi ;;
     *"show node"*) cat $here/nodes.txt; test ! -e $here/unknown || {{ echo "Node nope not found"; exit 1; }} ;;
     *"show step"*) cat $here/steps.txt ;;
+    *"show partition lowc") echo "PartitionName=lowc PreemptMode=CANCEL State=UP" ;;
+    *"show partition lowr") echo "PartitionName=lowr PreemptMode=GANG,REQUEUE State=UP" ;;
     *"show config") cat $here/config.txt ;;
     "scontrol requeue"*|"scontrol update"*)
         if test -e $here/refused; then cat $here/refused >&2; exit 1; fi ;;

@@ -94,6 +94,15 @@ def test_pending_job_is_not_requeued(slurm: FakeSlurm) -> None:
     assert lists_of(slurm, "requeue") == []
 
 
+def test_preempted_without_a_requeue_of_its_own(slurm: FakeSlurm) -> None:
+    slurm.job("preempt-cancel-0.3")
+    client = CliClient(slurm.environ)
+    job = client.job(JOB)
+    assert job is not None and job.preempt_time is not None and job.state == "RUNNING"
+    client.requeue(job)
+    assert slurm.asked()[-1] == "scontrol requeue 4242"
+
+
 def test_name_and_comment_may_hold_anything(slurm: FakeSlurm) -> None:
     """The name is `a job UserId=1 JobState=X`: what follows it is its owner's own invention."""
     slurm.job("odd")

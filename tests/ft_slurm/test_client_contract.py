@@ -45,6 +45,8 @@ def of_commands(folder: Path, release: str) -> World:
                 slurm.job("longer-running")
             case "completing":
                 slurm.job("requeue-0.3")
+            case "preempted":
+                slurm.job("preempt-requeue-0.3")
             case "restarted":
                 slurm.job("requeue-second")
             case "no-job":
@@ -72,8 +74,13 @@ def of_pyslurm(folder: Path) -> World:
 
 
 @pytest.fixture(params=[*RELEASES, "pyslurm"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    return of_pyslurm(tmp_path) if request.param == "pyslurm" else of_commands(tmp_path, request.param)
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def world(release: str, tmp_path: Path) -> World:
+    return of_pyslurm(tmp_path) if release == "pyslurm" else of_commands(tmp_path, release)
 
 
 def test_running_job(world: World) -> None:
@@ -134,6 +141,15 @@ def test_requeue(world: World) -> None:
     world.put("restarted")
     world.client.requeue(job)
     assert len(world.changes()) == 1, "it was requeued twice"
+
+
+def test_slurm_requeues_by_itself_what_ends_in_its_grace(world: World, release: str) -> None:
+    """Asked as well, it would run the job twice more; 22.05 does not do it by itself."""
+    world.put("preempted")
+    job = world.client.job(JOB)
+    assert job is not None and job.preempt_time is not None and job.partition == "lowr"
+    world.client.requeue(job)
+    assert len(world.changes()) == (1 if release in ("22.05", "23.02-made") else 0)
 
 
 def test_requeue_is_refused(world: World) -> None:

@@ -33,7 +33,7 @@ while True:
     time.sleep(0.2)
 """
 EATS = """\
-import runpy, threading, time
+import threading, time
 def eat():
     while not os.path.exists("eat-" + os.environ["SLURMD_NODENAME"]):
         time.sleep(0.1)
@@ -42,20 +42,28 @@ def eat():
         held.append(b"x" * 2**24)
 threading.Thread(target=eat, daemon=True).start()
 """
+TRAPS = """\
+import signal, threading
+def told(*_):
+    with open("told-" + os.environ["SLURMD_NODENAME"], "a") as file:
+        file.write("SIGTERM ")
+    threading.Timer(2.0, os._exit, (0,)).start()
+signal.signal(signal.SIGTERM, told)
+"""
 # Each worker leaves an orphan in a session of its own: nobody but the daemon would find that one.
 TRAIN = """\
-import os, subprocess, sys
+import os, runpy, subprocess, sys
 null = subprocess.DEVNULL
 subprocess.run(["setsid", "--fork", "sleep", "1000"], stdin=null, stdout=null, stderr=null, check=True)
-script, beats, eats = %r, %r, %r
+script, beats, within = %r, %r, %r
 if beats:
     subprocess.Popen([sys.executable, "-c", beats], stdin=null)
 time = "%s" if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" else "%s"
 options = ["--steps", "%d", "--step-time", time, "--checkpoint-every", "2", "--log-every", "1"]
-if not eats:
+if not within:
     os.execv(sys.executable, [sys.executable, script, *options])
 sys.argv[1:] = options
-exec(eats)
+exec(within)
 runpy.run_path(script, run_name="__main__")
 """
 
@@ -67,6 +75,8 @@ class BatchJob:
     lab: Lab
     id: int
     folder: Path
+    nodes: tuple[str, ...] = NODES
+    """The lab's, all of which have a daemon."""
     dead: set[str] = field(default_factory=set)
 
     @property
@@ -118,7 +128,7 @@ class BatchJob:
         assert (record.state, record.exit_code) == (state, exit_code), self.told
         left: dict[str, list[Process]] = {}
         end = time.monotonic() + 60.0  # Slurm tells the database first, and then ends the batch script's own step
-        while left := {name: running for name in NODES if (running := self.lab.node_processes(name))}:
+        while left := {name: running for name in self.nodes if (running := self.lab.node_processes(name))}:
             assert time.monotonic() < end, f"job {self.id} left {left}\n{self.told}"
             time.sleep(0.1)
 
@@ -126,7 +136,7 @@ class BatchJob:
         """Every daemon whose node lived, active or not, left with this code."""
         said = re.findall(r" event=leaving code=(\d+) .*\bnode=(\w+) proc=daemon$", self.output, re.MULTILINE)
         assert sorted((node, int(each)) for each, node in said) == [
-            (node, code) for node in NODES if node not in self.dead
+            (node, code) for node in self.nodes if node not in self.dead
         ], self.told
 
     def check_trained(self, cycle: int = 0) -> None:
@@ -144,19 +154,28 @@ class BatchJob:
 
     def verdict(self) -> dict[str, Any] | None:
         """What the verdict's file of the job's one step says; None without a file."""
-        (folder,) = (self.folder / "ft-runs" / str(self.id)).iterdir()
+        (folder,) = self.runs()
         path = folder / "verdict.json"
         return json.loads(path.read_text()) if path.exists() else None
 
+    def runs(self) -> list[Path]:
+        """The folders of the job's runs."""
+        parent = self.folder / "ft-runs" / str(self.id)
+        return list(parent.iterdir()) if parent.exists() else []
+
     def run_folder(self) -> Path:
         """Of the job's newest run."""
-        return max((self.folder / "ft-runs" / str(self.id)).iterdir(), key=lambda path: path.stat().st_mtime)
+        return max(self.runs(), key=lambda path: path.stat().st_mtime)
 
     def group(self, n: int) -> list[str]:
         """The active nodes of the n-th cycle by group_rank, as they said themselves."""
         line = rf" event=active cycle=\d+\.{n} group_rank=(\d+) .*\bnode=(\w+) proc=agent$"
         said = re.findall(line, self.output, re.MULTILINE)
         return [node for _, node in sorted((int(rank), node) for rank, node in said)]
+
+    def signals(self) -> dict[str, str]:
+        """What the workers of each node were told, with TRAPS."""
+        return {path.name.removeprefix("told-"): path.read_text().strip() for path in self.folder.glob("told-*")}
 
     def seconds_since_training(self) -> float:
         """By the last checkpoint."""
@@ -179,20 +198,24 @@ def submit(
     nodes: int = 4,
     options: Sequence[str] = (),
     beats: bool = False,
-    eats: bool = False,
+    within: str = "",
+    replaced: tuple[str, str] = ("", ""),
 ) -> BatchJob:
     """The example on so many nodes, by one of slurm/job_scripts, as the unprivileged user; `options` are sbatch's.
 
     A step takes `first` seconds in cycle 0: long, so that a fault comes in the middle; `later` seconds in others.
-    `beats`: workers send heartbeats until the file silent-NODE is there. `eats`: they take all memory when eat-NODE is.
+    `beats`: workers send heartbeats until the file silent-NODE is there. `within`: EATS for workers
+    that take all memory when eat-NODE is there, TRAPS for those that write each SIGTERM into told-NODE.
+    `replaced`: a part of the script, and what stands there instead.
     """
     folder = lab.work_dir(name, LAB_USER)
     (folder / "job.yaml").write_text(config)
     example = str(REPOSITORY / "configs/examples/ddp/train.py")
-    text = TRAIN % (example, BEATS if beats else "", EATS if eats else "", first, later, STEPS)
+    text = TRAIN % (example, BEATS if beats else "", within, first, later, STEPS)
     (folder / "train.py").write_text(text)
     if not (folder / ".venv").is_symlink():
         (folder / ".venv").symlink_to(sys.prefix)
     text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
-    job = lab.submit(text, f"--nodes={nodes}", "--output=out", *options, user=LAB_USER, cwd=folder)
-    return BatchJob(lab, job, folder)
+    assert replaced[0] in text
+    job = lab.submit(text.replace(*replaced), f"--nodes={nodes}", "--output=out", *options, user=LAB_USER, cwd=folder)
+    return BatchJob(lab, job, folder, tuple(f"n{index}" for index in range(nodes)))

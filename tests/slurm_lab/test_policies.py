@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -9,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.slurm_lab.conftest import STANDARD
-from tests.slurm_lab.jobs import JOB, STEPS, submit
+from tests.slurm_lab.jobs import EATS, JOB, STEPS, TRAPS, submit
 
 from slurm_lab import LAB_USER, Lab, Parameters
 
@@ -52,7 +55,8 @@ def bring(lab: Lab, parameters: Parameters) -> Lab:
 def test_a_preempted_job_is_requeued_and_resumes(up: Lab) -> None:
     lab = bring(up, PREEMPTION)
     config = policy("interruption: {requeue: true, grace: 20s, before_end: 0s}")
-    job = submit(lab, "preempted", config=config, options=("--partition=low", "--exclusive", "--requeue"), first=0.5)
+    options = ("--partition=low", "--exclusive", "--requeue")
+    job = submit(lab, "preempted", config=config, options=options, first=0.25)
     job.train(steps=6)
     high = lab.submit(
         "#!/bin/sh\nsleep 5\n", "--partition=high", "--exclusive", "-N4", "--output=/dev/null", user=LAB_USER
@@ -62,25 +66,55 @@ def test_a_preempted_job_is_requeued_and_resumes(up: Lab) -> None:
     assert (verdict["outcome"], verdict["again"]) == ("interrupted", "requeue")
     assert verdict["reason"] == "preempted by Slurm"
     lab.wait_job(high, 180.0)
-    job.wait("the second run", lambda: len(list((job.folder / "ft-runs" / str(job.id)).iterdir())) == 2)
+    job.wait("the second run", lambda: len(job.runs()) == 2)
     job.ends("COMPLETED", "0:0")
+    assert len(job.runs()) == 2, "Slurm ran it once more"
     rows = job.rows(0)
     assert rows[-1]["step"] == STEPS and rows[-1]["resumed_from"] > 0
     former = job.states(duplicates=True)
     assert former[-1] == "COMPLETED" and {"REQUEUED", "PREEMPTED"} & set(former)
 
 
+@pytest.mark.usefixtures("default_release")
+def test_an_array_task_is_requeued_by_a_rule(up: Lab) -> None:
+    lab = bring(up, PREEMPTION)
+    config = policy("failures: [{match: {signal: SIGKILL}, action: stop_for_requeue}]")
+    options = ("--partition=low", "--requeue", "--array=3")
+    job = submit(lab, "array", config=config, options=options, first=0.2)
+    job.train(steps=6)
+    os.kill(job.worker("n1").pid, signal.SIGKILL)
+    job.wait("the second run", lambda: len(job.runs()) == 2)
+    job.ends("COMPLETED", "0:0")
+    rows = job.rows(0)
+    assert rows[-1]["step"] == STEPS and rows[-1]["resumed_from"] > 0
+    assert "stopped for a requeue: n1: worker 0 of node 1: killed by SIGKILL" in job.output
+    assert job.states(duplicates=True) == ["REQUEUED", "COMPLETED"]
+
+
 def test_the_time_limit(lab: Lab) -> None:
     config = policy("interruption: {before_end: 40s, grace: 10s}")
-    job = submit(lab, "time-limit", config=config, options=("--time=2",), first=2.0)
+    job = submit(lab, "time-limit", config=config, options=("--time=2",), first=2.0, within=TRAPS)
     job.train()
     job.ends("FAILED", "75:0")
+    assert job.signals() == dict.fromkeys(("n0", "n1", "n2"), "SIGTERM")
     job.check_codes(75)
     verdict = job.verdict() or {}
     assert verdict["outcome"] == "interrupted" and verdict["reason"].startswith("Slurm's time limit in ")
     assert 0 < job.rows(0)[-1]["step"] < STEPS
 
 
+def test_scancel(lab: Lab) -> None:
+    """Workers have their grace, hear of it once, and exit with 0: no success."""
+    job = submit(lab, "scancel", within=TRAPS)
+    job.train()
+    lab.run(["scancel", str(job.id)])
+    job.ends("CANCELLED", "0:0")
+    job.check_codes(130)
+    assert (job.verdict() or {})["outcome"] == "cancelled"
+    assert job.signals() == dict.fromkeys(("n0", "n1", "n2"), "SIGTERM")
+
+
+@pytest.mark.usefixtures("default_release")
 def test_a_changed_time_limit_counts(lab: Lab) -> None:
     config = policy("interruption: {before_end: 40s, grace: 10s, poll: 2s}")
     job = submit(lab, "changed-limit", config=config, options=("--time=2",), first=0.3)
@@ -101,6 +135,22 @@ def test_a_drained_active_node_is_replaced_at_once(lab: Lab) -> None:
     job.check_codes(0)
     assert "Slurm drains n1" in job.output
     assert " event=promoted node=n3 instead_of=n1 group_rank=1 " in job.output
+
+
+# -- policies
+
+
+@pytest.mark.usefixtures("default_release")
+def test_a_node_with_another_configuration_stays_out(lab: Lab) -> None:
+    other = "if [ $SLURMD_NODENAME = n3 ]; then export FT_SUPERVISOR__TIMEOUTS__JOIN=5m; fi"
+    before = "ft-supervisor --config job.yaml -- python train.py"
+    after = f"sh -c '{other}; exec {before}'"
+    job = submit(lab, "another", script="own_srun", replaced=(before, after), first=0.2)
+    job.ends("COMPLETED", "0:0")
+    job.check_trained()
+    assert " event=leaving code=2 " in job.output
+    why = r"the configuration here \(sha256 \w{64}\) is not n\d's \(\w{64}\): timeouts\.join: .{,2}5m.{,2} here"
+    assert re.search(why, job.output)
 
 
 # -- topology
@@ -164,7 +214,6 @@ def test_a_hang(lab: Lab) -> None:
     assert "train.py" in stacks.read_text()
 
 
-@pytest.mark.usefixtures("default_release")
 def test_an_out_of_memory_kill(lab: Lab) -> None:
     if not CGROUP.parent.is_dir():
         pytest.skip("no memory controller of cgroup v1 on this machine")
@@ -175,7 +224,7 @@ def test_an_out_of_memory_kill(lab: Lab) -> None:
         node = lab.machines()["n1"]
         for pid in (node.pid, *(process.pid for process in node.processes())):
             (CGROUP / "cgroup.procs").write_text(str(pid))
-        job = submit(lab, "out-of-memory", config=config, eats=True)
+        job = submit(lab, "out-of-memory", config=config, within=EATS)
         job.train()
         (job.folder / "eat-n1").touch()
         job.ends("FAILED", "93:0")

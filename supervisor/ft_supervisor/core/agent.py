@@ -456,7 +456,7 @@ class AgentMachine:
         patience = timeouts.join if fresh else timeouts.takeover
         if now - (self._began if since is None else since) >= patience and self._end_as is None:
             self._end(Leave(INTERRUPTED, None, f"no coordinator with a majority for {patience:g} s"), 0.0, now)
-        elif self._barrier_at is not None and self._run is None and now - self._barrier_at >= timeouts.close_grace:
+        elif self._is_left_alone(now):
             self._end(Leave(0, None, f"the exit barrier of cycle {self.watched} is passed"), 0.0, now)
         elif self._unanswered(now):
             reason = "told to end by a signal, and no coordinator answers"
@@ -487,6 +487,12 @@ class AgentMachine:
         if self._run is None or since is None or self.memory.verdict is not None:
             return False
         return now - since >= self.job.timeouts.fence
+
+    def _is_left_alone(self, now: float) -> bool:
+        """All have finished, and nobody tells us the verdict. After a signal only a coordinator knows what it is."""
+        if self._barrier_at is None or self._run is not None or self._terminated_at is not None:
+            return False
+        return now - self._barrier_at >= self.job.timeouts.close_grace
 
     def _unanswered(self, now: float) -> bool:
         """We told the coordinator of the signal, and no verdict came."""

@@ -496,8 +496,13 @@ class CoordinatorMachine:
     # -- the end
 
     def conclude(self, verdict: Verdict) -> None:
-        """Propose it; it is the job's once a majority keeps it."""
-        if self.role is Role.CLOSING:
+        """Propose it; it is the job's once a majority keeps it.
+
+        A signal that is not explained yet says more than workers, whom it has reached too: they may have ended well
+        or badly because of it. Interruptions has a verdict within ASK_BOUND.
+        """
+        of_workers = verdict.outcome in (Outcome.SUCCESS, Outcome.FAILED)
+        if self.role is Role.CLOSING or (of_workers and self._interruptions.told_to_end):
             return
         assert self._election.term is not None
         self.role, verdict = Role.CLOSING, replace(verdict, reason=one_line(verdict.reason))

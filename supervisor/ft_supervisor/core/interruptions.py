@@ -65,6 +65,8 @@ class Interruptions:
             self._end_at = now + said.end_in
         limit = said.limit if said.limit is not None else said.end_in
         self._ahead = min(self._settings.before_end, SHARE * limit) if limit is not None else self._ahead
+        if said.problem and self._told is not None:
+            self._ask_at = now  # the question itself may have been a victim of Slurm's signal
         was_away, self._away = self._away, bool(said.problem)
         if self._away != was_away:
             return said.problem or "it answers again"

@@ -60,12 +60,13 @@ class Job(SimpleNamespace):
             is_requeueable=True,
             batch_host="n0",
             allocated_nodes="n0",
+            partition="lowr",
             array_id=ID if (HERE / "array").exists() else None,
             array_task_id=3 if (HERE / "array").exists() else None,
             start_time=1795287649,
             end_time=1795288849 if limit else 1826823649,
             time_limit=limit,
-            preempt_time=None,
+            preempt_time=1795287700 if (HERE / "preempted").exists() else None,
             exit_code=0,
             exit_code_signal=0,
             comment=(HERE / "comment").read_text() if (HERE / "comment").exists() else None,
@@ -114,7 +115,8 @@ class JobSteps:
 
 def _config() -> Any:
     _asked("configuration")
-    return SimpleNamespace(plugin_dirs=["/usr/lib/slurm", "/opt/slurm"], slurmd_timeout=30, kill_wait_time=15)
+    folders = ["/usr/lib/slurm", "/opt/slurm"]
+    return SimpleNamespace(plugin_dirs=folders, slurmd_timeout=30, kill_wait_time=15, preempt_mode="REQUEUE")
 
 
 def _records(wanted: Any) -> dict[int, Any]:
