@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.model import Failure, Outcome
+from ft_supervisor.core.settings import Cause
 from ft_supervisor.observe.history import CycleEnd, CycleStory, History, State
 from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_build import build
@@ -21,7 +22,7 @@ from ft_supervisor.observe.history_nodes import nodes
 from ft_supervisor.observe.history_read import read
 
 RECORDED = Path(__file__).parent / "recorded"
-CASES = ["crash", "node-lost", "node-lost-without-cause", "takeover", "budget-spent", "running"]
+CASES = ["crash", "node-lost", "node-lost-without-cause", "takeover", "budget-spent", "hang", "running"]
 
 
 def recorded(case: str) -> History:
@@ -145,6 +146,28 @@ def test_a_spent_budget_is_told_with_who_was_excluded_and_what_it_printed() -> N
     failure = history.first_failure
     assert failure is not None and (failure.cycle, failure.node, failure.rank) == ("0.3", "node0", 0)
     assert failure.lines and failure.source == "logs/0.3/rank0.log"
+
+
+def test_a_hang_is_counted_from_the_beginning_of_its_silence() -> None:
+    history = recorded("hang")
+    first, second = history.cycles
+    assert first.cause == "hang" and second.ended is CycleEnd.ENDED
+    assert first.loss is not None and first.loss.detection == pytest.approx(2.0), "hang.after"
+    assert first.loss.total is not None and first.loss.total > 2.0
+    assert history.verdict is not None and history.verdict.outcome is Outcome.CANCELLED
+    failure = history.first_failure
+    assert failure is not None and (failure.rank, failure.stacks) == (1, "stacks/0.0/1.txt")
+
+
+def test_an_agent_s_own_hang_is_counted_so_too() -> None:
+    silent = Failure(0, -1, message="not heard by its daemon for 3.5 s", cause=Cause.HANG)
+    story = [
+        Fact(1.0, "began", cycle="0.0", group=(0,)),
+        Fact(9.0, "exited", node=0, cycle="0.0", failures=(silent,)),
+        Fact(9.0, "failed", cycle="0.0", reason=str(silent)),
+    ]
+    (cycle,) = cycles(story, ["n0"], None)
+    assert cycle.cause == "hang" and cycle.loss is not None and cycle.loss.detection == 3.5
 
 
 def test_of_a_running_job_is_told_what_is_known() -> None:
