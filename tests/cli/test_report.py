@@ -128,6 +128,12 @@ def test_a_config_or_a_run_dir_says_where(here: Path, command: Command) -> None:
     assert command("report", 4242, "--run-dir", "my-runs/4242").returncode == 0
 
 
+def test_it_is_found_below_this_folder_too(here: Path, command: Command) -> None:
+    (here / "ft-runs/4242").mkdir(parents=True)
+    runs(here / "4242", "crash")
+    assert command("report", 4242).returncode == 0
+
+
 def test_all_runs_are_told_the_newest_first(here: Path, command: Command) -> None:
     runs(here / "ft-runs/4242", "budget-spent", "running")
     done = command("report", 4242, PATH=slurm(here, "requeue-second"))

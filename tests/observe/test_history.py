@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.model import Outcome
+from ft_supervisor.core.model import Failure, Outcome
+from ft_supervisor.core.settings import Cause
 from ft_supervisor.observe.history import CycleEnd, CycleStory, History, State
+from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_build import build
+from ft_supervisor.observe.history_clocks import offsets
 from ft_supervisor.observe.history_cycles import cycles
 from ft_supervisor.observe.history_fact import Fact, Told
 from ft_supervisor.observe.history_facts import facts
@@ -19,7 +22,7 @@ from ft_supervisor.observe.history_nodes import nodes
 from ft_supervisor.observe.history_read import read
 
 RECORDED = Path(__file__).parent / "recorded"
-CASES = ["crash", "node-lost", "node-lost-without-cause", "takeover", "budget-spent", "running"]
+CASES = ["crash", "node-lost", "node-lost-without-cause", "takeover", "budget-spent", "hang", "running"]
 
 
 def recorded(case: str) -> History:
@@ -145,6 +148,28 @@ def test_a_spent_budget_is_told_with_who_was_excluded_and_what_it_printed() -> N
     assert failure.lines and failure.source == "logs/0.3/rank0.log"
 
 
+def test_a_hang_is_counted_from_the_beginning_of_its_silence() -> None:
+    history = recorded("hang")
+    first, second = history.cycles
+    assert first.cause == "hang" and second.ended is CycleEnd.ENDED
+    assert first.loss is not None and first.loss.detection == pytest.approx(2.0), "hang.after"
+    assert first.loss.total is not None and first.loss.total > 2.0
+    assert history.verdict is not None and history.verdict.outcome is Outcome.CANCELLED
+    failure = history.first_failure
+    assert failure is not None and (failure.rank, failure.stacks) == (1, "stacks/0.0/1.txt")
+
+
+def test_an_agent_s_own_hang_is_counted_so_too() -> None:
+    silent = Failure(0, -1, message="not heard by its daemon for 3.5 s", cause=Cause.HANG)
+    story = [
+        Fact(1.0, "began", cycle="0.0", group=(0,)),
+        Fact(9.0, "exited", node=0, cycle="0.0", failures=(silent,)),
+        Fact(9.0, "failed", cycle="0.0", reason=str(silent)),
+    ]
+    (cycle,) = cycles(story, ["n0"], None)
+    assert cycle.cause == "hang" and cycle.loss is not None and cycle.loss.detection == 3.5
+
+
 def test_of_a_running_job_is_told_what_is_known() -> None:
     history = recorded("running")
     assert history.verdict is None and history.ended is None
@@ -186,6 +211,7 @@ def test_coordinators_alone_tell_all_but_the_start_of_workers() -> None:
     loss = history.cycles[0].loss
     assert loss is not None and loss.rendezvous is None and loss.worker_start is None and loss.stop is not None
     assert loss.resumed == history.cycles[1].start
+    assert all(node.state is None for node in history.nodes), "each has said Goodbye"
     assert history.verdict is not None and history.verdict.outcome is Outcome.SUCCESS
 
 
@@ -283,8 +309,27 @@ def test_a_clock_that_is_off_makes_no_difference(case: str, node: int, seconds: 
             assert (now is None) == (then is None)
             assert now is None or now == pytest.approx(then, abs=0.25), "as long as a message took"
     assert history.length == pytest.approx(usual.length, abs=0.25)
+    assert history.until == pytest.approx(usual.until, abs=0.25) and history.start == pytest.approx(
+        usual.start, abs=0.25
+    )
     assert history.training == pytest.approx(usual.training, abs=0.5)
     assert len(history.notes) == len(usual.notes) + 1 and f"node{node}" in history.notes[-1]
+
+
+def test_clocks_that_contradict_one_another_are_left_alone() -> None:
+    """Two coordinators' clocks differ: of the one it is ahead, of the other it is behind."""
+    led = [
+        Fact(100.0, "began", cycle="0.0", group=(1,)),
+        Fact(110.0, "stopped", node=1, cycle="0.0"),
+        Fact(300.0, "began", cycle="1.1", group=(1,)),
+    ]
+    agents = [
+        Fact(103.0, "run", node=1, cycle="0.0"),
+        Fact(112.0, "gone", node=1, cycle="0.0"),
+        Fact(290.0, "run", node=1, cycle="1.1"),
+    ]
+    assert offsets(led, agents) == {}
+    assert offsets(led[:2], agents[:2]) == {1: 2.0}
 
 
 def test_clocks_that_agree_are_left_alone() -> None:
@@ -358,6 +403,30 @@ def test_a_cause_is_the_coordinator_s_word_or_follows_from_its_reason(
     ]
     first, second = cycles(story, ["n0", "n1"], None)
     assert (first.cause, first.ended, second.ended) == (cause, CycleEnd.FAILED, CycleEnd.RUNNING)
+
+
+def test_who_has_no_time_did_not_fail_first() -> None:
+    timeless, early, late = (Failure(rank, 0, exit_code=1, time=time) for rank, time in ((0, 0.0), (1, 3.0), (2, 4.0)))
+    story = [
+        Fact(1.0, "began", cycle="0.0", group=(0, 1, 2)),
+        Fact(5.0, "exited", node=0, cycle="0.0", failures=(timeless, late, early)),
+        Fact(5.0, "failed", cycle="0.0", reason="x"),
+    ]
+    (cycle,) = cycles(story, ["n0", "n1", "n2"], None)
+    assert cycle.failures == (early, late, timeless)
+    assert cycle.loss is not None and cycle.loss.detection == 2.0
+
+
+def test_workers_are_up_when_the_last_of_them_was_heard() -> None:
+    agent = AgentEvents(7, 2)
+    start = {"type": "Start", "run": {"cycle": {"term": 0, "n": 3}, "group": "7"}}
+
+    def beat(at: float, rank: int) -> list[str]:
+        return [fact.what for fact in agent.facts(at, {"type": "Beat", "local_rank": rank}, [])]
+
+    assert [fact.what for fact in agent.facts(1.0, {}, [start])] == ["run"]
+    assert (beat(2.0, 1), beat(3.0, 1), agent.waits_for_beats) == ([], [], True)
+    assert (beat(4.0, 0), beat(5.0, 0), agent.waits_for_beats) == (["beats"], [], False)
 
 
 def test_a_failure_of_which_nobody_has_decided_has_no_cause_yet() -> None:

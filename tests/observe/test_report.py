@@ -130,6 +130,10 @@ def test_forty_columns_tell_the_same() -> None:
         assert words in narrow, words
 
 
+def test_a_hung_worker_s_stacks_are_named() -> None:
+    assert "what it was doing: stacks/0.0/1.txt in the run's folder" in text(report("hang"))
+
+
 def test_a_running_job_is_called_so_by_slurm_s_word() -> None:
     assert "run 4242.0.0: running, Slurm says" in text(report("running", [row("RUNNING", 100)]))
     assert "run 4242.0.0: no verdict" in text(report("running"))
@@ -230,7 +234,7 @@ def test_the_json_has_its_documented_keys(case: str) -> None:
         *("step", "state", "exit_code", "derived_exit_code", "start", "end", "elapsed", "nodes", "comment"),
     }
     if run["first_failure"] is not None:
-        assert set(run["first_failure"]) == {"cycle", "node", "rank", "text", "lines", "source"}
+        assert set(run["first_failure"]) == {"cycle", "node", "rank", "text", "lines", "source", "stacks"}
         assert set(run["cycles"][0]["failures"][0]) == {
             *("node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message"),
             *("error_file", "time", "text"),

@@ -5,8 +5,9 @@ for what the journals that are left cannot tell. `observe.history_build` makes i
 
 Time lost. A failure's time is split at the moments that somebody has written down:
 
-    detection     the worker's exit, by its agent's clock, or of a lost node the last time that it was heard, until the
-                  coordinator ends the cycle. None where the two clocks contradict each other
+    detection     the worker's exit, by its agent's clock, or of a lost node the last time that it was heard, or of a
+                  worker that hangs the beginning of its silence, until the coordinator ends the cycle. None where the
+                  clocks contradict each other
     stop          until nothing of the cycle can run any more: every one of its nodes has stopped or was given up
     decision      until the next cycle begins, or the verdict is proposed: what to do, a rule's pause, waiting for nodes
     rendezvous    until the last of the new cycle's agents starts its workers, of those whose journals are there
@@ -140,7 +141,8 @@ class Takeover:
 class FirstFailure:
     """The worker that failed first in the last failed cycle. `rank` is its RANK, None where its place in the group is
     not known, or it was the agent. `lines`: the last that it printed, () where its output was not kept; `source` names
-    the file that they are from."""
+    the file that they are from, `stacks` the one with what it was doing when it hung, both relative to the run's
+    folder."""
 
     cycle: str
     node: str
@@ -148,6 +150,7 @@ class FirstFailure:
     failure: Failure
     lines: tuple[str, ...] = ()
     source: str = ""
+    stacks: str = ""
 
 
 @dataclass(frozen=True)

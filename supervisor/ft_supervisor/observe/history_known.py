@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from ft_supervisor.core.model import Failure, Outcome, Verdict
+from ft_supervisor.core.settings import Cause
 from ft_supervisor.observe.history import CycleEnd
 from ft_supervisor.observe.history_fact import Fact
+
+_SILENT = re.compile(r" for ([0-9]{1,8}(?:\.[0-9]+)?) s")
+"""In what is said of a hang, by a worker's agent (core.hang) or an agent's daemon (core.daemon)."""
 
 
 @dataclass
@@ -64,8 +69,12 @@ class Known:
 
     @property
     def first_failed(self) -> float | None:
-        """When the first worker failed, as far as that was written down."""
-        return min((each.time for each in self.failures if each.time), default=None)
+        """When the first worker failed, as far as that was written down; of one that hangs when it fell silent."""
+        times = [each.time for each in self.failures if each.time]
+        if self.failed:
+            silent = [_SILENT.search(each.message) for each in self.failures if each.cause is Cause.HANG]
+            times += [self.failed.at - float(each[1]) for each in silent if each]
+        return min(times, default=None)
 
     def all_over(self) -> float | None:
         """When nothing of it could run any more."""

@@ -163,7 +163,16 @@ def _with_lines(failure: FirstFailure, folder: Path) -> FirstFailure:
     if len(lines) < LAST_LINES:  # a new file may have been begun just then; where its former part is, agent.log_files
         lines = [*_last_lines(path.with_name(f"{path.name}.1")), *lines][-LAST_LINES:]
     shown = tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
+    stacks = folder / "stacks" / failure.cycle / f"{failure.rank}.txt"
+    failure = replace(failure, stacks=str(stacks.relative_to(folder)) if _is_file(stacks) else "")
     return replace(failure, lines=shown, source=str(path.relative_to(folder))) if shown else failure
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _last_lines(path: Path) -> list[str]:

@@ -162,6 +162,8 @@ def _first(history: History) -> str:
         parts.append(f"<pre>{escape(chr(10).join(plain(line.expandtabs()) for line in failure.lines))}</pre>")
     else:
         parts.append('<p class="soft">what it printed was not kept in run_dir</p>')
+    if failure.stacks:
+        parts.append(f"<p>what it was doing: {escape(plain(failure.stacks))} in the run's folder</p>")
     return "".join(parts)
 
 

@@ -18,7 +18,7 @@ observe.history.
                          "error_file", "time", "text"}],
            "loss": null | {"at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"}}],
         "takeovers": [{"at", "term", "node", "gap"}],
-        "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source"},
+        "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source", "stacks"},
         "notes": [what is missing]}],
      "slurm": [                           starts of the job, newest first
        {"restart", "records": [{"step", "state", "exit_code", "derived_exit_code", "start", "end", "elapsed", "nodes",
@@ -131,6 +131,7 @@ def _first(first: FirstFailure) -> dict[str, Any]:
         "text": str(first.failure),
         "lines": first.lines,
         "source": first.source,
+        "stacks": first.stacks,
     }
 
 

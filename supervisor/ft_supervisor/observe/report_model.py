@@ -90,14 +90,12 @@ def _contradictions(histories: Sequence[History], starts: Sequence[Start]) -> tu
             newest.setdefault(run.restart_count, history)
     found = []
     for start in starts:
-        history, row = newest.get(start.restart), start.rows[-1]
+        last, row = newest.get(start.restart), start.rows[-1]
         state = job_states.find(row.state)
-        if history is None or history.verdict is None or not state.over:
+        if last is None or last.verdict is None or not state.over:
             continue
-        success = history.verdict.outcome is Outcome.SUCCESS
+        success = last.verdict.outcome is Outcome.SUCCESS
         if success != (state.means is Means.SUCCESS):
             code = f" {row.exit_code.code}:{row.exit_code.signal}" if row.exit_code else ""
-            found.append(
-                f"Slurm calls run {history.run_id} {state.name}{code}; its verdict is {history.verdict.outcome}"
-            )
+            found.append(f"Slurm calls run {last.run_id} {state.name}{code}; its verdict is {last.verdict.outcome}")
     return tuple(found)

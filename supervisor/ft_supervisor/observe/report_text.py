@@ -98,6 +98,8 @@ def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
         yield _title("First failing rank")
         yield Text(f"  {first_failing(history.first_failure)}")
         yield from _last_lines(history)
+        if history.first_failure.stacks:
+            yield Text(f"  what it was doing: {plain(history.first_failure.stacks)} in the run's folder")
     if history.notes:
         yield _title("Not known")
         yield from (Text(f"- {plain(note)}") for note in history.notes)
