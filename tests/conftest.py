@@ -1,6 +1,7 @@
 """What every test gets: an environment that says nothing of a Slurm job around it, and the programs of this venv."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,11 @@ for name in list(os.environ):
         del os.environ[name]
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")  # a flaky resolver stalls a TCPStore for 5 s otherwise
+
+# Whoever starts tests in the background has them ignore Ctrl-C, and all that they start: that is not for us either.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 # No deadline: this measures the machine's load. The same examples each time on a build server, new ones elsewhere.
 settings.register_profile("default", deadline=None, derandomize=os.environ.get("CI") == "true", print_blob=True)

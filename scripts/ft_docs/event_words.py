@@ -25,6 +25,7 @@ WORDS: dict[str, str] = {
     "nothing_to_complete": "The batch host is dead, but there is nothing to end: no batch script, or the job is over.",
     "policy": "Which cluster policy applies where none was found, or none is wanted.",
     "requeued": "Slurm will run the job again, with the same job id.",
+    "slurm_requeues": "Slurm, which has preempted the job, runs it again by itself; it is not asked a second time.",
     "signalled": "The daemon got a signal: SIGTERM from scancel or at a time limit, SIGINT from Ctrl-C.",
     "started": "The daemon has started its agent or coordinator.",
     "verdict_found": "A node that found no coordinator has found the verdict's file, and ends with it.",
