@@ -173,6 +173,7 @@ class Talk:
         *,
         serial: int | None = None,
         round_: int | None = None,
+        told: str = "",
     ) -> list[object]:
         """A Register arrives, by default of a node that has promised term 0; port 100 + infra_rank is free there."""
         last = self._serials.get((infra_rank, incarnation), 0)
@@ -187,6 +188,7 @@ class Talk:
                 running,
                 memory or Memory(promise=0),
                 serial or last + 1,
+                told,
             )
         )
 

@@ -30,6 +30,7 @@ from ft_supervisor.core.events import Received
 from ft_supervisor.core.ledger import Ledger, Spent
 from ft_supervisor.core.messages import Continue, Prepare, Propose, Run, Standby, Stop
 from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
+from ft_supervisor.core.orders import SlurmsWord
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 FAILED = Verdict(Outcome.FAILED, "over")
@@ -121,6 +122,19 @@ def test_with_promises_of_a_majority_the_cycle_simply_goes_on() -> None:
     assert talk.promise(1, 4) == [talk.go_on(1, term=1), talk.standby(4, term=1)]
     assert talk.wait(2 * TIMEOUTS.node_lost) == []
     assert talk.pulse.term == 1
+
+
+def test_a_signal_that_the_former_coordinator_heard_is_not_forgotten() -> None:
+    """scancel: the coordinator dies, the workers have exited with 0, and one node says that it was told to end."""
+    talk = Takeover()
+    talk.come(0, 1, 2, 3, 4)
+    over = ran(1, succeeded=C0)
+    talk.register(1, memory=over, told="SIGTERM")
+    for rank in (0, 2):
+        talk.register(rank, memory=over)
+    assert talk.machine.term == 1 and talk.machine._closing.proposal is None
+    talk.slurm(SlurmsWord.CANCELLED)
+    assert talk.machine._closing.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
 
 def test_the_pulse_names_the_term_as_soon_as_somebody_is_in_charge() -> None:

@@ -191,6 +191,7 @@ class AgentMachine:
             running=self.running,
             memory=self.memory,
             serial=self._serial,
+            told=self._told,
         )
         self._do(Send(register))
 
@@ -206,8 +207,8 @@ class AgentMachine:
         elif message.term != self.memory.promise:
             self._do(log("mail_dropped", "warning", message=type(message).__name__, term=message.term))
             return
-        if not prepare and self._caller.charge() and self._terminated_at is not None:
-            self._send(messages.Leaving, reason=self._told)
+        if not prepare:
+            self._caller.charge()
         match message:
             case messages.Prepare():
                 self._caller.prepare(now)

@@ -91,10 +91,9 @@ class Caller:
             return None
         return None if coordinator_of(term, self._job) == self._candidate else term
 
-    def charge(self) -> bool:
-        """The coordinator has told us what to do; whether that is the first time on this connection."""
-        first, self.charged, self._waits_until, self._returned = not self.charged, True, None, False
-        return first
+    def charge(self) -> None:
+        """The coordinator has told us what to do."""
+        self.charged, self._waits_until, self._returned = True, None, False
 
     def tick(self, memory: Memory, now: float) -> Dial | None:
         """Call somebody else when this one does not help."""

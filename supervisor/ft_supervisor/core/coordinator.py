@@ -352,7 +352,10 @@ class CoordinatorMachine:
         if (verdict := self.verdict or self._closing.proposal) is not None:
             self.mail(member, messages.Propose(self.term, verdict))
             return
-        self._cycles.welcome(message, member, now)
+        if message.told:
+            self._hear_leaving(member, message.told, now)
+        if self.role is Role.LEADING:
+            self._cycles.welcome(message, member, now)
 
     def _goodbye(self, member: Member, verdict: Verdict | None, now: float) -> None:
         ran, member.gone = member.running, True

@@ -21,7 +21,7 @@ class Register:
     `connection` counts this incarnation's connections. `round`: the store's, as read on this connection.
     `running`: the cycle whose workers may live on this node. `port`: free on this node just now, for the workers'
     own store, should this node get group_rank 0. The term is `memory.promise`. `serial` counts this incarnation's
-    Registers: an old one that comes once more is none.
+    Registers: an old one that comes once more is none. `told`: the signal that told this node to end, as in Leaving.
     """
 
     node: Node
@@ -32,6 +32,7 @@ class Register:
     running: Cycle | None
     memory: Memory
     serial: int = 1
+    told: str = ""
 
     @property
     def infra_rank(self) -> int:
