@@ -16,6 +16,8 @@ from slurm_lab import DEFAULT_RELEASE, Lab, Parameters
 VERSIONS = os.environ.get("FT_LAB_VERSIONS", "24.11 22.05").split()
 # On a busy machine slurmctld calls live nodes DOWN with less; tests that wait for DOWN ask for less themselves.
 STANDARD = Parameters(nodes=4, slurmd_timeout=30)
+QUICK_REQUEUE = ("AuthInfo=cred_expire=10", "SchedulerParameters=sched_interval=3,bf_interval=3")
+"""A requeued job may start again that many seconds after its end, 120 unless this is said, and is looked at then."""
 
 
 def why_not() -> str | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.slurm_lab.conftest import STANDARD
+from tests.slurm_lab.conftest import QUICK_REQUEUE, STANDARD
 from tests.slurm_lab.jobs import JOB, submit
 
 from slurm_lab import LAB_USER, JobRecord, Lab
@@ -24,8 +24,6 @@ BOUND = 180.0
 """Seconds for everything that is waited for, on a machine that does other things too."""
 PROGRAM = Path(sys.prefix) / "bin/ft-supervisor"
 PACKAGE = Path(__file__).resolve().parents[2] / "slurm"
-QUICK_REQUEUE = "AuthInfo=cred_expire=20"
-"""A requeued job may start again that many seconds after its end; 120 unless this is said."""
 REQUEUE = f"{JOB}policy:\n  failures: [{{match: {{signal: SIGKILL}}, action: stop_for_requeue}}]\n"
 
 
@@ -91,7 +89,7 @@ def test_own_srun_line_and_a_worker_that_crashed(lab: Lab) -> None:
 
 def test_each_run_of_a_requeued_job_tells_its_own_end(release_lab: Lab) -> None:
     lab = release_lab
-    if not lab.up(replace(STANDARD, conf_lines=(QUICK_REQUEUE,))):
+    if not lab.up(replace(STANDARD, conf_lines=QUICK_REQUEUE)):
         lab.restore_all()
     job = submit(lab, "told-requeue", config=REQUEUE, options=("--requeue", "--comment=mine", "--open-mode=append"))
     job.train()

@@ -11,19 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.slurm_lab.conftest import STANDARD
+from tests.slurm_lab.conftest import QUICK_REQUEUE, STANDARD
 from tests.slurm_lab.jobs import EATS, JOB, STEPS, TRAPS, submit
 
 from slurm_lab import LAB_USER, Lab, Parameters
 
-QUICK_REQUEUE = "AuthInfo=cred_expire=20"
-"""A requeued job may start again that many seconds after its end; 120 unless this is said."""
 PREEMPTION = replace(
     STANDARD,
     conf_lines=(
         "PreemptType=preempt/partition_prio",
         "PreemptMode=REQUEUE",
-        QUICK_REQUEUE,
+        *QUICK_REQUEUE,
         "PartitionName=low Nodes=ALL PriorityTier=1 GraceTime=60",
         "PartitionName=high Nodes=ALL PriorityTier=10",
     ),
