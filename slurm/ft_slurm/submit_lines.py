@@ -21,7 +21,7 @@ _WAITS = re.compile(r"(?:^|\s)--wait=0(?=\s|$)")
 def lines(job_id: int, environ: Mapping[str, str], timeout: float) -> dict[str, str]:
     """By step, the job's own under "": what sacct keeps. {} while it knows nothing of the job yet."""
     sacct = _program("sacct", environ)
-    fields = f"--format=JobIDRaw,SubmitLine --delimiter={_SEPARATOR}".split()
+    fields = ["--format=JobIDRaw,SubmitLine", f"--delimiter={_SEPARATOR}"]
     words = [sacct, "--noheader", "--parsable2", f"--jobs={job_id}", *fields]
     done = command.run(words, timeout, for_questions(environ))
     if done.code:

@@ -31,7 +31,7 @@ def test_lines(tmp_path: Path) -> None:
     says = f'test -z "$SACCT_FORMAT" || exit 9; echo "$@" > {tmp_path}/asked; printf \'{rows}\''
     environ = slurm(tmp_path, "sacct", says)
     assert submit_lines.lines(7, environ, 30.0) == {"": "sbatch -N4 x.sh", "batch": "", "0": "srun --no-kill y"}
-    assert "--jobs=7 --format=JobIDRaw,SubmitLine" in (tmp_path / "asked").read_text()
+    assert (tmp_path / "asked").read_text().endswith("--jobs=7 --format=JobIDRaw,SubmitLine --delimiter=\x1f\n")
     assert submit_lines.lines(7, slurm(tmp_path, "sacct", "true"), 30.0) == {}
     with pytest.raises(Unanswered, match="sacct: error: no slurmdbd"):
         submit_lines.lines(7, slurm(tmp_path, "sacct", "echo 'sacct: error: no slurmdbd' >&2; exit 1"), 30.0)
