@@ -65,8 +65,10 @@ def requeue(job: BatchJob, environ: Mapping[str, str]) -> None:
         client = open_client(environ)
         state = client.job(job.job_id, timeout=REQUEUE_BOUND)
         if state is not None and state.restart_count == job.restart_count:
-            asked = client.requeue(state, timeout=REQUEUE_BOUND)
-            log("requeued" if asked else "slurm_requeues", job=state.name)
+            if client.requeue(state, timeout=REQUEUE_BOUND):
+                log("requeued", job=state.name)
+            else:
+                log("slurm_requeues", job=state.name)
 
     asking = Background("requeue", work)
     try:
