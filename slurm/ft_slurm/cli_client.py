@@ -13,7 +13,7 @@ from typing import TypeVar
 from ft_slurm import command, comment, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
 from ft_slurm.command import TIMEOUT, Done, left
 from ft_slurm.errors import OVER, BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
-from ft_slurm.preemption import in_grace, requeues_itself
+from ft_slurm.preemption import in_grace, is_requeued, requeues_itself
 from ft_slurm.records import AccountingRecord, JobRow, JobState, NodeState, Step
 from ft_slurm.sacct_jobs import BadTime
 
@@ -118,8 +118,7 @@ class CliClient:
     def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> bool:
         end = time.monotonic() + timeout
         now = self._known(job.job_id, end)
-        done = now.restart_count != job.restart_count or now.state == "PENDING"
-        if done or self._requeues_itself(now, end):
+        if is_requeued(job, now) or (in_grace(now) and self._requeues_itself(now, end)):
             return False
         self._change(["requeue", job.name], end)
         return True
@@ -159,8 +158,6 @@ class CliClient:
     # How
 
     def _requeues_itself(self, job: JobState, end: float) -> bool:
-        if not in_grace(job):
-            return False
         done = self._ask(["--oneliner", "show", "partition", job.partition], end)
         mode = scontrol_text.field(done.stdout, "PreemptMode")
         if not mode:

@@ -14,7 +14,7 @@ from pathlib import Path
 from ft_slurm import command, comment, pyslurm_answers, pyslurm_worker
 from ft_slurm.command import TIMEOUT
 from ft_slurm.errors import BadOutput, Refused, SlurmError, Unanswered
-from ft_slurm.preemption import MARKS_SINCE, in_grace, requeues_itself
+from ft_slurm.preemption import MARKS_SINCE, in_grace, is_requeued, requeues_itself
 from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
 
 PROBE = 10.0
@@ -66,16 +66,13 @@ class PyslurmClient:
     def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> bool:
         end = time.monotonic() + timeout
         now = self._only(job.job_id, end)
-        done = now.restart_count != job.restart_count or now.state == "PENDING"
-        if done or self._requeues_itself(now, end):
+        if is_requeued(job, now) or (in_grace(now) and self._requeues_itself(now, end)):
             return False
         self.ask("requeue", job.job_id, timeout=command.left(end))
         return True
 
     def _requeues_itself(self, job: JobState, end: float) -> bool:
         """By the cluster's PreemptMode: pyslurm's own release is the cluster's, and new enough."""
-        if not in_grace(job):
-            return False
         mode = self.configuration(timeout=command.left(end)).get("PreemptMode", "")
         return requeues_itself(job, MARKS_SINCE, mode)
 

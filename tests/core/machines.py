@@ -124,9 +124,9 @@ class Talk:
         self.logged: list[str] = []
         self.pulse = Pulse(0, None, 0)
         self.rosters: list[Roster] = []
+        """Those that were mailed, in order, each once."""
         self.questions = 0
         """How often Slurm was asked."""
-        """Those that were mailed, in order, each once."""
         self._serials: dict[tuple[int, int], int] = {}
         self._domains = domains or [""] * len(self.job.nodes)
         self.beat()

@@ -416,13 +416,8 @@ def test_never_success_nor_failure_once_a_signal_has_come(explained: bool) -> No
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
     assert coordinator.machine._closing.proposal is None
-    if explained:
-        assert proposed(coordinator.slurm(SlurmsWord.CANCELLED)) == Verdict(
-            Outcome.CANCELLED, "n1 was told to end: SIGTERM"
-        )
-    else:
-        coordinator.wait(ASK_BOUND + 1)
-        assert coordinator.machine._closing.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
+    answers = coordinator.slurm(SlurmsWord.CANCELLED) if explained else coordinator.wait(ASK_BOUND + 1)
+    assert proposed(answers) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
 
 def test_slurm_is_asked_again_when_its_signal_ended_the_question() -> None:
