@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import LabError
-from .releases import Release
+from .releases import RELEASES, Release
 
 CONTROLLER = "ctl"
 LOGIN = "login"  # on the controller's network, so at its address
@@ -98,7 +98,7 @@ def write(release: Release, parameters: Parameters, layout: Layout) -> None:
 
 
 def write_slurm_conf(release: Release, parameters: Parameters, layout: Layout) -> None:
-    """slurm.conf; job ids go on from the clock, so that no two clusters that share /tmp count the same jobs."""
+    """slurm.conf; see `_first_job_id` for the ids of its jobs."""
     topology = "" if parameters.topology == "none" else f"TopologyPlugin=topology/{parameters.topology}\n"
     (layout.slurm / "slurm.conf").write_text(f"""\
 ClusterName=lab
@@ -116,7 +116,7 @@ SlurmdParameters=config_overrides
 SlurmdTimeout={parameters.slurmd_timeout}
 KillWait=5
 ReturnToService=2
-FirstJobId={_first_job_id(layout)}
+FirstJobId={_first_job_id(release, layout)}
 DebugFlags=NO_CONF_HASH
 StateSaveLocation={layout.cluster}/state
 SlurmdSpoolDir={layout.cluster}/spool/%n
@@ -132,10 +132,14 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 {"".join(f"{line}{chr(10)}" for line in parameters.conf_lines)}""")
 
 
-def _first_job_id(layout: Layout) -> int:
+def _first_job_id(release: Release, layout: Layout) -> int:
+    """From the clock, in each release's own range (MaxJobId is 67,043,328): clusters share /tmp, where a job's id is a
+    folder's name, and two of them may be up at once."""
     kept = layout.cluster / "first_job_id"
     if not kept.exists():
-        kept.write_text(str(1 + int(time.time()) % 60_000_000))  # below MaxJobId's default, 67,043,328
+        ranges = sorted(RELEASES)
+        each = 60_000_000 // len(ranges)
+        kept.write_text(str(1 + each * ranges.index(release.version) + int(time.time()) % (each - 100_000)))
     return int(kept.read_text())
 
 

@@ -1,7 +1,7 @@
 """The lab's fixture: every test that asks for `lab` runs once on each Slurm release of $FT_LAB_VERSIONS.
 
-Releases take turns: pytest runs all tests of one before it sets the next one up. A machine that cannot hold the lab
-skips these tests; with CI=true that is a failure.
+With pytest's `-n 2 --dist loadgroup` the releases run side by side, each in a process of its own; without it they take
+turns. A machine that cannot hold the lab skips these tests; with CI=true that is a failure.
 """
 
 import os
@@ -27,6 +27,15 @@ def why_not() -> str | None:
     namespaces = ["unshare", "--net", "--pid", "--mount", "--uts", "--ipc", "--fork", "true"]
     done = subprocess.run(namespaces, capture_output=True, text=True)
     return None if done.returncode == 0 else f"the Slurm lab needs Linux namespaces: {done.stderr.strip()}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of a release go to one process, as they share its cluster."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            release = item.callspec.params.get("release_lab")
+            if release is not None:
+                item.add_marker(pytest.mark.xdist_group(release))
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
