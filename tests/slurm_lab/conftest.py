@@ -29,6 +29,7 @@ def why_not() -> str | None:
     return None if done.returncode == 0 else f"the Slurm lab needs Linux namespaces: {done.stderr.strip()}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of a release go to one process, as they share its cluster."""
     for item in items:
