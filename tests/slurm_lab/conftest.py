@@ -1,6 +1,6 @@
 """The lab's fixture: every test that asks for `lab` runs once on each Slurm release of $FT_LAB_VERSIONS.
 
-With pytest's `-n 2 --dist loadgroup` the releases run side by side, each in a process of its own; without it they take
+With pytest's `-n 2` the releases run side by side, each in a process of its own; without it they take
 turns. A machine that cannot hold the lab skips these tests; with CI=true that is a failure.
 """
 
@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from slurm_lab import DEFAULT_RELEASE, Lab, Parameters
 
@@ -29,14 +31,15 @@ def why_not() -> str | None:
     return None if done.returncode == 0 else f"the Slurm lab needs Linux namespaces: {done.stderr.strip()}"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class ReleaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """All tests of a release go to one process, as they share its cluster."""
-    for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            release = item.callspec.params.get("release_lab")
-            if release is not None:
-                item.add_marker(pytest.mark.xdist_group(release))
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((version for version in VERSIONS if f"[{version}" in nodeid), nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ReleaseScheduling:
+    return ReleaseScheduling(config, log)
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
