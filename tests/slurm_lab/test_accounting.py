@@ -33,12 +33,18 @@ def report(lab: Lab, *options: str, cwd: str | Path = "/tmp") -> subprocess.Comp
 
 
 def listed(lab: Lab, job: int, *options: str) -> dict[str, Any]:
-    """The job, as the list of today's jobs has it."""
-    done = report(lab, "--since", "yesterday", "--json", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = (each for each in json.loads(done.stdout)["jobs"] if each["job_id"] == job)
-    assert isinstance(found, dict)
-    return found
+    """The job, as the list of today's jobs has it; 22.05's database hears some seconds late when a short job began."""
+    found: list[dict[str, Any]] = []
+
+    def look() -> bool:
+        done = report(lab, "--since", "yesterday", "--json", *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found[:] = [each for each in json.loads(done.stdout)["jobs"] if each["job_id"] == job]
+        return bool(found)
+
+    until("the job in the list", look)
+    (one,) = found
+    return one
 
 
 def until(what: str, done: Callable[[], object]) -> None:
