@@ -101,7 +101,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, what: str) -> None:
         path.mkdir()
     else:
         path.symlink_to("/dev/zero")
-    with pytest.raises(verdict_file.BadVerdictFile, match="verdict[.]json: no regular file"):
+    with pytest.raises(verdict_file.BadVerdictFile, match=r"verdict.json: no regular file"):
         verdict_file.read(tmp_path)
     with pytest.raises(verdict_file.BadVerdictFile):
         verdict_file.write(tmp_path, SUCCESS, "1", "")
@@ -110,7 +110,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, what: str) -> None:
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").touch()
     os.truncate(tmp_path / "verdict.json", 2**40)
-    with pytest.raises(verdict_file.BadVerdictFile, match="verdict[.]json: longer than"):
+    with pytest.raises(verdict_file.BadVerdictFile, match=r"verdict.json: longer than"):
         verdict_file.read(tmp_path)
 
 
