@@ -35,6 +35,7 @@ WORDS: dict[str, str] = {
     "coordinator_failed": "A bug of the coordinator's. Another candidate takes over.",
     "cycle_failed": "The running cycle cannot go on. `reason` is what was heard first, which may only be a symptom.",
     "cycle_started": "A training world begins: its nodes, those that are new in it, and why.",
+    "failures_heard": "A node has told the coordinator that so many of its workers have failed. Its agent says how.",
     "first_failure": "Whose failure it was that decided, with the last lines of that worker and where all of them are.",
     "gives_up": "The job ends: a rule says so, or its budget is spent. `rule`: which one, and where it is written.",
     "in_charge": "This coordinator decides from now on; `takeover=True` when it follows another one.",

@@ -23,7 +23,7 @@ failure, and `grep -E ' (warning|error) event='` what deserves a look. What to d
 
 COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("core/agent.py", "_become"): tuple(state.value for state in State),
-    ("core/cycles.py", "_tell"): (Response.RESTART.value, Response.REPLACE_NODE.value, "gives_up"),
+    ("core/telling.py", "decided"): (Response.RESTART.value, Response.REPLACE_NODE.value, "gives_up"),
     ("coordinator/metrics_server.py", "_tell"): ("metrics_client_failed", "metrics_failed", "metrics_not_served"),
 }
 """Events whose names are no constants, by file and function. The other responses of a rule always end the job."""

@@ -1,9 +1,9 @@
-"""Every state that a job or a step can be in, as sacct, squeue and scontrol call it: one table, from 22.05 to 25.11.
+"""Every state that a job or a step can be in, as sacct, squeue and scontrol call it: one table, from 22.05 to 26.05.
 
 A job has one base state (slurm.h: enum job_states) and any number of flags beside it (slurm.h: SLURM_BIT(8) and up).
-JSON tells them all. sacct and squeue tell one word, the first flag that is set of those with a code here, else the base
-state (slurm_protocol_defs.c: job_state_string). slurmdbd keeps base states, and of the flags RESIZING, REQUEUED and
-REVOKED (as_mysql_job.c: as_mysql_job_complete).
+JSON tells them all. Other output tells one word, the first flag that is set of those with a code here (and EXPEDITING),
+else the base state (slurm_protocol_defs.c: job_state_string). slurmdbd keeps base states, and of the flags RESIZING,
+REQUEUED and REVOKED (as_mysql_job.c: as_mysql_job_complete).
 """
 
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ _FLAGS = (
     _flag("REVOKED", "RV", (Means.PART, ""), "another cluster of the federation runs it"),
     _flag("RESV_DEL_HOLD", "RD", _WAITS, "held, as its reservation was deleted"),
     _flag("SIGNALING", "SI", _RUNS, "a signal is on its way to it"),
-    # These no command tells as its one word; JSON does.
+    # These have no code. JSON tells them, and of them a command's one word may be EXPEDITING alone.
     _flag("LAUNCH_FAILED", "", _OPEN, "it could not be started on its nodes; a prolog failed, for example"),
     _flag("UPDATE_DB", "", _OPEN, "the database is to be told of its start once more; up to 24.05"),
     _flag("RECONFIG_FAIL", "", _OPEN, "its nodes could not be set up as it asked"),

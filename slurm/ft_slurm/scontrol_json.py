@@ -9,12 +9,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ft_slurm import scontrol_text, values
+from ft_slurm import job_states, scontrol_text, values
 from ft_slurm.errors import BadOutput
-from ft_slurm.job_states import BASE_STATES
+from ft_slurm.job_states import BASE_STATES, Means
 from ft_slurm.records import HIDDEN, ExitCode, JobState, NodeState
-
-_OPEN = ("RUNNING", "SUSPENDED", "PENDING")
 
 
 def jobs(text: str) -> list[dict[str, Any]]:
@@ -47,6 +45,7 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
     task = values.whole(job.get("array_task_id"), "array_task_id")
     end = values.time(job.get("end_time"), "end_time")
     preempted = values.time(job.get("preempt_time"), "preempt_time")
+    endless = limit is None and preempted is None and job_states.find(state).means in (Means.RUNNING, Means.PENDING)
     return JobState(
         job_id=job_id,
         state=state,
@@ -63,8 +62,7 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
         array_job_id=array,
         array_task_id=task if array is not None and not _text(job, "array_task_string") else None,
         start_time=values.time(job.get("start_time"), "start_time"),
-        # Without a limit it is a year away: the text leaves that out too.
-        end_time=None if limit is None and preempted is None and state in _OPEN else end,
+        end_time=None if endless else end,  # which is a year away: the text leaves that out too
         time_limit=None if limit is None else limit * 60,
         preempt_time=preempted,
         exit_code=exit_code(job.get("exit_code")),

@@ -6,11 +6,10 @@ Pure: each function returns, or raises BadOutput with one line, whatever it is g
 import re
 from collections.abc import Sequence
 
-from ft_slurm import values
+from ft_slurm import job_states, values
 from ft_slurm.errors import BadOutput
 from ft_slurm.records import JobState, NodeState, Step
 
-_STEP_OVER = ("COMPLETED", "COMPLETING", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
 # A comment may hold anything; it goes to the first of what follows it (info_job.c of both releases).
 _COMMENT = re.compile(
     r" Comment=(.*?) *(?= Extra=| StdErr=| Switches=| Power=| BurstBuffer=| TresPer| OOMKillStep=| MailUser=|$)",
@@ -70,8 +69,10 @@ def running_steps(text: str, name: str) -> tuple[Step, ...]:
     return tuple(Step(line.removeprefix(own).split(" ")[0], field(line, "NodeList")) for line in going)
 
 
-def step_is_over(state: str) -> bool:
-    return state.startswith(_STEP_OVER)
+def step_is_over(word: str) -> bool:
+    """Whether nothing of a step in this state runs any more, or its end has begun."""
+    state = job_states.find(word)
+    return state.over or state.name == "COMPLETING"
 
 
 def nodes(text: str) -> dict[str, NodeState]:

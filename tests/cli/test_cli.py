@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Command, Done
 
+from ft_supervisor.cli import find
+from ft_supervisor.cli import verdict as verdict_command
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.observe import verdict_file
 
@@ -145,6 +148,40 @@ def test_a_file_that_is_no_verdict_is_never_success(command: Command, job: Path)
     (folder / "verdict.json").write_text('{"outcome": "success"}')
     done = command("verdict", "12", "--config", job)
     assert done.returncode == 1 and done.stdout.startswith("failed: ")
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "huge"])
+def test_what_is_no_file_at_all_is_never_success_either(command: Command, job: Path, what: str) -> None:
+    folder = job.parent / "runs" / "12" / "12.0.0"
+    folder.mkdir(parents=True)
+    path = folder / "verdict.json"
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path.touch()
+        os.truncate(path, 2**40)
+    said = "longer than" if what == "huge" else "no regular file"
+    done = command("verdict", "12", "--config", job)
+    assert done.returncode == 1 and done.stdout.startswith(f"failed: {path}: {said}")
+    for name in ("status", "report"):
+        done = command(name, "12", "--config", job, PATH=str(job.parent))
+        assert done.returncode == 4 and said in " ".join(done.stdout.split())
+
+
+def test_a_run_dir_that_is_no_folder(command: Command, job: Path) -> None:
+    assert_one_line(command("verdict", "12", "--run-dir", job), str(job), "Not a directory")
+
+
+def test_a_run_dir_that_hangs_is_75(command: Command, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(verdict_command, "FILES_BOUND", 0.2)
+    monkeypatch.setattr(find, "folder", lambda _search: released.wait(60))
+    done = command("verdict", "12", "--config", job)
+    released.set()
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (75, "") and "does not answer within 0.2 s" in line
 
 
 @pytest.mark.parametrize(

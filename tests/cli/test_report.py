@@ -163,6 +163,16 @@ def test_json_and_a_page(here: Path, command: Command) -> None:
     assert [path.name for path in here.iterdir()] == ["ft-runs", "page.html"]
 
 
+def test_a_page_goes_into_a_pipe_which_stays_one(here: Path) -> None:
+    runs(here / "ft-runs/4242", "crash")
+    os.mkfifo(here / "pipe")
+    line = [*COMMAND, "4242", "--html", "pipe"]
+    with subprocess.Popen(line, env=environment(), cwd=here, stdout=subprocess.PIPE, text=True) as process:
+        page = (here / "pipe").read_text()
+        assert process.wait(BOUND) == 0
+    assert page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n") and (here / "pipe").is_fifo()
+
+
 # -- nothing, or not all
 
 

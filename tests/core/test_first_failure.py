@@ -79,6 +79,12 @@ def test_it_is_the_one_that_decides_not_the_one_heard_first() -> None:
     assert [(one["rank"], one["last_lines"]) for one in found] == [(15, "bad memory")]
 
 
+def test_what_the_agent_has_said_of_each_is_not_said_again() -> None:
+    coordinator, _ = talk()
+    coordinator.hear(says(1, *(Failure(1, rank, exit_code=1) for rank in range(8))))
+    assert coordinator.logged[-2:] == ["failures_heard", "cycle_failed"] and "worker_failed" not in coordinator.logged
+
+
 def test_it_is_told_before_the_job_ends() -> None:
     coordinator, found = talk(a_job(rules=(Rule(budget=Budget(max=0)),)))
     coordinator.hear(failed(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,28 @@ def test_garbage_is_an_error_and_no_verdict(tmp_path: Path, content: bytes, prob
     with pytest.raises(verdict_file.BadVerdictFile):
         verdict_file.write(tmp_path, SUCCESS, "1", "")
     assert (tmp_path / "verdict.json").read_bytes() == content
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "device"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "verdict.json"
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(verdict_file.BadVerdictFile, match=r"verdict.json: no regular file"):
+        verdict_file.read(tmp_path)
+    with pytest.raises(verdict_file.BadVerdictFile):
+        verdict_file.write(tmp_path, SUCCESS, "1", "")
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "verdict.json").touch()
+    os.truncate(tmp_path / "verdict.json", 2**40)
+    with pytest.raises(verdict_file.BadVerdictFile, match=r"verdict.json: longer than"):
+        verdict_file.read(tmp_path)
 
 
 WRITER = """

@@ -5,6 +5,7 @@ Some are whole jobs, so scripts/test runs this file beside no other.
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -64,6 +65,20 @@ def test_the_commands_of_a_page_run(page: Page, checkout: Path) -> None:
     code, output = run(["bash", "-c", "\n".join(script)], checkout, {})
     assert code == 0, output
     assert re.search(PROMISED.get(page.path.name, ""), output), output
+
+
+def test_the_epilog_of_a_page_takes_away_what_that_job_has_left() -> None:
+    (block,) = (block for page in FOR_USERS for block in page.blocks if "SLURM_JOB_UID" in block.text)
+    user = f"docs-{os.getpid()}"
+    left = Path(f"/tmp/ft-{user}")  # as the block says
+    try:
+        for run_id in ("7.0.0", "7.0.1", "77.0.0"):
+            (left / run_id / "n0").mkdir(parents=True)
+        code, output = run(["bash", "-euc", block.text], left, {"SLURM_JOB_UID": user, "SLURM_JOB_ID": "7"})
+        assert (code, output) == (0, "")
+        assert [path.name for path in left.iterdir()] == ["77.0.0"]
+    finally:
+        shutil.rmtree(left)
 
 
 @pytest.mark.parametrize(

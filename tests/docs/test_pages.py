@@ -20,6 +20,7 @@ from ft_supervisor.config.schema import JOB_KEYS, KEYS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = pages(REPOSITORY)
+BY_HAND = [page for page in PAGES if page.path.parent.name != "reference"]
 FOR_USERS = [page for page in PAGES if page.path.name != "CONTRIBUTING.md"]
 BLOCKS = [block for page in FOR_USERS for block in page.blocks]
 CONFIGURATIONS = [block for block in BLOCKS if block.language == "yaml"]
@@ -131,24 +132,17 @@ def test_every_key_exists() -> None:
         assert any(key == known or known.startswith(f"{key}.") for known in KEYS), f"{place}: there is no key {key}"
 
 
-def seconds(text: str) -> object:
-    """Of a duration; anything else as it is."""
-    match = re.fullmatch(r"([0-9.]+)(ms|s|m|h)", text)
-    return float(match[1]) * {"ms": 0.001, "s": 1, "m": 60, "h": 3600}[match[2]] if match else text
+UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "MiB": 2.0**20}
 
 
-def test_the_built_in_values_of_the_readme_are_those_of_the_code() -> None:
-    readme, values, compared = (REPOSITORY / "README.md").read_text(), defaults.built_in(), 0
-    for name, told in re.findall(r"^\| `([a-z_.]+)` \|.*\| ([^|]*) \|$", readme, re.MULTILINE):
-        key = name if name in values else f"timeouts.{name}"
-        if key not in values or isinstance(value := KEYS[key].plain(values[key].value), list | dict):
-            continue
-        shown = (
-            "none" if value == "" and told == "none" else str(value).lower() if isinstance(value, bool) else str(value)
-        )
-        assert seconds(told.strip("` ")) == seconds(shown), f"README.md: {name}"
-        compared += 1
-    assert compared >= 20
+def test_built_in_values_in_running_text_are_those_of_the_code() -> None:
+    values, compared = defaults.built_in(), 0
+    for page in FOR_USERS:
+        text = " ".join(page.path.read_text().split())
+        for key, number, unit in re.findall(r"`([a-z_]+\.[a-z_]+)`[,:]? \(?(\d[\d.]*) (ms|s|min|MiB)\b", text):
+            assert float(number) * UNITS[unit] == values[key].value, f"{page.path.name}: {key}, {number} {unit}"
+            compared += 1
+    assert compared >= 10
 
 
 def test_every_event_exists() -> None:
@@ -166,6 +160,13 @@ def test_what_people_look_for_at_night_is_what_the_code_says() -> None:
     for words in told:
         fixed = max((part.strip(" '…") for part in re.split(r"\d+|…", words)), key=len)
         assert fixed in sources, f"3am.md: nothing says {fixed!r}"
+
+
+@pytest.mark.parametrize("page", BY_HAND, ids=lambda page: page.path.name)
+def test_running_text_has_short_lines(page: Page) -> None:
+    outside = re.sub(r"^```.*?^```$", "", page.path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for line in outside.splitlines():
+        assert len(line) <= 120 or line.startswith("|"), f"{page.path.name}: {line}"
 
 
 def test_nothing_is_unfinished() -> None:

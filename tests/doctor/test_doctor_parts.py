@@ -416,6 +416,8 @@ def test_what_this_step_uses_goes_before_the_sites_default() -> None:
     answer = Configuration({"MpiDefault": "pmix"})
     assert slurm.settings(answer, look({}, None))["MpiDefault"] == "pmix"
     assert slurm.settings(answer, look({"SLURM_MPI_TYPE": "none"}, None))["MpiDefault"] == "none"
+    assert slurm.settings(answer, look(STEP, None))["MpiDefault"] == "none"
+    assert slurm.settings(answer, look({**STEP, "SLURM_MPI_TYPE": "pmi2"}, None))["MpiDefault"] == "pmi2"
 
 
 def test_a_policy_that_is_not_known_is_told(tmp_path: Path) -> None:

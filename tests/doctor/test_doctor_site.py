@@ -52,7 +52,7 @@ OK, WARN = Level.OK, Level.WARN
         ({"PreemptMode": "GANG,SUSPEND"}, "PreemptMode", WARN, "stand still"),
         ({"PreemptMode": "OFF"}, "PreemptMode", OK, "OFF"),
         ({"MpiDefault": "none"}, "MpiDefault", OK, "none"),
-        ({"MpiDefault": "pmix_v4"}, "MpiDefault", WARN, "SLURM_MPI_TYPE=none"),
+        ({"MpiDefault": "pmix_v4"}, "MpiDefault", WARN, "--mpi=none"),
         ({"SlurmctldParameters": "enable_stepmgr,x"}, "stepmgr", WARN, "batch host"),
         ({"MpiParams": "ports=20000-20999", "SrunPortRange": "0-0"}, "ports of Slurm's", OK, "MpiParams=ports=20000"),
         ({"MpiParams": "(null)", "SrunPortRange": "60001-63000"}, "ports of Slurm's", OK, "60001-63000"),

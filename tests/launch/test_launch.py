@@ -128,7 +128,7 @@ def test_what_srun_is_told(launched: list[Launched], tmp_path: Path) -> None:
     options, task = told["argv"][:-3], told["argv"][-3:]
     assert task == ["daemon", "--config", "job.yaml"]
     assert {"--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--nodes=3", "--ntasks=3"} <= set(options)
-    assert {"--ntasks-per-node=1", "--export=ALL", "--disable-status"} <= set(options)
+    assert {"--ntasks-per-node=1", "--export=ALL", "--disable-status", "--mpi=none"} <= set(options)
     assert not [option for option in options if option.startswith(("--cpus-per-task", "--exact"))]
     assert told["stdin"] == ""
     assert told["per_task"] == []

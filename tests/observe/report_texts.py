@@ -9,7 +9,7 @@ from tests.observe.test_history import recorded
 
 from ft_slurm.records import AccountingRecord, ExitCode
 from ft_slurm.sacct_text import records
-from ft_supervisor.observe.history import FirstFailure, History
+from ft_supervisor.observe.history import Fault, FirstFailure, History
 from ft_supervisor.observe.report_model import Report, join
 
 EVIL = "\x1b[2J</title><script>alert(1)</script>&amp;\"'\x07\u202e [bold]red[/bold] \N{SNOWMAN}"
@@ -37,7 +37,9 @@ def evil() -> Report:
     """Everywhere where somebody else's text may stand."""
     history = recorded("budget-spent")
     assert history.first_failure is not None
-    first: FirstFailure = replace(history.first_failure, lines=(EVIL, "ok"), source=EVIL, node=EVIL)
+    first: FirstFailure = replace(
+        history.first_failure, lines=(EVIL, "ok"), source=EVIL, node=EVIL, consequence_of=EVIL
+    )
     cycles = tuple(
         replace(cycle, reason=EVIL, began=EVIL, rule=EVIL, cause=EVIL, nodes=(EVIL,)) for cycle in history.cycles
     )
@@ -47,8 +49,9 @@ def evil() -> Report:
     )
     assert history.verdict is not None
     verdict = replace(history.verdict, reason=EVIL)
+    faults = (Fault(history.start or 0.0, EVIL, EVIL, EVIL, note=EVIL, cycle=EVIL),)
     changed: History = replace(
-        history, nodes=nodes, cycles=cycles, first_failure=first, verdict=verdict, notes=(EVIL,), run_id="4242.0.0"
+        history, nodes=nodes, cycles=cycles, first_failure=first, verdict=verdict, faults=faults, notes=(EVIL,)
     )
     slurm = [replace(row("FAILED", 100), comment=EVIL, nodes=EVIL)]
     return join("4242", [changed], slurm, [EVIL])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ft_supervisor.core.model import Failure, Outcome
 from ft_supervisor.core.settings import Cause
-from ft_supervisor.observe.history import CycleEnd, CycleStory, History, State
+from ft_supervisor.observe.history import CycleEnd, CycleStory, History, LostNode, State
 from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_build import build
 from ft_supervisor.observe.history_clocks import offsets
@@ -454,6 +454,52 @@ def test_a_node_that_calls_itself_unhealthy_is_excluded() -> None:
         ("standby", 1.0, ""),
         ("excluded", 3.0, "no disk"),
     ]
+
+
+LOST = "n2 was not heard for 7 s"
+
+
+def beaten(*failures: Failure, cause: str = "lost_node") -> History:
+    """Nodes 0 and 1 hear that their peer, node 2, is gone; it was last heard at 10.0. Who decides says `cause`."""
+    led = [
+        Fact(1.0, "in_charge", term=0, node=0),
+        Fact(1.0, "began", term=0, cycle="0.0", group=(0, 1, 2)),
+        Fact(10.3, "failed", term=0, cycle="0.0", reason="n0: worker 0 of node 0: exit code 1"),
+        Fact(10.0, "lost", term=0, node=2, reason=LOST, told=17.0),
+        Fact(17.0, "decided", term=0, cycle="0.0", reason=LOST, data=(("cause", cause), ("response", "restart"))),
+        Fact(17.0, "began", term=0, cycle="0.1", group=(0, 1)),
+        Fact(19.0, "lost", term=0, node=1, reason="later", told=26.0),
+    ]
+    led += [Fact(10.3, "exited", term=0, node=each.infra_rank, cycle="0.0", failures=(each,)) for each in failures]
+    ended = Told(machine="coordinator", nodes=("n0", "n1", "n2"), node=0, per_node=1, first=1.0, last=30.0)
+    ended.facts = sorted(led, key=lambda fact: fact.told or fact.at)
+    return build("4242.0.0", [ended], None)
+
+
+def test_a_peer_fails_as_a_consequence_of_a_lost_node() -> None:
+    history = beaten(Failure(1, 0, exit_code=1, time=10.2), Failure(0, 0, exit_code=1, time=10.1))
+    first, cycle = history.first_failure, history.cycles[0]
+    assert first is not None and (first.node, first.consequence_of) == ("n0", LOST)
+    assert cycle.cause == "lost_node" and cycle.lost == (LostNode("n2", 10.0),), "not who was lost in the next cycle"
+    assert cycle.loss is not None and cycle.loss.at == 10.0 and cycle.loss.detection == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("failure", "cause", "what"),
+    [
+        (Failure(2, 0, exit_code=1, time=10.1), "lost_node", "it is the lost node's own"),
+        (Failure(0, 0, exit_code=1, time=8.0), "lost_node", "the other one was heard long after it"),
+        (Failure(0, 0, exit_code=1, time=10.1), "exit", "a rule has called it what it is"),
+    ],
+)
+def test_what_is_no_consequence(failure: Failure, cause: str, what: str) -> None:
+    first = beaten(failure, cause=cause).first_failure
+    assert first is not None and first.consequence_of == "", what
+
+
+def test_who_fails_while_it_is_stopped_makes_the_lost_node_no_later() -> None:
+    loss = beaten(Failure(0, 0, exit_code=1, time=17.5)).cycles[0].loss
+    assert loss is not None and loss.at == 10.0
 
 
 # -- damage

@@ -9,9 +9,12 @@ from tests.observe.test_history import CASES, recorded
 
 from ft_supervisor.core.model import Again, Outcome, Verdict
 from ft_supervisor.observe import report_json, report_text
+from ft_supervisor.observe.history import Fault, NodeStory, Span, State
 from ft_supervisor.observe.report_model import join
-from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_NODES
+from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_FAULTS, MOST_NODES
 from ft_supervisor.observe.report_words import clock, duration, moment, plain
+
+KILL = Fault(100.0, "kill", "node", "node1")
 
 
 def text(*wanted: object, width: int = 80) -> str:
@@ -139,6 +142,48 @@ def test_a_running_job_is_called_so_by_slurm_s_word() -> None:
     assert "run 4242.0.0: no verdict" in text(report("running"))
 
 
+def test_a_game_day_is_told_from_a_bad_one() -> None:
+    start = recorded("takeover").start or 0.0
+    faults = (
+        replace(KILL, at=start + 3, cycle="0.0"),
+        Fault(start + 4, "freeze", "worker", "node0", rank=5, seconds=20.0, seed=7, cycle="1.1"),
+        Fault(start + 24, "thaw", "worker", "node0", rank=5, seed=7, note="told to end"),
+    )
+    shown = text(report(faults=faults))
+    assert "a game day: ft-supervisor fault has hit it 2 times" in shown, "a thaw hurts nobody"
+    assert f"{clock(start + 3)} kill node1 (cycle 0.0)\n" in shown
+    assert f"{clock(start + 4)} freeze worker, rank 5 on node0, for 20 s, seed 7 (cycle 1.1)\n" in shown
+    assert "thaw worker, rank 5 on node0, seed 7 (told to end)\n" in shown
+    assert "game day" not in text()
+    many = text(report(faults=faults[:1] * 1000))
+    assert f"the last {MOST_FAULTS} of 1000" in many and len(many.splitlines()) < 200
+
+
+def test_a_peer_s_failure_after_the_loss_of_a_node_is_called_so() -> None:
+    first = recorded("crash").first_failure
+    assert first is not None and "was lost first" not in text(report("crash"))
+    after = replace(first, consequence_of="node2 was not heard for 7 s")
+    shown = text(report("crash", first_failure=after), width=200)
+    line = "A node was lost first: node2 was not heard for 7 s. What failed then is a consequence:\n"
+    assert f"{line}  rank 1 on node1" in shown
+
+
+def test_what_breaks_in_a_list_goes_on_below_its_words() -> None:
+    lines = text(report(notes=["one two three four five six seven eight nine ten"]), width=40).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("  - one"))
+    assert lines[at + 1].startswith("    ") and lines[at + 1].strip()
+
+
+def test_a_short_loss_is_seen() -> None:
+    whole = recorded("crash")
+    start, end = whole.start or 0.0, whole.until or 0.0
+    back = start + (end - start) / 2
+    spans = (Span(State.LOST, back, back + 1e-3), Span(State.ACTIVE, back + 1e-3, None, "0.1", 0))
+    node = NodeStory(0, "n0", (Span(State.ACTIVE, start, back, "0.0", 0), *spans))
+    (bar,) = [line for line in text(report("crash", nodes=(node,))).splitlines() if line.startswith("  n0")]
+    assert bar.count("x") == 1 and "0x1" in bar
+
+
 def test_large_jobs_are_shortened_and_trouble_stays() -> None:
     history = recorded("node-lost")
     lost, usual = history.nodes[1], history.nodes[3]
@@ -219,13 +264,13 @@ def test_the_json_has_its_documented_keys(case: str) -> None:
     (run,) = value["runs"]
     assert set(run) == {
         *("run_id", "verdict", "start", "until", "ended", "training_seconds", "effective_training_time_ratio"),
-        *("lost_seconds", "active", "per_node", "nodes", "cycles", "takeovers", "first_failure", "notes"),
+        *("lost_seconds", "active", "per_node", "nodes", "cycles", "takeovers", "first_failure", "faults", "notes"),
     }
     assert set(run["nodes"][0]) == {"infra_rank", "name", "spans"}
     assert set(run["nodes"][0]["spans"][0]) == {"state", "start", "end", "cycle", "group_rank", "reason"}
     assert set(run["cycles"][0]) == {
         *("number", "term", "n", "nodes", "start", "workers_up", "end", "ended", "began", "cause", "reason", "rule"),
-        *("response", "failures", "loss"),
+        *("response", "failures", "lost", "loss"),
     }
     assert set(run["cycles"][0]["loss"]) == {
         *("at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"),
@@ -234,13 +279,19 @@ def test_the_json_has_its_documented_keys(case: str) -> None:
         *("step", "state", "exit_code", "derived_exit_code", "start", "end", "elapsed", "nodes", "comment"),
     }
     if run["first_failure"] is not None:
-        assert set(run["first_failure"]) == {"cycle", "node", "rank", "text", "lines", "source", "stacks"}
+        assert set(run["first_failure"]) == {
+            *("cycle", "node", "rank", "text", "lines", "source", "stacks", "consequence_of"),
+        }
         assert set(run["cycles"][0]["failures"][0]) == {
             *("node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message"),
             *("error_file", "time", "text"),
         }
     documented = report_json.__doc__ or ""
-    for part in (value, run, run["cycles"][0], run["cycles"][0]["loss"], value["slurm"][0]["records"][0]):
+    (fault,) = json.loads(report_json.render(report(case, faults=(KILL,))))["runs"][0]["faults"]
+    assert set(fault) == {"at", "act", "target", "node", "rank", "seconds", "seed", "note", "cycle"}
+    for lost in run["cycles"][0]["lost"]:
+        assert set(lost) == {"node", "at"}
+    for part in (value, run, run["cycles"][0], run["cycles"][0]["loss"], value["slurm"][0]["records"][0], fault):
         assert all(f'"{key}"' in documented for key in part)
 
 

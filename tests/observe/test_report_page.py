@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from tests.observe.report_texts import EVIL, evil, report, row, sacct
 from tests.observe.test_history import CASES, RECORDED, recorded
 
 from ft_supervisor.observe import report_html, report_json, report_text
+from ft_supervisor.observe.history import Fault
 from ft_supervisor.observe.history_build import build
 from ft_supervisor.observe.history_facts import facts
-from ft_supervisor.observe.report_model import join
-from ft_supervisor.observe.report_svg import MOST_NODES
+from ft_supervisor.observe.report_model import Report, join
+from ft_supervisor.observe.report_svg import MOST_NODES, MOST_OPEN
 
 VOID = {"meta", "link", "br", "img", "hr"}
 CHROMIUM = browser.installed()
@@ -83,6 +85,45 @@ def test_the_page_tells_it_all() -> None:
         "a note",
     ):
         assert words in text, words
+
+
+def a_game_day() -> Report:
+    """With a fault on node1 and one on a node that nobody knows."""
+    history = recorded("crash")
+    at = (history.start or 0.0) + 2
+    faults = (Fault(at, "kill", "worker", "node1", 1, cycle="0.0"), Fault(at, "kill", "node", "elsewhere"))
+    assert history.first_failure is not None
+    first = replace(history.first_failure, consequence_of="node2 was not heard for 7 s")
+    return report("crash", faults=faults, first_failure=first)
+
+
+def test_a_game_day_and_a_consequence_are_told() -> None:
+    page = report_html.render(a_game_day())
+    text = Tree(page).text
+    assert "a game day: ft-supervisor fault has hit it 2 times" in text
+    assert "kill worker, rank 1 on node1" in text and "kill elsewhere" in text
+    assert "A node was lost first: node2 was not heard for 7 s." in text
+    assert page.count('class="fault" x=') == 1, "in the row of its node"
+    assert "game day" not in report_html.render(report("crash"))
+
+
+def test_why_a_cycle_began_does_not_repeat_why_the_former_one_ended() -> None:
+    text = Tree(report_html.render(report("crash"))).text
+    first, second = recorded("crash").cycles
+    assert second.began.startswith(f"{first.reason}; ") and second.began not in text
+    assert f"began: {second.began.removeprefix(f'{first.reason}; ')}" in text
+
+
+def test_rows_beyond_a_screenful_unfold_and_trouble_is_seen_at_once() -> None:
+    history = recorded("node-lost")
+    nodes = [replace(history.nodes[0], infra_rank=rank, name=f"n{rank}") for rank in range(1000)]
+    nodes[777] = replace(history.nodes[1], infra_rank=777, name="n777")
+    nodes[888] = replace(history.nodes[2], infra_rank=888, name="n888")
+    faults = (Fault((history.start or 0.0) + 1, "kill", "agent", "n999"),)
+    seen, _, folded = report_html.render(report("node-lost", nodes=tuple(nodes), faults=faults)).partition("<details>")
+    assert seen.count("data-node=") == MOST_OPEN and folded.count("data-node=") == 1000 - MOST_OPEN
+    assert f"<summary>{1000 - MOST_OPEN} more nodes</summary>" in folded
+    assert all(f'data-node="n{rank}"' in seen for rank in (777, 888, 999)), "lost, promoted, hit"
 
 
 def test_other_people_s_texts_stay_texts() -> None:
@@ -160,6 +201,11 @@ ROWS = """[...document.querySelectorAll('tr[data-node]')].map(row => {
           name: row.querySelector('th').getBoundingClientRect().width, hit: at ? at.closest('tr').dataset.node : null,
           titles: row.querySelectorAll('rect > title').length};
 })"""
+PLACES = """[document.querySelector('[data-node=node1] .fault path'), ...['node1', 'node0', 'node2'].map(
+  node => document.querySelector(`[data-node=${node}] svg`)), document.querySelector('svg.marks')
+].map(each => each.getBoundingClientRect().toJSON())"""
+LABELS = """[...document.querySelectorAll('svg.axis text')].map(each => each.getBoundingClientRect().toJSON())
+  .filter(each => each.width > 0)"""
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -181,6 +227,27 @@ def test_a_browser_shows_a_row_for_each_node(chromium: Browser, tmp_path: Path, 
     tops = [each["top"] for each in rows]
     assert tops == sorted(set(tops)), "one below the other"
     assert chromium.evaluate(WIDER) <= 0, "nothing sticks out"
+    assert_quiet(chromium, page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1200, 380])
+def test_in_a_browser_a_fault_is_seen_in_its_row_and_lines_go_through_all(
+    chromium: Browser, tmp_path: Path, width: int
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(report_html.render(a_game_day()))
+    chromium.events.clear()
+    chromium.open(page, width)
+    flash, row, first, last, marks = chromium.evaluate(PLACES)
+    assert flash["width"] > 5 and row["left"] - 10 < flash["left"] < row["right"] and flash["top"] >= row["top"] - 3
+    assert flash["bottom"] <= row["bottom"] + 3
+    assert marks["left"] == pytest.approx(row["left"], abs=1) and marks["width"] == pytest.approx(row["width"], abs=1)
+    assert marks["top"] <= first["top"] and last["bottom"] - 1 <= marks["bottom"] < last["bottom"] + 10
+    assert chromium.evaluate(WIDER) <= 0
+    assert chromium.evaluate("document.querySelector('td.wide:has(br)').getBoundingClientRect().width") > 200
+    labels = chromium.evaluate(LABELS)
+    assert all(one["right"] <= other["left"] for one, other in pairwise(labels)), labels
     assert_quiet(chromium, page)
 
 

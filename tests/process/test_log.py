@@ -167,6 +167,15 @@ def test_what_was_dropped_is_told_in_json_too(
     assert told(capfd)["fields"] == {"dropped": 1}
 
 
+def test_a_line_for_people_may_be_lost(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        monkeypatch.setattr(module, "_STDERR", full.fileno())
+        say("lost")
+    monkeypatch.undo()
+    say("y\udcff")
+    assert capfd.readouterr().err == "y\\udcff\n"
+
+
 def test_a_line_for_people_is_an_event_of_json(capfd: pytest.CaptureFixture[str]) -> None:
     say("ft-supervisor: no such thing")
     assert capfd.readouterr().err == "ft-supervisor: no such thing\n"

@@ -55,7 +55,7 @@ def test_files_by_cycle_and_rank_and_the_first_failure_once(start: StartJob) -> 
     assert [text for text in said(job) if text.startswith("    | ")] == [f"    | {text}" for text in complaint]
     at = job.texts.index(f"{first.text}\n")
     assert [text.split("| ", 1)[1] for text in job.texts[at + 1 : at + 3]] == [f"    | {line}\n" for line in complaint]
-    assert len(job.all("first_failure")) == 1 and said(job).count(COMPLAINT) == 1
+    assert len(job.all("first_failure")) == len(job.all("worker_failed")) == 1 and said(job).count(COMPLAINT) == 1
     assert file_of(job, 0).read_text().count("\n") == file_of(job, 1, 1).read_text().count("\n") == 1
     assert sorted(path.name for path in (job.run_folder / "logs").iterdir()) == ["0.0", "0.1"]
 

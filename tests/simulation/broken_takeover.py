@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from ft_supervisor.core import actions, events, messages, orders
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.closing import NOTHING, Closing
+from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.election import Election
 from ft_supervisor.core.lease import Proof
 from ft_supervisor.core.members import Members
-from ft_supervisor.core.model import NO_PROMISE, Roster
+from ft_supervisor.core.model import NO_PROMISE, Roster, Verdict
 from ft_supervisor.core.rosterchange import RosterChange
-from ft_supervisor.core.summary import Summary
 
 
 class HeedsOlderTerms(AgentMachine):
@@ -125,10 +124,8 @@ class TakesAnyVerdictForIts(CoordinatorMachine):
 class WantsNoKeepers(Closing):
     """A verdict is the job's as soon as one node keeps it."""
 
-    def keep(
-        self, infra_rank: int, roster: Roster, lost: tuple[str, ...], summary: Summary = NOTHING
-    ) -> actions.Record | None:
-        return None if self.proposal is None else self.settle(self.proposal, lost, summary)
+    def keep(self, infra_rank: int, roster: Roster) -> Verdict | None:
+        return self.proposal if self.verdict is None else None
 
 
 class TermsOfAnybody(Election):

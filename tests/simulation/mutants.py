@@ -15,7 +15,7 @@ from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import coordinator, cycles, roster
+from ft_supervisor.core import coordinator, cycles, majority, roster
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
@@ -72,7 +72,7 @@ REQUIRED = (
     _part("RosterChange", broken_takeover.AsksOnlyTheNewList, "4", "9", "10", theme=themes.drift),
     _daemon(broken_takeover.ForgetsPromises, "4", "7", "9", "10", theme=themes.see_saw),
     _part("Members", broken_takeover.WaitsForNobodyToStop, "10"),
-    _part("Proof", broken_takeover.LeasesToAnybody, "9", "10"),
+    Mutant("LeasesToAnybody", ("9", "10"), parts=((majority, "Proof", broken_takeover.LeasesToAnybody),)),
     _agent(broken_takeover.NeverFences, "10"),
     _part("Members", broken_takeover.CountsItsOwnDelay, "lost", theme=themes.stutter),
     _coordinator(broken_takeover.GoesOnAfterAStall, "4", "9", "10", "lost", theme=themes.see_saw),

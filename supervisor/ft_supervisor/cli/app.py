@@ -60,7 +60,7 @@ def top(
     Without a command, `ft-supervisor --config job.yaml` is the daemon that srun starts, one task on each node:
 
     \b
-      srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 ft-supervisor --config job.yaml
+      srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 --mpi=none ft-supervisor --config job.yaml
 
     \b
     Exit codes:

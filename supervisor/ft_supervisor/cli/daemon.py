@@ -16,7 +16,7 @@ EPILOG = """\
 This is the daemon: srun starts one on each node. To run a job, use one of
 
   ft-supervisor launch --config job.yaml                       in a batch script (or under salloc)
-  srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 ft-supervisor --config job.yaml
+  srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 --mpi=none ft-supervisor --config job.yaml
   ft-supervisor local --config job.yaml -N 4                   without Slurm, on this machine
 
 `ft-supervisor --help` lists all commands.

@@ -6,13 +6,18 @@ import sys
 from collections.abc import Callable
 
 from ft_slurm.errors import SlurmError
+from ft_supervisor.cli.output import abandon
 from ft_supervisor.config import ConfigError
 from ft_supervisor.core.model import CONFIG_ERROR, one_line
 
 
 def complain(problem: object) -> int:
     """Prints the problem as one line; returns the exit code."""
-    print(f"ft-supervisor: {one_line(str(problem), 2000)}", file=sys.stderr, flush=True)
+    try:
+        if sys.stderr is not None:  # print takes None for stdout
+            print(f"ft-supervisor: {one_line(str(problem), 2000)}", file=sys.stderr, flush=True)
+    except OSError:
+        abandon(sys.stderr)  # the exit code tells it too
     return CONFIG_ERROR
 
 

@@ -19,5 +19,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return daemon.main(words)
     from ft_supervisor.cli import app
+    from ft_supervisor.cli.errors import complain
+    from ft_supervisor.cli.output import abandon
 
-    return app.main(words)
+    try:
+        return app.main(words)
+    except OSError as error:  # of stdout; on a full disk, say
+        abandon(sys.stdout)
+        return complain(error)

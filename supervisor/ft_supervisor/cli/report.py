@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +10,7 @@ import typer
 
 from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
+from ft_supervisor.cli.output import put
 from ft_supervisor.core.model import one_line
 
 if TYPE_CHECKING:
@@ -95,11 +94,11 @@ def _write(told: Report, as_json: bool, html: Path | None) -> int:
     if html is not None:
         report_job.write_page(told, html)
     if as_json:
-        _put(report_job.as_json(told))
+        put(report_job.as_json(told))
     elif html is None:
-        _put(report_job.as_text(told))
+        put(report_job.as_text(told))
     else:
-        _put(f"{html}\n")
+        put(f"{html}\n")
     return OK if told.told else IN_PART
 
 
@@ -116,21 +115,8 @@ def _many(since: str, state: str | None, config: Path | None, run_dir: Path | No
     except SlurmError as error:
         complain(error)
         return NOTHING_KNOWN
-    _put(report_jobs.as_json(listing, since) if as_json else report_jobs.as_text(listing, since))
+    put(report_jobs.as_json(listing, since) if as_json else report_jobs.as_text(listing, since))
     code = IN_PART if listing.notes else OK
     if listing.hangs:
         os._exit(code)
     return code
-
-
-def _put(text: str) -> None:
-    """To stdout, whose reader may have had enough (`| head`), and whose encoding may lack some letters."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor shall the interpreter's end complain
-        if not isinstance(error, BrokenPipeError):
-            raise

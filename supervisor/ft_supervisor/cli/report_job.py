@@ -41,13 +41,8 @@ def gather(
             _where_it_was_submitted(wanted, environ, found, places)
         if not found.histories:
             shown = " or ".join(map(str, dict.fromkeys(places)))
-            found.notes.append(f"no run of job {_name(wanted)} in {shown}; --config or --run-dir say where else")
-    return found, join(_name(wanted), found.histories, found.records, found.notes)
-
-
-def _name(wanted: Wanted) -> str:
-    parts = (wanted.job_id, wanted.step_id, wanted.restart_count)
-    return ".".join(str(part) for part in parts if part is not None)
+            found.notes.append(f"no run of job {wanted} in {shown}; --config or --run-dir say where else")
+    return found, join(str(wanted), found.histories, found.records, found.notes)
 
 
 def _newest(search: find.Search, found: Found) -> Path | None:
@@ -85,7 +80,10 @@ def as_json(report: Report) -> str:
 
 
 def write_page(report: Report, path: Path) -> None:
-    """The whole page or nothing. Raises OSError."""
+    """The whole page or nothing; into a pipe or a device, which stays what it is, as it comes. Raises OSError."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_text(report_html.render(report), encoding="utf-8")
+        return
     temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
         temporary.write_text(report_html.render(report), encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from rich.text import Text
 from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.looking import Look
+from ft_supervisor.cli.output import put, replace_letters
 from ft_supervisor.observe.status import Seen, State, document
 from ft_supervisor.observe.status_text import render
 
@@ -110,8 +110,7 @@ class Show:
         self.everything = everything
         self.closed = False
         self.console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")  # a name that this terminal cannot write
+        replace_letters()  # for what the console prints by itself
 
     @property
     def redraws(self) -> bool:
@@ -140,12 +139,7 @@ class Show:
         self._write("\n")
 
     def _write(self, text: str) -> None:
-        try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            self.closed = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's own last flush
+        self.closed = not put(text)
 
 
 class Watch:

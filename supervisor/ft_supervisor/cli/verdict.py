@@ -9,9 +9,14 @@ import typer
 
 from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
+from ft_supervisor.cli.output import put
 from ft_supervisor.core.model import INTERRUPTED, Outcome, Verdict
 from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.verdict_file import BadVerdictFile
+
+FILES_BOUND = 60.0
+"""Seconds that run_dir gets: a batch script ends with the answer, and is better late than wrong."""
 
 
 def verdict(
@@ -40,16 +45,24 @@ def _run(job: str | None, config: Path | None, run_dir: Path | None) -> int:
         return complain("give either --config or --run-dir")
     try:
         search = find.search(job, config, run_dir, os.environ)
-        folder = find.folder(search)
-        found = verdict_file.read(folder, folder.name) if folder else None
-    except find.WrongUse as error:
-        return complain(error)
-    except BadVerdictFile as error:
-        found = Verdict(Outcome.FAILED, str(error))  # as in the store: what is no verdict is never success
-    except OSError as error:
-        return complain(error)
-    if found is None:
-        typer.echo(f"no verdict of job {job} in {search.shown}")
+        found = Background("run_dir", lambda: _read(search)).result(FILES_BOUND)
+    except Hangs:
+        complain(f"run_dir does not answer within {FILES_BOUND:g} s: {search.shown}")
         return INTERRUPTED
-    typer.echo(f"{found.outcome}: {found.reason}")
-    return found.exit_code
+    except (find.WrongUse, OSError) as error:
+        return complain(error)
+    said = f"no verdict of job {job} in {search.shown}" if found is None else f"{found.outcome}: {found.reason}"
+    try:
+        put(f"{said}\n")
+    except OSError as error:  # the job has ended as it has, also where that cannot be written down
+        complain(error)
+    return INTERRUPTED if found is None else found.exit_code
+
+
+def _read(search: find.Search) -> Verdict | None:
+    """The newest run's. Raises OSError; may hang."""
+    folder = find.folder(search)
+    try:
+        return verdict_file.read(folder, folder.name) if folder else None
+    except BadVerdictFile as error:
+        return Verdict(Outcome.FAILED, str(error))  # as in the store: what is no verdict is never success

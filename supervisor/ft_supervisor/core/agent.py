@@ -23,6 +23,7 @@ from enum import StrEnum
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Send, Start, StopWorkers, TakeStacks, Tell, log
+from ft_supervisor.core.alone import Alone
 from ft_supervisor.core.caller import Caller
 from ft_supervisor.core.events import (
     AgentEvent,
@@ -42,13 +43,12 @@ from ft_supervisor.core.events import (
     WorkersExited,
     WorkersGone,
 )
+from ft_supervisor.core.failures import fit_to_tell
 from ft_supervisor.core.hangs import Hangs
-from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.lease import Lease
 from ft_supervisor.core.ledger import newer
 from ft_supervisor.core.model import (
     CONFIG_ERROR,
-    EXIT_CODES,
     INTERRUPTED,
     KILL_BOUND,
     NO_PROMISE,
@@ -61,18 +61,14 @@ from ft_supervisor.core.model import (
     Outcome,
     Roster,
     Verdict,
-    one_line,
 )
-from ft_supervisor.core.policy import Trouble, find, ignored, weight
+from ft_supervisor.core.policy import ignored
 from ft_supervisor.core.ranks import highest
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When
 
 STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
-
-TOLD, QUOTED, SHORT = 32, 8, 50
-"""Failures that fit into one message; how many of them with their worker's last lines, and the others' characters."""
 
 
 class State(StrEnum):
@@ -96,9 +92,7 @@ class AgentMachine:
         self.incarnation = incarnation
         self.memory = memory
         self.state = State.JOINING
-        self.watched: Cycle | None = memory.newest
-        """The cycle whose exit barrier is to be looked at."""
-        self._began = now
+        self._alone = Alone(job, memory.newest, now)
         self._caller = Caller(job, node)
         self._lease = Lease()
         self._hangs = Hangs(job, node)
@@ -109,9 +103,6 @@ class AgentMachine:
         self._next: messages.Run | None = None
         self._gone_by: float | None = None
         self._fenced = False
-        self._barrier_at: float | None = None
-        self._terminated_at: float | None = None
-        self._told = ""
         self._end_as: Leave | None = None
         self._actions: list[AgentAction] = []
 
@@ -123,6 +114,11 @@ class AgentMachine:
     def running(self) -> Cycle | None:
         """The cycle whose workers may live on this node."""
         return self._run.cycle if self._run else None
+
+    @property
+    def watched(self) -> Cycle | None:
+        """The cycle whose exit barrier is to be looked at."""
+        return self._alone.watched
 
     def handle(self, event: AgentEvent, now: float) -> list[AgentAction]:
         """One event in, actions out, in order."""
@@ -143,8 +139,7 @@ class AgentMachine:
                 ours = self._caller.charged and term == self.memory.promise
                 self._lease.look(asked, round_, lease if ours else 0)
             case BarrierPassed(cycle):
-                if cycle == self.watched and self._barrier_at is None:
-                    self._barrier_at = now
+                self._alone.passed(cycle, now)
             case WorkersExited(cycle, failures):
                 self._exited(cycle, failures, now)
             case WorkersGone(cycle, port):
@@ -191,7 +186,7 @@ class AgentMachine:
             running=self.running,
             memory=self.memory,
             serial=self._serial,
-            told=self._told,
+            told=self._alone.told,
         )
         self._do(Send(register))
 
@@ -255,7 +250,7 @@ class AgentMachine:
             self._do(self._caller.again(self.memory))
             return
         self._remember(self._memory_of(run.cycle, run.group))
-        self._watch(run.cycle)
+        self._alone.watch(run.cycle)
         if self._run is None:
             self._start(run, now)
         else:
@@ -277,7 +272,7 @@ class AgentMachine:
     def _stand_by(self, cycle: Cycle | None, now: float) -> None:
         if cycle is not None and self.memory.newest is not None and cycle < self.memory.newest:
             return
-        self._watch(cycle)
+        self._alone.watch(cycle)
         self._next = None
         if self._run is not None:
             self._stop(self.job.timeouts.restart_grace, now)
@@ -286,10 +281,6 @@ class AgentMachine:
 
     def _memory_of(self, cycle: Cycle, group: str) -> Memory:
         return replace(self.memory, newest=cycle, group=group, succeeded=None, failures=())
-
-    def _watch(self, cycle: Cycle | None) -> None:
-        if cycle != self.watched:
-            self.watched, self._barrier_at = cycle, None
 
     # -- the workers
 
@@ -334,7 +325,7 @@ class AgentMachine:
         self._gone_by = gone_by
         if self.state is not State.CLOSING:
             self._become(State.STOPPING, cycle=self._run.cycle)
-        signalled = self._terminated_at is not None and not self.job.signal_workers
+        signalled = self._alone.is_told and not self.job.signal_workers
         self._do(StopWorkers(self._run.cycle, grace, "" if signalled else signal))
 
     def _exited(self, cycle: Cycle, failures: tuple[Failure, ...], now: float) -> None:
@@ -363,40 +354,22 @@ class AgentMachine:
         cycle = self._run.cycle
         for failure in failures:
             self._do(log("worker_failed", "warning", cycle=cycle, failure=str(failure), error_file=failure.error_file))
-        told = self._fit_to_tell(failures)
+        told = fit_to_tell(failures, self.job.settings.rules, self.node.name)
         self._remember(replace(self.memory, failures=told))
         self._send(messages.WorkersFailed, cycle=cycle, failures=told)
         self._stop(self.job.timeouts.restart_grace, now)
-
-    def _fit_to_tell(self, failures: list[Failure]) -> tuple[Failure, ...]:
-        """Those first that an earlier rule answers: they decide."""
-        rules = self.job.settings.rules
-
-        def weighs(failure: Failure) -> float:
-            trouble = Trouble(str(failure), failure.cause, failure.infra_rank, failure)
-            return weight(rules, find(rules, trouble, self.node.name))
-
-        first = sorted(failures, key=weighs)[:TOLD]
-        short = [replace(other, last_lines="", message=one_line(other.message, SHORT)) for other in first[QUOTED:]]
-        return (*first[:QUOTED], *short)
 
     def _look_for_hangs(self, now: float) -> None:
         """What a hung worker does is written down before it is killed."""
         hung = self._hangs.tick(now)
         if hung and self._run is not None:
-            self._hangs.hung = hung
             for failure in hung:
                 self._do(log("worker_hangs", "warning", cycle=self._run.cycle, failure=str(failure)))
             self._do(TakeStacks(self._run.cycle, tuple(failure.local_rank for failure in hung)))
 
     def _blame_hung(self, taken: StacksTaken, now: float) -> None:
         if self._run is not None and self._run.cycle == taken.cycle and self.state is State.ACTIVE:
-            rules, lines = dict(taken.rules), dict(taken.last_lines)
-            hung = [
-                replace(failure, rules=rules.get(failure.local_rank, ()), last_lines=lines.get(failure.local_rank, ""))
-                for failure in self._hangs.hung
-            ]
-            self._fail([failure for failure in hung if not self._ignores(failure)], now)
+            self._fail([failure for failure in self._hangs.blamed(taken) if not self._ignores(failure)], now)
 
     def _gone(self, cycle: Cycle, port: int, now: float) -> None:
         if self._run is None or cycle != self._run.cycle:
@@ -422,8 +395,7 @@ class AgentMachine:
             self._end(Leave(verdict.exit_code, verdict, verdict.reason), self.job.last_grace(verdict), now, signal)
 
     def _terminate(self, reason: str, now: float) -> None:
-        if self._terminated_at is None:
-            self._terminated_at, self._told = now, reason
+        if self._alone.tell(reason, now):
             self._do(log("terminated", reason=reason))
             self._send(messages.Leaving, reason=reason)
 
@@ -446,25 +418,23 @@ class AgentMachine:
         self._do(leave)
 
     def _tick(self, now: float) -> None:
-        timeouts = self.job.timeouts
         self._tell_alive(now)
         if self.state is State.ACTIVE:
             self._look_for_hangs(now)
         if (dial := self._caller.tick(self.memory, now)) is not None:
             self._do(dial)
-        since = self._lease.since
-        fresh = since is None and self.memory.newest is None
-        patience = timeouts.join if fresh else timeouts.takeover
-        if now - (self._began if since is None else since) >= patience and self._end_as is None:
-            self._end(Leave(INTERRUPTED, None, f"no coordinator with a majority for {patience:g} s"), 0.0, now)
-        elif self._is_left_alone(now):
-            self._end(Leave(0, None, f"the exit barrier of cycle {self.watched} is passed"), 0.0, now)
-        elif self._unanswered(now):
-            reason = "told to end by a signal, and no coordinator answers"
-            self._end(Leave(EXIT_CODES[Outcome.CANCELLED], None, reason), timeouts.stop_grace, now)
+        if self._end_as is None:
+            self._leave_if_alone(now)
         if self._gone_by is not None and now >= self._gone_by:
             code = self._end_as.code if self._end_as else INTERRUPTED
             self._do(Leave(code, self.memory.verdict, "workers that can't be ended"))
+
+    def _leave_if_alone(self, now: float) -> None:
+        runs, led = self._run is not None, self._caller.charged
+        found = self._alone.leave(self.memory.newest, self._lease.since, now, runs=runs, led=led)
+        if found is not None:
+            leave, grace = found
+            self._end(leave, grace, now)
 
     def _tell_alive(self, now: float) -> None:
         led = self._caller.charged or self._run is not None or self.state is State.CLOSING
@@ -488,19 +458,6 @@ class AgentMachine:
         if self._run is None or since is None or self.memory.verdict is not None:
             return False
         return now - since >= self.job.timeouts.fence
-
-    def _is_left_alone(self, now: float) -> bool:
-        """All have finished, and nobody tells us the verdict. After a signal only a coordinator knows what it is."""
-        if self._barrier_at is None or self._run is not None or self._terminated_at is not None:
-            return False
-        return now - self._barrier_at >= self.job.timeouts.close_grace
-
-    def _unanswered(self, now: float) -> bool:
-        """We told the coordinator of the signal, and no verdict came."""
-        patience = 2 * self.job.timeouts.coordinator
-        if self._caller.charged and not self.job.signal_workers:  # it asks Slurm what the signal means
-            patience += ASK_BOUND
-        return self._terminated_at is not None and self._end_as is None and now - self._terminated_at >= patience
 
     def _fence(self, now: float) -> None:
         """Our peers may be about to run our replacement: end our workers, with no grace."""

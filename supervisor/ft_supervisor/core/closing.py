@@ -8,7 +8,7 @@ A verdict that somebody knows to be the job's, or that the key or the file holds
 from __future__ import annotations
 
 from ft_supervisor.core.actions import Conclude, Record
-from ft_supervisor.core.model import Roster, Verdict
+from ft_supervisor.core.model import KILL_BOUND, Job, Outcome, Roster, Verdict
 from ft_supervisor.core.roster import quorum
 from ft_supervisor.core.summary import Summary
 
@@ -24,19 +24,17 @@ class Closing:
         self.verdict: Verdict | None = None
         self.summary = NOTHING
         self.claimed = False
-        self.closed = False
+        self._closed_at: float | None = None
         self._kept: set[int] = set()
 
     def propose(self, verdict: Verdict) -> None:
         """The only proposal of this term."""
         self.proposal, self._kept = verdict, set()
 
-    def keep(self, infra_rank: int, roster: Roster, lost: tuple[str, ...], summary: Summary = NOTHING) -> Record | None:
-        """A node keeps the proposal; Record it once a majority does."""
+    def keep(self, infra_rank: int, roster: Roster) -> Verdict | None:
+        """A node keeps the proposal, which is to be settled once a majority does."""
         self._kept.add(infra_rank)
-        if self.proposal is None or not quorum(roster, self._kept):
-            return None
-        return self.settle(self.proposal, lost, summary)
+        return self.proposal if self.verdict is None and quorum(roster, self._kept) else None
 
     def settle(self, verdict: Verdict, lost: tuple[str, ...], summary: Summary = NOTHING) -> Record | None:
         """This is the job's verdict. The first that is settled stays."""
@@ -52,6 +50,20 @@ class Closing:
         self.verdict, self.claimed = verdict, True
         return Conclude(verdict)
 
-    def close(self, verdict: Verdict) -> None:
+    def close(self, verdict: Verdict, now: float) -> None:
         """The key holds this, which counts, as nodes have acted on it."""
-        self.verdict, self.closed = verdict, True
+        self.verdict, self._closed_at = verdict, now
+
+    @property
+    def closed(self) -> bool:
+        """Whether that is so: nothing can change any more."""
+        return self._closed_at is not None
+
+    def is_over(self, job: Job, now: float) -> bool:
+        """Whether the nodes have had the time to end."""
+        if self.verdict is None or self._closed_at is None:
+            return False
+        bound = job.timeouts.close_grace
+        if self.verdict.outcome is not Outcome.SUCCESS:
+            bound += job.last_grace(self.verdict) + KILL_BOUND
+        return now - self._closed_at >= bound

@@ -33,10 +33,9 @@ from ft_supervisor.core.events import (
     Tick,
 )
 from ft_supervisor.core.interruptions import Interruptions
-from ft_supervisor.core.lease import Proof
+from ft_supervisor.core.majority import Majority
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import (
-    KILL_BOUND,
     NO_PROMISE,
     Cycle,
     Job,
@@ -51,9 +50,6 @@ from ft_supervisor.core.ranks import highest, unfold
 from ft_supervisor.core.roster import coordinator_of, first_candidate, first_term
 from ft_supervisor.core.rosterchange import RosterChange
 from ft_supervisor.core.summary import Summary
-
-PROOF_AGE = 2
-"""Times timeouts.coordinator: how old the proof of a majority may be that a decision rests on."""
 
 
 class Role(StrEnum):
@@ -75,19 +71,16 @@ class CoordinatorMachine:
         self.members = Members()
         self._election = Election(job, node.infra_rank, memory)
         self._rosters = RosterChange(self._election.roster)
-        self._proof = Proof()
-        self._proved: float | None = None
+        self._majority = Majority(job.timeouts)
         self._led = False
         self._takeovers = 0
         self._cycles_told = 0
         """How many cycles nodes have told of."""
-        self._fenced = float("-inf")
         self._closing = Closing()
         self._interruptions = Interruptions(job, now)
         self._epoch = epoch
         self._elsewhere = memory.promise
         self._early: list[messages.ToCoordinator] = []
-        self._since = now
         self._last_tick = now
         self._actions: list[CoordinatorAction] = []
         if incarnation == 1 and node.infra_rank == first_candidate(job) and memory.promise == NO_PROMISE:
@@ -171,7 +164,7 @@ class CoordinatorMachine:
         return self._actions
 
     def _hear_beat(self, infra_rank: int, round_: int, now: float) -> None:
-        self._proof.echo(infra_rank, round_)
+        self._majority.proof.echo(infra_rank, round_)
         member = self.members.get(infra_rank)
         if member is not None:
             member.heard = now
@@ -184,7 +177,7 @@ class CoordinatorMachine:
         member = self.members.register(message, now)
         if member is None:
             return
-        self._proof.echo(message.infra_rank, message.round)
+        self._majority.proof.echo(message.infra_rank, message.round)
         self._election.hear(message)
         if (newest := message.memory.newest) is not None:
             self._cycles_told = max(self._cycles_told, newest.n + 1)
@@ -204,7 +197,7 @@ class CoordinatorMachine:
     def _hear_promise(self, message: messages.Register, member: Member, now: float) -> None:
         answered = member.asked is not None and member.asked == self._election.term
         if answered and self._election.asked_at is not None:
-            self._proof.promise(message.infra_rank, self._election.asked_at)
+            self._majority.proof.promise(message.infra_rank, self._election.asked_at)
         if self.role is not Role.PREPARING:
             self._welcome(message, member, now)
         elif not answered:  # it had promised this term to a former process of this node
@@ -244,7 +237,7 @@ class CoordinatorMachine:
             self.members.register(message, now)
         memories = [message.memory for message in election.promises.values()]
         self._rosters.take_over(election.term)
-        self._proof_now()
+        self._majority.look(self._rosters.roster)
         self._pulse(now)
         self._do(LookForVerdict())
         self._cycles = Cycles(self.job, self.members, self, election.term, now)
@@ -291,9 +284,8 @@ class CoordinatorMachine:
             case messages.RosterKept(stamp=stamp):
                 self._kept(member, stamp, now)
             case messages.VerdictKept():
-                if self.verdict is None:  # once it is settled, the others' answers need no counting
-                    roster, lost = self._rosters.roster, self._lost_names()
-                    self._do(self._closing.keep(message.infra_rank, roster, lost, self._summary()))
+                if (kept := self._closing.keep(message.infra_rank, self._rosters.roster)) is not None:
+                    self._settle(kept)
             case messages.Goodbye(verdict=verdict):
                 self._goodbye(member, verdict, now)
             case messages.Unhealthy(reason=reason):
@@ -376,7 +368,7 @@ class CoordinatorMachine:
         self._last_tick = now
         if late > 0:
             self._late(late, stalled, now)
-        if self.role is Role.LEADING and self._proof.round == 0:
+        if self.role is Role.LEADING and self._majority.proof.round == 0:
             self.log("in_charge", term=self.term, takeover=False)
         self._do(Tell(orders.Alive(self.phase, str(self.cycle or ""))))
         self._pulse(now)
@@ -405,8 +397,9 @@ class CoordinatorMachine:
             self._step_down(f"stood still for {seconds:.1f} s")
 
     def _pulse(self, now: float) -> None:
-        lease = self._proof.lease(self._rosters.roster) if self.term is not None else 0
-        self._do(Pulse(self._proof.publish(now), self._known_term(), lease))
+        proof = self._majority.proof
+        lease = proof.lease(self._rosters.roster) if self.term is not None else 0
+        self._do(Pulse(proof.publish(now), self._known_term(), lease))
 
     def _known_term(self) -> int | None:
         """Our own, or where those who come to us had better go: never one of our own that is over."""
@@ -421,7 +414,7 @@ class CoordinatorMachine:
                 self._lose(member, now)
 
     def _lose(self, member: Member, now: float) -> None:
-        self._fenced = max(self._fenced, member.heard + self.job.timeouts.fence)
+        self._majority.lost(member.heard)
         ran, member.lost = member.running, True
         member.stopped()  # its fence has ended whatever ran there (core.lease)
         member.times_lost += 1
@@ -432,24 +425,17 @@ class CoordinatorMachine:
 
     # -- the majority
 
-    def _proof_now(self) -> None:
-        self._proved = self._proof.since(self._rosters.roster)
-
     def age(self, now: float) -> float | None:
         """Seconds since a majority was certainly with us; None if it never was."""
-        return None if self._proved is None else now - self._proved
+        return self._majority.age(now)
 
     def may_decide(self, now: float) -> bool:
         """Whether a majority was certainly with us just now."""
-        self._proof_now()
-        return self._proved is not None and now - self._proved < PROOF_AGE * self.job.timeouts.coordinator
+        return self._majority.is_here(self._rosters.roster, now)
 
     def may_start(self, now: float) -> bool:
-        """The same, and nobody else was in charge until every lost node's fence was over: else it may have found
-        another coordinator, and go on. Nor is anything begun while the job may just be ending."""
-        if self._interruptions.told_to_end:
-            return False
-        return self.may_decide(now) and self._proved is not None and self._proved >= self._fenced
+        """The same, and nobody else was in charge since. Nor is anything begun while the job may just be ending."""
+        return not self._interruptions.told_to_end and self.may_decide(now) and self._majority.is_alone()
 
     def read_step(self) -> None:
         """The job's newest checkpoint's; StepRead follows."""
@@ -524,8 +510,8 @@ class CoordinatorMachine:
         if not self._closing.claimed:
             self._settle(verdict)
         elif not self._closing.closed:
-            self.role, self._since = Role.CLOSING, now
-            self._closing.close(verdict)
+            self.role = Role.CLOSING
+            self._closing.close(verdict, now)
             self.log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason)
             self._mail_all(messages.Close(self._election.term or 0, verdict))
             self._leave_when_done(now)
@@ -533,10 +519,7 @@ class CoordinatorMachine:
     def _leave_when_done(self, now: float) -> None:
         if not self._closing.closed or self.verdict is None:
             return
-        bound = self.job.timeouts.close_grace
-        if self.verdict.outcome is not Outcome.SUCCESS:
-            bound += self.job.last_grace(self.verdict) + KILL_BOUND
-        if now - self._since >= bound or not any(member.registered for member in self.members):
+        if self._closing.is_over(self.job, now) or not any(member.registered for member in self.members):
             self._do(Tell(orders.Closed(self.verdict, self._lost_names(), self._closing.summary)))
             self._do(Leave(self.verdict.exit_code, self.verdict, self.verdict.reason))
 

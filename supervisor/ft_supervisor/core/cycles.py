@@ -25,6 +25,7 @@ from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
 from ft_supervisor.core.summary import Tally
+from ft_supervisor.core.telling import Telling
 
 STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
@@ -79,24 +80,27 @@ class Cycles:
         self.group: tuple[int, ...] = ()
         self.started: float | None = None
         """When the present cycle began; None where that was before our term."""
-        self.told: Told | None = None
-        """Our term's newest decision."""
         self.selection = Selection(job, members, lead.eligible)
         self.tally = Tally(job.nodes)
         self._members = members
         self._lead = lead
         self._term = term
         self._ending = Ending(job, now)
+        self._telling = Telling(job, lead.log)
         self._pending: set[int] = set()
         self._master = ("", 0)
         self._since = now
-        self._enough_since: float | None = None
         self._short_since: float | None = None
 
     @property
     def ledger(self) -> Ledger:
         """What has been spent of the budgets."""
         return self._ending.ledger
+
+    @property
+    def told(self) -> Told | None:
+        """Our term's newest decision."""
+        return self._telling.told
 
     def active(self, member: Member) -> bool:
         """Whether it belongs to the present cycle."""
@@ -113,7 +117,7 @@ class Cycles:
         if self.cycle is not None:
             self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
             if gone := [rank for rank in self.group if self._members.get(rank) is None]:
-                reason = f"{self._names(gone)} was given up by the former coordinator"
+                reason = f"{self._telling.names(gone)} was given up by the former coordinator"
                 self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
 
     def _take_over(self, other: Ledger) -> None:
@@ -240,9 +244,8 @@ class Cycles:
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
             case messages.WorkersFailed(failures=failures):
+                self._lead.log("failures_heard", node=member.node.name, cycle=self.cycle, failures=len(failures))
                 for failure in failures:
-                    node = member.node.name
-                    self._lead.log("worker_failed", "warning", node=node, cycle=self.cycle, failure=str(failure))
                     self._failed(member, failure, now)
                 if not failures:
                     self._blame(member, "workers failed", now)
@@ -282,7 +285,7 @@ class Cycles:
         if not leaving or self.phase is not Phase.RUNNING or not self.job.settings.interruption.drain_now:
             return
         if self.selection.can_replace(leaving, self.group, now):
-            names = self._names(sorted(leaving))
+            names = self._telling.names(sorted(leaving))
             self._trouble(Trouble(f"Slurm drains {names}", Cause.DRAIN, min(leaving), charged=False), now)
 
     # -- what is said to them
@@ -336,11 +339,10 @@ class Cycles:
 
     def _watch_stopping(self, now: float) -> None:
         running = self._members.running()
-        if names := self._names(sorted(self._ending.suspects(now) & running)):
-            self._lead.log("suspect", "warning", nodes=names, reason=f"no answer within {self.job.timeouts.probe:g} s")
+        self._telling.suspects(self._ending.suspects(now) & running)
         bound = self._ending.grace + KILL_BOUND + self.job.timeouts.node_lost + STOP_MARGIN
         if running and now - self._ending.since >= bound:
-            reason = f"{self._names(sorted(running))} did not stop its workers within {bound:g} s"
+            reason = f"{self._telling.names(sorted(running))} did not stop its workers within {bound:g} s"
             self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
 
     # -- cycles
@@ -366,15 +368,7 @@ class Cycles:
                 self._begin_next(ending.decision, now)
 
     def _begin_when_enough(self, now: float) -> None:
-        timeouts = self.job.timeouts
-        healthy = self.selection.healthy(now)
-        if len(healthy) < self.selection.least or self._members.anybody_runs():
-            self._enough_since = None
-            return
-        self._enough_since = now if self._enough_since is None else self._enough_since
-        waited = now - self._enough_since >= timeouts.node_lost or now - self._since >= timeouts.join
-        everybody = len(healthy) + self.selection.unfit(now) == len(self.job.nodes)
-        if (waited or everybody) and self._lead.may_start(now):
+        if self.selection.enough(self._since, now) and self._lead.may_start(now):
             found = self.selection.first(now)
             if found.group is not None:
                 self._start(found.group, f"enough nodes are here: {found.reason}", now)
@@ -405,27 +399,16 @@ class Cycles:
         self.cycle = Cycle(self._term, self.cycle.n + 1 if self.cycle else 0)
         self.group, self.phase, self._since, self._short_since = group, Phase.RUNNING, now, None
         self.started = now
-        what, rule = (self.told.what, self.told.rule) if self.told else ("cycle_started", None)
-        self.told = Told(what, reason, rule, self.cycle, now)
         self.tally.started(former, group, now)
         self._pending = set(group)
         self._master = self._members[group[0]].node.addr, self._members[group[0]].port
-        new = [node for node in group if node not in former] if former else list(group)
-        self._lead.log("cycle_started", cycle=self.cycle, nodes=len(group), new=self._names(new) or None, reason=reason)
-        if len(group) == len(former):
-            self._tell_promotions(former)
+        self._telling.began(self.cycle, former, group, reason, now)
         folded = fold(group)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], folded, group_rank, now)
         for member in self._members:
             if member.registered and member.node.infra_rank not in self._pending:
                 self._stand_by(member, now)
-
-    def _tell_promotions(self, former: Sequence[int]) -> None:
-        for group_rank, (old, new) in enumerate(zip(former, self.group, strict=True)):
-            if old != new:
-                names = self.job.nodes
-                self._lead.log("promoted", node=names[new], instead_of=names[old], group_rank=group_rank)
 
     # -- the end of a cycle
 
@@ -440,10 +423,9 @@ class Cycles:
         if now - self._since >= STEADY:
             self._ending.ledger = self._ending.ledger.steady()
         self.phase, running = Phase.STOPPING, self._still_running()
-        self.told = Told("cycle_failed", trouble.reason, None, self.cycle, now)
         self._ending.begin(trouble, running, self._lead.wall(now), now)
         self.tally.broken(now)
-        self._lead.log("cycle_failed", "warning", cycle=self.cycle, reason=trouble.reason)
+        self._telling.failed(self.cycle, trouble.reason, now)
         if self.job.settings.step_file:
             self._lead.read_step()
         self._tell_to_stop(running)
@@ -457,41 +439,6 @@ class Cycles:
             if self._members[node].registered:
                 self._lead.mail(self._members[node], stop)
 
-    def _tell_first_failure(self) -> None:
-        """What a person looks for first: whose failure it was that decides, and the last that it printed."""
-        trouble = self._ending.trouble
-        if trouble is None or trouble.infra_rank is None or (failure := trouble.failure) is None:
-            return
-        node, per_node = trouble.infra_rank, self.job.per_node
-        known = self.cycle is not None and node in self.group and 0 <= failure.local_rank < per_node
-        rank = self.group.index(node) * per_node + failure.local_rank if known else None
-        self._lead.log(
-            "first_failure",
-            "warning",
-            cycle=self.cycle,
-            rank=rank,
-            node=self.job.nodes[node],
-            failure=str(failure),
-            log=self.job.log_file(self.cycle, rank) if self.cycle is not None and rank is not None else None,
-            last_lines=failure.last_lines or None,
-        )
-
     def _tell(self, decision: Decision, now: float) -> None:
-        self._tell_first_failure()
-        what = decision.response.value if decision.verdict is None else "gives_up"
-        self.told = Told(what, decision.reason, self._ending.where(decision), self.cycle, now)
-        self._lead.log(
-            what,
-            "warning",
-            cycle=self.cycle,
-            reason=decision.reason,
-            cause=self._ending.cause,
-            rule=self.told.rule,
-            used=decision.ledger.used,
-            replaced=self._names(sorted(decision.replaced)) or None,
-            pause=round(decision.delay, 1) or None,
-        )
-
-    def _names(self, nodes: list[int], limit: int = 8) -> str:
-        more = f" and {len(nodes) - limit} more" if len(nodes) > limit else ""
-        return ",".join(self.job.nodes[node] for node in nodes[:limit]) + more
+        ending = self._ending
+        self._telling.decided(decision, ending.trouble, ending.where(decision), self.cycle, self.group, now)

@@ -105,7 +105,6 @@ class DaemonMachine:
         self._state = "joining"
         self._looked = now
         self._done: Done | None = None
-        self._kill_at: dict[str, float] = {}
         self._signalled: float | None = None
         self._met: float | None = None
         self._ending: Leave | None = None
@@ -192,7 +191,6 @@ class DaemonMachine:
         if self._waits or self._ending is not None or not self._agent.spawn(now):
             return
         self._done, self._fence_at = None, None
-        self._kill_at.pop(AGENT, None)
         self._do(SpawnAgent(self._agent.incarnation, self.memory))
 
     def _ordered(self, child: str, order: Order, now: float) -> None:
@@ -215,11 +213,10 @@ class DaemonMachine:
                 self._check(now)
             case Done():
                 self._done = order
-                self._kill_at[AGENT] = now + DONE_BOUND
+                self._agent.kill_at = now + DONE_BOUND
 
     def _agent_exited(self, status: str, now: float) -> None:
         self._agent.exit(now)
-        self._kill_at.pop(AGENT, None)
         if self._done is not None:
             self._end(self._done.code, self._done.verdict or self.memory.verdict, self._done.reason, now)
         elif self.memory.verdict is not None:
@@ -261,11 +258,10 @@ class DaemonMachine:
                 self._closed = verdict
             case Done():
                 self._coordinator_done = True
-                self._kill_at[COORDINATOR] = now + DONE_BOUND
+                self._coordinator.kill_at = now + DONE_BOUND
 
     def _coordinator_exited(self, status: str, now: float) -> None:
         self._coordinator.exit(now)
-        self._kill_at.pop(COORDINATOR, None)
         if not self._coordinator_done and (self._ending is None or self._closed is not None):
             self._do(log("coordinator_lost", "warning", status=status, crashes=self._coordinator.crashes))
             if self._closed is not None:  # it may not have come to writing the file
@@ -283,11 +279,11 @@ class DaemonMachine:
                 timeouts = self.job.timeouts
                 self._do(Tell(Terminate(name)))
                 patience = self.job.longest_grace + 2 * timeouts.coordinator + ASK_BOUND + KILL_BOUND + 10.0
-                self._kill_at.setdefault(AGENT, now + patience)
+                self._agent.kill_at = self._agent.kill_at or now + patience
             elif self._ending is None:
                 self._end(EXIT_CODES[Outcome.CANCELLED], None, f"told to end by {name}", now)
         elif name == "SIGINT" and now - self._signalled > 0.5:  # a person, for the second time
-            self._kill_at = dict.fromkeys((AGENT, COORDINATOR), now)
+            self._agent.kill_at = self._coordinator.kill_at = now
 
     def _find_verdict(self, verdict: Verdict) -> None:
         """The run's verdict file is there, and our agent has no coordinator to hear it from."""
@@ -312,7 +308,7 @@ class DaemonMachine:
         else:
             timeouts = self.job.timeouts
             bound = self.job.longest_grace + timeouts.close_grace + KILL_BOUND + 5.0
-            self._kill_at.setdefault(COORDINATOR, now + bound)
+            self._coordinator.kill_at = self._coordinator.kill_at or now + bound
 
     def _tick(self, now: float) -> None:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
@@ -323,14 +319,13 @@ class DaemonMachine:
         self._check(now)
         self._keep_agent(now)
         self._keep_coordinator(now)
-        if self._agent.lives and AGENT not in self._kill_at:
+        if self._agent.lives and self._agent.kill_at is None:
             self._watch_agent(now)
-        if COORDINATOR not in self._kill_at and self._coordinator.hangs(now):
+        if self._coordinator.kill_at is None and self._coordinator.hangs(now):
             self._do(log("coordinator_silent", "warning"))
-            self._kill_at[COORDINATOR] = now
-        for child, at in list(self._kill_at.items()):
-            if now >= at:
-                self._kill_at[child] = now + DONE_BOUND
+            self._coordinator.kill_at = now
+        for child, keeper in ((AGENT, self._agent), (COORDINATOR, self._coordinator)):
+            if keeper.is_due(now):
                 self._do(KillChild(child))
         if self._state == "joining" and self._ending is None and now - self._looked >= LOOK_PAUSE:
             self._looked = now
@@ -342,7 +337,7 @@ class DaemonMachine:
         if not agent.hangs(now) and not fenced:
             return
         self._do(log("agent_silent", "warning", seconds=round(silence, 1), incarnation=agent.incarnation))
-        self._kill_at[AGENT] = now
+        self._agent.kill_at = now
         if agent.hangs(now) and self._state in WORKING and not self.memory.failures:
             message = f"not heard by its daemon for {silence:.1f} s"
             failure = Failure(self.node.infra_rank, AGENT_RANK, message=message, cause=Cause.HANG)

@@ -12,7 +12,7 @@ from ft_supervisor.core import policy
 from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Job
 from ft_supervisor.core.policy import Decision, Trouble
-from ft_supervisor.core.settings import Cause, Response
+from ft_supervisor.core.settings import Response
 
 STEP_BOUND = 2.0
 """Seconds that the file with the checkpoint's step gets."""
@@ -42,11 +42,6 @@ class Ending:
     def grace(self) -> float:
         """What the workers get: more if it looks like the end of the job."""
         return self._job.timeouts.stop_grace if self._last else self._job.timeouts.restart_grace
-
-    @property
-    def cause(self) -> Cause | None:
-        """What kind of trouble decides; None for growth, or for what a takeover left unclear."""
-        return None if self._worst is None else self._worst[2].cause
 
     def begin(self, trouble: Trouble, running: Collection[int], wall: float, now: float) -> None:
         """The cycle cannot go on. `running`: its nodes that are to be told; `wall`: seconds since the epoch."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ft_supervisor.core.events import Beat
+from dataclasses import replace
+
+from ft_supervisor.core.events import Beat, StacksTaken
 from ft_supervisor.core.hang import Watch
 from ft_supervisor.core.model import Failure, Job, Node
 from ft_supervisor.core.settings import Cause
@@ -12,8 +14,7 @@ class Hangs:
     """Of the present cycle's workers. All times in seconds."""
 
     def __init__(self, job: Job, node: Node) -> None:
-        self.hung: list[Failure] = []
-        """Those whose stacks are being taken."""
+        self._hung: list[Failure] = []
         self._job = job
         self._node = node
         self._watch: Watch | None = None
@@ -21,7 +22,7 @@ class Hangs:
 
     def start(self, now: float) -> None:
         """The workers of a new cycle start."""
-        self.hung, self._last_tick = [], now
+        self._hung, self._last_tick = [], now
         if self._job.settings.hang is not None:
             self._watch = Watch(self._job.settings.hang, range(self._job.per_node), now)
 
@@ -38,13 +39,24 @@ class Hangs:
                 self._watch.beat(event.local_rank, now, event.after)
 
     def tick(self, now: float) -> list[Failure]:
-        """Who hangs, each once. Time in which we stood still ourselves counts against nobody."""
+        """Who hangs, each once: their stacks are to be taken. Time in which we stood still ourselves counts against
+        nobody."""
         late, self._last_tick = now - self._last_tick - 2 * self._job.timeouts.heartbeat, now
         if self._watch is None:
             return []
         if late > 0:
             self._watch.forgive(late, now)
-        return [
+        hung = [
             Failure(self._node.infra_rank, local_rank, message=reason, cause=Cause.HANG)
             for local_rank, reason in self._watch.hung(now)
+        ]
+        self._hung = hung or self._hung
+        return hung
+
+    def blamed(self, taken: StacksTaken) -> list[Failure]:
+        """The same, once their stacks are taken, with what they have printed."""
+        rules, lines = dict(taken.rules), dict(taken.last_lines)
+        return [
+            replace(failure, rules=rules.get(failure.local_rank, ()), last_lines=lines.get(failure.local_rank, ""))
+            for failure in self._hung
         ]

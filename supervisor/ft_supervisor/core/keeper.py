@@ -1,9 +1,12 @@
-"""What the daemon knows of one of its two children: whether it lives, and when to start the next."""
+"""What the daemon knows of one of its two children: whether it lives, when to start the next, and when to kill it."""
 
 from __future__ import annotations
 
 START_BOUND = 120.0
 """Seconds from a child's start to its first Alive: importing torch from a cold file system of a large cluster."""
+
+KILL_AGAIN = 5.0
+"""Seconds until a child that SIGKILL has not ended gets another."""
 
 STEADY = 60.0
 """Seconds that a child has to live for its end not to be one of a row."""
@@ -20,6 +23,8 @@ class Keeper:
         """How often in a row it has ended soon."""
         self.alive: float | None = None
         """When it last said so; None until it has."""
+        self.kill_at: float | None = None
+        """When its time is up; None while nobody has set it."""
         self._bound = silence
         self._pause = pause
         self._spawned = 0.0
@@ -30,14 +35,22 @@ class Keeper:
         if self.lives or (self._spawn_at is not None and now < self._spawn_at):
             return False
         self.incarnation += 1
-        self.lives, self.alive, self._spawned = True, None, now
+        self.lives, self.alive, self.kill_at, self._spawned = True, None, None, now
         return True
 
     def exit(self, now: float) -> None:
         """It is gone; the more often in a row, the longer until the next."""
         self.crashes = 1 if now - self._spawned >= STEADY else self.crashes + 1
         first, longest = self._pause
+        self.kill_at = None
         self.lives, self._spawn_at = False, now + (0.0 if self.crashes == 1 else min(longest, first * 2**self.crashes))
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is to be killed now."""
+        if self.kill_at is None or now < self.kill_at:
+            return False
+        self.kill_at = now + KILL_AGAIN
+        return True
 
     def forgive(self, seconds: float, now: float) -> None:
         """Time in which the daemon itself stood still counts against nobody."""

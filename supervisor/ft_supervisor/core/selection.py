@@ -22,6 +22,7 @@ class Selection:
         self._members = members
         self._eligible = eligible
         self._settings = job.settings.placement
+        self._enough_since: float | None = None
         self._roomy_since: float | None = None
 
     @property
@@ -43,6 +44,16 @@ class Selection:
         silence = self._job.timeouts.coordinator
         early = self._fit(self._members.healthy(now, silence)) - self._eligible()
         return bool(early) or self._members.undecided(now, silence)
+
+    def enough(self, since: float, now: float) -> bool:
+        """Whether a fresh job is to begin with those who are here: it waits for them from `since` on."""
+        timeouts, healthy = self._job.timeouts, self.healthy(now)
+        if len(healthy) < self.least or self._members.anybody_runs():
+            self._enough_since = None
+            return False
+        self._enough_since = now if self._enough_since is None else self._enough_since
+        waited = now - self._enough_since >= timeouts.node_lost or now - since >= timeouts.join
+        return waited or len(healthy) + self.unfit(now) == len(self._job.nodes)
 
     def first(self, now: float) -> Assignment:
         """The active nodes of a fresh job."""

@@ -152,8 +152,8 @@ def mpi(conf: Conf, _config: JobConfig | None) -> Finding | None:
     default = plain(conf, "MpiDefault")
     if not default.startswith("pmi"):
         return ok("MpiDefault", default or "none")
-    text = f"{default}: srun ties the nodes' tasks together by PMI, which can end the step when a node dies"
-    return warn("MpiDefault", text, "export SLURM_MPI_TYPE=none before launch, unless your workers call MPI")
+    text = f"{default}: Slurm's PMI can end the step when a node dies, or a worker that uses MPI"
+    return warn("MpiDefault", text, "launch overrules it; an srun line of your own needs --mpi=none")
 
 
 def step_manager(conf: Conf, _config: JobConfig | None) -> Finding | None:

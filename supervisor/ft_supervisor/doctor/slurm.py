@@ -53,8 +53,9 @@ def check(place: Place, answers: Answers) -> list[Finding]:
 
 
 def settings(answer: Configuration, place: Place) -> Mapping[str, str]:
-    """The configuration, as far as nobody has said otherwise here."""
-    mpi = place.environ.get("SLURM_MPI_TYPE")
+    """The configuration, as far as nobody has said otherwise here. A step's tasks have no SLURM_MPI_TYPE where it is
+    none (Slurm's src/interfaces/mpi.c)."""
+    mpi = place.environ.get("SLURM_MPI_TYPE", "none" if place.where is Where.STEP else "")
     return {**answer.values, "MpiDefault": mpi} if mpi else answer.values
 
 

@@ -20,6 +20,9 @@ def srun(nodes: int, task: Sequence[str]) -> list[str]:
         f"--nodes={nodes}",
         f"--ntasks={nodes}",
         "--ntasks-per-node=1",
+        # Where MpiDefault is pmix or pmi2, Slurm itself kills the step when one of its PMI clients dies or a node is
+        # out of reach (slurm_kill_job_step in src/plugins/mpi). No use for workers: all of a node would have one rank.
+        "--mpi=none",
         "--cpu-bind=none",  # the workers of a node share all of its CPUs
         "--export=ALL",  # sbatch --export=NONE would hide the nonce
         "--disable-status",  # one SIGINT to srun is passed on to the tasks at once

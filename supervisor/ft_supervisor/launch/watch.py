@@ -41,15 +41,30 @@ def _look(
     sub: str,
 ) -> None:
     told: set[str] = set()
-    while True:
-        try:
-            for folder in runs.folders(parent, wanted):
-                verdict = verdict_file.read(folder / sub, folder.name, nonce)
-                if verdict is not None:
-                    found(verdict, folder.name)
-                    return
-        except (OSError, verdict_file.BadVerdictFile) as error:
-            if str(error) not in told:
-                told.add(str(error))
-                note(str(error))
+
+    def problem(error: Exception) -> None:
+        if str(error) not in told:
+            told.add(str(error))
+            note(str(error))
+
+    while (seen := _see(parent, wanted, nonce, problem, sub)) is None:
         time.sleep(PERIOD)
+    found(*seen)
+
+
+def _see(
+    parent: Path, wanted: runs.Wanted, nonce: str, problem: Callable[[Exception], None], sub: str
+) -> tuple[Verdict, str] | None:
+    """One look: what another run of the job has left, which may be anything, hides nothing of ours."""
+    try:
+        folders = list(runs.folders(parent, wanted))
+    except OSError as error:
+        problem(error)
+        return None
+    for folder in folders:
+        try:
+            if verdict := verdict_file.read(folder / sub, folder.name, nonce):
+                return verdict, folder.name
+        except (OSError, verdict_file.BadVerdictFile) as error:
+            problem(error)
+    return None

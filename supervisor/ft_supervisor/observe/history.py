@@ -88,6 +88,14 @@ class Loss:
     total: float | None
 
 
+@dataclass(frozen=True)
+class LostNode:
+    """`at`: when it was last heard."""
+
+    node: str
+    at: float
+
+
 class CycleEnd(StrEnum):
     """How a cycle can end."""
 
@@ -107,7 +115,7 @@ class CycleStory:
     core.settings.Cause, `growth`, `other` (what a takeover left unclear, say) or `unknown` (nobody has decided); "" for
     a cycle that did not fail. `reason` is the decision's, else the first that was given; `rule` the rule that decided,
     as FILE:LINE (rule N); `response` what came of it: restart, replace_node, gives_up. `failures`: the workers that
-    failed, the first one first, by their nodes' clocks."""
+    failed, the first one first, by their nodes' clocks. `lost`: its nodes that were lost as it ended."""
 
     number: str
     term: int
@@ -123,6 +131,7 @@ class CycleStory:
     rule: str = ""
     response: str = ""
     failures: tuple[Failure, ...] = ()
+    lost: tuple[LostNode, ...] = ()
     loss: Loss | None = None
 
 
@@ -142,7 +151,8 @@ class FirstFailure:
     """The worker that failed first in the last failed cycle. `rank` is its RANK, None where its place in the group is
     not known, or it was the agent. `lines`: the last that it printed, () where its output was not kept; `source` names
     the file that they are from, `stacks` the one with what it was doing when it hung, both relative to the run's
-    folder."""
+    folder. `consequence_of`: the loss of another node that had ended the cycle before, as peers of a lost node fail as
+    well; "" where nothing came before."""
 
     cycle: str
     node: str
@@ -151,13 +161,38 @@ class FirstFailure:
     lines: tuple[str, ...] = ()
     source: str = ""
     stacks: str = ""
+    consequence_of: str = ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that `ft-supervisor fault` did to the run, as it has written it down (fault.record): `act` is kill,
+    freeze, thaw, cut or heal, `target` worker, agent, coordinator, daemon or node. `rank`: of a worker that was named
+    by it; `seconds`: how long a freeze or a cut was to last; `seed`: of a schedule; `cycle`: what ran then, or had just
+    ended, "" for nothing."""
+
+    at: float
+    act: str
+    target: str
+    node: str
+    rank: int | None = None
+    seconds: float | None = None
+    seed: int | None = None
+    note: str = ""
+    cycle: str = ""
+
+    @property
+    def hurts(self) -> bool:
+        """It is no end of another one."""
+        return self.act not in ("thaw", "heal")
 
 
 @dataclass(frozen=True)
 class History:
     """One run. `start`: the first line in any journal; `until`: the last; `ended`: when a coordinator wrote down the
     verdict. `training`: seconds in which all workers of a cycle ran. `verdict` is the run's file's, else what a
-    coordinator wrote down. `notes`: what is missing or odd, one line each, for people."""
+    coordinator wrote down. `faults`: of a game day, in order. `notes`: what is missing or odd, one line each, for
+    people."""
 
     run_id: str
     nodes: tuple[NodeStory, ...]
@@ -171,6 +206,7 @@ class History:
     per_node: int | None = None
     active: int | None = None
     first_failure: FirstFailure | None = None
+    faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     @property

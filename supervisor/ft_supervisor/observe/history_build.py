@@ -10,15 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ft_supervisor.core.model import Verdict
-from ft_supervisor.observe import history_clocks
-from ft_supervisor.observe.history import History, Takeover
+from ft_supervisor.observe import history_clocks, history_faults
+from ft_supervisor.observe.history import Fault, History, Takeover
 from ft_supervisor.observe.history_cycles import cycles, first_failure, training
 from ft_supervisor.observe.history_fact import Fact, Told
 from ft_supervisor.observe.history_nodes import nodes
 
 
-def build(run_id: str, told: Sequence[Told], verdict: Verdict | None, notes: Sequence[str] = ()) -> History:
-    """`told`: what each of the run's journals says, in any order. `verdict`: of the run's file, if there is one."""
+def build(
+    run_id: str,
+    told: Sequence[Told],
+    verdict: Verdict | None,
+    notes: Sequence[str] = (),
+    faults: Sequence[Fault] = (),
+) -> History:
+    """`told`: what each of the run's journals says, in any order. `verdict`: of the run's file, if there is one.
+    `faults`: of the run's other file, in any order."""
     names = max((each.nodes for each in told), key=len, default=())
     led, tenures = _led(told)
     agents = [fact for each in told if each.machine == "agent" for fact in each.facts]
@@ -52,6 +59,7 @@ def build(run_id: str, told: Sequence[Told], verdict: Verdict | None, notes: Seq
         per_node=per_node,
         active=next((each.active for each in told if each.active is not None), None),
         first_failure=first_failure(everything, stories, names, per_node),
+        faults=history_faults.placed(faults, names, ahead, stories),
         notes=(*notes, *history_clocks.notes(ahead, names)),
     )
 

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from ft_supervisor.core.model import Failure, Verdict
 from ft_supervisor.core.settings import Cause
-from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, Loss
+from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, Loss, LostNode
 from ft_supervisor.observe.history_fact import Fact
 from ft_supervisor.observe.history_known import Known, collect, order
 
@@ -32,6 +32,8 @@ def _story(
     term, n = order(number)
     failed, failures = cycle.ended is CycleEnd.FAILED, cycle.in_order()
     reason = cycle.said.reason if cycle.said else str(failures[0]) if failures else ""
+    cause = _cause(cycle, failures, trouble) if failed else ""
+    lost = _lost(cycle, trouble, names)
     return CycleStory(
         number=number,
         term=term,
@@ -42,12 +44,13 @@ def _story(
         workers_up=cycle.up,
         end=cycle.end,
         ended=cycle.ended,
-        cause=_cause(cycle, failures, trouble) if failed else "",
+        cause=cause,
         reason=reason if failed else "",
         rule=cycle.decided.get("rule") if cycle.decided else "",
         response=cycle.decided.get("response") if cycle.decided else "",
         failures=tuple(failures),
-        loss=_loss(cycle, later, trouble, proposed) if failed else None,
+        lost=lost,
+        loss=_loss(cycle, later, _happened(cycle, cause, lost), proposed) if failed else None,
     )
 
 
@@ -73,24 +76,33 @@ def _cause(cycle: Known, failures: Sequence[Failure], trouble: Sequence[Fact]) -
     return next((word for begins, word in words.items() if said.reason.startswith(begins)), usual)
 
 
+def _lost(cycle: Known, trouble: Sequence[Fact], names: Sequence[str]) -> tuple[LostNode, ...]:
+    """Of its nodes, as it ended."""
+    if cycle.failed is None:
+        return ()
+    until = cycle.decided.at if cycle.decided else cycle.failed.at
+    group = set(cycle.group)
+    return tuple(
+        LostNode(_name(names, fact.node), fact.at)
+        for fact in trouble
+        if fact.what == "lost" and fact.node in group and cycle.failed.at <= (fact.told or 0.0) <= until
+    )
+
+
 # -- what it cost
 
 
-def _happened(cycle: Known, trouble: Sequence[Fact]) -> float | None:
-    """When the first worker failed; without one, when the node that was lost meanwhile was last heard. None where a
-    clock says that it was before the cycle."""
-    if (first := cycle.first_failed) is not None:
-        return first if cycle.start is None or first > cycle.start - _CLOCKS else None
-    if cycle.failed is None:
-        return None
-    until = cycle.decided.at if cycle.decided else cycle.failed.at
-    group = set(cycle.group)
-    lost = [fact for fact in trouble if fact.what == "lost" and fact.node in group]
-    return min((fact.at for fact in lost if cycle.failed.at <= (fact.told or 0.0) <= until), default=None)
+def _happened(cycle: Known, cause: str, lost: Sequence[LostNode]) -> float | None:
+    """When the first worker failed; where the loss of a node is the cause, or no worker failed, when that was last
+    heard, if that was before. None where a clock says that it was before the cycle."""
+    first = cycle.first_failed
+    times = [first] if first is not None and (cycle.start is None or first > cycle.start - _CLOCKS) else []
+    if cause == Cause.NODE_LOST or first is None:
+        times += [each.at for each in lost]
+    return min(times, default=None)
 
 
-def _loss(cycle: Known, later: Known | None, trouble: Sequence[Fact], proposed: Fact | None) -> Loss | None:
-    happened = _happened(cycle, trouble)
+def _loss(cycle: Known, later: Known | None, happened: float | None, proposed: Fact | None) -> Loss | None:
     if cycle.failed is None:
         return None if happened is None else Loss(happened, None, None, None, None, None, None, None)
     noticed = cycle.failed.at
@@ -142,4 +154,12 @@ def first_failure(
     if name in story.nodes and per_node is not None and failure.local_rank >= 0:
         rank = story.nodes.index(name) * per_node + failure.local_rank
     lines = tuple(failure.last_lines.splitlines())
-    return FirstFailure(story.number, name, rank, failure, lines)
+    return FirstFailure(story.number, name, rank, failure, lines, consequence_of=_consequence_of(story, name, failure))
+
+
+def _consequence_of(story: CycleStory, name: str, failure: Failure) -> str:
+    """Why the cycle ended, if that is the loss of another node that was not heard any more when this worker failed."""
+    if story.cause != Cause.NODE_LOST or name in (each.node for each in story.lost):
+        return ""
+    lost = min((each.at for each in story.lost), default=0.0)
+    return story.reason if not failure.time or failure.time > lost - _CLOCKS else ""

@@ -7,15 +7,14 @@ is used up: those of ten thousand nodes would take hours, and tell only when wor
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from ft_supervisor.core.model import Verdict
-from ft_supervisor.observe import verdict_file
-from ft_supervisor.observe.history import FirstFailure, History
+from ft_supervisor.observe import history_faults, smallfile, verdict_file
+from ft_supervisor.observe.history import Fault, FirstFailure, History
 from ft_supervisor.observe.history_build import build
 from ft_supervisor.observe.history_fact import Told
 from ft_supervisor.observe.history_facts import facts
@@ -26,6 +25,8 @@ MAX_LINE = 16 * 1024 * 1024
 """Bytes of one line; the longest, a cycle of ten thousand nodes, takes a quarter of it."""
 LAST_LINES = 20
 MOST_NOTES = 12
+MAX_FAULTS = 4 * 1024 * 1024
+"""Bytes: some ten thousand faults."""
 _TAIL = 64 * 1024
 _LONGEST = 1000
 """Characters of one line that are shown."""
@@ -36,6 +37,7 @@ def read(folder: Path, budget: int = BUDGET) -> History:
     no cycles."""
     notes: list[str] = []
     verdict = _verdict(folder, notes)
+    faults = _faults(folder / history_faults.NAME, notes)
     journals = _journals(folder, notes)
     told: list[Told] = []
     unread = 0
@@ -50,7 +52,7 @@ def read(folder: Path, budget: int = BUDGET) -> History:
         notes.append(
             f"{unread} agents' journals were not read, as they are too many: when workers started is uncertain"
         )
-    history = build(folder.name, told, verdict, ())
+    history = build(folder.name, told, verdict, faults=faults)
     if len(notes) > MOST_NOTES:  # a disk that was full has damaged the journals of all nodes
         notes[MOST_NOTES:] = [f"and {len(notes) - MOST_NOTES} more lines like these"]
     notes += [*_missing(history, told), *history.notes]
@@ -66,6 +68,30 @@ def _verdict(folder: Path, notes: list[str]) -> Verdict | None:
     except OSError as error:
         notes.append(f"verdict: {error.strerror}: {folder / verdict_file.NAME}")
     return None
+
+
+def _faults(path: Path, notes: list[str]) -> list[Fault]:
+    """What a game day has left, as far as MAX_FAULTS goes."""
+    try:
+        with smallfile.opened(path) as file:
+            data = file.read(MAX_FAULTS + 1)
+    except FileNotFoundError:
+        return []
+    except (OSError, smallfile.NotSmall) as error:
+        notes.append(f"{path.name}: {_problem(error)}")
+        return []
+    if len(data) > MAX_FAULTS:
+        notes.append(f"{path.name}: only its first {MAX_FAULTS >> 20} MiB were read")
+        data = data[: data.rfind(b"\n", 0, MAX_FAULTS) + 1]
+    found, bad = history_faults.faults(data.splitlines())
+    if bad:
+        notes.append(f"{path.name}: {_count(bad, 'line')} cut off or damaged")
+    return found
+
+
+def _problem(error: OSError | smallfile.NotSmall) -> str:
+    """Without the path, which is told already."""
+    return str(error.strerror) if isinstance(error, OSError) else "no regular file"
 
 
 def _size(path: Path) -> int:
@@ -108,8 +134,8 @@ def _told(path: Path, name: str, folder: Path, notes: list[str]) -> Told:
             return facts(_lines(path, 1))
         rest = [path.with_suffix(f".{part}.jsonl") for part in ("rest-old", "rest")]
         told = facts(chain(_lines(path), *(_lines(part) for part in rest if part.exists())))
-    except OSError as error:
-        notes.append(f"{where}: {error.strerror}")
+    except (OSError, smallfile.NotSmall) as error:
+        notes.append(f"{where}: {_problem(error)}")
         return Told()
     if told.problem:
         notes.append(f"{where}: {told.problem}")
@@ -124,10 +150,7 @@ def _told(path: Path, name: str, folder: Path, notes: list[str]) -> Told:
 
 def _lines(path: Path, most: int | None = None) -> Iterator[bytes]:
     """With their line ends; of one that is too long, pieces without."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:  # noqa: PTH123 - of a descriptor
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(0, "no regular file", str(path))
+    with smallfile.opened(path) as file:
         while (most is None or most > 0) and (line := file.readline(MAX_LINE)):
             yield line
             most = most - 1 if most is not None else None
@@ -178,11 +201,8 @@ def _is_file(path: Path) -> bool:
 def _last_lines(path: Path) -> list[str]:
     """None of a file that is not there, or may not be read."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb") as file:  # noqa: PTH123 - of a descriptor
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return []
-            file.seek(max(0, os.fstat(fd).st_size - _TAIL))
+        with smallfile.opened(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             return file.read(_TAIL).decode(errors="replace").splitlines()[-LAST_LINES:]
-    except OSError:
+    except (OSError, smallfile.NotSmall):
         return []

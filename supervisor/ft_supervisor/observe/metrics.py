@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse
-from ft_supervisor.core.coordinator import PROOF_AGE, CoordinatorMachine
+from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent, Heard, Received
+from ft_supervisor.core.majority import PROOF_AGE
 from ft_supervisor.core.messages import Register, Run, WorkersFailed
 from ft_supervisor.core.model import Failure
 from ft_supervisor.core.ranks import unfold
@@ -106,7 +107,7 @@ class Metrics:
     ) -> None:
         """A Register repeats what may have been heard before: what is new in it ends a cycle."""
         told = isinstance(event, Received) and isinstance(event.message, WorkersFailed)
-        line = "worker_failed" if told else "cycle_failed"
+        line = "failures_heard" if told else "cycle_failed"
         if failures and any(isinstance(action, Log) and action.event == line for action in actions):
             for failure in failures:
                 self._counts[names.FAILURES, failure.cause.value] += 1

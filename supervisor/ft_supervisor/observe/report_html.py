@@ -10,10 +10,14 @@ from ft_supervisor.observe.report_model import Report
 from ft_supervisor.observe.report_style import CSS
 from ft_supervisor.observe.report_svg import DEFINITIONS, PARTS, known, loss_bar, timeline
 from ft_supervisor.observe.report_words import (
+    NOTHING_PRINTED,
     clock,
     code,
+    consequence,
+    deed,
     duration,
     first_failing,
+    game_day,
     moment,
     outcome,
     plain,
@@ -27,6 +31,7 @@ from ft_supervisor.observe.report_words import (
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """A browser loads nothing for this page, should anything in it ask for that."""
 _MOST_NAMES = 64
+_MOST_FAULTS = 1000
 
 
 def render(report: Report) -> str:
@@ -56,13 +61,16 @@ def _run(history: History, word: str) -> str:
     parts = [f"<h2>run {escape(history.run_id)} {chip}</h2>"]
     if history.verdict:
         parts.append(f"<p>{escape(reason(history.verdict))}</p>")
+    if history.faults:
+        parts.append(f'<p class="note">{escape(game_day(history.faults))}</p>')
     if history.start is not None:
         parts.append(_facts(history))
     if history.nodes:
         parts += ["<h3>Nodes</h3>", timeline(history)]
     if history.cycles:
         parts += ["<h3>Cycles</h3>", _cycles(history)]
-    parts += [_losses(history), _takeovers(history), _first(history), _notes("Not known", history.notes)]
+    parts += [_losses(history), _takeovers(history), _faults(history), _first(history)]
+    parts.append(_notes("Not known", history.notes))
     return f"<section>{''.join(parts)}</section>"
 
 
@@ -93,11 +101,12 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], wide: Sequence[
 
 
 def _cycles(history: History) -> str:
-    def row(cycle: CycleStory) -> list[str]:
+    def row(cycle: CycleStory, former: CycleStory | None) -> list[str]:
         names = ", ".join(cycle.nodes[:_MOST_NAMES]) + (" ..." if len(cycle.nodes) > _MOST_NAMES else "")
         nodes = f'<span title="{escape(plain(names))}">{len(cycle.nodes)}</span>'
         text = plain(cycle.reason) if cycle.ended is CycleEnd.FAILED else why(cycle)
-        began = f'<br><span class="soft">began: {escape(plain(cycle.began))}</span>' if cycle.began else ""
+        began = cycle.began.removeprefix(f"{former.reason}; ") if former else cycle.began  # it stands one row above
+        began = f'<br><span class="soft">began: {escape(plain(began))}</span>' if began else ""
         decided = " by ".join(filter(None, [cycle.response, cycle.rule]))
         return [
             escape(cycle.number),
@@ -111,7 +120,7 @@ def _cycles(history: History) -> str:
         ]
 
     titles = ["cycle", "began", "ran for", "nodes", "end", "cause", "reason", "decision"]
-    return _table(titles, map(row, history.cycles), wide=(6, 7))
+    return _table(titles, map(row, history.cycles, [None, *history.cycles]), wide=(6, 7))
 
 
 def _losses(history: History) -> str:
@@ -150,18 +159,34 @@ def _takeovers(history: History) -> str:
     return "<h3>Takeovers</h3>" + _table(["at", "new coordinator", "term", "time without one"], rows)
 
 
+def _faults(history: History) -> str:
+    if not history.faults:
+        return ""
+    rows = [
+        [clock(fault.at, history.start), escape(deed(fault)), escape(plain(fault.cycle))]
+        for fault in history.faults[:_MOST_FAULTS]
+    ]
+    more = len(history.faults) - len(rows)
+    left_out = f'<p class="soft">and {more} more, which are in the JSON</p>' if more else ""
+    table = _table(["at", "what ft-supervisor fault did", "in cycle"], rows, wide=(1,))
+    return f"<h3>Faults of the game day</h3>{table}{left_out}"
+
+
 def _first(history: History) -> str:
     failure = history.first_failure
     if failure is None:
         return ""
-    parts = [f"<h3>First failing rank</h3><p>{escape(first_failing(failure))}</p>"]
+    parts = ["<h3>First failing rank</h3>"]
+    if failure.consequence_of:
+        parts.append(f'<p class="note">{escape(consequence(failure))}</p>')
+    parts.append(f"<p>{escape(first_failing(failure))}</p>")
     if failure.lines:
         parts.append(
             f'<p class="soft">its last lines{escape(plain(f", from {failure.source}" if failure.source else ""))}</p>'
         )
         parts.append(f"<pre>{escape(chr(10).join(plain(line.expandtabs()) for line in failure.lines))}</pre>")
     else:
-        parts.append('<p class="soft">what it printed was not kept in run_dir</p>')
+        parts.append(f'<p class="soft">{NOTHING_PRINTED}</p>')
     if failure.stacks:
         parts.append(f"<p>what it was doing: {escape(plain(failure.stacks))} in the run's folder</p>")
     return "".join(parts)

@@ -16,9 +16,11 @@ observe.history.
            "began", "cause", "reason", "rule", "response",
            "failures": [{"node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message",
                          "error_file", "time", "text"}],
+           "lost": [{"node", "at"}],      of its nodes, as it ended
            "loss": null | {"at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"}}],
         "takeovers": [{"at", "term", "node", "gap"}],
-        "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source", "stacks"},
+        "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source", "stacks", "consequence_of"},
+        "faults": [{"at", "act", "target", "node", "rank", "seconds", "seed", "note", "cycle"}],
         "notes": [what is missing]}],
      "slurm": [                           starts of the job, newest first
        {"restart", "records": [{"step", "state", "exit_code", "derived_exit_code", "start", "end", "elapsed", "nodes",
@@ -26,7 +28,9 @@ observe.history.
      "contradictions": [lines], "notes": [lines]}
 
 `state` is one of standby, active, stopped, lost, excluded; `ended` of a cycle one of running, success, failed, ended,
-unknown; `exit_code` of a record is as sacct writes it, "75:0"; `step` is "" for the job's own record.
+unknown; `exit_code` of a record is as sacct writes it, "75:0"; `step` is "" for the job's own record. `consequence_of`
+is "", or the loss of another node that came before: what a peer's workers raise then says little. `faults` are those of
+a game day, from RUN_DIR/RUN_ID/faults.jsonl.
 """
 
 from __future__ import annotations
@@ -74,6 +78,7 @@ def _run(history: History) -> dict[str, Any]:
         "cycles": [_cycle(cycle, names) for cycle in history.cycles],
         "takeovers": [asdict(each) for each in history.takeovers],
         "first_failure": _first(history.first_failure) if history.first_failure else None,
+        "faults": [asdict(fault) for fault in history.faults],
         "notes": history.notes,
     }
 
@@ -103,6 +108,7 @@ def _cycle(cycle: CycleStory, names: Sequence[str]) -> dict[str, Any]:
         "rule": cycle.rule,
         "response": cycle.response,
         "failures": [_failure(failure, names) for failure in cycle.failures],
+        "lost": [asdict(node) for node in cycle.lost],
         "loss": asdict(cycle.loss) if cycle.loss else None,
     }
 
@@ -132,6 +138,7 @@ def _first(first: FirstFailure) -> dict[str, Any]:
         "lines": first.lines,
         "source": first.source,
         "stacks": first.stacks,
+        "consequence_of": first.consequence_of,
     }
 
 

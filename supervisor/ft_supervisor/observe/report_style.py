@@ -20,6 +20,7 @@ p { margin: .25rem 0; overflow-wrap: anywhere; }
   font-size: .85em; font-weight: 600; vertical-align: middle; }
 .chip.success { background: var(--active); }
 .chip.failed, .chip.cancelled { background: var(--lost); }
+.note { border-left: 4px solid var(--stopped); padding: .4rem .75rem; background: var(--panel); }
 .warn { border-left: 4px solid var(--lost); padding: .4rem .75rem; background: var(--panel); }
 .facts { display: flex; flex-wrap: wrap; gap: .6rem; margin: .75rem 0; padding: 0; }
 .facts div { background: var(--panel); border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .8rem; }
@@ -33,7 +34,7 @@ thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 td { white-space: nowrap; }
 td.wide { white-space: normal; overflow-wrap: anywhere; }
 td.wide:not(:empty) { min-width: 6rem; }
-td.wide:has(br) { min-width: 16rem; }
+td.wide:not(:empty):has(br) { min-width: 16rem; }
 table.time { table-layout: fixed; }
 table.time th, table.time td { border: 0; padding: 1px 0; vertical-align: middle; }
 table.time th { width: 9rem; font-weight: 400; padding-right: .6rem; overflow: hidden; text-overflow: ellipsis;
@@ -43,7 +44,14 @@ svg text { font: 11px system-ui, sans-serif; fill: #fff; pointer-events: none; }
 svg.axis { background: none !important; }
 svg.axis text { fill: var(--soft); }
 svg.axis line { stroke: var(--line); }
-.mark { stroke: var(--fg); stroke-width: 1; stroke-dasharray: 2 2; }
+.over { position: relative; }
+svg.marks { position: absolute; top: 0; left: 9rem; width: calc(100% - 9rem); height: calc(100% - 24px);
+  pointer-events: none; }
+svg.marks line { stroke: var(--fg); stroke-width: 1; stroke-dasharray: 2 2; }
+svg.fault { overflow: visible; background: none !important; }
+svg.fault path { fill: #ffd43b; stroke: #1c2330; stroke-width: 1; }
+details { margin: .5rem 0; }
+summary { cursor: pointer; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; margin: .5rem 0; color: var(--soft); font-size: .85rem; }
 .legend svg { width: 1.4rem; height: .9rem; vertical-align: -.1rem; margin-right: .3rem; }
 .active { fill: var(--active); } .active.odd { fill: var(--active2); } .standby { fill: var(--standby); }
@@ -53,6 +61,8 @@ svg.axis line { stroke: var(--line); }
 .hatch { fill: url(#hatch); pointer-events: none; }
 pre { background: var(--panel); border: 1px solid var(--line); border-radius: .4rem; padding: .7rem; overflow-x: auto;
   font: .85rem/1.4 ui-monospace, monospace; }
-@media (max-width: 600px) { body { padding: .8rem; } table.time th { width: 5.5rem; } }
+@media (max-width: 600px) { body { padding: .8rem; } table.time th { width: 5.5rem; }
+  svg.axis text.odd, svg text.tight { display: none; }
+  svg.marks { left: 5.5rem; width: calc(100% - 5.5rem); } }
 @media print { .scroll { overflow: visible; } }
 """

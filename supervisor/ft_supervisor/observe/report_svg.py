@@ -5,21 +5,28 @@ Positions along the time are in per cent of the width, so that they follow the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from ft_supervisor.observe.history import CycleEnd, History, Loss, NodeStory, Span, State
-from ft_supervisor.observe.report_words import clock, count, duration, interesting, plain
+from ft_supervisor.observe.history import CycleEnd, Fault, History, Loss, NodeStory, Span, State
+from ft_supervisor.observe.report_words import clock, count, deed, duration, interesting, plain
 
 MOST_NODES = 2000
+MOST_OPEN = 64
+"""Rows that are seen at once, so that what stands below them is not far; the others unfold."""
+MOST_FAULTS = 1000
+MOST_MARKS = 40
+"""Beyond that nobody could see the bars for lines."""
 MOST_SPANS = 40_000
 """On one page, before a browser takes its time: 8 MB."""
 _HEIGHT = 18
 _LEAST = 0.25
 """Per cent that a span has at least: who looks for a failure of 50 ms in an hour shall see that there was one."""
 _LABELLED = 4.0
-"""Per cent from which there is room for a cycle's number."""
+"""Per cent from which there is room for a cycle's number; on a telephone thrice as much is needed."""
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
+_FLASH = "M0 12 L-6 0 H6 Z"
+"""In pixels from a fault's place in the row."""
 _ORDER = (State.STANDBY, State.ACTIVE, State.STOPPED, State.EXCLUDED, State.LOST)
 """What is drawn later lies on top."""
 PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
@@ -36,12 +43,32 @@ def timeline(history: History) -> str:
     start, end = history.start or 0.0, history.until or 0.0
     scale = _Scale(start, max(end, start + 1e-3))
     spans = sum(len(node.spans) for node in history.nodes) / max(1, len(history.nodes))
-    nodes = interesting(history.nodes, min(MOST_NODES, max(50, int(MOST_SPANS / max(1.0, spans)))))
-    rows = "".join(_row(node, scale, _marks(history, scale)) for node in nodes)
+    nodes = interesting(history, min(MOST_NODES, max(50, int(MOST_SPANS / max(1.0, spans)))))
+    faults: dict[str, list[Fault]] = {}
+    for fault in history.faults[:MOST_FAULTS]:
+        faults.setdefault(fault.node, []).append(fault)
+    seen = {node.infra_rank for node in interesting(history, MOST_OPEN)}
+    tables = [
+        _table("".join(_row(node, scale, faults.get(node.name, ())) for node in part), history, scale)
+        for part in (
+            [node for node in nodes if node.infra_rank in seen],
+            [node for node in nodes if node.infra_rank not in seen],
+        )
+        if part
+    ]
+    folded = "".join(
+        f"<details><summary>{count(len(nodes) - len(seen), 'more node')}</summary>{table}</details>"
+        for table in tables[1:]
+    )
     more = len(history.nodes) - len(nodes)
     left_out = f'<p class="soft">and {count(more, "more node")}, which are in the JSON</p>' if more else ""
+    return f"{tables[0]}{_legend(bool(history.faults))}{folded}{left_out}"
+
+
+def _table(rows: str, history: History, scale: _Scale) -> str:
     axis = f'<tr><th></th><td><svg class="axis" height="22">{"".join(_axis(scale))}</svg></td></tr>'
-    return f'<table class="time"><tbody>{rows}{axis}</tbody></table>{left_out}{_legend()}'
+    table = f'<table class="time"><tbody>{rows}{axis}</tbody></table>'
+    return f'<div class="over">{table}{_marks(history, scale)}</div>'
 
 
 class _Scale:
@@ -61,14 +88,15 @@ class _Scale:
         return min(x, 100 - width), width
 
 
-def _row(node: NodeStory, scale: _Scale, marks: str) -> str:
+def _row(node: NodeStory, scale: _Scale, faults: Iterable[Fault]) -> str:
     name = escape(plain(node.name))
     spans = sorted(node.spans, key=lambda span: _ORDER.index(span.state))
     bars = "".join(_bar(span, scale) for span in spans)
     labels = "".join(_label(span, scale) for span in spans if span.state is State.ACTIVE)
+    hits = "".join(_hit(fault, scale) for fault in faults)
     return (
         f'<tr data-node="{name}"><th scope="row" title="{name}">{name}</th><td><svg height="{_HEIGHT}" role="img"'
-        f' aria-label="{name}: {escape(_spoken(node))}">{bars}{marks}{labels}</svg></td></tr>'
+        f' aria-label="{name}: {escape(_spoken(node))}">{bars}{labels}{hits}</svg></td></tr>'
     )
 
 
@@ -90,7 +118,14 @@ def _label(span: Span, scale: _Scale) -> str:
     x, width = scale.place(span)
     if width < _LABELLED:
         return ""
-    return f'<text x="{x + width / 2:.3f}%" y="13" text-anchor="middle">{escape(span.cycle)}</text>'
+    tight = ' class="tight"' if width < 3 * _LABELLED else ""
+    return f'<text{tight} x="{x + width / 2:.3f}%" y="13" text-anchor="middle">{escape(span.cycle)}</text>'
+
+
+def _hit(fault: Fault, scale: _Scale) -> str:
+    """A flash, whose point is the moment."""
+    title = escape(f"{deed(fault)}\n{clock(fault.at)}")
+    return f'<svg class="fault" x="{scale.x(fault.at):.3f}%"><path d="{_FLASH}"><title>{title}</title></path></svg>'
 
 
 def _title(span: Span, end: float) -> str:
@@ -100,32 +135,33 @@ def _title(span: Span, end: float) -> str:
 
 
 def _marks(history: History, scale: _Scale) -> str:
-    """Where cycles failed, and where coordinators took over."""
+    """Where cycles failed, and where coordinators took over: lines through all rows."""
     moments = [cycle.loss.at for cycle in history.cycles if cycle.ended is CycleEnd.FAILED and cycle.loss]
     moments += [takeover.at for takeover in history.takeovers]
-    lines = (
-        f'<line class="mark" x1="{scale.x(at):.3f}%" x2="{scale.x(at):.3f}%" y1="0" y2="{_HEIGHT}"/>' for at in moments
-    )
-    return "".join(lines) if len(moments) <= 40 else ""
+    if not 0 < len(moments) <= MOST_MARKS:
+        return ""
+    lines = (f'<line x1="{scale.x(at):.3f}%" x2="{scale.x(at):.3f}%" y1="0" y2="100%"/>' for at in moments)
+    return f'<svg class="marks" aria-hidden="true">{"".join(lines)}</svg>'
 
 
 def _axis(scale: _Scale) -> Iterator[str]:
     length = scale.end - scale.start
     step = next((each for each in _STEPS if length / each <= 8), length / 8)
     ticks = [scale.start + i * step for i in range(int(length / step) + 1)]
-    for at in ticks:
+    for number, at in enumerate(ticks):
         x = scale.x(at)
+        odd = ' class="odd"' if number % 2 else ""
         anchor = "start" if x < 4 else "end" if x > 92 else "middle"
         label = clock(at) if at == scale.start else f"+{_round(at - scale.start)}"
         yield f'<line x1="{x:.3f}%" x2="{x:.3f}%" y1="0" y2="5"/>'
-        yield f'<text x="{x:.3f}%" y="17" text-anchor="{anchor}">{label}</text>'
+        yield f'<text{odd} x="{x:.3f}%" y="17" text-anchor="{anchor}">{label}</text>'
 
 
 def _round(seconds: float) -> str:
     return duration(seconds) if seconds >= 10 else f"{seconds:g} s"
 
 
-def _legend() -> str:
+def _legend(faults: bool) -> str:
     words = {
         "active": "active, with its cycle",
         "standby": "standby",
@@ -138,6 +174,9 @@ def _legend() -> str:
         hatch = '<rect class="hatch" width="100%" height="100%"/>' if name in ("lost", "excluded") else ""
         parts.append(f'<span><svg><rect class="{name}" width="100%" height="100%"/>{hatch}</svg>{text}</span>')
     parts.append("<span>dashed: a failure, or a takeover</span>")
+    if faults:
+        flash = f'<svg class="fault" viewBox="-10 -1 20 14"><path d="{_FLASH}"/></svg>'
+        parts.append(f"<span>{flash}ft-supervisor fault</span>")
     return f'<div class="legend">{"".join(parts)}</div>'
 
 

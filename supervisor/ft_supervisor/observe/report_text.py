@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -11,12 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ft_supervisor.core.model import Outcome
-from ft_supervisor.observe.history import CycleEnd, CycleStory, History, NodeStory, Span, State
+from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, History, NodeStory, Span, State
 from ft_supervisor.observe.report_model import Report, Start
 from ft_supervisor.observe.report_words import (
+    NOTHING_PRINTED,
     clock,
     code,
+    consequence,
     count,
+    deed,
     duration,
     first_failing,
     interesting,
@@ -33,6 +38,7 @@ NARROW = 72
 """Columns below which a table's rows are written below one another."""
 MOST_NODES = 40
 MOST_CYCLES = 50
+MOST_FAULTS = 50
 _MARKS = {State.STANDBY: ".", State.STOPPED: "-", State.LOST: "x", State.EXCLUDED: "!"}
 _STYLES = {
     State.ACTIVE: "green",
@@ -41,6 +47,7 @@ _STYLES = {
     State.LOST: "bold red",
     State.EXCLUDED: "magenta",
 }
+_TROUBLE = (State.LOST, State.EXCLUDED)
 _LEGEND = "a digit: active, in the cycle that ends with it; . standby; - stopped; x lost; ! excluded"
 
 
@@ -62,15 +69,23 @@ def _parts(report: Report, width: int) -> Iterator[RenderableType]:
         yield from _slurm(report, width)
     if report.notes:
         yield _title("Missing")
-        yield from (Text(f"- {plain(note)}") for note in report.notes)
+        yield _notes(report.notes)
 
 
 def _title(text: str) -> Text:
     return Text(f"\n{text}", "bold")
 
 
-def _indented(lines: list[str], style: str = "") -> RenderableType:
+def _indented(lines: Iterable[str], style: str = "") -> RenderableType:
     return Padding(Group(*(Text(line, style) for line in lines)), (0, 0, 0, 2))
+
+
+def _notes(notes: Iterable[str]) -> RenderableType:
+    """A list whose lines, where they break, go on below their words."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for note in notes:
+        table.add_row("-", Text(plain(note)))
+    return Padding(table, (0, 0, 0, 2))
 
 
 def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
@@ -94,32 +109,45 @@ def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
                 for each in history.takeovers
             ]
         )
+    if history.faults:
+        yield from _faults(history)
     if history.first_failure:
         yield _title("First failing rank")
-        yield Text(f"  {first_failing(history.first_failure)}")
-        yield from _last_lines(history)
-        if history.first_failure.stacks:
-            yield Text(f"  what it was doing: {plain(history.first_failure.stacks)} in the run's folder")
+        yield from _first(history.first_failure)
     if history.notes:
         yield _title("Not known")
-        yield from (Text(f"- {plain(note)}") for note in history.notes)
+        yield _notes(history.notes)
 
 
-def _last_lines(history: History) -> Iterator[RenderableType]:
-    failure = history.first_failure
-    assert failure is not None
+def _faults(history: History) -> Iterator[RenderableType]:
+    yield _title("Faults of the game day")
+    some = history.faults[-MOST_FAULTS:]
+    if len(some) < len(history.faults):
+        yield _indented([f"the last {len(some)} of {len(history.faults)}; --json has all"])
+    cycles = (f" (cycle {plain(fault.cycle)})" if fault.cycle else "" for fault in some)
+    yield _indented(
+        f"{clock(fault.at, history.start)} {deed(fault)}{cycle}" for fault, cycle in zip(some, cycles, strict=True)
+    )
+
+
+def _first(failure: FirstFailure) -> Iterator[RenderableType]:
+    if failure.consequence_of:
+        yield _indented([consequence(failure)], "bold")
+    yield _indented([first_failing(failure)])
     if failure.lines:
-        yield Text(f"  its last lines{f' ({plain(failure.source)})' if failure.source else ''}:", "dim")
-        yield Padding(Group(*(Text(f"| {plain(line.expandtabs())}") for line in failure.lines)), (0, 0, 0, 2))
+        yield _indented([f"its last lines{f' ({plain(failure.source)})' if failure.source else ''}:"], "dim")
+        yield _indented(f"| {plain(line.expandtabs())}" for line in failure.lines)
     else:
-        yield Text("  what it printed was not kept in run_dir", "dim")
+        yield _indented([NOTHING_PRINTED], "dim")
+    if failure.stacks:
+        yield _indented([f"what it was doing: {plain(failure.stacks)} in the run's folder"])
 
 
 # -- the timeline
 
 
 def _timeline(history: History, width: int) -> Iterator[RenderableType]:
-    shown = interesting(history.nodes, MOST_NODES)
+    shown = interesting(history, MOST_NODES)
     start, end = history.start or 0.0, history.until or 0.0
     names = min(max(len(node.name) for node in shown), max(8, width // 3))
     columns = max(8, width - names - 3)
@@ -137,16 +165,21 @@ def _timeline(history: History, width: int) -> Iterator[RenderableType]:
 def _bar(node: NodeStory, start: float, end: float, columns: int) -> Text:
     bar = Text(no_wrap=True)
     step = max(end - start, 1e-9) / columns
-    spans = list(node.spans)
+    spans = deque(node.spans)
     for column in range(columns):
-        at = start + (column + 0.5) * step
-        while spans and spans[0].end is not None and spans[0].end <= at:
-            spans.pop(0)
-        if not spans or spans[0].start > at:
-            bar.append(" ")
-        else:
-            bar.append(_mark(spans[0]), _STYLES[spans[0].state])
+        left, middle, right = (start + (column + part) * step for part in (0.0, 0.5, 1.0))
+        while spans and _over(spans[0], left):
+            spans.popleft()
+        here = list(takewhile(lambda span: span.start < right, spans))  # noqa: B023 - used at once
+        # A loss is seen, however short it was.
+        seen = next((span for span in here if span.state in _TROUBLE), None)
+        seen = seen or next((span for span in here if span.start <= middle and not _over(span, middle)), None)
+        bar.append(" " if seen is None else _mark(seen), None if seen is None else _STYLES[seen.state])
     return bar
+
+
+def _over(span: Span, at: float) -> bool:
+    return span.end is not None and span.end <= at
 
 
 def _mark(span: Span) -> str:
@@ -160,9 +193,7 @@ def _table(titles: list[str], rows: list[list[str]], width: int, last: bool = Tr
     """As a table; in a narrow terminal one cell a line. `last`: the last column may wrap."""
     if width < NARROW:
         cells = [[f"{title}: {cell}" for title, cell in zip(titles, row, strict=True) if cell] for row in rows]
-        return Group(
-            *(Padding(Text("\n".join(each)), (0, 0, 0, 2 * bool(i))) for row in cells for i, each in _few(row))
-        )
+        return Group(*(Padding(Text(cell), (0, 0, 0, 4 if i else 2)) for row in cells for i, cell in enumerate(row)))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for number, title in enumerate(titles):
         wraps = last and number == len(titles) - 1
@@ -170,11 +201,6 @@ def _table(titles: list[str], rows: list[list[str]], width: int, last: bool = Tr
     for row in rows:
         table.add_row(*map(Text, row))
     return Padding(table, (0, 0, 0, 2))
-
-
-def _few(row: list[str]) -> list[tuple[int, list[str]]]:
-    """The first cell by itself, the others below it."""
-    return [(0, row[:1]), (1, row[1:])]
 
 
 def _cycles(history: History, width: int) -> Iterator[RenderableType]:

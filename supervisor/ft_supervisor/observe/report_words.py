@@ -9,7 +9,7 @@ from datetime import datetime
 
 from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.model import Again, Verdict
-from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, History, NodeStory, State
+from ft_supervisor.observe.history import CycleEnd, CycleStory, Fault, FirstFailure, History, NodeStory, State
 from ft_supervisor.observe.report_model import Report
 
 UNKNOWN = "?"
@@ -104,15 +104,35 @@ def summary(history: History) -> list[str]:
     if history.start is not None:
         lines.append(" · ".join(parts))
         end = history.ended or history.until
-        until = "to" if history.verdict else "last line at"
+        until = " to" if history.verdict else ", last line at"
         lines.append(
-            f"{moment(history.start)} {until} {clock(end, history.start)} {zone()} ({duration(history.length)})"
+            f"{moment(history.start)}{until} {clock(end, history.start)} {zone()} ({duration(history.length)})"
         )
         lines.append(
             f"trained {duration(history.training)}, {share(history.ratio)} of the time (effective training time ratio);"
             f" failures took {duration(history.lost)}"
         )
+    if history.faults:
+        lines.append(game_day(history.faults))
     return lines
+
+
+def game_day(faults: Sequence[Fault]) -> str:
+    """That this was no bad day, or not only."""
+    number = sum(fault.hurts for fault in faults)
+    return f"a game day: ft-supervisor fault has hit it {count(number, 'time')}"
+
+
+def deed(fault: Fault) -> str:
+    """What was done, and to whom."""
+    rank = "" if fault.rank is None else f", rank {fault.rank}"
+    where = fault.node if fault.target == "node" else f"{fault.target}{rank} on {fault.node}"
+    how = [f"{fault.act} {where}"]
+    if fault.seconds is not None:
+        how.append(f"for {duration(fault.seconds)}")
+    if fault.seed is not None:
+        how.append(f"seed {fault.seed}")
+    return plain(", ".join(how) + (f" ({fault.note})" if fault.note else ""))
 
 
 def why(cycle: CycleStory) -> str:
@@ -141,19 +161,31 @@ def first_failing(failure: FirstFailure) -> str:
     return plain(f"{who} on {failure.node}, cycle {failure.cycle}: {failure.failure}")
 
 
+def consequence(failure: FirstFailure) -> str:
+    """What came before it; "" for nothing."""
+    lost = f"A node was lost first: {plain(failure.consequence_of)}. What failed then is a consequence:"
+    return lost if failure.consequence_of else ""
+
+
+NOTHING_PRINTED = "nothing that it printed is in run_dir"
+
+
 def code(record: AccountingRecord) -> str:
     """As sacct writes it."""
     return f"{record.exit_code.code}:{record.exit_code.signal}" if record.exit_code else ""
 
 
-def interesting(nodes: Sequence[NodeStory], most: int) -> list[NodeStory]:
-    """At most so many, by infra_rank: first those that something happened to."""
+def interesting(history: History, most: int) -> list[NodeStory]:
+    """At most so many nodes, by infra_rank: first those that something happened to, then those that were promoted."""
+    hit = {fault.node for fault in history.faults}
+    first = history.cycles[0].number if history.cycles else ""
 
     def weight(node: NodeStory) -> int:
         states = {span.state for span in node.spans}
-        if states & {State.LOST, State.EXCLUDED}:
+        if states & {State.LOST, State.EXCLUDED} or node.name in hit:
             return 0
-        return 1 if {State.ACTIVE, State.STANDBY} <= states else 2
+        cycles = {span.cycle for span in node.spans if span.state is State.ACTIVE}
+        return 1 if cycles and first not in cycles else 2
 
-    chosen = sorted(nodes, key=lambda node: (weight(node), node.infra_rank))[:most]
+    chosen = sorted(history.nodes, key=lambda node: (weight(node), node.infra_rank))[:most]
     return sorted(chosen, key=lambda node: node.infra_rank)

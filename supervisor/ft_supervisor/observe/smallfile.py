@@ -1,27 +1,38 @@
-"""Small files that somebody else may have put there: read whole, and never longer than they should be."""
+"""Files in whose place somebody may have put anything: no pipe is waited for, and what should be small is."""
 
 from __future__ import annotations
 
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 
 class NotSmall(Exception):
-    """What has the name is no file, or is too long; one line."""
+    """What has the name is no file, or is too long; one line, which ends in `problem`."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
 
 
-def read(path: Path, limit: int) -> bytes:
-    """All of it. Raises NotSmall beyond `limit` bytes, and for a pipe, device or folder, which is not waited for;
-    OSError as open does. May hang for as long as the file system does."""
+def opened(path: Path) -> BinaryIO:
+    """The file, to be read. Raises NotSmall for a pipe, device or folder, which is not waited for; OSError as open
+    does. May hang for as long as the file system does."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise NotSmall(f"{path}: no regular file")
-        with open(fd, "rb", closefd=False) as file:
-            data = file.read(limit + 1)
-    finally:
+            raise NotSmall(path, "no regular file")
+        return open(fd, "rb")  # noqa: PTH123 - of a descriptor
+    except BaseException:
         os.close(fd)
+        raise
+
+
+def read(path: Path, limit: int) -> bytes:
+    """All of it. Raises NotSmall beyond `limit` bytes, and what `opened` raises."""
+    with opened(path) as file:
+        data = file.read(limit + 1)
     if len(data) > limit:
-        raise NotSmall(f"{path}: longer than {limit} bytes")
+        raise NotSmall(path, f"longer than {limit} bytes")
     return data

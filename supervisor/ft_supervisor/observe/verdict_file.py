@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
+from ft_supervisor.observe import smallfile
 
 NAME = "verdict.json"
 MAX_BYTES = 64 * 1024
@@ -90,10 +91,10 @@ def read_all(folder: Path) -> Content | None:
 
 
 def _parse(path: Path) -> Content:
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise BadVerdictFile(path, f"longer than {MAX_BYTES} bytes")
+    try:
+        data = smallfile.read(path, MAX_BYTES)
+    except smallfile.NotSmall as error:
+        raise BadVerdictFile(path, error.problem) from None
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -10,9 +10,9 @@ import json
 import os
 import re
 import select
-import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite
 
@@ -52,11 +52,13 @@ def log(event: str, level: str = "info", **fields: object) -> None:
 
 
 def say(text: str, level: str = "info") -> None:
-    """A line for people: as it is where the log is text, else an event of its own. Waits for stderr."""
+    """A line for people: as it is where the log is text, else an event of its own. Waits for stderr, and is lost where
+    that cannot be written: on a disk that is full, say."""
     if _json:
         log("note", level, note=text)
-    else:
-        print(text, file=sys.stderr, flush=True)
+        return
+    with suppress(OSError):  # whoever waits for a job's verdict must not end for that
+        os.write(_STDERR, f"{text}\n".encode(errors="backslashreplace"))
 
 
 def file_failed(what: str, error: Exception) -> None:

@@ -1,0 +1,72 @@
+"""When a node ends by itself, as nobody tells it how its job ends. All times in seconds."""
+
+from __future__ import annotations
+
+from ft_supervisor.core.actions import Leave
+from ft_supervisor.core.interruptions import ASK_BOUND
+from ft_supervisor.core.model import EXIT_CODES, INTERRUPTED, Cycle, Job, Outcome
+
+
+class Alone:
+    """One agent's patience with its coordinator."""
+
+    def __init__(self, job: Job, newest: Cycle | None, now: float) -> None:
+        self.watched = newest
+        """The cycle whose exit barrier is to be looked at."""
+        self.told = ""
+        """The signal that told the node to end; "" for none."""
+        self._job = job
+        self._began = now
+        self._barrier_at: float | None = None
+        self._told_at: float | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a signal has told the node to end."""
+        return self._told_at is not None
+
+    def tell(self, signal: str, now: float) -> bool:
+        """A signal tells the node to end; whether it is the first."""
+        if self._told_at is not None:
+            return False
+        self.told, self._told_at = signal, now
+        return True
+
+    def watch(self, cycle: Cycle | None) -> None:
+        """This cycle runs now; None where that is not known."""
+        if cycle != self.watched:
+            self.watched, self._barrier_at = cycle, None
+
+    def passed(self, cycle: Cycle, now: float) -> None:
+        """Its exit barrier is passed: all have finished, and a verdict should come."""
+        if cycle == self.watched and self._barrier_at is None:
+            self._barrier_at = now
+
+    def leave(
+        self, newest: Cycle | None, since: float | None, now: float, *, runs: bool, led: bool
+    ) -> tuple[Leave, float] | None:
+        """How to leave, and the grace for the workers, if it is time. `newest`: the cycle that the node knows of;
+        `since`: when its fence counts from; `runs`: it has workers; `led`: a coordinator has told it what to do."""
+        timeouts = self._job.timeouts
+        patience = timeouts.join if since is None and newest is None else timeouts.takeover
+        if now - (self._began if since is None else since) >= patience:
+            return Leave(INTERRUPTED, None, f"no coordinator with a majority for {patience:g} s"), 0.0
+        if not runs and self._is_left(now):
+            return Leave(0, None, f"the exit barrier of cycle {self.watched} is passed"), 0.0
+        if self._is_unanswered(led, now):
+            reason = "told to end by a signal, and no coordinator answers"
+            return Leave(EXIT_CODES[Outcome.CANCELLED], None, reason), timeouts.stop_grace
+        return None
+
+    def _is_left(self, now: float) -> bool:
+        """All have finished, and nobody tells us the verdict. After a signal only a coordinator knows what it is."""
+        if self._barrier_at is None or self._told_at is not None:
+            return False
+        return now - self._barrier_at >= self._job.timeouts.close_grace
+
+    def _is_unanswered(self, led: bool, now: float) -> bool:
+        """We told the coordinator of the signal, and no verdict came."""
+        patience = 2 * self._job.timeouts.coordinator
+        if led and not self._job.signal_workers:  # it asks Slurm what the signal means
+            patience += ASK_BOUND
+        return self._told_at is not None and now - self._told_at >= patience
