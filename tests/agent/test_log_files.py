@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import BOUND
 
-from ft_supervisor.agent import log_files, sink
+from ft_supervisor.agent import log_files
 from ft_supervisor.agent.log_files import LogFile, LogFiles, gap
+from ft_supervisor.process import sink
 
 
 def parts(path: Path) -> list[bytes]:

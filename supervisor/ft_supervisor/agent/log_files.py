@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ft_supervisor.agent.sink import Sink
 from ft_supervisor.process.log import log
+from ft_supervisor.process.sink import Sink
 
 _PATIENCE = 0.25
 """Seconds after which a file system that takes nothing is taken for dead, until it moves again."""

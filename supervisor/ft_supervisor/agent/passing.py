@@ -13,8 +13,8 @@ import stat
 import time
 from dataclasses import dataclass
 
-from ft_supervisor.agent.sink import Sink
 from ft_supervisor.process.log import log
+from ft_supervisor.process.sink import Sink, write_some
 
 _PATIENCE = 1.0
 """Seconds after which a stdout that takes nothing is taken for dead, until it moves again."""
@@ -64,12 +64,7 @@ class Passing:
         whole = not _is_pipe(fd)
         while at < len(data):
             try:
-                at += os.write(fd, view[at:] if whole else view[at : _cut(data, at)])
-            except BlockingIOError:  # whoever shares our stdout may have made it so
-                poll = select.poll()
-                poll.register(fd, select.POLLOUT)
-                poll.poll()
-                continue
+                at += write_some(fd, view[at:] if whole else view[at : _cut(data, at)])
             except OSError:
                 break
             self._sink.moved()

@@ -100,6 +100,7 @@ def _die(reason: str) -> NoReturn:
 def _exit(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
+    logs.flush()
     os._exit(code)
 
 

@@ -28,7 +28,7 @@ from ft_supervisor.daemon.slurm import SlurmDesk
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import tree
-from ft_supervisor.process.log import current_traceback, emit, file_failed, journal_failed, log, say, setup
+from ft_supervisor.process.log import current_traceback, emit, file_failed, flush, journal_failed, log, say, setup
 
 END_BOUND = 5.0
 """Seconds that the last sweep may take."""
@@ -106,6 +106,7 @@ def _end(children: Children, checks: Runner, code: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # srun is gone, and nobody reads it
                 stream.flush()
+        flush()
     finally:
         os._exit(code)
 
