@@ -170,6 +170,17 @@ def test_an_agent_s_own_hang_is_counted_so_too() -> None:
     assert cycle.cause == "hang" and cycle.loss is not None and cycle.loss.detection == 3.5
 
 
+def test_a_silence_ends_when_its_node_notices_not_when_its_stacks_are_there() -> None:
+    silent = Failure(0, 0, message="no heartbeat for 10 s", time=20.0, cause=Cause.HANG)
+    story = [
+        Fact(1.0, "began", cycle="0.0", group=(0,)),
+        Fact(28.0, "exited", node=0, cycle="0.0", failures=(silent,)),
+        Fact(28.0, "failed", cycle="0.0", reason=str(silent)),
+    ]
+    (cycle,) = cycles(story, ["n0"], None)
+    assert cycle.loss is not None and cycle.loss.detection == 18.0
+
+
 def test_of_a_running_job_is_told_what_is_known() -> None:
     history = recorded("running")
     assert history.verdict is None and history.ended is None

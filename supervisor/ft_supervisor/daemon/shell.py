@@ -130,8 +130,9 @@ class _Shell:
         self._checks = checks
         self._slurm = slurm
         now = time.monotonic()
-        self._machine = DaemonMachine(job, node, now)
-        begin = Begin(job, node, 0, Memory())
+        epoch = time.time() - now
+        self._machine = DaemonMachine(job, node, now, epoch)
+        begin = Begin(job, node, 0, Memory(), epoch)
         self._journal = Journal.open(Path(job.local_folder), "daemon", begin, now, journal_failed)
         self._writing: list[Background[Any]] = []
         self._looking: Background[Verdict | None] | None = None
