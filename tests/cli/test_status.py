@@ -22,10 +22,13 @@ from tests.cli.conftest import Command, Done
 from tests.ft_slurm.fake_slurm import FakeSlurm
 from tests.observe.test_status import put, shot
 
-from ft_supervisor.cli import find, looking
+from ft_supervisor.cli import find, looking, status
+from ft_supervisor.cli.looking import Look
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe.runs import Wanted
 from ft_supervisor.observe.snapshot import NAME
+from ft_supervisor.observe.status import Files, Seen, Slurm, judge
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all done")
 JOB = """\
@@ -327,6 +330,16 @@ def test_a_pipe_that_closes(tmp_path: Path) -> None:
         assert one.end() == (0, ""), words
 
 
+def test_a_pipe_that_closes_while_there_is_nothing_new(tmp_path: Path) -> None:
+    a_run(tmp_path, "12.0.0", age=100)
+    watch = Process(tmp_path, "12", "--watch")
+    assert watch.process.stdout is not None
+    watch.process.stdout.readline()
+    watch.process.stdout.close()
+    watch.process.stdout = None
+    assert watch.end() == (4, "")
+
+
 def test_watch_in_a_pipe_tells_what_is_new_until_the_end(tmp_path: Path) -> None:
     folder = a_run(tmp_path, "12.0.0")
     watch = Process(tmp_path, "12", "--watch", "--json")
@@ -339,6 +352,25 @@ def test_watch_in_a_pipe_tells_what_is_new_until_the_end(tmp_path: Path) -> None
     last = json.loads(watch.process.stdout.readlines()[-1])
     assert (last["state"], last["verdict"]["outcome"]) == ("ended", "failed")
     assert watch.end() == (0, "")
+
+
+def test_watch_tells_what_slurm_says_anew(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    waits = [Slurm("PENDING", reason, pending=True) for reason in ("Priority", "Priority", "Resources")]
+    seen = [judge("12", Files(), slurm, 0.0) for slurm in (*waits, Slurm("CANCELLED", over=True))]
+
+    class Asked(Look):
+        def again(self) -> Seen:
+            return seen.pop(0)
+
+    monkeypatch.setattr(status, "LOOK_AGAIN", 0.0)
+    look = Asked(find.Search(Wanted(12), ()))
+    assert status.Watch(look, status.Show(as_json=True, everything=False)).run() == 4
+    told = [json.loads(line)["slurm"] for line in capfd.readouterr().out.splitlines()]
+    assert [(each["state"], each["reason"]) for each in told] == [
+        ("PENDING", "Priority"),
+        ("PENDING", "Resources"),
+        ("CANCELLED", ""),
+    ]
 
 
 def test_watch_before_there_is_anything(tmp_path: Path) -> None:
