@@ -10,8 +10,9 @@ from tests.observe.test_history import CASES, recorded
 from ft_supervisor.core.model import Again, Outcome, Verdict
 from ft_supervisor.observe import report_json, report_text
 from ft_supervisor.observe.history import Fault, NodeStory, Span, State
+from ft_supervisor.observe.report_bars import MOST_NODES
 from ft_supervisor.observe.report_model import join
-from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_FAULTS, MOST_NODES
+from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_FAULTS
 from ft_supervisor.observe.report_words import clock, duration, moment, plain
 
 KILL = Fault(100.0, "kill", "node", "node1")
