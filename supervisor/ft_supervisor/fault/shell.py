@@ -127,7 +127,7 @@ class _Game:
             _complain(f"no daemon of the job has answered on {', '.join(self._reach.silent[:50])}")
 
     def _aim(self, seen: list[Seen], target: Target, pick: float | None) -> Aim:
-        return plan.aim(seen, self._wish.verb, target, node=self._wish.node, rank=self._wish.rank, pick=pick)
+        return plan.aim(seen, target, node=self._wish.node, rank=self._wish.rank, pick=pick)
 
     # -- now
 
