@@ -176,7 +176,7 @@ def _missing(history: History, told: list[Told]) -> Iterator[str]:
     agents = {each.nodes[each.node] for each in told if each.machine == "agent" and each.node is not None}
     if lacking := sorted(began - agents):
         shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
-        later = "" if history.verdict else ", which comes when the node ends"
+        later = "" if history.verdict else ", which comes when a node ends, unless it dies"
         yield f"no agent's journal of {shown}{later}: when workers started there is not known"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rich import box
+from rich.cells import chop_cells
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -100,7 +101,7 @@ def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
         yield from _faults(history)
     if history.first_failure:
         yield _title("First failing rank")
-        yield from _first(history.first_failure)
+        yield from _first(history.first_failure, width)
     if history.notes:
         yield _title("Not known")
         yield _notes(history.notes)
@@ -117,17 +118,23 @@ def _faults(history: History) -> Iterator[RenderableType]:
     )
 
 
-def _first(failure: FirstFailure) -> Iterator[RenderableType]:
+def _first(failure: FirstFailure, width: int) -> Iterator[RenderableType]:
     if failure.consequence_of:
         yield _indented([consequence(failure)], "bold")
     yield _indented([first_failing(failure)])
     if failure.lines:
         yield _indented([f"its last lines{f' ({plain(failure.source)})' if failure.source else ''}:"], "dim")
-        yield _indented(f"| {plain(line.expandtabs())}" for line in failure.lines)
+        yield _indented(part for line in failure.lines for part in _quoted(line, width))
     else:
         yield _indented([NOTHING_PRINTED], "dim")
     if failure.stacks:
         yield _indented([f"what it was doing: {plain(failure.stacks)} in the run's folder"])
+
+
+def _quoted(line: str, width: int) -> Iterator[str]:
+    """Broken where the terminal ends, not at words: paths and the dots of a traceback stay what they are."""
+    parts = chop_cells(plain(line.expandtabs()), max(10, width - 4))
+    yield from (f"{'  ' if i else '| '}{part}" for i, part in enumerate(parts or [""]))
 
 
 # -- tables
