@@ -81,7 +81,7 @@ def supervise(
         code = left.code
         if batch_job and left.closed:
             children.end(END_BOUND)
-            batch.last_deed(batch_job, left.closed, signals, comment=job.settings.accounting.comment)
+            batch.last_deed(batch_job, left.closed, job.nodes, signals, comment=job.settings.accounting.comment)
     except Exception:
         log("daemon_failed", "error", error=current_traceback())
     finally:
