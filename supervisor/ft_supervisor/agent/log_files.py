@@ -154,9 +154,9 @@ class LogFiles:
         self.flush = self._sink.flush
 
     @property
-    def waiting(self) -> int:
-        """Bytes that are still to be written."""
-        return self._sink.waiting
+    def missing(self) -> int:
+        """Bytes that are in no file now, and of which nothing was said."""
+        return self._sink.waiting + self._refused + self._lost - self._told
 
     def put(self, file: LogFile, data: bytes) -> None:
         """Never waits."""
