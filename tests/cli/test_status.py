@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Iterator
@@ -179,20 +180,28 @@ def test_a_file_where_run_dir_should_be(command: Command, tmp_path: Path) -> Non
     assert done.returncode == 3 and "Not a directory" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.fixture
+def others() -> Iterator[Path]:
+    """A folder that anybody may enter, with a run_dir that is not for anybody."""
+    with tempfile.TemporaryDirectory() as name:
+        a_run(Path(name) / "runs", "12.0.0")
+        Path(name).chmod(0o711)
+        (Path(name) / "runs").chmod(0o700)
+        yield Path(name)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_somebody_elses_run(tmp_path: Path, repository: Path) -> None:
-    a_run(tmp_path / "runs", "12.0.0")
-    tmp_path.chmod(0o711)
-    (tmp_path / "runs").chmod(0o700)
+@pytest.mark.parametrize(("name", "code"), [("status", 3), ("report", 3), ("verdict", 2)])
+def test_somebody_elses_run(others: Path, name: str, code: int) -> None:
     program = (
         "import contextlib, io, os, sys\n"
         "from ft_supervisor.cli.main import main\n"
-        f"words = ['status', '12', '--run-dir', {str(tmp_path / 'runs')!r}]\n"
+        f"words = [{name!r}, '12', '--run-dir', {str(others / 'runs')!r}]\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
         "    main(words)\n"  # as root, who may read where Python lies
         "os.setgid(65534)\n"
         "os.setuid(65534)\n"
-        "main(words)\n"
+        "sys.exit(main(words))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -202,9 +211,9 @@ def test_somebody_elses_run(tmp_path: Path, repository: Path) -> None:
         cwd="/",
         env={"PYTHONPATH": os.pathsep.join(sys.path), "HOME": "/"},
     )
-    assert (done.returncode, done.stdout) == (3, ""), done.stderr
-    (line,) = done.stderr.splitlines()
-    assert "Permission denied" in line
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert "Permission denied" in line and "Traceback" not in done.stderr and "Usage" not in done.stderr
 
 
 @pytest.mark.parametrize("what", ["half", "pipe", "huge"])
