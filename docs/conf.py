@@ -7,7 +7,8 @@ smartquotes_action = "qe"  # but no dashes: what follows -- is the command
 html_theme = "alabaster"
 html_theme_options = {
     "description": "Keeps a distributed PyTorch job going on Slurm when its nodes die.",
-    "page_width": "1180px",
+    "page_width": "1240px",
+    "code_font_size": "0.8em",  # 100 columns and more without scrolling
     "sidebar_width": "250px",
     "body_max_width": "none",
     "fixed_sidebar": True,

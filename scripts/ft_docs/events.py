@@ -51,13 +51,12 @@ def render(root: Path) -> str:
         (
             code(event.name),
             WORDS.get(event.name, ""),
-            event.process,
-            " or ".join(event.levels),
+            f"{event.process}, {' or '.join(event.levels)}",
             " ".join(map(code, event.fields)),
         )
         for event in events(root)
     ]
-    return page("Log events", INTRO, table(("event", "meaning", "said by", "level", "fields"), rows))
+    return page("Log events", INTRO, table(("event", "meaning", "said by, level", "fields"), rows))
 
 
 def events(root: Path) -> list[Event]:
