@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -43,9 +43,9 @@ def timeline(history: History, width: int) -> Iterator[RenderableType]:
 
 
 def _bar(node: NodeStory, start: float, end: float, columns: int) -> Text:
-    bar = Text(no_wrap=True)
     step = max(end - start, 1e-9) / columns
     spans = deque(node.spans)
+    shown: list[Span | None] = []
     for column in range(columns):
         left, middle, right = (start + (column + part) * step for part in (0.0, 0.5, 1.0))
         while spans and _over(spans[0], left):
@@ -54,7 +54,10 @@ def _bar(node: NodeStory, start: float, end: float, columns: int) -> Text:
         # A loss is seen, however short it was.
         seen = next((span for span in here if span.state in _TROUBLE), None)
         seen = seen or next((span for span in here if span.start <= middle and not _over(span, middle)), None)
-        bar.append(" " if seen is None else _mark(seen), None if seen is None else _STYLES[seen.state])
+        shown.append(seen)
+    bar = Text(no_wrap=True)
+    for span, alike in groupby(shown):
+        bar.append(len(list(alike)) * _mark(span), None if span is None else _STYLES[span.state])
     return bar
 
 
@@ -62,5 +65,7 @@ def _over(span: Span, at: float) -> bool:
     return span.end is not None and span.end <= at
 
 
-def _mark(span: Span) -> str:
+def _mark(span: Span | None) -> str:
+    if span is None:
+        return " "
     return span.cycle[-1:] if span.state is State.ACTIVE else _MARKS[span.state]
