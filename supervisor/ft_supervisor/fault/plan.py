@@ -75,8 +75,8 @@ def aim(seen: Sequence[Seen], target: Target, *, node: str = "", rank: int | Non
     if len(found) == 1 or target is Target.COORDINATOR or (target is Target.WORKER and (node or rank is not None)):
         return found[0]
     how = "--node or --rank" if target is Target.WORKER else "--node"
-    there = list(dict.fromkeys(each.seen.node for each in found))
-    raise Wrong(f"which {target}? say so by {how}: {', '.join(there[:20])}")
+    nodes = list(dict.fromkeys(each.seen.node for each in found))
+    raise Wrong(f"which {target}? say so by {how}: {', '.join(nodes[:20])}")
 
 
 def _found(here: Sequence[Seen], target: Target, rank: int | None, everywhere: bool) -> list[Aim]:
