@@ -176,6 +176,7 @@ class AgentMachine:
         self._register()
 
     def _register(self) -> None:
+        """Of failures the first alone, which decides: there has to be room for the lists of 10,000 nodes."""
         self._serial += 1
         register = messages.Register(
             node=self.node,
@@ -184,7 +185,7 @@ class AgentMachine:
             round=self._caller.round,
             port=self._port,
             running=self.running,
-            memory=self.memory,
+            memory=replace(self.memory, failures=self.memory.failures[:1]),
             serial=self._serial,
             told=self._alone.told,
         )
