@@ -3,7 +3,7 @@ project = "ft-supervisor"
 extensions = ["myst_parser"]
 exclude_patterns = ["_build"]
 myst_heading_anchors = 4  # the anchors that GitHub gives headings, so that a link works in both
-smartquotes_action = "qe"  # but no dashes: what follows -- is the command
+smartquotes = False  # words between quotes are there to be looked for, and two dashes are two
 html_theme = "alabaster"
 html_theme_options = {
     "description": "Keeps a distributed PyTorch job going on Slurm when its nodes die.",
