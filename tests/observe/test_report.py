@@ -176,15 +176,18 @@ def test_what_breaks_in_a_list_goes_on_below_its_words() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_a_long_line_of_the_log_is_broken_at_the_edge(width: int) -> None:
+def test_a_long_line_of_the_log_is_broken_near_the_edge(width: int) -> None:
     first = recorded("crash").first_failure
     assert first is not None
     long = '  File "/some/long/path/of/site-packages/torch/autograd/graph.py", line 979, in run: \N{SNOWMAN}' * 2
-    lines = text(report("crash", first_failure=replace(first, lines=(long, "end")), notes=()), width=width).splitlines()
+    lines = text(
+        report("crash", first_failure=replace(first, lines=(long, "", "end")), notes=()), width=width
+    ).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith('  |   File "/some'))
-    until = lines.index("  | end")
-    assert len(lines[at]) == width and all(line.startswith("    ") for line in lines[at + 1 : until])
-    assert "".join(line[4:].ljust(width - 4) for line in lines[at:until]).rstrip() == long
+    assert lines.index("  | end") == (until := lines.index("  |")) + 1
+    assert all(line.startswith("    ") for line in lines[at + 1 : until])
+    assert all(width * 2 / 3 < len(line) <= width for line in lines[at : until - 1])
+    assert "".join(line[4:] for line in lines[at:until]).replace(" ", "") == long.replace(" ", "")
 
 
 def test_a_short_loss_is_seen() -> None:

@@ -132,9 +132,14 @@ def _first(failure: FirstFailure, width: int) -> Iterator[RenderableType]:
 
 
 def _quoted(line: str, width: int) -> Iterator[str]:
-    """Broken where the terminal ends, not at words: paths and the dots of a traceback stay what they are."""
-    parts = chop_cells(plain(line.expandtabs()), max(10, width - 4))
-    yield from (f"{'  ' if i else '| '}{part}" for i, part in enumerate(parts or [""]))
+    """Broken where the terminal ends, at a blank if one is near: a long path would leave most of a line empty."""
+    rest, room, mark = plain(line.expandtabs()), max(10, width - 4), "| "
+    while rest or mark == "| ":
+        part = next(iter(chop_cells(rest[:room], room)), "") or rest[:room]
+        if part != rest and (blank := part.rfind(" ", room * 2 // 3)) > 0:
+            part = part[: blank + 1]
+        yield mark + part
+        rest, mark = rest[len(part) :], "  "
 
 
 # -- tables
