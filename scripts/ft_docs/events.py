@@ -6,7 +6,7 @@ The sources are read, not run. What an event means to a person is said in `event
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +50,13 @@ def render(root: Path) -> str:
     rows = [
         (
             code(event.name),
-            event.process,
-            " or ".join(event.levels),
-            " ".join(map(code, event.fields)),
             WORDS.get(event.name, ""),
+            f"{event.process}, {' or '.join(event.levels)}",
+            " ".join(map(code, event.fields)),
         )
         for event in events(root)
     ]
-    return page("Log events", INTRO, table(("event", "said by", "level", "fields", "meaning"), rows))
+    return page("Log events", INTRO, table(("event", "meaning", "said by, level", "fields"), rows))
 
 
 def events(root: Path) -> list[Event]:
@@ -90,27 +89,42 @@ def _process(folder: Path, path: Path) -> str:
 
 
 def _in_file(path: Path, name: str, process: str) -> Iterator[Event]:
-    for function, call in _calls(ast.parse(path.read_text(encoding="utf-8")), ""):
-        first = call.args[0]
-        told = tuple(word.arg for word in call.keywords if word.arg is not None and word.arg != "level")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for function, call in _calls(tree, "", _LOGS):
+        first, told = call.args[0], _fields(call)
         if isinstance(first, ast.Constant):
             yield Event(str(first.value), process, _levels(call), told)
         elif (name, function) in COMPUTED:
-            yield from (Event(each, process, _levels(call), told) for each in COMPUTED[name, function])
+            levels, names = _levels(call), COMPUTED[name, function]
+            yield from (Event(each, process, levels, told) for each in names)
+            # What is passed through: _become(State.ACTIVE, cycle=cycle) gives the event `active` one more field.
+            passed = ((_named(outer.args[0]), outer) for _, outer in _calls(tree, "", {function}))
+            yield from (Event(each, process, levels, _fields(outer)) for each, outer in passed if each in names)
         elif function not in ("log", "_log"):  # which only pass on what they were given
             raise LookupError(
                 f"{path}:{call.lineno}: the event's name is no constant: add {(name, function)} to COMPUTED"
             )
 
 
-def _calls(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
-    """Every call of log with the function that it is in."""
+def _fields(call: ast.Call) -> tuple[str, ...]:
+    return tuple(word.arg for word in call.keywords if word.arg is not None and word.arg != "level")
+
+
+def _named(node: ast.expr) -> str:
+    """The event that a constant or a member of an enum stands for."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return node.attr.lower() if isinstance(node, ast.Attribute) else ""
+
+
+def _calls(node: ast.AST, function: str, called: Collection[str]) -> Iterator[tuple[str, ast.Call]]:
+    """Every call of these with the function that it is in."""
     if isinstance(node, ast.FunctionDef):
         function = node.name
-    if isinstance(node, ast.Call) and node.args and _called(node.func) in _LOGS:
+    if isinstance(node, ast.Call) and node.args and _called(node.func) in called:
         yield function, node
     for child in ast.iter_child_nodes(node):
-        yield from _calls(child, function)
+        yield from _calls(child, function, called)
 
 
 def _called(function: ast.expr) -> str:

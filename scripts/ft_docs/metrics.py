@@ -9,12 +9,15 @@ INTRO = """\
 What a coordinator answers Prometheus, where `metrics.listen` lets it: at `http://NODE:PORT/metrics`. Every node that
 keeps a coordinator answers; `ft_supervisor_in_charge` is 1 on the one that decides. All of it is what this one process
 knows since its start, and a takeover begins at zero in another process: sum over them, as in
-`sum by (run_id) (increase(ft_supervisor_restarts_total[1d]))`. Every series has the label `run_id`."""
+`sum by (run_id) (increase(ft_supervisor_restarts_total[1d]))`. Every series has the label `run_id` besides its own."""
 
 
 def render() -> str:
     """The whole page."""
-    rows = [(code(each.name), each.type, " ".join(map(code, each.labels)), each.help) for each in catalogue()]
+    rows = [
+        (code(each.name), each.help, each.type, " ".join(code(label) for label in each.labels if label != "run_id"))
+        for each in catalogue()
+    ]
     values = [
         (code(family.name), code(family.labels[0]), ", ".join(map(code, family.values)))
         for family in FAMILIES
@@ -24,7 +27,7 @@ def render() -> str:
     return page(
         "Metrics",
         INTRO,
-        table(("metric", "type", "labels", "meaning"), rows),
+        table(("metric", "meaning", "type", "labels"), rows),
         "## What labels can be",
         table(("metric", "label", "values"), values),
         f"Histograms have these upper bounds, in seconds: {bounds}.",

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -82,6 +83,11 @@ def start() -> Iterator[Start]:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
         process.wait(BOUND)
+
+
+def told(capfd: pytest.CaptureFixture[str], event: str) -> int:
+    """Bytes that the log's lines of this event have named since the last call."""
+    return sum(map(int, re.findall(rf"event={event} bytes=(\d+)", capfd.readouterr().err)))
 
 
 def open_fds() -> int:
@@ -183,7 +189,7 @@ def test_a_progress_bar_passes_before_its_line_ends(ends: Ends, start: Start) ->
     wait_until(lambda: bytes(ends.data[1]) == b"\r 1%\r 2%\n", "the rest of it")
 
 
-def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
+def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     output = Output("n1", Logs(), *ends.writing)
     names = output.open({0: 0}, {})
     worker = start(names[0], "for i in range(30): os.write(1, (b'%06d' % i + b'.' * 993 + b'\\n') * 1000)")
@@ -198,6 +204,7 @@ def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
     wait_until(lambda: len(ends.data[0]) > 4 << 20, "what was kept")
     assert len(ends.data[0]) < 10 << 20
     assert {len(line) for line in bytes(ends.data[0]).splitlines()} == {999}  # whole lines were dropped
+    assert 30_000_000 - len(settled(ends)[0]) == told(capfd, "output_dropped")
 
 
 def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +222,7 @@ def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pyte
     output.release()
 
 
-def test_a_closed_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
+def test_a_closed_stdout_stops_no_worker(ends: Ends, start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     ends.hang_up()
     output = Output("n1", Logs(), *ends.writing)
     names = output.open({0: 0}, {})
@@ -224,8 +231,9 @@ def test_a_closed_stdout_stops_no_worker(ends: Ends, start: Start) -> None:
     assert worker.wait(BOUND) == 0
     output.drain(0, BOUND)
     assert output.tail(0).endswith(b"x\n")
-    assert output.flush(BOUND)
     output.release()
+    assert output.flush(BOUND)
+    assert told(capfd, "output_dropped") == 30_000_000
 
 
 def test_a_full_pipe_that_does_not_block_is_waited_for(ends: Ends, start: Start) -> None:
@@ -319,7 +327,9 @@ def test_four_ranks_at_full_speed_lose_nothing(
         assert all(each == sorted(each) for each in numbers)
 
 
-def test_a_hanging_file_stops_no_worker_and_no_other_output(ends: Ends, start: Start, tmp_path: Path) -> None:
+def test_a_hanging_file_stops_no_worker_and_no_other_output(
+    ends: Ends, start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     ends.read()
     os.mkfifo(tmp_path / "rank0.log")
     output = Output("n1", Logs(), *ends.writing)
@@ -331,6 +341,7 @@ def test_a_hanging_file_stops_no_worker_and_no_other_output(ends: Ends, start: S
     output.release()
     assert time.monotonic() - began < BOUND
     assert not output.flush(0.1)
+    assert 0 <= told(capfd, "worker_logs_unwritten") - 30_000_000 < 100  # what the file will say of it counts too
     wait_until(lambda: len(ends.data[0]) == 30_000_000, "all of it")
     with (tmp_path / "rank0.log").open("rb", buffering=0) as fifo:  # or its thread would hang on
         while fifo.read(1 << 20):

@@ -115,6 +115,18 @@ def test_the_daemon_imports_little(job: Path) -> None:
     assert done.stdout == "[]\n", done
 
 
+def test_ctrl_c_while_modules_are_read(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "ft_supervisor", "status"],
+        env={"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def verdict(folder: Path, outcome: Outcome, reason: str) -> None:
     verdict_file.write(folder, Verdict(outcome, reason), folder.name, "nonce")
 

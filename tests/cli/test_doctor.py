@@ -185,8 +185,16 @@ def test_a_pipe_that_closes(folder: Path) -> None:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         said = process.stderr.read()
-    assert process.returncode != 0 and b"Traceback" not in said
+    assert (process.returncode, said) == (0, b"")
     assert leaves_nothing(folder)
+
+
+def test_without_any_stdout_the_exit_code_tells(folder: Path, quick: str) -> None:
+    (folder / "job.yaml").write_text(JOB.replace("nodes:", "nodse:"))
+    closing = ["sh", "-c", 'exec "$@" >&-', "sh", *line("--config", "job.yaml")]
+    environ = environment(PATH="/usr/bin:/bin", PYTHONPATH=quick)
+    done = subprocess.run(closing, cwd=folder, env=environ, stderr=subprocess.PIPE, text=True, timeout=BOUND)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_in_a_batch_script(slurm: FakeSlurm, folder: Path) -> None:

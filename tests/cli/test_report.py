@@ -282,6 +282,12 @@ def test_a_sacct_that_complains_is_told(here: Path, command: Command) -> None:
     assert done.returncode == 3 and "slurmdbd is away" in one_line(done)
 
 
+def test_slurm_is_asked_for_a_federation_s_numbers_and_not_for_those_of_local(here: Path, command: Command) -> None:
+    path = slurm(here)
+    assert f"no record of job {2**32 - 1} (yet)" in one_line(command("report", 2**32 - 1, PATH=path))
+    assert "accounting" not in one_line(command("report", 2**32, PATH=path))
+
+
 def test_no_slurm_is_told(here: Path, command: Command) -> None:
     runs(here / "ft-runs/4242", "crash")
     assert "neither its commands nor pyslurm are here" in command("report", 4242).stdout

@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Iterator
@@ -22,10 +23,13 @@ from tests.cli.conftest import Command, Done
 from tests.ft_slurm.fake_slurm import FakeSlurm
 from tests.observe.test_status import put, shot
 
-from ft_supervisor.cli import find, looking
+from ft_supervisor.cli import find, looking, status
+from ft_supervisor.cli.looking import Look
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe.runs import Wanted
 from ft_supervisor.observe.snapshot import NAME
+from ft_supervisor.observe.status import Files, Seen, Slurm, judge
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all done")
 JOB = """\
@@ -176,20 +180,28 @@ def test_a_file_where_run_dir_should_be(command: Command, tmp_path: Path) -> Non
     assert done.returncode == 3 and "Not a directory" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.fixture
+def others() -> Iterator[Path]:
+    """A folder that anybody may enter, with a run_dir that is not for anybody."""
+    with tempfile.TemporaryDirectory() as name:
+        a_run(Path(name) / "runs", "12.0.0")
+        Path(name).chmod(0o711)
+        (Path(name) / "runs").chmod(0o700)
+        yield Path(name)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_somebody_elses_run(tmp_path: Path, repository: Path) -> None:
-    a_run(tmp_path / "runs", "12.0.0")
-    tmp_path.chmod(0o711)
-    (tmp_path / "runs").chmod(0o700)
+@pytest.mark.parametrize(("name", "code"), [("status", 3), ("report", 3), ("verdict", 2)])
+def test_somebody_elses_run(others: Path, name: str, code: int) -> None:
     program = (
         "import contextlib, io, os, sys\n"
         "from ft_supervisor.cli.main import main\n"
-        f"words = ['status', '12', '--run-dir', {str(tmp_path / 'runs')!r}]\n"
+        f"words = [{name!r}, '12', '--run-dir', {str(others / 'runs')!r}]\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
         "    main(words)\n"  # as root, who may read where Python lies
         "os.setgid(65534)\n"
         "os.setuid(65534)\n"
-        "main(words)\n"
+        "sys.exit(main(words))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -199,9 +211,9 @@ def test_somebody_elses_run(tmp_path: Path, repository: Path) -> None:
         cwd="/",
         env={"PYTHONPATH": os.pathsep.join(sys.path), "HOME": "/"},
     )
-    assert (done.returncode, done.stdout) == (3, ""), done.stderr
-    (line,) = done.stderr.splitlines()
-    assert "Permission denied" in line
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert "Permission denied" in line and "Traceback" not in done.stderr and "Usage" not in done.stderr
 
 
 @pytest.mark.parametrize("what", ["half", "pipe", "huge"])
@@ -327,6 +339,16 @@ def test_a_pipe_that_closes(tmp_path: Path) -> None:
         assert one.end() == (0, ""), words
 
 
+def test_a_pipe_that_closes_while_there_is_nothing_new(tmp_path: Path) -> None:
+    a_run(tmp_path, "12.0.0", age=100)
+    watch = Process(tmp_path, "12", "--watch")
+    assert watch.process.stdout is not None
+    watch.process.stdout.readline()
+    watch.process.stdout.close()
+    watch.process.stdout = None
+    assert watch.end() == (4, "")
+
+
 def test_watch_in_a_pipe_tells_what_is_new_until_the_end(tmp_path: Path) -> None:
     folder = a_run(tmp_path, "12.0.0")
     watch = Process(tmp_path, "12", "--watch", "--json")
@@ -339,6 +361,25 @@ def test_watch_in_a_pipe_tells_what_is_new_until_the_end(tmp_path: Path) -> None
     last = json.loads(watch.process.stdout.readlines()[-1])
     assert (last["state"], last["verdict"]["outcome"]) == ("ended", "failed")
     assert watch.end() == (0, "")
+
+
+def test_watch_tells_what_slurm_says_anew(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    waits = [Slurm("PENDING", reason, pending=True) for reason in ("Priority", "Priority", "Resources")]
+    seen = [judge("12", Files(), slurm, 0.0) for slurm in (*waits, Slurm("CANCELLED", over=True))]
+
+    class Asked(Look):
+        def again(self) -> Seen:
+            return seen.pop(0)
+
+    monkeypatch.setattr(status, "LOOK_AGAIN", 0.0)
+    look = Asked(find.Search(Wanted(12), ()))
+    assert status.Watch(look, status.Show(as_json=True, everything=False)).run() == 4
+    told = [json.loads(line)["slurm"] for line in capfd.readouterr().out.splitlines()]
+    assert [(each["state"], each["reason"]) for each in told] == [
+        ("PENDING", "Priority"),
+        ("PENDING", "Resources"),
+        ("CANCELLED", ""),
+    ]
 
 
 def test_watch_before_there_is_anything(tmp_path: Path) -> None:

@@ -64,6 +64,17 @@ def test_the_id_is_all_of_stdout(command: Command, job: Path, tmp_path: Path) ->
     assert "#SBATCH --nodes=6\n" in str(got["script"]) and "#SBATCH --partition=gpu\n" in str(got["script"])
 
 
+@pytest.mark.parametrize(("stdout", "code"), [(">&-", 0), ("| true", 0), (">/dev/full", 2)])
+def test_the_id_is_told_although_stdout_takes_nothing(stdout: str, code: int, job: Path, tmp_path: Path) -> None:
+    environ = {"PATH": fake(tmp_path, "sbatch"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    for words in ((), ("--dry-run",)):
+        script = f'exec 3>&1; {{ "$@"; echo "code $?" >&3; }} {stdout}'
+        line = ["sh", "-c", script, "sh", sys.executable, "-m", "ft_supervisor", "submit", "--config", str(job), *words]
+        done = subprocess.run(line, env=environ, capture_output=True, text=True, timeout=60)
+        assert "Traceback" not in done.stderr
+        assert words or (done.stdout == f"code {code}\n" and "submit: job 4242, " in done.stderr), done
+
+
 def test_dry_run_prints_what_would_be_submitted(command: Command, job: Path, tmp_path: Path) -> None:
     words = ["submit", "--config", job, "--spares", "2", "-p", "gpu", '--comment=a "b" c']
     environ = {"PATH": fake(tmp_path, "sbatch")}

@@ -19,7 +19,7 @@ from ft_supervisor.core.model import Memory, Node
 from ft_supervisor.core.orders import Begin
 from ft_supervisor.observe import journal as journals
 from ft_supervisor.observe.journal import Journal
-from ft_supervisor.observe.snapshot import EVERY, NAME, Snapshot, dump, load
+from ft_supervisor.observe.snapshot import EVERY, NAME, DecisionStatus, Snapshot, dump, load
 from ft_supervisor.observe.view import snapshot
 
 BOUND = 60.0
@@ -159,6 +159,21 @@ def test_a_successor_keeps_what_only_its_predecessor_knew(tmp_path: Path, talk: 
     other = StatusFile(tmp_path, Node(1, "n1", ""))
     other.write(replace(new, run_id="another"))
     assert there(tmp_path).decision is None
+
+
+def test_whoever_takes_over_once_more_asks_its_newest_predecessor(tmp_path: Path, talk: Talk) -> None:
+    def in_charge(shot: Snapshot, term: int, reason: str | None) -> Snapshot:
+        decision = None if reason is None else DecisionStatus("restart", reason, None, None, 1.0)
+        return replace(shot, coordinator=replace(shot.coordinator, term=term), decision=decision)
+
+    shot = shot_of(talk)
+    first, other = (StatusFile(tmp_path, Node(rank, f"n{rank}", "")) for rank in (0, 1))
+    first.write(in_charge(shot, 0, "the first one's"))
+    other.write(in_charge(shot, 1, None))
+    other.write(in_charge(shot, 1, "the other one's"))
+    first.write(in_charge(shot, 3, None))
+    found = there(tmp_path).decision
+    assert found is not None and found.reason == "the other one's"
 
 
 @pytest.mark.parametrize("what", ["half", "garbage", "huge", "pipe", "folder"])

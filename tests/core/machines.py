@@ -272,7 +272,7 @@ class Talk:
 
     def recorded(self, verdict: Verdict) -> Record:
         """Record with the nodes that are lost just now."""
-        return Record(verdict, self.machine._lost_names())
+        return Record(verdict, self.machine._lost())
 
 
 def ageless(action: object) -> object:

@@ -21,12 +21,16 @@ FAILED = Verdict(Outcome.FAILED, "over")
 STOP = messages.Stop(0, C0, "0-2", TIMEOUTS.restart_grace)
 
 
+EPOCH = 1.7e9
+"""What makes seconds since the epoch of a Play's clock."""
+
+
 class Play:
     """An agent on node 1, its clock, and a store of n0 whose rounds and leases move while it is connected."""
 
     def __init__(self, memory: Memory | None = None, a_job: Job | None = None) -> None:
         self.now = 0.0
-        self.machine = AgentMachine(a_job or job(), node(1), 1, memory or Memory(), 0.0)
+        self.machine = AgentMachine(a_job or job(), node(1), 1, memory or Memory(), 0.0, EPOCH)
         self.first = deeds(self.machine.start(0.0))
         self.lease = True
         self.round = 1

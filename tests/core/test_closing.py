@@ -10,7 +10,7 @@ from ft_supervisor.core.model import Outcome, Roster, Verdict
 ONE, OTHER = Verdict(Outcome.SUCCESS, "one"), Verdict(Outcome.FAILED, "other")
 INTERRUPTED = Verdict(Outcome.INTERRUPTED, "time")
 ROSTER = Roster(0, 1, "0-4")
-LOST = ("n4",)
+LOST = "4"
 
 
 def proposed() -> Closing:
@@ -58,8 +58,8 @@ def test_what_nobody_proposed_cannot_be_kept() -> None:
 
 def test_who_knows_the_verdict_needs_no_vote_and_the_first_one_stays() -> None:
     closing = proposed()
-    assert closing.settle(OTHER, ()) == Record(OTHER, ())
-    assert closing.settle(ONE, ()) is None
+    assert closing.settle(OTHER, "") == Record(OTHER, "")
+    assert closing.settle(ONE, "") is None
     for infra_rank in range(5):
         assert closing.keep(infra_rank, ROSTER) is None
     assert closing.verdict == OTHER
@@ -67,7 +67,7 @@ def test_who_knows_the_verdict_needs_no_vote_and_the_first_one_stays() -> None:
 
 def test_the_file_counts_before_what_was_settled_and_the_key_before_the_file() -> None:
     closing = proposed()
-    closing.settle(ONE, ())
+    closing.settle(ONE, "")
     assert closing.recorded(OTHER) == Conclude(OTHER)
     assert closing.verdict == OTHER
     assert closing.recorded(ONE) is None

@@ -12,7 +12,7 @@ from ft_supervisor.core.codec import MAX_BYTES, CodecError, decode, encode, from
 from ft_supervisor.core.ledger import Ledger, Spent
 from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR, Members, Register, Run, Stop, WorkersFailed
 from ft_supervisor.core.model import Accepted, Cycle, Failure, Memory, Node, Outcome, Roster, Verdict
-from ft_supervisor.core.orders import ORDERS, Alive, Done
+from ft_supervisor.core.orders import ORDERS, Alive, Closed, Done
 from ft_supervisor.core.ranks import fold
 
 ALL = TO_COORDINATOR + TO_AGENT + ORDERS
@@ -25,6 +25,7 @@ st.register_type_strategy(
 )
 st.register_type_strategy(Stop, st.builds(Stop, group=FOLDED))
 st.register_type_strategy(Run, st.builds(Run, group=FOLDED))
+st.register_type_strategy(Closed, st.builds(Closed, lost=FOLDED, summary=...))
 STOP = b'{"type":"Stop","term":1,"cycle":{"term":1,"n":2},"group":"0-3","grace":2.5}'
 
 

@@ -516,7 +516,7 @@ def test_closing_in_its_order() -> None:
     assert talk.hear(verdict_kept(3)) == []
     assert talk.hear(verdict_kept(3)) == []
     assert talk.hear(verdict_kept(2)) == []  # half of them, but not the first
-    assert talk.hear(verdict_kept(1)) == [Record(SUCCESS, ())]
+    assert talk.hear(verdict_kept(1)) == [Record(SUCCESS, "")]
     assert talk.hear(verdict_kept(0)) == []
     assert talk.record(SUCCESS) == [Conclude(SUCCESS)]
     assert talk.record(SUCCESS) == []
@@ -564,7 +564,7 @@ def test_a_verdict_from_outside_ends_a_job_that_still_joins() -> None:
     talk = Talk()
     talk.register(0)
     outside = Verdict(Outcome.FAILED, "from outside")
-    assert talk.end(outside) == [Record(outside, ("n1", "n2", "n3"))]
+    assert talk.end(outside) == [Record(outside, "1-3")]
     assert talk.register(2) == talk.propose(outside, 2)  # it is not yet written down
     assert talk.record(outside) == [Conclude(outside)]
     assert talk.end(outside) == [close(0, outside), close(2, outside)]
@@ -576,7 +576,7 @@ def test_a_found_verdict_goes_before_a_proposal_that_nobody_keeps_yet() -> None:
     talk.begin()
     talk.hear(messages.Leaving(0, 3, 1, "SIGTERM"))
     found = Verdict(Outcome.SUCCESS, "found")
-    assert talk.end(found) == [Record(found, ())]
+    assert talk.end(found) == [Record(found, "")]
     for infra_rank in range(4):
         assert talk.hear(verdict_kept(infra_rank)) == []
     assert talk.machine.verdict == found
@@ -650,7 +650,7 @@ def test_nobody_left_to_wait_for() -> None:
     verdict = Verdict(Outcome.FAILED, "over")
     talk.end(verdict)
     talk.record(verdict)
-    assert talk.end(verdict) == [Tell(Closed(verdict, ("n0", "n1"))), Leave(1, verdict, "over")]
+    assert talk.end(verdict) == [Tell(Closed(verdict, "0-1")), Leave(1, verdict, "over")]
 
 
 def test_who_is_lost_at_the_end_is_named() -> None:
@@ -661,7 +661,7 @@ def test_who_is_lost_at_the_end_is_named() -> None:
     talk.settle_from_outside(SUCCESS)
     for infra_rank in (0, 2):
         talk.hear(goodbye(infra_rank))
-    assert talk.hear(goodbye(3)) == [Tell(Closed(SUCCESS, ("n1",))), Leave(0, SUCCESS, SUCCESS.reason)]
+    assert talk.hear(goodbye(3)) == [Tell(Closed(SUCCESS, "1")), Leave(0, SUCCESS, SUCCESS.reason)]
 
 
 def test_a_message_is_addressed_to_the_connection_that_registered() -> None:

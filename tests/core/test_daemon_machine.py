@@ -31,7 +31,7 @@ class Play:
         self.now = 0.0
         self.coordinator = True
         """Whether it says Alive once it has been started."""
-        self.machine = DaemonMachine(job(candidates=candidates), node(infra_rank), 0.0)
+        self.machine = DaemonMachine(job(candidates=candidates), node(infra_rank), 0.0, 1.7e9)
         self.state: str | None = None
         self.fence_in: float | None = None
         self.began = deeds(self.machine.start(0.0))
@@ -191,12 +191,14 @@ def test_a_silent_agent_is_killed_and_replaced() -> None:
     play.state = None
     assert play.wait(TIMEOUTS.agent - BEAT) == []
     assert play.wait(BEAT) == [KillChild("agent")]
+    silent_at = 1.7e9 + play.now
     assert play.wait(DONE_BOUND - BEAT) == []
     assert play.wait(BEAT) == [KillChild("agent")]  # once more, should the first have been in vain
     (again,) = play.feed(AGENT_GONE)
     assert isinstance(again, SpawnAgent) and again.incarnation == 2
     (failure,) = again.memory.failures
     assert str(failure) == "agent of node 1: hangs (not heard by its daemon for 3.0 s)"
+    assert failure.time == silent_at
 
 
 def test_a_starting_agent_has_longer() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.core.machines import BEAT, C0, TIMEOUTS, job
-from tests.core.test_agent_machine import Play, knows, mail, remember, run, standby, stopped
+from tests.core.test_agent_machine import EPOCH, Play, knows, mail, remember, run, standby, stopped
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
@@ -115,15 +115,38 @@ def test_a_worker_that_goes_silent_hangs() -> None:
     assert play.wait(10.0 - BEAT) == []
     play.feed(Beat(1, "beat"))
     assert play.wait(BEAT) == [TakeStacks(C0, (0,))]
+    at = EPOCH + play.now
     assert play.wait(3.0) == []  # they take a while
     play.feed(Beat(1, "beat"))
-    hung = Failure(1, 0, message="no heartbeat for 10 s", cause=Cause.HANG, rules=(2,))
+    hung = Failure(1, 0, message="no heartbeat for 10 s", time=at, cause=Cause.HANG, rules=(2,))
     assert play.feed(StacksTaken(C0, ((0, (2,)),))) == [
         Tell(orders.Remember(knows(C0, failures=(hung,)))),
         Send(messages.WorkersFailed(0, 1, 1, C0, (hung,))),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
     assert str(hung) == "worker 0 of node 1: hangs (no heartbeat for 10 s)"
+
+
+def test_who_falls_silent_first_is_blamed_and_not_who_does_so_while_its_stacks_are_taken() -> None:
+    play = active(a_job(hang=Hang(after=10.0, first=10.0)))
+    play.wait(2.0)
+    play.feed(Beat(1, "beat"))
+    assert play.wait(8.0) == [TakeStacks(C0, (0,))]
+    assert play.wait(4.0) == []
+    done = play.feed(StacksTaken(C0, ((0, (2,)),), ((0, "step 7"),)))
+    (message,) = (deed.message for deed in done if isinstance(deed, Send))
+    assert isinstance(message, messages.WorkersFailed)
+    assert [(failure.local_rank, failure.rules) for failure in message.failures] == [(0, (2,))]
+
+
+def test_after_an_ignored_hang_the_others_are_looked_at() -> None:
+    rules = (Rule(Match(causes=(Cause.HANG,)), Response.IGNORE), Rule())
+    play = active(a_job(hang=Hang(after=10.0, first=10.0), rules=rules))
+    play.wait(2.0)
+    play.feed(Beat(1, "beat"))
+    assert play.wait(12.0) == [TakeStacks(C0, (0,))]
+    assert play.feed(StacksTaken(C0)) == []
+    assert play.wait(BEAT) == [TakeStacks(C0, (1,))]
 
 
 def test_a_worker_that_never_says_anything() -> None:

@@ -157,9 +157,9 @@ def test_a_successor_knows_how_many_cycles_there_were_and_that_it_took_over() ->
 
 
 def test_a_summary_makes_no_other_end_of_it() -> None:
-    assert Closed(SUCCESS, (), Summary(3)) == Closed(SUCCESS)
-    assert Record(SUCCESS, (), Summary(3)) == Record(SUCCESS, ())
-    sent = codec.decode(codec.encode(Closed(SUCCESS, (), Summary(3, 1, 0, ("n1",), 2.5))), ORDERS)
+    assert Closed(SUCCESS, "", Summary(3)) == Closed(SUCCESS)
+    assert Record(SUCCESS, "", Summary(3)) == Record(SUCCESS, "")
+    sent = codec.decode(codec.encode(Closed(SUCCESS, "", Summary(3, 1, 0, ("n1",), 2.5))), ORDERS)
     assert sent.summary == Summary(3, 1, 0, ("n1",), 2.5)
 
 
@@ -167,4 +167,4 @@ def test_the_largest_summary_still_goes_over_the_link() -> None:
     names = tuple(f"{'x' * 250}{i}" for i in range(10_000))
     counts = Tally(names)
     counts.started(range(5000), range(5000, 10_000), 0.0)
-    assert len(codec.encode(Closed(SUCCESS, (), counts.summary(2, 0)))) < codec.MAX_BYTES
+    assert len(codec.encode(Closed(SUCCESS, "", counts.summary(2, 0)))) < codec.MAX_BYTES

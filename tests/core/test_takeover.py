@@ -298,7 +298,7 @@ def test_an_accepted_verdict_is_proposed_again_and_only_that() -> None:
     assert mailed(talk.wait(2 * TIMEOUTS.node_lost), Propose) == {}
     for rank in (1, 3):
         assert talk.hear(verdict_kept(rank, term=1)) == []
-    assert talk.hear(verdict_kept(2, term=1)) == [Record(FAILED, ("n4",))]
+    assert talk.hear(verdict_kept(2, term=1)) == [Record(FAILED, "4")]
 
 
 def test_of_two_accepted_verdicts_the_later_one_may_be_the_jobs() -> None:
@@ -322,7 +322,7 @@ def test_a_verdict_that_somebody_knows_to_be_the_jobs_is_written_down_at_once() 
     talk = Takeover()
     talk.take(0, 1, 2)
     talk._memories[3] = Memory(0, verdict=FAILED)
-    assert Record(FAILED, ("n4",)) in talk.promise(3)
+    assert Record(FAILED, "4") in talk.promise(3)
     assert talk.record(FAILED) == [Conclude(FAILED)]
     assert set(mailed(talk.end(FAILED), messages.Close)) == {0, 1, 2, 3}
 
@@ -330,7 +330,7 @@ def test_a_verdict_that_somebody_knows_to_be_the_jobs_is_written_down_at_once() 
 def test_a_verdicts_file_that_is_found_ends_the_job() -> None:
     talk = Takeover()
     assert LookForVerdict() in talk.take(0, 1, 2)
-    assert talk.end(FAILED) == [Record(FAILED, ("n3", "n4"))]
+    assert talk.end(FAILED) == [Record(FAILED, "3-4")]
     assert talk.record(FAILED) == [Conclude(FAILED)]
     assert talk.end(FAILED) == [close(rank, FAILED, term=1) for rank in (0, 1, 2)]
 

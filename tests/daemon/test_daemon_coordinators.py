@@ -90,7 +90,7 @@ def test_the_journal_is_copied_to_the_run(start_daemon: StartDaemon) -> None:
 
 CONCLUDES = """
 link.send(Closed(Verdict(Outcome.SUCCESS, "trained")))
-link.send(Closed(Verdict(Outcome.SUCCESS, "trained"), ({lost})))
+link.send(Closed(Verdict(Outcome.SUCCESS, "trained"), {lost}))
 done(Outcome.SUCCESS, "trained")
 """
 AFTER_CLOSED = """
@@ -104,7 +104,7 @@ NO_SLURM = 'import os; os.environ["PATH"] = "/nonexistent"'
 
 
 def test_the_last_deed_is_to_end_a_job_whose_batch_host_died(start_daemon: StartDaemon) -> None:
-    coordinator = CONCLUDES.format(lost='"n7", "n1"')
+    coordinator = CONCLUDES.format(lost='"7,1"')
     daemon = start_daemon(AFTER_CLOSED, coordinator, infra_rank=0, batch_host="n1", before=NO_SLURM)
     assert daemon.exit_code() == 0
     said = daemon.wait_for("event=job_left_running")  # by the real thing, which finds no Slurm here
@@ -112,7 +112,7 @@ def test_the_last_deed_is_to_end_a_job_whose_batch_host_died(start_daemon: Start
     assert daemon.lines.index(said) > daemon.lines.index(daemon.wait_for("event=leaving"))
 
 
-@pytest.mark.parametrize(("host", "lost"), [("n1", ""), ("n0", '"n1",'), (None, '"n1",')])
+@pytest.mark.parametrize(("host", "lost"), [("n1", '""'), ("n0", '"1"'), ("login", '"0-1"'), (None, '"1"')])
 def test_who_is_not_lost_ends_its_job_itself(start_daemon: StartDaemon, host: str | None, lost: str) -> None:
     daemon = start_daemon(
         AFTER_CLOSED,
@@ -133,7 +133,7 @@ def test_a_signal_ends_the_waiting_for_slurm(start_daemon: StartDaemon, tmp_path
     before = f'import os; os.environ["PATH"] = "{tmp_path}:{os.environ["PATH"]}"; batch.SIGNAL_BOUND = 0.1'
     daemon = start_daemon(
         AFTER_CLOSED,
-        CONCLUDES.format(lost='"n1",'),
+        CONCLUDES.format(lost='"1"'),
         infra_rank=0,
         batch_host="n1",
         before=before,

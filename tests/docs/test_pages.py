@@ -114,11 +114,19 @@ def test_every_command_exists_with_its_options() -> None:
         assert not unknown or name == "submit", f"{place}: {' '.join(words)}: no option {unknown}"
 
 
-def test_every_script_exists() -> None:
-    found = every(r"(?:\./)?(scripts/[\w-]+)( .*)?")
-    assert len(found) > 10
-    for place, match in found:
-        assert (REPOSITORY / match[1]).is_file(), f"{place}: {match[0]}"
+def test_every_script_exists_with_its_options() -> None:
+    found = [(place, match[1], match[2] or "") for place, match in every(r"(?:\./)?(scripts/[\w-]+)( .*)?")]
+    for page in PAGES:
+        for block in page.blocks:
+            lines = re.findall(r"^(?:\./)?(scripts/[\w-]+)(.*)", block.text, re.MULTILINE)
+            found += [(block.place, script, rest) for script, rest in lines]
+    assert len(found) > 20
+    parts = [*(REPOSITORY / "scripts").rglob("*"), *(REPOSITORY / "tests/simulation").glob("*.py")]
+    sources = "\n".join(part.read_text() for part in parts if part.is_file() and part.suffix != ".pyc")
+    for place, script, rest in found:
+        assert (REPOSITORY / script).is_file(), f"{place}: {script}"
+        for option in re.findall(r"(?<= )--\w[\w-]*", re.split(r" -- |  ", rest)[0]):
+            assert option in sources, f"{place}: {script} has no {option}"
 
 
 def test_every_key_exists() -> None:

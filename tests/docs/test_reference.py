@@ -26,6 +26,13 @@ def test_every_event_of_the_log_has_a_sentence(repository: Path) -> None:
     assert found == set(WORDS), "say in scripts/ft_docs/event_words.py what a new event means; remove what is gone"
 
 
+def test_fields_that_are_passed_through_are_told(repository: Path) -> None:
+    fields = {event.name: set(event.fields) for event in events.events(repository)}
+    assert {"cycle", "group_rank", "group_world_size"} <= fields["active"]
+    assert "group_rank" not in fields["standby"]
+    assert {"port", "error"} <= fields["metrics_not_served"]
+
+
 def test_an_event_without_a_name_of_its_own_is_noticed(tmp_path: Path) -> None:
     for folder in ("supervisor/ft_supervisor/agent", "slurm/ft_slurm"):
         (tmp_path / folder).mkdir(parents=True)

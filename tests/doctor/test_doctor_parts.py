@@ -215,7 +215,7 @@ def test_another_ft_supervisor_in_path(tmp_path: Path) -> None:
     other.write_text("#!/bin/sh\necho ft-supervisor 0.0.1\n")
     other.chmod(0o755)
     found = machine.installed(look({"PATH": f"{other.parent}:/usr/bin:/bin"}, None))
-    assert found.level is WARN and "ft-supervisor 0.0.1" in found.text
+    assert found.level is WARN and "ft-supervisor 0.0.1" in found.text and found.todo
     assert machine.installed(look({"PATH": str(tmp_path)}, None)).level is WARN
     assert machine.installed(look(os.environ, None)).level is OK
 

@@ -40,6 +40,12 @@ def test_commands_that_hang(fake: FakeSlurm) -> None:
         assert told[check].level is Level.WARN and "has not answered within" in told[check].text, told[check]
 
 
+def test_in_a_container_without_commands_there_is_one_line_about_them() -> None:
+    told = found(look({**BATCH, "PATH": "/nowhere"}, None))
+    assert "slurmctld" not in told and "launch" in told["slurm commands"].todo
+    assert told["pyslurm"].level is Level.WARN and told["pyslurm"].todo
+
+
 def test_a_job_that_slurm_has_forgotten(fake: FakeSlurm) -> None:
     fake.no_job()
     assert found(batch(fake))["job"].text == "slurmctld knows it no more"

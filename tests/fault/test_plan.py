@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.fault.plan import JITTER, Schedule, aim, turns
-from ft_supervisor.fault.words import NotThere, Seen, Target, Verb, Worker, Wrong
+from ft_supervisor.fault.words import NotThere, Seen, Target, Worker, Wrong
 
 
 def node(index: int, *ranks: int | None, charge: int | None = None) -> Seen:
@@ -49,7 +49,7 @@ JOB = [node(1, 4, 5, charge=0), node(2, 0, 1, charge=7), node(3)]
     ],
 )
 def test_who_is_hit(target: Target, name: str, rank: int | None, pick: float | None, pid: int) -> None:
-    assert aim(JOB, Verb.KILL, target, node=name, rank=rank, pick=pick).pid == pid
+    assert aim(JOB, target, node=name, rank=rank, pick=pick).pid == pid
 
 
 @pytest.mark.parametrize(
@@ -60,34 +60,27 @@ def test_who_is_hit(target: Target, name: str, rank: int | None, pick: float | N
         (Target.WORKER, "n3", None, NotThere, "no worker runs on n3"),
         (Target.COORDINATOR, "n3", None, NotThere, "no coordinator runs on n3"),
         (Target.NODE, "n9", None, NotThere, "no daemon lives on n9; there are n1, n2, n3"),
-        (Target.WORKER, "", None, Wrong, "which worker? say so by --node or --rank"),
+        (Target.WORKER, "", None, Wrong, "which worker? say so by --node or --rank: n2, n1"),
         (Target.AGENT, "", None, Wrong, "which agent? say so by --node: n1, n2, n3"),
-        (Target.AGENT, "n1", 3, Wrong, "--rank is a worker's"),
     ],
 )
 def test_who_is_not(target: Target, name: str, rank: int | None, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind) as refused:
-        aim(JOB, Verb.KILL, target, node=name, rank=rank, pick=None)
+        aim(JOB, target, node=name, rank=rank, pick=None)
     assert text in str(refused.value)
 
 
 def test_ranks_that_cannot_be_read() -> None:
     job = [node(1, None, None)]
-    assert aim(job, Verb.KILL, Target.WORKER, node="n1", pick=None).pid == 110
+    assert aim(job, Target.WORKER, node="n1", pick=None).pid == 110
     with pytest.raises(NotThere, match="cannot be read"):
-        aim(job, Verb.KILL, Target.WORKER, rank=0, pick=None)
+        aim(job, Target.WORKER, rank=0, pick=None)
 
 
 def test_nobody_is_in_charge_between_two_coordinators() -> None:
     job = [replace(each, in_charge=None) for each in JOB]
     with pytest.raises(NotThere, match="no coordinator is in charge"):
-        aim(job, Verb.KILL, Target.COORDINATOR, pick=None)
-
-
-def test_only_nodes_are_cut() -> None:
-    assert aim(JOB, Verb.CUT, Target.NODE, node="n1", pick=None).pid == 100
-    with pytest.raises(Wrong, match="fault cut node"):
-        aim(JOB, Verb.CUT, Target.AGENT, node="n1", pick=None)
+        aim(job, Target.COORDINATOR, pick=None)
 
 
 def test_what_seed_7_draws() -> None:

@@ -170,6 +170,17 @@ def test_an_agent_s_own_hang_is_counted_so_too() -> None:
     assert cycle.cause == "hang" and cycle.loss is not None and cycle.loss.detection == 3.5
 
 
+def test_a_silence_ends_when_its_node_notices_not_when_its_stacks_are_there() -> None:
+    silent = Failure(0, 0, message="no heartbeat for 10 s", time=20.0, cause=Cause.HANG)
+    story = [
+        Fact(1.0, "began", cycle="0.0", group=(0,)),
+        Fact(28.0, "exited", node=0, cycle="0.0", failures=(silent,)),
+        Fact(28.0, "failed", cycle="0.0", reason=str(silent)),
+    ]
+    (cycle,) = cycles(story, ["n0"], None)
+    assert cycle.loss is not None and cycle.loss.detection == 18.0
+
+
 def test_of_a_running_job_is_told_what_is_known() -> None:
     history = recorded("running")
     assert history.verdict is None and history.ended is None
@@ -358,13 +369,14 @@ def test_spans_do_not_overlap_though_a_loss_is_told_late() -> None:
         Fact(2.0, "began", cycle="0.0", group=(0,)),
         Fact(10.0, "failed", cycle="0.0"),
         Fact(8.0, "lost", node=0, told=11.0),
+        Fact(9.0, "lost", node=0, told=11.5),
         Fact(12.0, "registered", node=0),
     ]
     (node,) = nodes(story, ["n0"])
     assert [(span.state.value, span.start, span.end) for span in node.spans] == [
         ("standby", 1.0, 2.0),
-        ("active", 2.0, 10.0),
-        ("lost", 10.0, 12.0),
+        ("active", 2.0, 8.0),
+        ("lost", 8.0, 12.0),
         ("standby", 12.0, None),
     ]
 
@@ -482,6 +494,20 @@ def test_a_peer_fails_as_a_consequence_of_a_lost_node() -> None:
     assert first is not None and (first.node, first.consequence_of) == ("n0", LOST)
     assert cycle.cause == "lost_node" and cycle.lost == (LostNode("n2", 10.0),), "not who was lost in the next cycle"
     assert cycle.loss is not None and cycle.loss.at == 10.0 and cycle.loss.detection == pytest.approx(0.3)
+
+
+def test_who_was_dead_when_a_cycle_began_was_never_in_it() -> None:
+    story = [
+        Fact(1.0, "registered", node=0),
+        Fact(5.0, "began", cycle="0.0", group=(0,)),
+        Fact(9.0, "failed", cycle="0.0"),
+        Fact(4.0, "lost", node=0, told=10.0, reason="silent"),
+    ]
+    (node,) = nodes(story, ["n0"])
+    assert [(span.state.value, span.start, span.end) for span in node.spans] == [
+        ("standby", 1.0, 4.0),
+        ("lost", 4.0, None),
+    ]
 
 
 @pytest.mark.parametrize(

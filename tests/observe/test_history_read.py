@@ -3,14 +3,16 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.observe.test_history import RECORDED
 
-from ft_supervisor.observe import history_read
-from ft_supervisor.observe.history import CycleEnd, State
+from ft_supervisor.observe import history_build, history_read
+from ft_supervisor.observe.history import CycleEnd, History, State
+from ft_supervisor.observe.history_fact import Told
 from ft_supervisor.observe.history_read import read
 
 COORDINATOR = "journal/node0/journal-coordinator-1.jsonl"
@@ -163,6 +165,31 @@ def test_without_the_file_they_are_what_the_agent_has_quoted(run: Callable[[str]
     failure = read(folder).first_failure
     assert failure is not None and not failure.source
     assert failure.lines and failure.lines[-1].startswith("event=worker restart=0 rank=1")
+
+
+def test_of_thousands_of_daemons_a_few_tell_when_it_began(
+    run: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run("crash")
+    whole = read(folder)
+    (folder / "journal/node2/journal-daemon.jsonl").write_text("{\n")
+    assert any("journal-daemon.jsonl: 1 line is cut off" in note for note in read(folder).notes)
+    monkeypatch.setattr(history_read, "MOST_DAEMONS", 2)
+    history = read(folder)
+    assert not history.notes and history.start == whole.start and history.nodes == whole.nodes
+
+
+def test_the_names_of_all_nodes_are_kept_once(run: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of ten thousand journals has them."""
+    kept: list[tuple[str, ...]] = []
+
+    def build(run_id: str, told: Sequence[Told], *rest: Any, **more: Any) -> History:
+        kept.extend(each.nodes for each in told)
+        return history_build.build(run_id, told, *rest, **more)
+
+    monkeypatch.setattr(history_read, "build", build)
+    assert len(read(run("crash")).nodes) == 3
+    assert len(kept) > 5 and len({id(names) for names in kept}) == 1
 
 
 def test_ten_thousand_nodes_are_read_in_seconds(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_no_more_detection_is_lost_than_there_was_training() -> None:
 
 def test_a_hang_says_nothing_of_when_it_began() -> None:
     talk = running()
-    hang = Failure(1, 0, cause=Cause.HANG)  # the core has no clock to say
+    hang = Failure(1, 0, time=talk.now, cause=Cause.HANG)  # when it was noticed, after a silence
     talk.hear(messages.WorkersFailed(0, 1, 1, C0, (hang,)))
     assert talk.values("worker_failures_total") == {"exit": 0, "oom": 0, "hang": 1}
     assert {count for count, _ in talk.values("detection_seconds").values()} == {0}

@@ -10,8 +10,9 @@ from tests.observe.test_history import CASES, recorded
 from ft_supervisor.core.model import Again, Outcome, Verdict
 from ft_supervisor.observe import report_json, report_text
 from ft_supervisor.observe.history import Fault, NodeStory, Span, State
+from ft_supervisor.observe.report_bars import MOST_NODES
 from ft_supervisor.observe.report_model import join
-from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_FAULTS, MOST_NODES
+from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_FAULTS
 from ft_supervisor.observe.report_words import clock, duration, moment, plain
 
 KILL = Fault(100.0, "kill", "node", "node1")
@@ -172,6 +173,21 @@ def test_what_breaks_in_a_list_goes_on_below_its_words() -> None:
     lines = text(report(notes=["one two three four five six seven eight nine ten"]), width=40).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("  - one"))
     assert lines[at + 1].startswith("    ") and lines[at + 1].strip()
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_long_line_of_the_log_is_broken_near_the_edge(width: int) -> None:
+    first = recorded("crash").first_failure
+    assert first is not None
+    long = '  File "/some/long/path/of/site-packages/torch/autograd/graph.py", line 979, in run: \N{SNOWMAN}' * 2
+    lines = text(
+        report("crash", first_failure=replace(first, lines=(long, "", "end")), notes=()), width=width
+    ).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith('  |   File "/some'))
+    assert lines.index("  | end") == (until := lines.index("  |")) + 1
+    assert all(line.startswith("    ") for line in lines[at + 1 : until])
+    assert all(width * 2 / 3 < len(line) <= width for line in lines[at : until - 1])
+    assert "".join(line[4:] for line in lines[at:until]).replace(" ", "") == long.replace(" ", "")
 
 
 def test_a_short_loss_is_seen() -> None:

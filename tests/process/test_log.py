@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from ft_supervisor.core.actions import log as log_action
 from ft_supervisor.core.model import Cycle
 from ft_supervisor.process import log as module
-from ft_supervisor.process.log import current_traceback, emit, log, say, setup
+from ft_supervisor.process.log import current_traceback, emit, flush, log, say, setup
+
+BOUND = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +23,7 @@ def writer() -> Iterator[None]:
     yield
     setup("", "")
     module._who.clear()
-    module._dropped = 0
+    module._dropped, module._late = 0, None
 
 
 def test_a_line_has_time_level_event_fields_and_writer(capfd: pytest.CaptureFixture[str]) -> None:
@@ -77,22 +80,51 @@ def test_of_a_long_traceback_the_end_is_kept(capfd: pytest.CaptureFixture[str]) 
     assert 'error="…' in line and 'ValueError: the point of it all" node=n1' in line
 
 
-def test_a_reader_that_stopped_costs_lines_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, pipe = os.pipe()
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The other end of stderr, which is a pipe."""
+    reading, pipe = os.pipe()
     monkeypatch.setattr(module, "_STDERR", pipe)
     try:
-        while not module._dropped:  # waits for ever if log does; pytest-timeout bounds it
-            log("x", a="y" * 400)
-        log("x")
-        os.read(reader, 2**20)
-        log("heard_again")
-        assert " event=heard_again dropped=2 " in os.read(reader, 2**20).decode()
-        log("y")
-        assert "dropped" not in os.read(reader, 2**20).decode()
+        yield reading
     finally:
-        os.close(reader)
+        os.close(reading)
         log("nobody_reads")  # EPIPE is no error either
+        flush(BOUND)
         os.close(pipe)
+
+
+def read(reader: int) -> str:
+    """All that is said so far."""
+    text = b""
+    while select.select([reader], [], [], 0)[0] or not (module._late is None or module._late.flush(0)):
+        if select.select([reader], [], [], 0.01)[0]:
+            text += os.read(reader, 2**20)
+    return text.decode()
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_reader_that_lags_costs_no_line_and_no_time(reader: int, blocking: bool) -> None:
+    os.set_blocking(module._STDERR, blocking)
+    for number in range(1000):  # some hundred fit into the pipe
+        log("x", number=number, a="y" * 400)
+    flush(0.01)
+    assert module._late is not None and module._late.waiting
+    numbers = [int(number) for number in re.findall(r" event=x number=(\d+) a=y+ node=n1 proc=agent\n", read(reader))]
+    assert numbers == list(range(1000))
+    log("y")
+    assert "dropped" not in read(reader)
+
+
+def test_a_reader_that_stopped_costs_lines_and_no_time(reader: int) -> None:
+    while not module._dropped:  # waits for ever if log does; pytest-timeout bounds it
+        log("x", a="y" * 400)
+    log("x")
+    assert read(reader).count(" event=x ") > 10_000
+    log("heard_again")
+    assert " event=heard_again dropped=2 " in read(reader)
+    log("y")
+    assert "dropped" not in read(reader)
 
 
 def test_last_lines_follow_their_event_in_the_same_write(capfd: pytest.CaptureFixture[str]) -> None:

@@ -198,19 +198,20 @@ def test_ctrl_c_thaws(start: StartJob, tool: Tool, number: signal.Signals) -> No
     job.assert_end(0, "success", "cycle 0.0")
 
 
-def test_a_pipe_that_closes_thaws(start: StartJob) -> None:
+def test_a_pipe_that_closes_thaws_and_a_disk_that_is_full(start: StartJob) -> None:
     job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
     worker = int(job.worker(0)["pid"])
     reading, writing = os.pipe()
     os.close(reading)
     line = words(job, "freeze", "worker", "--rank", "0", "--for", LONG)
-    told = subprocess.run(line, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=BOUND, env=ENVIRON)
-    os.close(writing)
-    assert told.returncode == 1 and told.stderr == ""
-    assert state(worker) not in ("T", "")
+    for stdout, code, said in ((writing, 1, ""), (os.open("/dev/full", os.O_WRONLY), 2, "No space left")):
+        told = subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=BOUND, env=ENVIRON)
+        os.close(stdout)
+        assert told.returncode == code and said in told.stderr and told.stderr.count("\n") == bool(said)
+        assert state(worker) not in ("T", "")
     job.finish()
     job.assert_end(0, "success", "cycle 0.0")
-    assert [act for act, _, _ in acts(job)] == ["freeze", "thaw"]
+    assert [act for act, _, _ in acts(job)] == ["freeze", "thaw"] * 2
 
 
 def test_thaw_ends_a_freeze_and_says_when_there_is_none(start: StartJob, tool: Tool) -> None:
@@ -219,6 +220,9 @@ def test_thaw_ends_a_freeze_and_says_when_there_is_none(start: StartJob, tool: T
     assert_refused(fault(job, "thaw", "node", "--node", "node0"), 3, "no node of node0 is frozen")
     first_line(tool(job, "freeze", "node", "--node", "node0", "--for", LONG))
     everything = job.processes("node0")
+    again = fault(job, "freeze", "node", "--node", "node0", "--for", "1s")
+    assert_refused(again, 3, "frozen already", "fault thaw node")
+    assert frozen(everything) == set(everything)
     assert "thaw node" in done(job, "thaw", "node", "--node", "node0")
     until(lambda: not frozen(everything), "the thaw")
     job.finish()

@@ -138,7 +138,7 @@ class SimCoordinator(Process):
         self._ended = True
         self.feed(Ended(verdict))
 
-    def _record(self, verdict: Verdict, lost: tuple[str, ...]) -> None:
+    def _record(self, verdict: Verdict, lost: str) -> None:
         self.world.checks.verdict(verdict, f"{self.node.name} records")
         self.world.moment("recording", self.node.rank)
         self.node.tell_daemon("coordinator", Closed(verdict, lost))

@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ft_supervisor.agent.sink import Sink
 from ft_supervisor.process.log import log
+from ft_supervisor.process.sink import Sink
 
 _PATIENCE = 0.25
 """Seconds after which a file system that takes nothing is taken for dead, until it moves again."""
@@ -154,9 +154,9 @@ class LogFiles:
         self.flush = self._sink.flush
 
     @property
-    def waiting(self) -> int:
-        """Bytes that are still to be written."""
-        return self._sink.waiting
+    def missing(self) -> int:
+        """Bytes that are in no file now, and of which nothing was said."""
+        return self._sink.waiting + self._refused + self._lost - self._told
 
     def put(self, file: LogFile, data: bytes) -> None:
         """Never waits."""

@@ -165,7 +165,7 @@ class Output:
         until = time.monotonic() + bound
         passed = self._passing.flush(until)
         if not self._files.flush(until):
-            log("worker_logs_unwritten", "warning", bytes=self._files.waiting)
+            log("worker_logs_unwritten", "warning", bytes=self._files.missing)
             return False
         return passed
 

@@ -13,8 +13,8 @@ import stat
 import time
 from dataclasses import dataclass
 
-from ft_supervisor.agent.sink import Sink
 from ft_supervisor.process.log import log
+from ft_supervisor.process.sink import Sink, write_some
 
 _PATIENCE = 1.0
 """Seconds after which a stdout that takes nothing is taken for dead, until it moves again."""
@@ -39,11 +39,16 @@ class Passing:
         self._unfinished: Voice | None = None
         self._told = time.monotonic()
         self.wait_for_room = self._sink.wait_for_room
-        self.flush = self._sink.flush
 
     def put(self, voice: Voice, data: bytes) -> None:
         """Whole lines, or a piece of a long one. Never waits."""
         self._sink.put(voice, data)
+
+    def flush(self, until: float) -> bool:
+        """Whether all is written before this moment of the monotonic clock. What was dropped is told."""
+        done = self._sink.flush(until)
+        self._tell()
+        return done
 
     def _write(self, voice: Voice, data: bytes) -> int:
         other = self._unfinished
@@ -53,10 +58,14 @@ class Passing:
             return 0
         self._unfinished = None if data.endswith((b"\n", b"\r")) else voice
         lost = len(data) - self._push(voice.fd, data)
-        if not lost and time.monotonic() - self._told >= _TELL and (dropped := self._sink.take_dropped()):
+        if not lost and time.monotonic() - self._told >= _TELL:
+            self._tell()
+        return lost
+
+    def _tell(self) -> None:
+        if dropped := self._sink.take_dropped():
             self._told = time.monotonic()
             log("output_dropped", "warning", bytes=dropped)
-        return lost
 
     def _push(self, fd: int, data: bytes) -> int:
         """Bytes written: fewer than there are if `fd` is closed, or its disk full."""
@@ -64,12 +73,7 @@ class Passing:
         whole = not _is_pipe(fd)
         while at < len(data):
             try:
-                at += os.write(fd, view[at:] if whole else view[at : _cut(data, at)])
-            except BlockingIOError:  # whoever shares our stdout may have made it so
-                poll = select.poll()
-                poll.register(fd, select.POLLOUT)
-                poll.poll()
-                continue
+                at += write_some(fd, view[at:] if whole else view[at : _cut(data, at)])
             except OSError:
                 break
             self._sink.moved()

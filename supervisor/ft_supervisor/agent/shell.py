@@ -100,6 +100,7 @@ def _die(reason: str) -> NoReturn:
 def _exit(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
+    logs.flush()
     os._exit(code)
 
 
@@ -111,7 +112,7 @@ class Shell:
         self._link = link
         self._queue: SimpleQueue[Order | FromWire | _WorkerExited] = SimpleQueue()
         now = time.monotonic()
-        self._machine = AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now)
+        self._machine = AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch)
         self._journal = Journal.open(
             Path(begin.job.local_folder), f"agent-{begin.incarnation}", begin, now, journal_failed
         )

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ft_supervisor import config as configuration
+from ft_supervisor.cli.output import put
 from ft_supervisor.config import ConfigError, JobConfig
 from ft_supervisor.doctor import finding, place, shell, show
 from ft_supervisor.submit import cluster
@@ -20,7 +21,10 @@ from ft_supervisor.submit import cluster
 
 def doctor(
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="The job's YAML file: its run_dir, names and so on.")
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", parser=Path, help="The job's YAML file: its run_dir, names and so on."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON, when all is looked at.")] = False,
 ) -> None:
@@ -60,12 +64,12 @@ def _look(path: Path | None, as_json: bool) -> int:
     settings, problem, note = _load(path)
     here = place.look(os.environ, settings)
     found = []
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
     for each in shell.run(shell.checks(here, problem, note)):
         found.append(each)
         if not as_json:
-            typer.echo("\n".join(show.lines(each, width)))
-    typer.echo(show.as_json(found, here.where.value, here.host) if as_json else show.summary(found))
+            put("\n".join(show.lines(each, width)) + "\n")
+    put((show.as_json(found, here.where.value, here.host) if as_json else show.summary(found)) + "\n")
     return finding.exit_code(found)
 
 

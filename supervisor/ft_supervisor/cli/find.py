@@ -19,10 +19,12 @@ JobId = Annotated[
     str | None,
     typer.Argument(metavar="[JOB]", help="JOB, JOB.STEP or a run id; $SLURM_JOB_ID by default.", show_default=False),
 ]
+# parser=Path: typer would look at what is there, which may hang, and tell of it in several lines.
 RunConfig = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The job's YAML file, which names its run_dir.")
+    Path | None,
+    typer.Option("--config", metavar="FILE", parser=Path, help="The job's YAML file, which names its run_dir."),
 ]
-RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", help="The job's run_dir itself.")]
+RunDir = Annotated[Path | None, typer.Option("--run-dir", metavar="DIR", parser=Path, help="The job's run_dir itself.")]
 
 _ANY = "*"
 

@@ -28,8 +28,6 @@ SLURM_BOUND = 5.0
 """Seconds that Slurm gets for its answer."""
 SLURM_AGAIN = 30.0
 """Seconds between two questions to Slurm of one who watches."""
-MAX_JOB_ID = 2**32
-"""Slurm's job ids are below; those of `local` are not."""
 
 
 class Look:
@@ -84,7 +82,7 @@ class Look:
 
     def _ask_slurm(self, files: Files) -> None:
         wanted = self._search.wanted if files.folder is None else runs.parse(files.folder.name)
-        if wanted is None or wanted.job_id >= MAX_JOB_ID or time.monotonic() - self._asked_at < SLURM_AGAIN:
+        if wanted is None or wanted.job_id >= runs.SLURMS or time.monotonic() - self._asked_at < SLURM_AGAIN:
             return
         self._asked_at = time.monotonic()
         try:

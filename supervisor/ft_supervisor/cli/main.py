@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+CANCELLED = 130
 HELP = ("-h", "--help", "--version")
 
 
@@ -18,6 +19,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         from ft_supervisor.cli import daemon
 
         return daemon.main(words)
+    try:
+        return _command(words)
+    except KeyboardInterrupt:  # before the command has begun, which has its own end for it
+        return CANCELLED
+
+
+def _command(words: list[str]) -> int:
     from ft_supervisor.cli import app
     from ft_supervisor.cli.errors import complain
     from ft_supervisor.cli.output import abandon

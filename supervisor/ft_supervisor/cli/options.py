@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The job's YAML file.")]
+Config = Annotated[Path, typer.Option("--config", metavar="FILE", parser=Path, help="The job's YAML file.")]
 Command = Annotated[
     list[str] | None,
     typer.Argument(metavar="[-- CMD...]", help="Run this instead of the file's workers.command.", show_default=False),

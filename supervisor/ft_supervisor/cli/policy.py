@@ -39,7 +39,8 @@ def explain(
         list[str] | None, typer.Argument(metavar="[KEY...]", help="Only these, or sections.", show_default=False)
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="The job's YAML file; without: the policy alone.")
+        Path | None,
+        typer.Option("--config", metavar="FILE", parser=Path, help="The job's YAML file; without: the policy alone."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A list of {key, value, origin}.")] = False,
 ) -> None:

@@ -24,7 +24,9 @@ def report(
     config: find.RunConfig = None,
     run_dir: find.RunDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page for a browser.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", parser=Path, help="Write a page for a browser.")
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="TIME", help="List your jobs: yesterday, today, 2026-01-31, now-3days, ..."),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -170,9 +171,8 @@ class Watch:
                 seen = self._look.again()
                 draw(seen)
                 self._last = seen
-                if is_over(seen) or self._show.closed:
+                if is_over(seen) or self._show.closed or _reader_leaves(LOOK_AGAIN):
                     return exit_code(seen)
-                time.sleep(LOOK_AGAIN)
         except KeyboardInterrupt:
             return LEFT
 
@@ -202,7 +202,16 @@ def is_over(seen: Seen) -> bool:
 
 def _told(seen: Seen) -> object:
     shot = seen.files.snapshot
-    return seen.state, seen.notes, None if shot is None else shot.time
+    return seen.state, seen.notes, seen.slurm, None if shot is None else shot.time
+
+
+def _reader_leaves(seconds: float) -> bool:
+    """Whether whoever reads stdout is gone within that time: with nothing new to print, no write tells."""
+    if sys.stdout is None:
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

@@ -17,6 +17,7 @@ from ft_slurm.errors import NoCommands, Refused, Unanswered
 from ft_supervisor import config as configuration
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.options import Config, subcommand_line
+from ft_supervisor.cli.output import put
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import INTERRUPTED
 from ft_supervisor.submit import cluster, options, script
@@ -109,8 +110,9 @@ def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], co
     plan = script.plan(settings, users, asked or str(fixed), beyond_active)
     text = script.text(plan, active(settings), venv(), subcommand_line("launch", path, command))
     if dry_run:
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
+        if sys.stdout is not None:  # closed from the beginning (`>&-`)
+            sys.stdout.buffer.write(text)
+            sys.stdout.buffer.flush()
         return 0
     return _submit(text, plan, path, settings)
 
@@ -136,11 +138,11 @@ def _submit(text: bytes, plan: Plan, path: Path, settings: JobConfig) -> int:
     if done.job_id is None:
         say("sbatch has told of no job: nothing was submitted")
         return 0
-    typer.echo(done.job_id)
     where = f" of cluster {done.cluster}" if done.cluster else ""
     say(f"job {done.job_id}{where}, {script.size(plan, active(settings))}")
     for verb in ("status", "report"):
         say(f"ft-supervisor {verb} {done.job_id} --config {bash([str(path)])}")
+    put(f"{done.job_id}\n")  # last: whatever becomes of it, the job's id has been told
     return 0
 
 

@@ -15,9 +15,12 @@ from ft_supervisor.config import JobConfig
 
 def validate(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE...", help="Jobs or policies.", show_default=False)
+        list[Path] | None,
+        typer.Argument(metavar="FILE...", parser=Path, help="Jobs or policies.", show_default=False),
     ] = None,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="One more of them.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", parser=Path, help="One more of them.")
+    ] = None,
 ) -> None:
     """Checks each FILE: one line each; exit code 0, or 2 when one of them is wrong. Whatever is found wrong here a job
     would refuse to start with, in the same words.

@@ -104,8 +104,9 @@ class StatusFile:
         self._path = run_folder / NAME
         self._temporary = run_folder / f".{NAME}.{node.infra_rank}.{os.getpid()}"
         self._former: Snapshot | None = None
-        """What a coordinator of an older term has left."""
-        self._looked = False
+        """What the coordinator in charge before this one's term has left."""
+        self._term: int | None = None
+        """The term in which that was looked for: a coordinator may take over more than once."""
         self._lock = threading.Lock()
         self._failures = _Failures("status file")
 
@@ -124,8 +125,8 @@ class StatusFile:
         there = self._there()
         if (_term(there, shot.run_id) or -1) > (shot.coordinator.term or -1):
             return
-        if not self._looked:
-            self._looked, self._former = True, _parsed(there, shot)
+        if self._term != shot.coordinator.term:
+            self._term, self._former = shot.coordinator.term, _parsed(there, shot)
         try:
             self._temporary.write_bytes(dump(self._completed(shot)))
             self._temporary.replace(self._path)

@@ -30,7 +30,7 @@ from ft_supervisor.core.orders import Closed, Done
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.link import Link
-from ft_supervisor.process.log import emit, log
+from ft_supervisor.process.log import emit, flush, log
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import dump_pulse
@@ -196,6 +196,7 @@ class Loop:
             log("file_hangs", "warning", what=what)
         verdict = leave.verdict
         log("leaving", code=leave.code, verdict=verdict.outcome.value if verdict else None, reason=leave.reason)
+        flush()
         self._link.send(Done(leave.code, verdict, leave.reason))
         self._link.flush()
         os._exit(leave.code)

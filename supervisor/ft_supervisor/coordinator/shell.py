@@ -25,7 +25,7 @@ from ft_supervisor.core.orders import Begin, Listening, Promise, SlurmSaid
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
-from ft_supervisor.process.log import current_traceback, journal_failed, log, setup
+from ft_supervisor.process.log import current_traceback, flush, journal_failed, log, setup
 from ft_supervisor.process.ports import PortsTaken, bind_first
 from ft_supervisor.store import hello
 from ft_supervisor.store.base import Store, StoreLost
@@ -56,10 +56,10 @@ def main() -> NoReturn:
         os._exit(INTERRUPTED)  # the daemon is dead, and its node with it
     except PortsTaken as error:
         log("cannot_listen", "error", error=str(error))
-        os._exit(CRASHED)
     except Exception:
         log("coordinator_failed", "error", error=current_traceback())
-        os._exit(CRASHED)
+    flush()
+    os._exit(CRASHED)
 
 
 def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:

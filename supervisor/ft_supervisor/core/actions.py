@@ -58,11 +58,11 @@ class Pulse:
 
 @dataclass(frozen=True)
 class Record:
-    """Tell the daemon that this is the job's verdict, and write its file; Recorded follows, within a bound. `summary`
-    is told and written with it."""
+    """Tell the daemon that this is the job's verdict, and write its file; Recorded follows, within a bound. `lost` and
+    `summary` as in orders.Closed; the summary is written with it."""
 
     verdict: Verdict
-    lost: tuple[str, ...]
+    lost: str
     summary: Summary = field(default=Summary(), compare=False)
 
 

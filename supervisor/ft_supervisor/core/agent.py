@@ -86,7 +86,7 @@ class State(StrEnum):
 class AgentMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
 
-    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float) -> None:
+    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float = 0.0) -> None:
         self.job = job
         self.node = node
         self.incarnation = incarnation
@@ -95,7 +95,7 @@ class AgentMachine:
         self._alone = Alone(job, memory.newest, now)
         self._caller = Caller(job, node)
         self._lease = Lease()
-        self._hangs = Hangs(job, node)
+        self._hangs = Hangs(job, node, epoch)
         self._said = now
         self._serial = 0
         self._port = 0
@@ -176,6 +176,7 @@ class AgentMachine:
         self._register()
 
     def _register(self) -> None:
+        """Of failures the first alone, which decides: there has to be room for the lists of 10,000 nodes."""
         self._serial += 1
         register = messages.Register(
             node=self.node,
@@ -184,7 +185,7 @@ class AgentMachine:
             round=self._caller.round,
             port=self._port,
             running=self.running,
-            memory=self.memory,
+            memory=replace(self.memory, failures=self.memory.failures[:1]),
             serial=self._serial,
             told=self._alone.told,
         )

@@ -36,7 +36,7 @@ class Closing:
         self._kept.add(infra_rank)
         return self.proposal if self.verdict is None and quorum(roster, self._kept) else None
 
-    def settle(self, verdict: Verdict, lost: tuple[str, ...], summary: Summary = NOTHING) -> Record | None:
+    def settle(self, verdict: Verdict, lost: str, summary: Summary = NOTHING) -> Record | None:
         """This is the job's verdict. The first that is settled stays."""
         if self.verdict is not None:
             return None

@@ -46,7 +46,7 @@ from ft_supervisor.core.model import (
     Verdict,
     one_line,
 )
-from ft_supervisor.core.ranks import highest, unfold
+from ft_supervisor.core.ranks import fold, highest, unfold
 from ft_supervisor.core.roster import coordinator_of, first_candidate, first_term
 from ft_supervisor.core.rosterchange import RosterChange
 from ft_supervisor.core.summary import Summary
@@ -503,7 +503,7 @@ class CoordinatorMachine:
         """This is the job's verdict, whoever says so."""
         if self.term is not None:
             self.role = Role.CLOSING
-        self._do(self._closing.settle(verdict, self._lost_names(), self._summary()))
+        self._do(self._closing.settle(verdict, self._lost(), self._summary()))
 
     def _ended(self, verdict: Verdict, now: float) -> None:
         """The key or the file holds this verdict."""
@@ -520,7 +520,7 @@ class CoordinatorMachine:
         if not self._closing.closed or self.verdict is None:
             return
         if self._closing.is_over(self.job, now) or not any(member.registered for member in self.members):
-            self._do(Tell(orders.Closed(self.verdict, self._lost_names(), self._closing.summary)))
+            self._do(Tell(orders.Closed(self.verdict, self._lost(), self._closing.summary)))
             self._do(Leave(self.verdict.exit_code, self.verdict, self.verdict.reason))
 
     # -- small things
@@ -530,10 +530,10 @@ class CoordinatorMachine:
         cycles = max(self._cycles_told, self.cycle.n + 1 if self.cycle else 0)
         return self._cycles.tally.summary(cycles, self._takeovers)
 
-    def _lost_names(self) -> tuple[str, ...]:
-        """Nodes that are not here any more, and have not said Goodbye."""
+    def _lost(self) -> str:
+        """The infra_ranks of nodes that are not here any more, and have not said Goodbye; folded."""
         here = {m.node.infra_rank for m in self.members if m.registered or m.gone}
-        return tuple(name for infra_rank, name in enumerate(self.job.nodes) if infra_rank not in here)
+        return fold(rank for rank in range(len(self.job.nodes)) if rank not in here)
 
     def mail(self, member: Member, message: messages.ToAgent) -> None:
         """Into the queue of its newest connection."""

@@ -89,7 +89,7 @@ LOOK_PAUSE = 5.0
 class DaemonMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
 
-    def __init__(self, job: Job, node: Node, now: float) -> None:
+    def __init__(self, job: Job, node: Node, now: float, epoch: float = 0.0) -> None:
         self.job = job
         self.node = node
         self.memory = Memory()
@@ -109,6 +109,7 @@ class DaemonMachine:
         self._met: float | None = None
         self._ending: Leave | None = None
         self._last_tick = now
+        self._epoch = epoch
         self._actions: list[DaemonAction] = []
 
     def start(self, now: float) -> list[DaemonAction]:
@@ -340,7 +341,8 @@ class DaemonMachine:
         self._agent.kill_at = now
         if agent.hangs(now) and self._state in WORKING and not self.memory.failures:
             message = f"not heard by its daemon for {silence:.1f} s"
-            failure = Failure(self.node.infra_rank, AGENT_RANK, message=message, cause=Cause.HANG)
+            at = self._epoch + now
+            failure = Failure(self.node.infra_rank, AGENT_RANK, message=message, time=at, cause=Cause.HANG)
             self.memory = replace(self.memory, failures=(failure,))
 
     def _do(self, action: DaemonAction) -> None:

@@ -11,12 +11,13 @@ from ft_supervisor.core.settings import Cause
 
 
 class Hangs:
-    """Of the present cycle's workers. All times in seconds."""
+    """Of the present cycle's workers. All times in seconds; `epoch` makes seconds since the epoch of them."""
 
-    def __init__(self, job: Job, node: Node) -> None:
+    def __init__(self, job: Job, node: Node, epoch: float) -> None:
         self._hung: list[Failure] = []
         self._job = job
         self._node = node
+        self._epoch = epoch
         self._watch: Watch | None = None
         self._last_tick = 0.0
 
@@ -39,24 +40,26 @@ class Hangs:
                 self._watch.beat(event.local_rank, now, event.after)
 
     def tick(self, now: float) -> list[Failure]:
-        """Who hangs, each once: their stacks are to be taken. Time in which we stood still ourselves counts against
-        nobody."""
+        """Who hangs, each once: their stacks are to be taken. Until they are, nobody else is named: whoever fell silent
+        first is to be blamed. Time in which we stood still ourselves counts against nobody."""
         late, self._last_tick = now - self._last_tick - 2 * self._job.timeouts.heartbeat, now
         if self._watch is None:
             return []
         if late > 0:
             self._watch.forgive(late, now)
-        hung = [
-            Failure(self._node.infra_rank, local_rank, message=reason, cause=Cause.HANG)
+        if self._hung:
+            return []
+        self._hung = [
+            Failure(self._node.infra_rank, local_rank, message=reason, time=self._epoch + now, cause=Cause.HANG)
             for local_rank, reason in self._watch.hung(now)
         ]
-        self._hung = hung or self._hung
-        return hung
+        return self._hung
 
     def blamed(self, taken: StacksTaken) -> list[Failure]:
         """The same, once their stacks are taken, with what they have printed."""
         rules, lines = dict(taken.rules), dict(taken.last_lines)
+        hung, self._hung = self._hung, []
         return [
             replace(failure, rules=rules.get(failure.local_rank, ()), last_lines=lines.get(failure.local_rank, ""))
-            for failure in self._hung
+            for failure in hung
         ]

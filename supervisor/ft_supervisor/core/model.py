@@ -75,8 +75,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Failure:
-    """One failed worker, or with local_rank AGENT_RANK its agent. `time` is seconds since the epoch by the failing
-    node's clock: for people, never compared.
+    """One failed worker, or with local_rank AGENT_RANK its agent. `time` is when the node noticed, in seconds since the
+    epoch by its own clock: for people, never compared. What hangs had been silent for longer, as `message` says.
 
     `exception`: the class's name in torch's error file. `rules`: which of the settings' rules have a log pattern that
     the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ft_supervisor.core.model import Job, Memory, Node, Verdict
+from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.summary import Summary
 
 
@@ -79,13 +80,16 @@ class Listening:
 class Closed:
     """Coordinator to daemon: this is the job's verdict; should I die now, write its file.
 
-    `lost`: names of the nodes that are not there any more, without having said Goodbye. `summary` goes along, and makes
-    no other end of it.
+    `lost`: infra_ranks, folded, of the nodes that are not there any more, without having said Goodbye. `summary` goes
+    along, and makes no other end of it.
     """
 
     verdict: Verdict
-    lost: tuple[str, ...] = ()
+    lost: str = ""
     summary: Summary = field(default=Summary(), compare=False)
+
+    def __post_init__(self) -> None:
+        unfold(self.lost)  # ValueError
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def majority(members: Sequence[int], present: Collection[int]) -> bool:
     """More than half of the members, or exactly half with the first of them: any two majorities share a node."""
     if 2 * len(present) < len(members):
         return False
-    here = sum(member in present for member in members)
+    here = sum(map(present.__contains__, members))  # asked at each answer of 10,000 nodes
     return 2 * here > len(members) or (2 * here == len(members) > 0 and members[0] in present)
 
 

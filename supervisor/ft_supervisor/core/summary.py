@@ -44,7 +44,8 @@ class Tally:
 
     def started(self, former: Sequence[int], group: Sequence[int], now: float) -> None:
         """A new cycle of these nodes begins after one of those."""
-        gone = [node for node in former if node not in group]
+        stay = set(group)
+        gone = [node for node in former if node not in stay]
         new = len(group) - (len(former) - len(gone))
         self._replaced |= dict.fromkeys(node for node in gone[:new] if node not in self._dropped)
         self._dropped |= dict.fromkeys(node for node in gone[new:] if node not in self._replaced)

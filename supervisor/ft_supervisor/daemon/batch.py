@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ft_slurm import completion, nodelist
@@ -14,6 +14,7 @@ from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.core.model import Again
 from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.ranks import unfold
 from ft_supervisor.daemon import accounting
 from ft_supervisor.daemon.identity import LOCAL
 from ft_supervisor.daemon.signals import Signals
@@ -52,13 +53,14 @@ def of_step(step: StepEnvironment, environ: Mapping[str, str]) -> BatchJob | Non
     return BatchJob(step.job_id, step.step_id, step.restart_count, names[0]) if names else None
 
 
-def last_deed(job: BatchJob, closed: Closed, signals: Signals, *, comment: bool) -> None:
-    """What this job's end asks of the node whose coordinator has closed it. `comment`: what the policy says."""
+def last_deed(job: BatchJob, closed: Closed, nodes: Sequence[str], signals: Signals, *, comment: bool) -> None:
+    """What this job's end asks of the node whose coordinator has closed it. `nodes`: their names by infra_rank;
+    `comment`: what the policy says."""
     if comment:
         accounting.comment(job.job_id, f"{job.job_id}.{job.step_id}.{job.restart_count}", closed)
     if closed.verdict.again is Again.REQUEUE:
         requeue(job, os.environ)
-    elif job.host in closed.lost:
+    elif job.host in nodes and nodes.index(job.host) in unfold(closed.lost):
         end(job, closed.verdict.exit_code, signals)
 
 

@@ -28,7 +28,7 @@ from ft_supervisor.daemon.slurm import SlurmDesk
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import tree
-from ft_supervisor.process.log import current_traceback, emit, file_failed, journal_failed, log, say, setup
+from ft_supervisor.process.log import current_traceback, emit, file_failed, flush, journal_failed, log, say, setup
 
 END_BOUND = 5.0
 """Seconds that the last sweep may take."""
@@ -81,7 +81,7 @@ def supervise(
         code = left.code
         if batch_job and left.closed:
             children.end(END_BOUND)
-            batch.last_deed(batch_job, left.closed, signals, comment=job.settings.accounting.comment)
+            batch.last_deed(batch_job, left.closed, job.nodes, signals, comment=job.settings.accounting.comment)
     except Exception:
         log("daemon_failed", "error", error=current_traceback())
     finally:
@@ -106,6 +106,7 @@ def _end(children: Children, checks: Runner, code: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # srun is gone, and nobody reads it
                 stream.flush()
+        flush()
     finally:
         os._exit(code)
 
@@ -129,8 +130,9 @@ class _Shell:
         self._checks = checks
         self._slurm = slurm
         now = time.monotonic()
-        self._machine = DaemonMachine(job, node, now)
-        begin = Begin(job, node, 0, Memory())
+        epoch = time.time() - now
+        self._machine = DaemonMachine(job, node, now, epoch)
+        begin = Begin(job, node, 0, Memory(), epoch)
         self._journal = Journal.open(Path(job.local_folder), "daemon", begin, now, journal_failed)
         self._writing: list[Background[Any]] = []
         self._looking: Background[Verdict | None] | None = None

@@ -30,12 +30,12 @@ def ok(check: str, text: str) -> Finding:
     return Finding(check, Level.OK, text)
 
 
-def warn(check: str, text: str, todo: str = "") -> Finding:
+def warn(check: str, text: str, todo: str) -> Finding:
     """It may hurt."""
     return Finding(check, Level.WARN, text, todo)
 
 
-def fail(check: str, text: str, todo: str = "") -> Finding:
+def fail(check: str, text: str, todo: str) -> Finding:
     """It hurts."""
     return Finding(check, Level.FAIL, text, todo)
 

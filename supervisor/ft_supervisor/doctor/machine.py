@@ -50,8 +50,10 @@ def installed(place: Place) -> Finding:
         other = command.run([found, "--version"], IMPORT_BOUND, dict(place.environ)).stdout.strip()
     except Unanswered as error:
         other = str(error)
-    level = ok if other.endswith(f" {version}") else warn
-    return level(PACKAGE, f"{version} is running, and in PATH is {found}: {other}")
+    text = f"{version} is running, and in PATH is {found}: {other}"
+    if other.endswith(f" {version}"):
+        return ok(PACKAGE, text)
+    return warn(PACKAGE, text, "activate the environment that the job is to run in")
 
 
 def same_prefix(program: str) -> bool:

@@ -83,7 +83,7 @@ def accounting(conf: Conf, config: JobConfig | None) -> Finding | None:
         return None
     if not plain(conf, "AccountingStorageType"):
         text = "Slurm keeps no records: sacct knows nothing, and reports have what run_dir has"
-        return warn("accounting", text)
+        return warn("accounting", text, "keep run_dir, or ask the site for slurmdbd")
     wanted = config is None or config.settings.accounting.comment
     # Until 21.08 comments were always kept, under another key.
     if wanted and "AccountingStoreFlags" in conf and "job_comment" not in plain(conf, "AccountingStoreFlags"):

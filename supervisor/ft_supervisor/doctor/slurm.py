@@ -43,11 +43,11 @@ def check(place: Place, answers: Answers) -> list[Finding]:
     if not there and place.where is Where.OUTSIDE:
         return found
     answer, problem = or_problem(answers.configuration)
-    if answer is None:
+    if answer is not None:
+        found += [ok("slurmctld", "answers"), *clock(answer, place), *site.judge(settings(answer, place), place.config)]
+    elif there:  # else the lines about commands and pyslurm say what to do
         text = f"does not tell its configuration: {problem}"
         found.append(warn("slurmctld", text, "jobs go on without it; look again when it is back"))
-    else:
-        found += [ok("slurmctld", "answers"), *clock(answer, place), *site.judge(settings(answer, place), place.config)]
     plugins = answer.values.get("PluginDir", "") if answer is not None else ""
     return [*found, pyslurm(place, there, release), *library(place, plugins)]
 

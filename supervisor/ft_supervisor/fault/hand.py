@@ -126,6 +126,8 @@ class _Hand:
     def _freeze(self, hit: Hit, seen: Seen) -> None:
         seconds = _seconds(hit)
         self._take(hit, seen)
+        if stopped(self._grip.pids):  # whose thaw would end ours, and ours theirs
+            raise NotThere(f"the {hit.target} of {hit.node} is frozen already; `fault thaw {hit.target}` ends that")
         self._check_wanted()
         end = time.monotonic() + seconds
         try:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ft_supervisor.fault.words import NotThere, Seen, Target, Verb, Wrong
+from ft_supervisor.fault.words import NotThere, Seen, Target, Wrong
 
 JITTER = 0.5
 """Of the pause between two faults, each way: nothing falls into step with them."""
@@ -58,17 +58,11 @@ def turns(schedule: Schedule, target: Target) -> list[Turn]:
     return found
 
 
-def aim(
-    seen: Sequence[Seen], verb: Verb, target: Target, *, node: str = "", rank: int | None = None, pick: float | None
-) -> Aim:
+def aim(seen: Sequence[Seen], target: Target, *, node: str = "", rank: int | None = None, pick: float | None) -> Aim:
     """The one of those that are there. `pick` None: a person has to have said which.
 
     Raises NotThere, and Wrong when it is not said clearly.
     """
-    if verb is Verb.CUT and target is not Target.NODE:
-        raise Wrong(f"a {target} cannot be cut off, a node can: `fault cut node`")
-    if rank is not None and target is not Target.WORKER:
-        raise Wrong(f"--rank is a worker's; a {target} is named by its node")
     here = [each for each in seen if node in ("", each.node)]
     if not here:
         there = ", ".join(each.node for each in seen)
@@ -81,7 +75,8 @@ def aim(
     if len(found) == 1 or target is Target.COORDINATOR or (target is Target.WORKER and (node or rank is not None)):
         return found[0]
     how = "--node or --rank" if target is Target.WORKER else "--node"
-    raise Wrong(f"which {target}? say so by {how}: {', '.join(each.seen.node for each in found[:20])}")
+    nodes = list(dict.fromkeys(each.seen.node for each in found))
+    raise Wrong(f"which {target}? say so by {how}: {', '.join(nodes[:20])}")
 
 
 def _found(here: Sequence[Seen], target: Target, rank: int | None, everywhere: bool) -> list[Aim]:

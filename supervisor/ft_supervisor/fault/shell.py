@@ -127,7 +127,7 @@ class _Game:
             _complain(f"no daemon of the job has answered on {', '.join(self._reach.silent[:50])}")
 
     def _aim(self, seen: list[Seen], target: Target, pick: float | None) -> Aim:
-        return plan.aim(seen, self._wish.verb, target, node=self._wish.node, rank=self._wish.rank, pick=pick)
+        return plan.aim(seen, target, node=self._wish.node, rank=self._wish.rank, pick=pick)
 
     # -- now
 
@@ -139,7 +139,7 @@ class _Game:
         hand = self._reach.send(hit)
         try:
             self._tell(hand, time.monotonic() + seconds + HIT_BOUND)
-        except (KeyboardInterrupt, BrokenPipeError):
+        except (KeyboardInterrupt, OSError):  # of stdout: a pipe that closes, a disk that is full
             hand.thaw()
             self._tell_last(hand)
             raise
@@ -157,7 +157,7 @@ class _Game:
         """What comes of a hand that was told to end."""
         try:
             self._tell(hand, time.monotonic() + HIT_BOUND)
-        except (FaultError, BrokenPipeError):
+        except (FaultError, OSError):
             return
 
     # -- at a step

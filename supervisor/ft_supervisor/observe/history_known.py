@@ -72,8 +72,8 @@ class Known:
         """When the first worker failed, as far as that was written down; of one that hangs when it fell silent."""
         times = [each.time for each in self.failures if each.time]
         if self.failed:
-            silent = [_SILENT.search(each.message) for each in self.failures if each.cause is Cause.HANG]
-            times += [self.failed.at - float(each[1]) for each in silent if each]
+            hung = [(each, _SILENT.search(each.message)) for each in self.failures if each.cause is Cause.HANG]
+            times += [(each.time or self.failed.at) - float(silent[1]) for each, silent in hung if silent]
         return min(times, default=None)
 
     def all_over(self) -> float | None:

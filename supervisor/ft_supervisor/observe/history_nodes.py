@@ -46,6 +46,17 @@ class _Line:
             now = replace(now, start=max(at, self.spans[-1].end or at))
         self.spans.append(now)
 
+    def lose(self, at: float, reason: str) -> None:
+        """It has been lost since then, whatever it was believed to be until that was noticed."""
+        if self.state is State.LOST:
+            return
+        while self.spans and self.spans[-1].start >= at:
+            self.spans.pop()
+        if self.spans:
+            last = self.spans[-1]
+            self.spans[-1] = replace(last, end=at if last.end is None else min(last.end, at))
+        self.spans.append(Span(State.LOST, at, None, reason=reason))
+
     def end(self, at: float) -> None:
         """It has left, or becomes something else."""
         if self.state is not None:
@@ -95,7 +106,7 @@ class _Fold:
                 else:
                     line.be(State.STANDBY, fact.at)
             case "lost":
-                line.be(State.LOST, fact.at, reason=fact.reason)
+                line.lose(fact.at, fact.reason)
             case "unhealthy":
                 line.out = line.out or fact.reason or "a health check failed"
                 if line.state is not State.ACTIVE:

@@ -1,7 +1,8 @@
 """A run's history from its folder. Reads files, which may hang (NFS): for a thread.
 
-Coordinators' journals are read as a whole, in a stream, of daemons' only the first line. Agents' are read until BUDGET
-is used up: those of ten thousand nodes would take hours, and tell only when workers started.
+Coordinators' journals are read as a whole, in a stream, of daemons' only the first line, of MOST_DAEMONS of them: it
+names all nodes, and daemons begin at the same time. Agents' are read until BUDGET is used up: those of ten thousand
+nodes would take hours, and tell only when workers started.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ft_supervisor.observe.history_facts import facts
 
 BUDGET = 1024 * 1024 * 1024
 """Bytes of agents' journals."""
+MOST_DAEMONS = 64
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one line; the longest, a cycle of ten thousand nodes, takes a quarter of it."""
 LAST_LINES = 20
@@ -41,6 +43,7 @@ def read(folder: Path, budget: int = BUDGET) -> History:
     journals = _journals(folder, notes)
     told: list[Told] = []
     unread = 0
+    names: dict[tuple[str, ...], tuple[str, ...]] = {}
     for name, path in journals:
         size = _size(path) if name.startswith("agent") else 0
         if size > budget:
@@ -48,6 +51,7 @@ def read(folder: Path, budget: int = BUDGET) -> History:
             continue
         budget -= size
         told.append(_told(path, name, folder, notes))
+        told[-1].nodes = names.setdefault(told[-1].nodes, told[-1].nodes)  # thousands of them, in thousands of journals
     if unread:
         notes.append(
             f"{unread} agents' journals were not read, as they are too many: when workers started is uncertain"
@@ -102,7 +106,7 @@ def _size(path: Path) -> int:
 
 
 def _journals(folder: Path, notes: list[str]) -> list[tuple[str, Path]]:
-    """(name, path), the coordinators' first."""
+    """(name, path), the coordinators' first, and no more of daemons' than MOST_DAEMONS."""
     found: list[tuple[str, Path]] = []
     parent = folder / "journal"
     try:
@@ -124,16 +128,19 @@ def _journals(folder: Path, notes: list[str]) -> list[tuple[str, Path]]:
         found += [
             (path.name.removeprefix("journal-"), path) for path in names if "".join(path.suffixes[-2:]) not in parts
         ]
-    return sorted(found, key=lambda each: (not each[0].startswith("coordinator"), each[0], each[1]))
+    found.sort(key=lambda each: (not each[0].startswith("coordinator"), each[0], each[1]))
+    daemons = [each for each in found if each[0].startswith("daemon")]
+    return [*(each for each in found if not each[0].startswith("daemon")), *daemons[:MOST_DAEMONS]]
 
 
 def _told(path: Path, name: str, folder: Path, notes: list[str]) -> Told:
     where = path.relative_to(folder)
     try:
         if name.startswith("daemon"):
-            return facts(_lines(path, 1))
-        rest = [path.with_suffix(f".{part}.jsonl") for part in ("rest-old", "rest")]
-        told = facts(chain(_lines(path), *(_lines(part) for part in rest if part.exists())))
+            told = facts(_lines(path, 1))
+        else:
+            rest = [path.with_suffix(f".{part}.jsonl") for part in ("rest-old", "rest")]
+            told = facts(chain(_lines(path), *(_lines(part) for part in rest if part.exists())))
     except (OSError, smallfile.NotSmall) as error:
         notes.append(f"{where}: {_problem(error)}")
         return Told()
@@ -169,7 +176,7 @@ def _missing(history: History, told: list[Told]) -> Iterator[str]:
     agents = {each.nodes[each.node] for each in told if each.machine == "agent" and each.node is not None}
     if lacking := sorted(began - agents):
         shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
-        later = "" if history.verdict else ", which comes when the node ends"
+        later = "" if history.verdict else ", which comes when a node ends, unless it dies"
         yield f"no agent's journal of {shown}{later}: when workers started there is not known"
 
 

@@ -63,7 +63,7 @@ class Journal:
     ) -> Journal:
         """The journal of the machine that was made of `begin` at `now` (the very same number: replay needs it).
 
-        A daemon gives Begin(job, node, 0, Memory()). `name` begins with the machine's kind. `folder` is made if
+        A daemon gives Begin(job, node, 0, Memory(), epoch). `name` begins with the machine's kind. `folder` is made if
         missing. Never raises: without a file nothing is recorded.
         """
         journal = cls(folder / f"journal-{name}.jsonl", failed, limit)

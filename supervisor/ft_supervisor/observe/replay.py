@@ -61,11 +61,11 @@ def _make(header: Header, where: str) -> Machine:
     begin, now = header.begin, header.now
     match header.machine:
         case "agent":
-            return AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now)
+            return AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch)
         case "coordinator":
             return CoordinatorMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch)
         case "daemon":
-            return DaemonMachine(begin.job, begin.node, now)
+            return DaemonMachine(begin.job, begin.node, now, begin.epoch)
     raise BadJournal(f"{where}: no machine is called {header.machine!r:.60}")
 
 

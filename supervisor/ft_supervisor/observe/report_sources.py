@@ -22,8 +22,6 @@ from ft_supervisor.observe.runs import Wanted
 FILES_BOUND = 300.0
 """Seconds for reading all journals of a job: a gigabyte from a slow file system takes as long."""
 SLURM_BOUND = 20.0
-HIGHEST_JOB = 2**31
-"""Slurm's numbers are below this; those of `ft-supervisor local` are above."""
 
 
 @dataclass
@@ -67,7 +65,7 @@ def _read(places: Sequence[Path], wanted: Wanted) -> tuple[list[History], list[s
 
 def ask_slurm(job_id: int, environ: Mapping[str, str], found: Found, timeout: float = SLURM_BOUND) -> None:
     """All of the job's records, as far as sacct shows them to whoever asks."""
-    if job_id >= HIGHEST_JOB:
+    if job_id >= runs.SLURMS:
         return
     try:
         found.records = open_client(environ).accounting(job_id, timeout=timeout)

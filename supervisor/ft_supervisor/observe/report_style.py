@@ -59,8 +59,8 @@ summary { cursor: pointer; }
 .detection { fill: var(--detection); } .stop { fill: var(--stop); } .decision { fill: var(--decision); }
 .rendezvous { fill: var(--rendezvous); } .worker_start { fill: var(--worker_start); }
 .hatch { fill: url(#hatch); pointer-events: none; }
-pre { background: var(--panel); border: 1px solid var(--line); border-radius: .4rem; padding: .7rem; overflow-x: auto;
-  font: .85rem/1.4 ui-monospace, monospace; }
+pre { background: var(--panel); border: 1px solid var(--line); border-radius: .4rem; padding: .7rem;
+  white-space: pre-wrap; overflow-wrap: anywhere; font: .85rem/1.4 ui-monospace, monospace; }
 @media (max-width: 600px) { body { padding: .8rem; } table.time th { width: 5.5rem; }
   svg.axis text.odd, svg text.tight { display: none; }
   svg.marks { left: 5.5rem; width: calc(100% - 5.5rem); } }

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
 
 from rich import box
+from rich.cells import chop_cells
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ft_supervisor.core.model import Outcome
-from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, History, NodeStory, Span, State
+from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, History
+from ft_supervisor.observe.report_bars import timeline
 from ft_supervisor.observe.report_model import Report, Start
 from ft_supervisor.observe.report_words import (
     NOTHING_PRINTED,
     clock,
     code,
     consequence,
-    count,
     deed,
     duration,
     first_failing,
-    interesting,
     moment,
     outcome,
     plain,
@@ -36,19 +34,8 @@ from ft_supervisor.observe.report_words import (
 
 NARROW = 72
 """Columns below which a table's rows are written below one another."""
-MOST_NODES = 40
 MOST_CYCLES = 50
 MOST_FAULTS = 50
-_MARKS = {State.STANDBY: ".", State.STOPPED: "-", State.LOST: "x", State.EXCLUDED: "!"}
-_STYLES = {
-    State.ACTIVE: "green",
-    State.STANDBY: "cyan",
-    State.STOPPED: "yellow",
-    State.LOST: "bold red",
-    State.EXCLUDED: "magenta",
-}
-_TROUBLE = (State.LOST, State.EXCLUDED)
-_LEGEND = "a digit: active, in the cycle that ends with it; . standby; - stopped; x lost; ! excluded"
 
 
 def render(report: Report, width: int | None = None) -> str:
@@ -62,7 +49,7 @@ def render(report: Report, width: int | None = None) -> str:
 
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     for line in report.contradictions:
-        yield Text(f"! {line}", "bold red")
+        yield Text(f"! {plain(line)}", "bold red")
     for history in report.runs:
         yield from _run(history, outcome(history, report), width)
     if report.starts:
@@ -96,7 +83,8 @@ def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
     why_so = [reason(history.verdict)] if history.verdict else []
     yield _indented([*why_so, *summary(history)])
     if any(node.spans for node in history.nodes):
-        yield from _timeline(history, width)
+        yield _title("Nodes")
+        yield from timeline(history, width)
     if history.cycles:
         yield from _cycles(history, width)
     yield from _losses(history, width)
@@ -113,7 +101,7 @@ def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
         yield from _faults(history)
     if history.first_failure:
         yield _title("First failing rank")
-        yield from _first(history.first_failure)
+        yield from _first(history.first_failure, width)
     if history.notes:
         yield _title("Not known")
         yield _notes(history.notes)
@@ -130,60 +118,28 @@ def _faults(history: History) -> Iterator[RenderableType]:
     )
 
 
-def _first(failure: FirstFailure) -> Iterator[RenderableType]:
+def _first(failure: FirstFailure, width: int) -> Iterator[RenderableType]:
     if failure.consequence_of:
         yield _indented([consequence(failure)], "bold")
     yield _indented([first_failing(failure)])
     if failure.lines:
         yield _indented([f"its last lines{f' ({plain(failure.source)})' if failure.source else ''}:"], "dim")
-        yield _indented(f"| {plain(line.expandtabs())}" for line in failure.lines)
+        yield _indented(part for line in failure.lines for part in _quoted(line, width))
     else:
         yield _indented([NOTHING_PRINTED], "dim")
     if failure.stacks:
         yield _indented([f"what it was doing: {plain(failure.stacks)} in the run's folder"])
 
 
-# -- the timeline
-
-
-def _timeline(history: History, width: int) -> Iterator[RenderableType]:
-    shown = interesting(history, MOST_NODES)
-    start, end = history.start or 0.0, history.until or 0.0
-    names = min(max(len(node.name) for node in shown), max(8, width // 3))
-    columns = max(8, width - names - 3)
-    yield _title("Nodes")
-    rows = [Text(f"  {plain(node.name)[:names]:{names}} ") + _bar(node, start, end, columns) for node in shown]
-    yield Group(*rows)
-    left, right = clock(start), clock(end, start)
-    if columns >= len(left) + len(right) + 1:
-        yield Text(" " * (names + 3) + left + " " * (columns - len(left) - len(right)) + right, "dim")
-    if len(shown) < len(history.nodes):
-        yield Text(f"  and {count(len(history.nodes) - len(shown), 'more node')}; --json and --html have all")
-    yield Padding(Text(_LEGEND, "dim"), (0, 0, 0, 2))
-
-
-def _bar(node: NodeStory, start: float, end: float, columns: int) -> Text:
-    bar = Text(no_wrap=True)
-    step = max(end - start, 1e-9) / columns
-    spans = deque(node.spans)
-    for column in range(columns):
-        left, middle, right = (start + (column + part) * step for part in (0.0, 0.5, 1.0))
-        while spans and _over(spans[0], left):
-            spans.popleft()
-        here = list(takewhile(lambda span: span.start < right, spans))  # noqa: B023 - used at once
-        # A loss is seen, however short it was.
-        seen = next((span for span in here if span.state in _TROUBLE), None)
-        seen = seen or next((span for span in here if span.start <= middle and not _over(span, middle)), None)
-        bar.append(" " if seen is None else _mark(seen), None if seen is None else _STYLES[seen.state])
-    return bar
-
-
-def _over(span: Span, at: float) -> bool:
-    return span.end is not None and span.end <= at
-
-
-def _mark(span: Span) -> str:
-    return span.cycle[-1:] if span.state is State.ACTIVE else _MARKS[span.state]
+def _quoted(line: str, width: int) -> Iterator[str]:
+    """Broken where the terminal ends, at a blank if one is near: a long path would leave most of a line empty."""
+    rest, room, mark = plain(line.expandtabs()), max(10, width - 4), "| "
+    while rest or mark == "| ":
+        part = next(iter(chop_cells(rest[:room], room)), "") or rest[:room]
+        if part != rest and (blank := part.rfind(" ", room * 2 // 3)) > 0:
+            part = part[: blank + 1]
+        yield mark + part
+        rest, mark = rest[len(part) :], "  "
 
 
 # -- tables

@@ -120,7 +120,7 @@ def summary(history: History) -> list[str]:
 def game_day(faults: Sequence[Fault]) -> str:
     """That this was no bad day, or not only."""
     number = sum(fault.hurts for fault in faults)
-    return f"a game day: ft-supervisor fault has hit it {count(number, 'time')}"
+    return f"a game day: ft-supervisor fault has hit it {'once' if number == 1 else f'{number} times'}"
 
 
 def deed(fault: Fault) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+SLURMS = 2**32
+"""Slurm's job ids are below this, a federation's too, whose highest bits name the cluster; those of `local` are not."""
 _WANTED = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,10})(?:\.([0-9]{1,10}))?)?")
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import select
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,11 +19,14 @@ from math import isfinite
 
 from ft_supervisor.core.actions import Log
 from ft_supervisor.core.model import one_line
+from ft_supervisor.process.sink import Sink, write_some
 
 LINES = "last_lines"
 """The one field that may have several lines."""
 BAR = "    | "
 """Begins each of them."""
+LAST = 0.5
+"""Seconds that stderr gets for the last lines of a process that leaves."""
 _STDERR = 2
 _MAX_VALUE = 500
 """Characters of one value."""
@@ -34,6 +38,8 @@ _PLAIN = re.compile(r"[^\s\"'=\\\x00-\x1f\x7f]+")
 
 _who: list[tuple[str, str]] = []
 _json = False
+_late: Sink[None] | None = None
+"""Lines that stderr did not take at once, and the thread that writes them in their order; None before the first."""
 _dropped = 0
 
 
@@ -46,8 +52,8 @@ def setup(process: str, node: str, form: str = "text") -> None:
 
 
 def log(event: str, level: str = "info", **fields: object) -> None:
-    """Write one line; fields that are None are left out. Never waits: a line that stderr does not take is dropped, and
-    the next one that it takes says how many were."""
+    """Write one line; fields that are None are left out. Never waits: a line that stderr does not take yet is kept
+    until it does. Beyond some MiB they are dropped, and the next one that is kept says how many were."""
     emit(Log(event, tuple(fields.items()), level))
 
 
@@ -81,20 +87,55 @@ def emit(action: Log) -> None:
     """Write one of the machines' lines. See log."""
     global _dropped
     now = datetime.now(UTC)
-    time = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z"
+    stamp = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z"
     dropped = (("dropped", _dropped),) if _dropped else ()
     fields = [(key, value) for key, value in (*action.fields, *dropped) if value is not None]
-    data = (_as_json if _json else _as_text)(time, action, fields)
+    data = (_as_json if _json else _as_text)(stamp, action, fields)
     try:
-        poll = select.poll()
-        poll.register(_STDERR, select.POLLOUT)
-        # a reader that stopped reading (a hung srun) must not stop us
-        if not poll.poll(0):
-            raise BlockingIOError
-        os.write(_STDERR, data)
-        _dropped = 0
+        # a reader that stopped reading (a hung srun) must not stop us, and one that only lags cost no lines
+        taken = _written(data) or _kept(data)
+    except OSError:  # closed, or its disk is full
+        taken = False
+    _dropped = 0 if taken else _dropped + 1  # there is no other place to tell it
+
+
+def flush(bound: float = LAST) -> None:
+    """Until stderr has taken all lines, for `bound` seconds at most. Before leaving by os._exit."""
+    if _late is not None:
+        _late.flush(time.monotonic() + bound)
+
+
+def _written(data: bytes) -> bool:
+    """At once, unless another line waits. Raises OSError."""
+    if _late is not None and not _late.flush(0):
+        return False
+    poll = select.poll()
+    poll.register(_STDERR, select.POLLOUT)
+    try:
+        return bool(poll.poll(0)) and os.write(_STDERR, data) > 0
+    except BlockingIOError:
+        return False
+
+
+def _kept(data: bytes) -> bool:
+    """For later, if there is room."""
+    global _late
+    try:
+        _late = _late or Sink("log", _write_late, 0.0)
+    except RuntimeError:  # no thread to be had
+        return False
+    return _late.put(None, data)
+
+
+def _write_late(_: None, data: bytes) -> int:
+    global _dropped
+    at = 0
+    try:
+        while at < len(data):
+            at += write_some(_STDERR, data[at:])
     except OSError:
-        _dropped += 1  # there is no other place to tell it
+        _dropped += 1
+    return len(data) - at
 
 
 def _as_text(time: str, action: Log, fields: Sequence[tuple[str, object]]) -> bytes:

@@ -6,6 +6,8 @@ When it has not moved for a while, what does not fit is dropped: no worker waits
 
 from __future__ import annotations
 
+import os
+import select
 import threading
 import time
 from collections import deque
@@ -20,6 +22,17 @@ MOST = 8 << 20
 """Bytes in the queue beyond which what comes is dropped."""
 _EACH = 128
 """Bytes that a piece takes beyond its own: a worker may print one letter at a time."""
+
+
+def write_some(fd: int, data: bytes | memoryview) -> int:
+    """Waits until `fd` takes something. Bytes written. Raises OSError, if it is closed, say, or its disk full."""
+    while True:
+        try:
+            return os.write(fd, data)
+        except BlockingIOError:  # whoever shares it may have made it so
+            poll = select.poll()
+            poll.register(fd, select.POLLOUT)
+            poll.poll()
 
 
 class Sink(Generic[T]):

@@ -1,0 +1,77 @@
+"""A job of ten thousand nodes, half of which get lost: what is said of it fits into a message."""
+
+import random
+from dataclasses import replace
+
+from tests.core.machines import C1, Talk, job
+from tests.core.test_agent_machine import Play
+
+from ft_supervisor.core import messages, orders
+from ft_supervisor.core.actions import Record, Send
+from ft_supervisor.core.codec import MAX_BYTES, encode
+from ft_supervisor.core.ledger import Ledger, Spent
+from ft_supervisor.core.model import Failure, Memory, Outcome, Roster, Verdict
+from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.settings import Cause
+from ft_supervisor.process.link import Link, pair
+
+NODES, ACTIVE = 10_000, 4_500
+FAILED = Verdict(Outcome.FAILED, "over")
+
+
+def survivors() -> tuple[list[int], list[int]]:
+    """Who is left of them after a quarter, and then another one, was lost here and there."""
+    chance = random.Random(1)
+    first = sorted(chance.sample(range(NODES), NODES * 3 // 4))
+    return first, sorted(chance.sample(first, NODES // 2))
+
+
+def memory() -> Memory:
+    """The most that a node has to remember: the first loss is told to all, the second just now."""
+    first, left = survivors()
+    lost = sorted(set(range(ACTIVE)) - set(left))
+    spares = iter(sorted(set(left) - set(range(ACTIVE))))
+    group = [rank if rank in set(left) else next(spares) for rank in range(ACTIVE)]
+    failures = tuple(
+        Failure(1, rank, 1, None, "/tmp/" + "y" * 100, "é" * 500, 1.7e9, Cause.EXIT, "ValueError", (0,), "x" * 2048)
+        for rank in range(8)
+    )
+    spent = Spent(0, 100, tuple(1.7e9 + 0.123456 * at for at in range(100)))
+    ledger = Ledger(200, 100, (spent,), 7, excluded=fold(lost[:50]))
+    return Memory(3, Roster(3, 4, fold(left), fold(first)), ledger, C1, fold(group), failures=failures)
+
+
+def test_the_end_of_a_job_whose_every_other_node_is_lost_is_told_and_heard() -> None:
+    talk = Talk(NODES, ACTIVE)
+    for infra_rank in range(0, NODES, 2):
+        talk.register(infra_rank)
+    (record,) = talk.end(FAILED)
+    assert isinstance(record, Record) and unfold(record.lost) == tuple(range(1, NODES, 2))
+    closed = orders.Closed(record.verdict, record.lost, record.summary)
+    assert len(encode(closed)) <= MAX_BYTES
+    ours, theirs = map(Link, pair())
+    try:
+        theirs.send(closed)
+        assert ours.receive(10.0) == closed
+    finally:
+        ours.close()
+        theirs.close()
+
+
+def test_a_node_that_knows_all_of_it_can_register() -> None:
+    play = Play(memory(), a_job=job(NODES, ACTIVE))
+    sent = [deed.message for deed in play.connect() if isinstance(deed, Send)]
+    (register,) = sent
+    assert isinstance(register, messages.Register)
+    assert len(encode(register)) <= MAX_BYTES
+    assert register.memory == replace(play.machine.memory, failures=play.machine.memory.failures[:1])
+
+
+def test_what_the_coordinator_says_of_it_can_be_said() -> None:
+    knows = memory()
+    assert knows.roster is not None and knows.newest is not None
+    run = messages.Run(3, C1, knows.group, 7, ACTIVE, 5, 10, "a" * 253, 65535, knows.ledger, 0.123456)
+    said: list[messages.ToAgent] = [messages.Members(3, knows.roster), messages.Stop(3, C1, knows.group, 2.0), run]
+    said += [messages.Standby(3, C1, knows.ledger, 0.123456), messages.Continue(3, C1, knows.ledger, 0.123456)]
+    for message in said:
+        assert len(encode(message)) <= MAX_BYTES
