@@ -17,9 +17,11 @@ from ft_supervisor.core.settings import Response
 
 INTRO = """\
 ft-supervisor's own log is on stderr, one event a line: time, level, `event=NAME`, the event's fields, and who says it
-(`node=`, `proc=`). Fields without a value are left out. So `grep event=cycle_failed` over a job's output finds each
-failure, and `grep -E ' (warning|error) event='` what deserves a look. What to do about them is told in
-[At 3 a.m.](../3am.md)"""
+(`node=`, `proc=`). Fields without a value are left out. A line that stderr does not take at once is written later, so
+go by the times. `dropped=5` in a line: five before it are lost, as nobody has read for long, or the disk is full.
+
+`grep event=cycle_failed` over a job's output finds each failure, and `grep -E ' (warning|error) event='` what deserves
+a look. What to do about them is told in [At 3 a.m.](../3am.md)"""
 
 COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("core/agent.py", "_become"): tuple(state.value for state in State),

@@ -10,8 +10,8 @@ from ft_supervisor.store.keys import Keys
 
 EXITS = """\
 The code with which every daemon of a job ends, and with it `launch`, `local` and `verdict`. Without any verdict
-`launch` ends with srun's own code, or with 75 where that is 0. sacct takes 128 off a code above 128: it shows 130 as
-`2:0`."""
+`launch` ends with srun's own code, or with 75 where that is 0, and `verdict` with 75. Before 25.11 sacct takes 128 off
+a code above 128: it shows 130 as `2:0`."""
 
 MEANING = {
     Outcome.SUCCESS: "Every worker of one training world has exited with 0.",

@@ -258,6 +258,14 @@ def test_a_wrong_configuration_is_a_finding(folder: Path, quick: str) -> None:
     assert doctor(folder, "--config", "none.yaml", PYTHONPATH=quick)[0] == 1
 
 
+def test_in_a_folder_that_is_gone(folder: Path, quick: str) -> None:
+    gone = ["sh", "-c", 'mkdir gone; cd gone; rmdir ../gone; exec "$@"', "sh"]
+    gone += line("--config", str(folder / "job.yaml"))
+    environ = environment(PATH="/usr/bin:/bin", PYTHONPATH=quick)
+    done = subprocess.run(gone, cwd=folder, env=environ, capture_output=True, text=True, timeout=BOUND)
+    assert done.returncode == 1 and "fail  run_dir: the folder that this was started in is gone -> cd" in done.stdout
+
+
 def test_wrong_use(folder: Path) -> None:
     done = subprocess.run(line("x"), cwd=folder, env=environment(), capture_output=True, text=True, timeout=BOUND)
     assert done.returncode == 2 and "Traceback" not in done.stderr
@@ -276,7 +284,7 @@ def test_ended_in_the_middle_it_leaves_nothing(number: int, slurm: FakeSlurm, fo
             time.sleep(0.05)
         assert not leaves_nothing(folder)
         process.send_signal(number)
-    assert process.returncode != 0 and leaves_nothing(folder)
+    assert process.returncode == 128 + number and leaves_nothing(folder)
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.read_text()), 0)
 

@@ -18,6 +18,7 @@ from tests.cli.conftest import Command, Done
 from tests.ft_slurm.fake_slurm import RECORDED as SLURMS
 from tests.observe.test_history import RECORDED
 
+from ft_supervisor.cli import report_job
 from ft_supervisor.observe import report_sources
 from ft_supervisor.observe.history import History
 from ft_supervisor.observe.report_sources import Found, look_for_runs
@@ -303,6 +304,28 @@ def test_a_run_dir_that_hangs_is_not_waited_for(here: Path, monkeypatch: pytest.
     found = Found()
     look_for_runs([here / "ft-runs/4242"], Wanted(4242), found, bound=0.5)
     assert found.hangs and not found.histories and "does not answer within 0.5 s" in found.notes[0]
+
+
+def test_a_run_dir_that_hangs_when_it_is_looked_into_is_given_up_soon(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_sources, "LOOK_BOUND", 0.5)
+    monkeypatch.setattr("ft_supervisor.observe.runs.folders", lambda *_: time.sleep(3600))
+    found, began = Found(), time.monotonic()
+    look_for_runs([here / "ft-runs/4242"], Wanted(4242), found)
+    assert time.monotonic() - began < BOUND / 2
+    assert found.hangs and found.notes == [f"run_dir: {here}/ft-runs/4242 does not answer within 0.5 s"]
+
+
+def test_who_names_no_job_is_not_told_of_a_folder_that_hangs_that_it_is_empty(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(report_job, "LOOK_BOUND", 0.5)
+    monkeypatch.setattr("ft_supervisor.cli.find.folder", lambda *_: time.sleep(3600))
+    found, told = report_job.gather(None, None, None, {"PATH": "/nothing"})
+    assert found.hangs and told.empty
+    assert "does not answer within 0.5 s" in told.notes[0] and "There is no run" not in " ".join(told.notes)
 
 
 # -- where it is printed

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,21 @@ def test_the_id_is_told_although_stdout_takes_nothing(stdout: str, code: int, jo
         done = subprocess.run(line, env=environ, capture_output=True, text=True, timeout=60)
         assert "Traceback" not in done.stderr
         assert words or (done.stdout == f"code {code}\n" and "submit: job 4242, " in done.stderr), done
+
+
+@pytest.mark.parametrize("words", [(), ("--wait",)])
+def test_ctrl_c(words: tuple[str, ...], job: Path, tmp_path: Path) -> None:
+    body = f"Path({str(tmp_path / 'runs')!r}).touch(); import time; time.sleep(1000)"
+    environ = {"PATH": fake(tmp_path, "sbatch", body), "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-m", "ft_supervisor", "submit", "--config", str(job), *words]
+    with subprocess.Popen(line, env=environ, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        end = time.monotonic() + 60
+        while not (tmp_path / "runs").exists():
+            assert time.monotonic() < end and process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "squeue --me" in said.splitlines()[-1], said
 
 
 def test_dry_run_prints_what_would_be_submitted(command: Command, job: Path, tmp_path: Path) -> None:

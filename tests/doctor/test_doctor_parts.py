@@ -209,6 +209,19 @@ def test_gpus(code: int, wanted: bool, level: Level) -> None:
     assert machine.judge_gpus(code, "GPU 0: 3 uncorrectable", wanted).level is level
 
 
+@pytest.mark.parametrize(
+    ("program", "todo"),
+    [
+        ("raise ModuleNotFoundError(\"No module named 'torch'\")", "pip install"),
+        ("raise OSError('libcudart')", "-c 'import"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported(program: str, todo: str, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(program)
+    (found,) = machine.torch(look({"PYTHONPATH": str(tmp_path)}, None))
+    assert found.level is FAIL and todo in found.todo, found
+
+
 def test_another_ft_supervisor_in_path(tmp_path: Path) -> None:
     other = tmp_path / "bin" / "ft-supervisor"
     other.parent.mkdir()

@@ -280,6 +280,13 @@ def test_every_line_fits_the_terminal(width: int) -> None:
         assert word in text
 
 
+@pytest.mark.parametrize(("width", "head"), [(47, ["SLURM"]), (49, ["END"]), (56, ["END", "NAME"])])
+def test_a_date_is_there_as_a_whole_or_not_at_all(width: int, head: list[str]) -> None:
+    shown = jobs_text.as_text(Listing(jobs(row(7, "OUT_OF_MEMORY", "0:125"))), "yesterday", width).splitlines()
+    assert shown[0].split()[-len(head) :] == head
+    assert "…" not in shown[1]
+
+
 WORDS = st.text(max_size=60).map(lambda text: text.replace("\x1f", "").replace("\n", " "))
 
 

@@ -169,6 +169,12 @@ def test_a_peer_s_failure_after_the_loss_of_a_node_is_called_so() -> None:
     assert f"{line}  rank 1 on node1" in shown
 
 
+def test_cycles_that_failed_after_that_of_the_first_failing_rank_are_not_forgotten() -> None:
+    line = "  cycle 1.1 has failed since, but none of its workers\n"
+    assert line in text(report("takeover"))
+    assert "has failed since" not in text(report("budget-spent")) + text(report("running"))
+
+
 def test_what_breaks_in_a_list_goes_on_below_its_words() -> None:
     lines = text(report(notes=["one two three four five six seven eight nine ten"]), width=40).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("  - one"))

@@ -218,13 +218,15 @@ def test_thaw_ends_a_freeze_and_says_when_there_is_none(start: StartJob, tool: T
     job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
     job.worker(0)
     assert_refused(fault(job, "thaw", "node", "--node", "node0"), 3, "no node of node0 is frozen")
-    first_line(tool(job, "freeze", "node", "--node", "node0", "--for", LONG))
+    process = tool(job, "freeze", "node", "--node", "node0", "--for", LONG)
+    first_line(process)
     everything = job.processes("node0")
     again = fault(job, "freeze", "node", "--node", "node0", "--for", "1s")
     assert_refused(again, 3, "frozen already", "fault thaw node")
     assert frozen(everything) == set(everything)
     assert "thaw node" in done(job, "thaw", "node", "--node", "node0")
     until(lambda: not frozen(everything), "the thaw")
+    assert "thawed by somebody else" in first_line(process) and process.wait(BOUND) == 0
     job.finish()
     job.assert_end(0, "success", "cycle 0.0")
 

@@ -48,7 +48,7 @@ def doctor(
 
 
 def _run(path: Path | None, as_json: bool) -> int:
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
         return _look(path, as_json)

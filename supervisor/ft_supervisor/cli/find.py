@@ -17,7 +17,7 @@ from ft_supervisor.observe.runs import Wanted
 
 JobId = Annotated[
     str | None,
-    typer.Argument(metavar="[JOB]", help="JOB, JOB.STEP or a run id; $SLURM_JOB_ID by default.", show_default=False),
+    typer.Argument(metavar="JOB", help="JOB, JOB.STEP or a run id; $SLURM_JOB_ID by default.", show_default=False),
 ]
 # parser=Path: typer would look at what is there, which may hang, and tell of it in several lines.
 RunConfig = Annotated[

@@ -14,11 +14,8 @@ from ft_supervisor.config.defaults import built_in
 from ft_supervisor.observe import report_html, report_json, report_text, runs
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.report_model import Report, join
-from ft_supervisor.observe.report_sources import SLURM_BOUND, Found, ask_slurm, look_for_runs
+from ft_supervisor.observe.report_sources import LOOK_BOUND, SLURM_BOUND, Found, ask_slurm, look_for_runs
 from ft_supervisor.observe.runs import Wanted
-
-LOOK_BOUND = 30.0
-"""Seconds for finding the newest run of any job."""
 
 
 def gather(
@@ -30,7 +27,8 @@ def gather(
     if wanted is None:
         newest = _newest(search, found)
         if newest is None:
-            found.notes.append(f"which job? There is no run in {search.shown}, and $SLURM_JOB_ID is not set")
+            why = "" if found.hangs else f"There is no run in {search.shown}, and "
+            found.notes.append(f"which job? {why}$SLURM_JOB_ID is not set")
             return found, join("", [], (), found.notes)
         wanted, places = runs.parse(newest.name), [newest.parent]
         assert wanted is not None
@@ -48,9 +46,9 @@ def gather(
 def _newest(search: find.Search, found: Found) -> Path | None:
     try:
         return Background("run_dir", lambda: find.folder(search)).result(LOOK_BOUND)
-    except Hangs as error:
+    except Hangs:
         found.hangs = True
-        found.notes.append(str(error))
+        found.notes.append(f"run_dir does not answer within {LOOK_BOUND:g} s: {search.shown}")
         return None
 
 

@@ -34,7 +34,7 @@ def status(
     job: Annotated[
         str | None,
         typer.Argument(
-            metavar="[JOB]",
+            metavar="JOB",
             help="JOB, JOB.STEP or a run id. By default $SLURM_JOB_ID's, or else the newest run that is found.",
             show_default=False,
         ),

@@ -26,6 +26,7 @@ from ft_supervisor.submit.script import Plan
 
 REFUSED = 1
 """sbatch does not want the job. Slurm's silence is INTERRUPTED: trying again may help."""
+LOOK = "look whether it was submitted before you try again: squeue --me"
 USAGE = "[OPTIONS] [SBATCH OPTIONS...] [-- CMD...]"
 _OWN_VALUES = ("--config", "--spares")
 _OWN_FLAGS = ("--dry-run", "--help")
@@ -131,8 +132,11 @@ def _submit(text: bytes, plan: Plan, path: Path, settings: JobConfig) -> int:
     except (Refused, Unanswered) as error:
         say(str(error))
         if isinstance(error, Unanswered):
-            say("look whether it was submitted before you try again: squeue --me")
+            say(LOOK)
         return INTERRUPTED if isinstance(error, Unanswered) else REFUSED
+    except KeyboardInterrupt:
+        say(LOOK)
+        return 130
     if done.said:
         typer.echo(done.said, err=True)
     if done.job_id is None:

@@ -26,7 +26,8 @@ def verdict(
 ) -> None:
     """Prints how a job ended and exits with its code; with 75 when there is no verdict (yet).
 
-    Of several runs of a job (srun called twice, or the job requeued) the newest counts.
+    Of several runs of a job (srun called twice, or the job requeued) the newest counts. What is no verdict, but has its
+    file's name, is a failure, 1. A run_dir that may not be read is 2; one that does not answer is 75.
 
     \b
     Examples:

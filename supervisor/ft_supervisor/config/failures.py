@@ -10,6 +10,7 @@ from ft_supervisor.config.kind import Kind, Setting, list_of, one_or_more, recor
 from ft_supervisor.config.patterns import regular_expression
 from ft_supervisor.config.values import choice, count, duration, fraction, signal_name, text, written_seconds
 from ft_supervisor.config.yamltree import Value
+from ft_supervisor.core.ledger import MAX_TIMES
 from ft_supervisor.core.settings import Backoff, Budget, Cause, Match, Response, Rule
 
 MAX_RESTARTS = 1_000_000
@@ -129,6 +130,9 @@ def _build(fields: dict[str, Any], value: Value, key: str) -> Written:
     if rule.backoff.first > rule.backoff.cap:
         first, cap = written_seconds(rule.backoff.first), written_seconds(rule.backoff.cap)
         raise value.error(f"{key}.backoff.first", f"{first} is more than backoff.cap ({cap})", "lower it, or raise cap")
+    if rule.budget.window is not None and rule.budget.max > MAX_TIMES:
+        wrong = f"{rule.budget.max} is more than {MAX_TIMES}, the most that are counted within a window"
+        raise value.error(f"{key}.budget.max", wrong, "lower it, or remove budget.window")
     if rule.response is Response.IGNORE and (among := _ignored(rule.match)):
         wrong = f"{among} cannot be ignored, and this rule would"
         raise value.error(f"{key}.action", wrong, "take another action, or match cause: exit")

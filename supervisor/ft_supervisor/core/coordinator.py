@@ -47,7 +47,7 @@ from ft_supervisor.core.model import (
     one_line,
 )
 from ft_supervisor.core.ranks import fold, highest, unfold
-from ft_supervisor.core.roster import coordinator_of, first_candidate, first_term
+from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.rosterchange import RosterChange
 from ft_supervisor.core.summary import Summary
 
@@ -79,7 +79,6 @@ class CoordinatorMachine:
         self._closing = Closing()
         self._interruptions = Interruptions(job, now)
         self._epoch = epoch
-        self._elsewhere = memory.promise
         self._early: list[messages.ToCoordinator] = []
         self._last_tick = now
         self._actions: list[CoordinatorAction] = []
@@ -149,7 +148,7 @@ class CoordinatorMachine:
                 for infra_rank, round_ in echoes:
                     self._hear_beat(infra_rank, round_, now)
             case Promised(term):
-                self._elsewhere = max(self._elsewhere, term)
+                self._election.promised(term)
             case Recorded(verdict):
                 self._do(self._closing.recorded(verdict))
             case StepRead(step):
@@ -399,14 +398,8 @@ class CoordinatorMachine:
     def _pulse(self, now: float) -> None:
         proof = self._majority.proof
         lease = proof.lease(self._rosters.roster) if self.term is not None else 0
-        self._do(Pulse(proof.publish(now), self._known_term(), lease))
-
-    def _known_term(self) -> int | None:
-        """Our own, or where those who come to us had better go: never one of our own that is over."""
-        if self.term is not None or self._elsewhere == NO_PROMISE:
-            return self.term
-        ours = coordinator_of(self._elsewhere, self.job) == self.node.infra_rank
-        return None if ours else self._elsewhere
+        term = self._election.elsewhere if self.term is None else self.term
+        self._do(Pulse(proof.publish(now), term, lease))
 
     def _lose_silent(self, now: float) -> None:
         for member in list(self.members):

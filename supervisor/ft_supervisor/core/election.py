@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ft_supervisor.core.messages import Register
-from ft_supervisor.core.model import Job, Memory, Roster
-from ft_supervisor.core.roster import first_roster, next_term, quorum
+from ft_supervisor.core.model import NO_PROMISE, Job, Memory, Roster
+from ft_supervisor.core.roster import coordinator_of, first_roster, next_term, quorum
 
 PATIENCE = 2
 """Times timeouts.coordinator, until a candidate that does not get its promises asks anew with a higher term."""
@@ -22,10 +22,22 @@ class Election:
         self._job = job
         self._infra_rank = infra_rank
         self._highest = memory.promise
+        self._promised = memory.promise
         self.roster: Roster = memory.roster or first_roster(job)
         self.term: int | None = None
         self.asked_at: float | None = None
         self.promises: dict[int, Register] = {}
+
+    @property
+    def elsewhere(self) -> int | None:
+        """The term of another coordinator, if our own node knows one: those who come to us had better go there."""
+        if self._promised == NO_PROMISE or coordinator_of(self._promised, self._job) == self._infra_rank:
+            return None
+        return self._promised
+
+    def promised(self, term: int) -> None:
+        """Our own node has promised this term, perhaps to us."""
+        self._promised = max(self._promised, term)
 
     def hear(self, message: Register) -> None:
         """Whatever a node says may be of a newer term, or a newer roster, than we have heard of."""

@@ -108,7 +108,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """All in seconds. What each bounds is in the README; `config.relations` checks how they relate."""
+    """In seconds. What each bounds is in docs/reference/configuration.md; `config.relations` checks how they relate."""
 
     heartbeat: float = 0.5
     coordinator: float = 1.5

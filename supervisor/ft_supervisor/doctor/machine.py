@@ -78,7 +78,10 @@ def torch(place: Place) -> list[Finding]:
     except Unanswered as error:
         return [fail("torch", f"import torch: {error}", "put the environment on a faster file system")]
     if done.code:
-        return [fail("torch", f"import torch fails: {done.problem}", "pip install torch into this environment")]
+        todo = f"{sys.executable} -c 'import torch' tells all of it"
+        if "No module named 'torch'" in done.problem:
+            todo = "pip install torch into this environment"
+        return [fail("torch", f"import torch fails: {done.problem}", todo)]
     return [judge_torch(done.stdout.strip().splitlines()[-1], wanted_torch(), time.monotonic() - began)]
 
 

@@ -48,7 +48,10 @@ class Place:
 
     @property
     def run_dir(self) -> Path | None:
-        """The configuration's, for this job; outside of one up to the first part that has the job's id in it."""
+        """The configuration's, for this job; outside of one up to the first part that has the job's id in it.
+
+        Raises FileNotFoundError when the folder that we are in is gone.
+        """
         if self.config is None:
             return None
         template, submit_dir = self.config.run_dir, Path.cwd()

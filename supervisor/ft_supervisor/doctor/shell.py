@@ -47,7 +47,11 @@ def checks(place: Place, problem: str, note: str) -> list[Check]:
 
 def files_and_nodes(place: Place) -> list[Finding]:
     """run_dir from here, and with it the other nodes, who look at the same file."""
-    run_dir = place.run_dir
+    try:
+        run_dir = place.run_dir
+    except FileNotFoundError:
+        gone = fail("run_dir", "the folder that this was started in is gone", "cd into one that is there")
+        return [gone, *nodes.check(place, None)]
     if run_dir is None:
         return nodes.check(place, None)
     try:

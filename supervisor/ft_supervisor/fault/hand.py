@@ -201,11 +201,11 @@ class _Hand:
         _say(act)
 
     def _wait(self, end: float) -> str:
-        """Until the time is over, somebody says so, or nothing that is held lives; why, in words."""
+        """Until the time is over, somebody says so, or nothing that is held lives or stands still; why, in words."""
         poll = select.poll()
         poll.register(self._signalled, select.POLLIN)
         poll.register(0, select.POLLIN)
-        heard = b""
+        heard, stood_still = b"", False
         while (left := end - time.monotonic()) > 0:
             for fd, _ in poll.poll(min(left, 1.0) * 1000):
                 if fd != 0:
@@ -219,6 +219,10 @@ class _Hand:
                 return "told to end"
             if self._grip.pids and not self._grip.wait_gone(0):
                 return "all are dead"
+            stands_still = bool(stopped(self._grip.pids))
+            if stood_still and not stands_still:
+                return "thawed by somebody else"
+            stood_still = stands_still
         return ""
 
 

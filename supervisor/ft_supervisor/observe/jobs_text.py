@@ -35,7 +35,8 @@ NARROW = 110
 """Columns below which what a job tells stands in a line of its own."""
 _HEAD = ("JOB", "  OUTCOME", "SLURM", "END", "NAME")
 _MOST = (16, 13, 20, 11, 16)
-"""Columns of each, in a terminal: what comes last is cut first."""
+"""Columns of each, in a terminal: what comes last is cut first, END as a whole, and NAME to _LEAST."""
+_LEAST = 4
 _MARK = "! "
 
 
@@ -108,6 +109,8 @@ def _table(jobs: Sequence[Job], width: int | None) -> list[str]:
     narrow = width is not None and width < NARROW
     if width is not None:
         sizes = [min(size, most) for size, most in zip(sizes, _MOST, strict=True)]
+        if (rest := width - sum(sizes[:4]) - 2 * 4) < _LEAST:  # of a name; and half a date tells nothing
+            sizes = sizes[: 4 if rest + 2 >= 0 else 3]
     told = "" if narrow else "TOLD"
     lines = [_line(_HEAD, sizes, told, width)]
     for cells, text in rows:
@@ -127,7 +130,7 @@ def _cells(job: Job) -> tuple[tuple[str, ...], str]:
 
 
 def _line(cells: Sequence[str], sizes: Sequence[int], text: str, width: int | None) -> str:
-    fitted = [set_cell_size(cell, size) for cell, size in zip(cells, sizes, strict=True)]
+    fitted = [set_cell_size(cell, size) for cell, size in zip(cells, sizes, strict=False)]
     return _cut("  ".join([*fitted, text]).rstrip(), width)
 
 

@@ -24,6 +24,7 @@ from ft_supervisor.observe.report_words import (
     ran,
     reason,
     share,
+    since_then,
     why,
     zone,
 )
@@ -187,6 +188,8 @@ def _first(history: History) -> str:
         parts.append(f"<pre>{escape(chr(10).join(plain(line.expandtabs()) for line in failure.lines))}</pre>")
     else:
         parts.append(f'<p class="soft">{NOTHING_PRINTED}</p>')
+    if later := since_then(history):
+        parts.append(f"<p>{escape(later)}</p>")
     if failure.stacks:
         parts.append(f"<p>what it was doing: {escape(plain(failure.stacks))} in the run's folder</p>")
     return "".join(parts)

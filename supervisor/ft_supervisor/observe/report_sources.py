@@ -6,10 +6,11 @@ hangs had better leave by os._exit, as a thread of ours still waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from ft_slurm.client import open_client
 from ft_slurm.errors import NoCommands, SlurmError
@@ -19,9 +20,12 @@ from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.history import History
 from ft_supervisor.observe.runs import Wanted
 
+LOOK_BOUND = 30.0
+"""Seconds for finding the folders: a file system that hangs does so there."""
 FILES_BOUND = 300.0
 """Seconds for reading all journals of a job: a gigabyte from a slow file system takes as long."""
 SLURM_BOUND = 20.0
+T = TypeVar("T")
 
 
 @dataclass
@@ -36,31 +40,44 @@ class Found:
 
 def look_for_runs(places: Sequence[Path], wanted: Wanted, found: Found, bound: float = FILES_BOUND) -> None:
     """Read the runs in the first of the places that has any."""
-    work = Background("run_dir", partial(_read, places, wanted))
+    folders = _bounded(partial(_folders, places, wanted), places[0], min(bound, LOOK_BOUND), found)
+    if folders:
+        found.histories += _bounded(partial(_read, folders), folders[0].parent, bound, found)
+
+
+def _bounded(work: Callable[[], tuple[list[T], list[str]]], place: Path, bound: float, found: Found) -> list[T]:
+    """What the work gives, beside its notes."""
     try:
-        histories, notes = work.result(bound)
+        values, notes = Background("run_dir", work).result(bound)
     except Hangs:
         found.hangs = True
-        found.notes.append(f"run_dir: {places[0]} does not answer within {bound:g} s")
-        return
-    found.histories += histories
+        found.notes.append(f"run_dir: {place} does not answer within {bound:g} s")
+        return []
     found.notes += notes
+    return values
 
 
-def _read(places: Sequence[Path], wanted: Wanted) -> tuple[list[History], list[str]]:
-    notes = []
+def _folders(places: Sequence[Path], wanted: Wanted) -> tuple[list[Path], list[str]]:
+    notes: list[str] = []
     for place in dict.fromkeys(places):
-        histories = []
         try:
-            for folder in runs.folders(place, wanted):
-                histories.append(history_read.read(folder))
+            if folders := list(runs.folders(place, wanted)):
+                return folders, notes
         except NotADirectoryError:
             pass
         except OSError as error:
             notes.append(f"run_dir: {error.strerror}: {error.filename or place}")
-        if histories:
-            return histories, notes
     return [], notes
+
+
+def _read(folders: Sequence[Path]) -> tuple[list[History], list[str]]:
+    histories, notes = [], []
+    for folder in folders:
+        try:
+            histories.append(history_read.read(folder))
+        except OSError as error:
+            notes.append(f"run_dir: {error.strerror}: {error.filename or folder}")
+    return histories, notes
 
 
 def ask_slurm(job_id: int, environ: Mapping[str, str], found: Found, timeout: float = SLURM_BOUND) -> None:

@@ -28,6 +28,7 @@ from ft_supervisor.observe.report_words import (
     plain,
     ran,
     reason,
+    since_then,
     summary,
     why,
 )
@@ -102,6 +103,8 @@ def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
     if history.first_failure:
         yield _title("First failing rank")
         yield from _first(history.first_failure, width)
+        if later := since_then(history):
+            yield _indented([later])
     if history.notes:
         yield _title("Not known")
         yield _notes(history.notes)

@@ -167,6 +167,14 @@ def consequence(failure: FirstFailure) -> str:
     return lost if failure.consequence_of else ""
 
 
+def since_then(history: History) -> str:
+    """Whether cycles have failed after the one of the first failing rank; "" if none has."""
+    failed = [cycle.number for cycle in history.cycles if cycle.ended is CycleEnd.FAILED]
+    if history.first_failure is None or failed[-1:] == [history.first_failure.cycle]:
+        return ""
+    return f"cycle {failed[-1]} has failed since, but none of its workers" if failed else ""
+
+
 NOTHING_PRINTED = "nothing that it printed is in run_dir"
 
 
