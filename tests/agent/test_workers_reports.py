@@ -237,7 +237,7 @@ time.sleep(1000)
     workers = driven(job(tmp_path, command=python(code), per_node=2, settings=settings))
     for cycle in (FIRST, SECOND):
         workers.call("start", run(cycle))
-        wait_until(lambda: workers.call("witness.statuses") == {0: "02500000", 1: "12500000"}, "the statuses")
+        wait_until(lambda: workers.call("witness._beats.statuses") == {0: "02500000", 1: "12500000"}, "the statuses")
         beats: dict[int, Beat] = {}
         while len(beats) < 2 or any(beat.after is None for beat in beats.values()):
             beats |= {beat.local_rank: beat for beat in workers.call("witness.beats")}

@@ -47,21 +47,26 @@ class _Rank:
     rank: int
     local_rank: int
     pid: int
+    said: str
     signal_name: str
     since: Since
     until: float
 
 
-def take(pids: Mapping[int, int], folder: Path, first_rank: int, signal_name: str, since: Since) -> None:
+def take(
+    pids: Mapping[int, int], folder: Path, first_rank: int, said: Mapping[int, str], signal_name: str, since: Since
+) -> None:
     """Write the stacks of hung workers to `folder`/RANK.txt, within BOUND seconds; what can't be had is logged.
 
-    `pids` by local rank, and `first_rank` is the rank of local rank 0. `signal_name`, as in "SIGUSR2", is sent only to
-    processes that catch it. `since` tells what a rank has printed.
+    `pids` and what workers last `said` of themselves (STATUS=) by local rank; `first_rank` is the rank of local rank 0.
+    `signal_name`, as in "SIGUSR2", is sent only to processes that catch it. `since` tells what a rank has printed.
     """
     began = time.monotonic()
     pieces = []
     for local_rank, pid in pids.items():
-        rank = _Rank(first_rank + local_rank, local_rank, pid, signal_name, since, began + _ASKING)
+        rank = _Rank(
+            first_rank + local_rank, local_rank, pid, said.get(local_rank, ""), signal_name, since, began + _ASKING
+        )
         pieces.append(Background(f"stacks of rank {rank.rank}", partial(_take_one, rank, folder), file_failed))
     for late in wait_all(pieces, began + BOUND - time.monotonic()):
         log("stacks_late", "warning", what=late)
@@ -69,6 +74,8 @@ def take(pids: Mapping[int, int], folder: Path, first_rank: int, signal_name: st
 
 def _take_one(rank: _Rank, folder: Path) -> None:
     head = f"rank {rank.rank} (local rank {rank.local_rank}), {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if rank.said:
+        head += f"\nit last said: {rank.said}"
     text = "\n\n".join([head, *(_process(pid, rank) for pid in [rank.pid, *_python_below(rank.pid)])])
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{rank.rank}.txt"

@@ -110,10 +110,6 @@ class Witness:
         self._exited.clear()
         return tuple(beats.values())
 
-    def statuses(self) -> dict[int, str]:
-        """What workers last said of themselves (STATUS=), by local rank; for people."""
-        return self._beats.statuses()
-
     def take_stacks(self, pids: Mapping[int, int]) -> Background[None] | None:
         """Begin to write where these workers (by local rank) are to run_folder/stacks/CYCLE/RANK.txt; done within
         stacks.BOUND. None if there are none."""
@@ -124,6 +120,7 @@ class Witness:
             dict(pids),
             Path(self._job.run_folder) / "stacks" / str(self._run.cycle),
             self._run.group_rank * self._job.per_node,
+            self._beats.statuses(),
             (self._job.settings.hang or Hang()).signal,
             self._output.since,
         )
