@@ -137,6 +137,7 @@ def test_owner_changes_the_derived_exit_code_and_nobody_elses(lab: Lab) -> None:
     mine = batch(lab, "srun sh -c 'exit 3'; exit 0", "--comment=[ft: success, 1 cycle]")
     others = batch(lab, "srun sh -c 'exit 3'; exit 0", "--comment=[ft: success, 1 cycle]", user="root")
     assert (mine.derived_exit_code, others.derived_exit_code) == ("3:0", "3:0")
+    assert listed(lab, mine.job_id)["outcome"] == "success"
     done = report(lab, "--since", "today", "--fix-exit-codes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{mine.job_id}: DerivedExitCode was 3:0, is 0:0" in done.stdout.splitlines()
