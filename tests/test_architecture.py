@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "daemon": LOWER | {"ft_slurm"},
     "launch": LOWER | {"ft_slurm", "daemon"},  # it starts daemons, and has to know where one puts the run's files
     "local": LOWER | {"ft_slurm", "daemon", "launch"},
-    "fault": LOWER | {"ft_slurm", "daemon"},  # it looks for daemons by the folders that they make
+    "fault": LOWER | {"ft_slurm", "daemon", "launch"},  # the folders that daemons make, and launch's srun
     "submit": {"config", "core", "ft_slurm"},
     "doctor": LOWER | {"ft_slurm", "agent", "daemon", "launch", "submit"},  # it looks at what these will do here
     "cli": LOWER | SHELLS | {"ft_slurm"},

@@ -22,7 +22,11 @@ KILL_1 = ("fault", "kill", "worker", "--job", "990000000000001.0.0", "--rank", "
         (("kill", "node", "--job", "7", "--random", "--at-step", "5"), "either --at-step or --random"),
         (("freeze", "node", "--job", "7", "--for", "20"), "--for 20: give a duration"),
         (("freeze", "node", "--job", "7", "--for", "25h"), "at most 24h"),
-        (("kill", "node", "--job", "7", "--every", "soon"), "--every soon"),
+        (("kill", "node", "--job", "7", "--random", "--every", "soon"), "--every soon"),
+        (("kill", "node", "--job", "7", "--random", "--every", ""), "--every : give a duration"),
+        (("kill", "coordinator", "--job", "7", "--count", "5"), "--seed, --every and --count are for --random"),
+        (("kill", "coordinator", "--job", "7", "--seed", "0"), "are for --random"),
+        (("kill", "coordinator", "--job", "7", "--wait", "1m"), "--wait is for --at-step"),
         (("freeze", "any", "--job", "7", "--random", "--for", "40s"), "--for is longer than half of --every"),
     ],
 )

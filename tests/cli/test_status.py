@@ -90,6 +90,17 @@ def test_the_newest_run_without_a_job(command: Command, tmp_path: Path) -> None:
     assert "job 12.0.0" in first_line(command("status"))
 
 
+def test_whoever_watches_the_newest_run_sees_no_other(tmp_path: Path) -> None:
+    first, second = (a_run(tmp_path / "runs", f"{job}.0.0") for job in (12, 13))
+    os.utime(second, (0, 0))
+    look = Look(find.search(None, None, tmp_path / "runs", {}))
+    assert look.again().job == first.name
+    os.utime(first, (0, 0))
+    os.utime(second)
+    assert look.again().job == first.name
+    assert Look(find.search(None, None, tmp_path / "runs", {})).again().job == second.name
+
+
 def test_from_within_its_folders(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_run(tmp_path / "ft-runs" / "12", "12.0.0")
     for folder in (tmp_path, tmp_path / "ft-runs", tmp_path / "ft-runs" / "12"):

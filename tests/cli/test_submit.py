@@ -205,3 +205,5 @@ def test_the_policy_is_that_of_the_cluster_that_slurm_names(command: Command, jo
     done = command(*words, **environ)
     assert done.returncode == 0 and "--requeue" not in done.stdout
     assert "which cluster this is, and so its policy, is not known: " in done.stderr and "nobody there" in done.stderr
+    job.write_text(JOB)
+    assert command(*words, **environ).stderr == ""

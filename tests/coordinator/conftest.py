@@ -19,10 +19,15 @@ from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 CALM = Timeouts(heartbeat=0.1, coordinator=30.0, node_lost=60.0, close_grace=30.0)
 """Long enough for a machine on which much else runs."""
 
+MAIN = "import runpy; runpy.run_module('ft_supervisor.coordinator', run_name='__main__')"
+
 
 @pytest.fixture
 def begin(tmp_path: Path, repository: Path) -> Iterator[Begun]:
-    """begin(ports, infra_rank=, incarnation=, memory=): a coordinator of a job with three nodes, one of them active."""
+    """begin(ports, infra_rank=, incarnation=, memory=): a coordinator of a job with three nodes, one of them active.
+
+    `before`: what its process does first, in Python.
+    """
     started: list[Coordinator] = []
 
     def start(
@@ -32,6 +37,7 @@ def begin(tmp_path: Path, repository: Path) -> Iterator[Begun]:
         incarnation: int = 1,
         memory: Memory = Memory(),  # noqa: B008 - frozen
         timeouts: Timeouts = CALM,
+        before: str = "",
     ) -> Coordinator:
         job = Job(
             run_id=RUN_ID,
@@ -50,7 +56,7 @@ def begin(tmp_path: Path, repository: Path) -> Iterator[Begun]:
         stderr = tmp_path / f"stderr{len(started)}"
         with stderr.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "ft_supervisor.coordinator"],
+                [sys.executable, "-P", "-c", f"{before}\n{MAIN}"],
                 pass_fds=[theirs.fileno()],
                 stderr=file,
                 env={

@@ -157,5 +157,6 @@ class Begun(Protocol):
         incarnation: int = 1,
         memory: Memory = Memory(),  # noqa: B008 - frozen
         timeouts: Timeouts = ...,
+        before: str = ...,
     ) -> Coordinator:
         """Start a coordinator."""

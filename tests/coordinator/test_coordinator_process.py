@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Callable
 from hashlib import sha256
@@ -200,17 +199,19 @@ def test_a_successor_finds_the_verdict_in_the_file(begin: Begun, free_port: Free
     assert coordinator.says(Closed) == Closed(CANCELLED, "1")
 
 
+HANGS = "import time; from pathlib import Path; Path.hardlink_to = lambda *_: time.sleep(600)"
+"""link(2) on an NFS whose server is gone."""
+
+
 @pytest.mark.parametrize(("garbage", "event"), [(b"garbage", "file_failed"), (None, "file_hangs")])
 def test_a_file_that_cannot_be_written_or_hangs_stops_nobody(
     begin: Begun, free_port: FreePort, garbage: bytes | None, event: str
 ) -> None:
-    coordinator = begin((free_port(),))
+    coordinator = begin((free_port(),), before="" if garbage else HANGS)
     agents = coordinator.agents()
     start_cycle(agents)
     coordinator.folder.mkdir(parents=True, exist_ok=True)
-    if garbage is None:
-        os.mkfifo(coordinator.folder / "verdict.json")  # opening it blocks for ever
-    else:
+    if garbage:
         (coordinator.folder / "verdict.json").write_bytes(garbage)
     succeed(agents)
     assert coordinator.says(Closed) == Closed(SUCCESS, "")

@@ -299,6 +299,7 @@ def test_what_is_refused() -> None:
         b"[" * 100_000,
         b"\xff\xfe",
         json.dumps(good).encode()[:-20],
+        json.dumps(good | {"time": 4711.5}).replace("4711.5", "1e999").encode(),
         *(
             json.dumps(good | change).encode()
             for change in (
@@ -307,6 +308,8 @@ def test_what_is_refused() -> None:
                 {"version": None},
                 {"more": 1},
                 {"time": "now"},
+                {"time": float("nan")},
+                {"ends_in": float("inf")},
                 {"phase": None},
                 {"candidates": "x"},
                 {"nodes": [nodes | {"infra_ranks": "0-99"}]},

@@ -7,6 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from tests.core.machines import C0, Talk, failed, stopped
 from tests.observe.test_snapshot import crowd, successor
 
@@ -17,7 +20,7 @@ from ft_supervisor.observe.snapshot import Snapshot
 from ft_supervisor.observe.status import Files, Seen, Slurm, judge
 from ft_supervisor.observe.status_nodes import FEW, MOST
 from ft_supervisor.observe.status_text import render
-from ft_supervisor.observe.status_words import clean, span
+from ft_supervisor.observe.status_words import clean, span, wrap
 from ft_supervisor.observe.view import snapshot
 
 WIDTHS = (20, 27, 40, 59, 60, 80, 132)
@@ -34,7 +37,7 @@ def seen(shot: Snapshot | None, *, later: float = 1.0, verdict: Verdict | None =
 
 def text(what: Seen, width: int = 80, *, everything: bool = False) -> str:
     lines = [line.plain for line in render(what, width, everything=everything)]
-    assert all(len(line) <= width for line in lines), lines
+    assert all(cell_len(line) <= width for line in lines), lines
     assert all(line == line.rstrip() for line in lines), lines
     return "\n".join(lines)
 
@@ -67,6 +70,22 @@ def test_a_running_job_in_eighty_columns() -> None:
         "n2      active   2     0.0 s ago  rack2",
         "n3      standby        0.0 s ago  rack2",
     ]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_letters_that_take_two_columns_fit_too(width: int) -> None:
+    shot = shot_of(small())
+    assert shot.decision is not None
+    wide = replace(shot, job="訓練" * 30, decision=replace(shot.decision, reason="故障 が " * 30))
+    found = text(seen(wide), width)
+    assert (found.count("訓"), found.count("故")) == (30, 30)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(20, 80), st.integers(0, 14))
+def test_a_text_that_is_wrapped_loses_nothing_but_spaces(told: str, width: int, indent: int) -> None:
+    lines = wrap(told, width, indent)
+    assert all(cell_len(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(clean(told).split())
 
 
 @pytest.mark.parametrize("width", WIDTHS)

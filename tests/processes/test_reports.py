@@ -5,7 +5,7 @@ import os
 import subprocess
 from typing import Any
 
-from tests.processes.harness import BOUND, COMMAND, PYTHONPATH, Job, StartJob, until
+from tests.processes.harness import BOUND, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
 
 
 def report(job: Job, *options: str) -> subprocess.CompletedProcess[str]:
@@ -61,3 +61,26 @@ def test_a_job_is_told_while_it_runs_and_after_its_end(start: StartJob) -> None:
     assert f"run {job.run_folder.name}: success" in done.stdout
     assert f"rank 1 on node1, cycle {first['number']}: worker 0 of node 1: exit code 1" in done.stdout
     assert f"logs/{first['number']}/rank1.log" in done.stdout and "| event=worker restart=0 rank=1" in done.stdout
+
+
+def test_a_game_day_is_told_as_one_and_a_peer_s_failure_as_its_consequence(start: StartJob) -> None:
+    job = start(nodes=3, active=2, policy={"faults": {"allow": True}}, timeouts=QUICK)
+    workers = [job.worker(rank) for rank in range(2)]
+    line = [*COMMAND, "fault", "kill", "node", "--node", "node1", "--job", job.run_folder.name]
+    with subprocess.Popen(line, env={**os.environ, "PYTHONPATH": PYTHONPATH}, stdout=subprocess.DEVNULL) as fault:
+        until((job.run_folder / "faults.jsonl").exists, "the fault")
+        job.fail(workers[0])  # as a collective does whose peer is gone
+        assert fault.wait(BOUND) == 0
+    assert job.worker(1, restart=1).said == "node2"
+    job.finish()
+    job.assert_end(0, "success", dead=["node1"])
+
+    (run,) = json.loads(report(job, "--json").stdout)["runs"]
+    (told,) = run["faults"]
+    first = run["cycles"][0]
+    assert (told["act"], told["target"], told["node"], told["cycle"]) == ("kill", "node", "node1", first["number"])
+    assert (first["cause"], [each["node"] for each in first["lost"]]) == ("lost_node", ["node1"])
+    assert first["failures"][0]["node"] == run["first_failure"]["node"] == "node0"
+    assert run["first_failure"]["consequence_of"] == first["reason"] and "node1 was not heard" in first["reason"]
+    shown = report(job).stdout
+    assert "a game day: ft-supervisor fault has hit it once" in shown and "A node was lost first: node1 was" in shown

@@ -80,6 +80,7 @@ def _load(path: Path | None) -> tuple[JobConfig | None, str, str]:
     environ, note = cluster.environment(os.environ)
     try:
         # A command may be given at the job's start only.
-        return configuration.load(path, command=("true",), environ=environ), "", note
+        found = configuration.load(path, command=("true",), environ=environ)
+        return found, "", cluster.concerns(found, note)
     except ConfigError as error:
         return None, str(error), note

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from ft_supervisor.cli.errors import complain
+from ft_supervisor.config.values import read_seconds
 from ft_supervisor.fault import shell
 from ft_supervisor.fault.plan import Schedule
 from ft_supervisor.fault.words import Target, Verb, Wrong
@@ -17,8 +17,6 @@ from ft_supervisor.observe import runs
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST = 24 * 3600.0
 """Seconds: whatever is begun ends."""
 
@@ -45,24 +43,38 @@ AtStep = Annotated[
         show_default=False,
     ),
 ]
-Wait = Annotated[str, typer.Option("--wait", metavar="TIME", help="How long to wait for that step.")]
+Wait = Annotated[
+    str | None,
+    typer.Option("--wait", metavar="TIME", help="How long to wait for that step.  [default: 1h]", show_default=False),
+]
 Random = Annotated[bool, typer.Option("--random", help="Draw whom and when.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed draws the same.")]
-Every = Annotated[str, typer.Option("--every", metavar="TIME", help="From one to the next, on average.")]
-Count = Annotated[int, typer.Option("--count", min=1, max=10000, help="How many.")]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="The same seed draws the same.  [default: 0]", show_default=False),
+]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        "--every", metavar="TIME", help="From one to the next, on average.  [default: 60s]", show_default=False
+    ),
+]
+Count = Annotated[
+    int | None,
+    typer.Option("--count", min=1, max=10000, help="How many.  [default: 5]", show_default=False),
+]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Say whom it would hit, and do nothing.")]
 
 
 @dataclass(frozen=True)
 class _Moment:
-    """When, as it was written."""
+    """When, as it was written; None for what was not."""
 
     at_step: int | None = None
-    wait: str = "1h"
+    wait: str | None = None
     at_random: bool = False
-    seed: int = 0
-    every: str = "60s"
-    count: int = 5
+    seed: int | None = None
+    every: str | None = None
+    count: int | None = None
     dry_run: bool = False
 
 
@@ -99,11 +111,11 @@ def kill(
     node: Node = "",
     rank: Rank = None,
     at_step: AtStep = None,
-    wait: Wait = "1h",
+    wait: Wait = None,
     at_random: Random = False,
-    seed: Seed = 0,
-    every: Every = "60s",
-    count: Count = 5,
+    seed: Seed = None,
+    every: Every = None,
+    count: Count = None,
     dry_run: Dry = False,
 ) -> None:
     """SIGKILL. A node: its daemon and everything below it, at once. A coordinator: the one in charge.
@@ -126,11 +138,11 @@ def freeze(
     rank: Rank = None,
     lasting: For = "30s",
     at_step: AtStep = None,
-    wait: Wait = "1h",
+    wait: Wait = None,
     at_random: Random = False,
-    seed: Seed = 0,
-    every: Every = "60s",
-    count: Count = 5,
+    seed: Seed = None,
+    every: Every = None,
+    count: Count = None,
     dry_run: Dry = False,
 ) -> None:
     """SIGSTOP, and SIGCONT when the time is over, even if this command is killed. Ctrl-C ends it at once.
@@ -162,11 +174,11 @@ def cut(
     node: Node = "",
     lasting: For = "30s",
     at_step: AtStep = None,
-    wait: Wait = "1h",
+    wait: Wait = None,
     at_random: Random = False,
-    seed: Seed = 0,
-    every: Every = "60s",
-    count: Count = 5,
+    seed: Seed = None,
+    every: Every = None,
+    count: Count = None,
     dry_run: Dry = False,
 ) -> None:
     """Drops the packets between a node and the job's other nodes. The kernel ends that when the time is over.
@@ -207,11 +219,17 @@ def _wish(
         raise Wrong(f"--rank is a worker's; for {part} give --node")
     if moment.at_random and moment.at_step is not None:
         raise Wrong("either --at-step or --random")
+    if moment.wait is not None and moment.at_step is None:
+        raise Wrong("--wait is for --at-step")
+    if not moment.at_random and (moment.seed, moment.every, moment.count) != (None, None, None):
+        raise Wrong("--seed, --every and --count are for --random")
     seconds = None if lasting is None else duration("--for", lasting)
-    wait, every = duration("--wait", moment.wait), duration("--every", moment.every)
+    wait = duration("--wait", "1h" if moment.wait is None else moment.wait)
+    every = duration("--every", "60s" if moment.every is None else moment.every)
     if moment.at_random and seconds is not None and seconds > every / 2:
         raise Wrong("--for is longer than half of --every: the next one would be due before the last is over")
-    schedule = Schedule(moment.seed, every, moment.count) if moment.at_random else None
+    count = 5 if moment.count is None else moment.count
+    schedule = Schedule(moment.seed or 0, every, count) if moment.at_random else None
     return shell.Wish(
         verb, part, wanted, job, node, rank, seconds, moment.at_step, wait, schedule, dry_run=moment.dry_run
     )
@@ -219,8 +237,7 @@ def _wish(
 
 def duration(option: str, text: str) -> float:
     """Seconds, of 500ms, 20s, 10m or 1h. Raises Wrong."""
-    match = _DURATION.fullmatch(text)
-    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    seconds = read_seconds(text) or 0.0
     if not 0 < seconds <= LONGEST:
         raise Wrong(f"{option} {text}: give a duration such as 500ms, 20s, 10m or 1h, of at most 24h")
     return seconds

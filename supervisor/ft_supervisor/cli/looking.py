@@ -74,8 +74,10 @@ class Look:
         return replace(seen, notes=tuple(notes))
 
     def _read(self, read: Callable[[Path], Files]) -> Files:
+        # Of any job the newest is meant: that of the first look, as two that run take turns in being it.
+        folder = self._files.folder if self._search.wanted is None else None
         try:
-            folder = find.folder(self._search)
+            folder = folder or find.folder(self._search)
         except OSError as error:
             return Files(problems=(str(error),))
         return Files() if folder is None else read(folder)

@@ -51,9 +51,9 @@ def status(
 ) -> None:
     """Shows a job's nodes, training cycle, coordinator, budgets, spares and last decision.
 
-    It reads files in run_dir alone, so it works on a login node as well as on any of the job's. Without --config and
-    --run-dir it looks below the current folder. The coordinator writes them every two seconds; what is older than 15 s
-    is called stale.
+    It reads files in run_dir, so it works on a login node as well as on any of the job's, and asks Slurm only where
+    they do not tell. Without --config and --run-dir it looks below the current folder. The coordinator writes them
+    every two seconds; what is older than 15 s is called stale.
 
     \b
     Examples:

@@ -105,7 +105,7 @@ def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], co
         settings = configuration.load(path, command=command, environ=environ, allocation_nodes=size[0])
     fixed = size[0] if size is not None and size[0] == size[1] else None
     options.refuse(users, fixed)
-    for line in filter(None, (note, *options.warnings(users, settings, fixed))):
+    for line in filter(None, (cluster.concerns(settings, note), *options.warnings(users, settings, fixed))):
         say(line)
     beyond_active = None if fixed is None else max(0, fixed - settings.active)
     plan = script.plan(settings, users, asked or str(fixed), beyond_active)

@@ -99,12 +99,11 @@ def duration(zero: bool = False, least: float = 0.0) -> Kind:
     """Seconds as a float, from 500ms, 1.5s, 10m or 1h; from `least` to 168h; 0s only where `zero` says so."""
 
     def check(value: Value, key: str) -> float:
-        match = re.fullmatch(_DURATION, value.text) if isinstance(value.data, str) else None
-        if match is None:
+        seconds = read_seconds(value.text) if isinstance(value.data, str) else None
+        if seconds is None:
             if _NUMBER.fullmatch(value.text) and len(value.text) <= 40:
                 raise value.error(key, f"{value.text} has no unit", f"write {value.text}s, or with ms, m or h")
             raise value.error(key, f"is {value.shown()}", "it must be a duration such as 500ms, 1.5s, 10m or 1h")
-        seconds = round(float(match[1]) * _UNITS[match[2]], 9)
         if seconds == 0 and not zero:
             raise value.error(key, f"is {value.text}", "it must be more than 0")
         if seconds < least:
@@ -115,6 +114,12 @@ def duration(zero: bool = False, least: float = 0.0) -> Kind:
 
     nought = "" if zero else r"(?!0+(\.0+)?[a-z])"
     return Kind(check, {"type": "string", "pattern": f"^{nought}{_DURATION}$"}, written_seconds)
+
+
+def read_seconds(text: str) -> float | None:
+    """Of 500ms, 1.5s, 10m or 1h; None for anything else."""
+    match = re.fullmatch(_DURATION, text)
+    return round(float(match[1]) * _UNITS[match[2]], 9) if match else None
 
 
 def written_seconds(seconds: float) -> str:

@@ -27,10 +27,9 @@ from ft_supervisor.fault.words import (
     Wrong,
     error,
 )
+from ft_supervisor.launch import srun
 from ft_supervisor.observe.runs import Wanted
 
-# -P: a user's folder that holds a queue.py must not stop us.
-HAND = (sys.executable, "-P", "-m", "ft_supervisor.fault.hand")
 LOOK_BOUND = 60.0
 """Seconds for the nodes' answers; a dead one never gives any."""
 STRAGGLERS = 10.0
@@ -67,8 +66,8 @@ class Reach:
     def send(self, hit: Hit) -> Errand:
         """The hand that does it. Raises FaultError."""
         if (hit.run_id, hit.node) in self._here:
-            return Errand([*HAND, encode(hit).decode()], self._environ)
-        return Errand([*self._srun([hit.node]), *HAND, encode(hit).decode()], _clean(self._environ))
+            return Errand(_hand(hit), self._environ)
+        return Errand(self._line([hit.node], hit), _clean(self._environ))
 
     def _one_run(self, seen: list[Seen]) -> list[Seen]:
         found = sorted({each.run_id for each in seen})
@@ -109,8 +108,8 @@ class Reach:
         return NotThere(f"no job {self._name} of yours on this machine, {why}")
 
     def _look_by_srun(self, nodes: Sequence[str]) -> list[Seen]:
-        request = encode(Look(self._wanted.job_id, self._wanted.step_id, self._wanted.restart_count)).decode()
-        hand = Errand([*self._srun(nodes), *HAND, request], _clean(self._environ))
+        request = Look(self._wanted.job_id, self._wanted.step_id, self._wanted.restart_count)
+        hand = Errand(self._line(nodes, request), _clean(self._environ))
         seen: list[Seen] = []
         until = time.monotonic() + LOOK_BOUND
         try:
@@ -128,28 +127,19 @@ class Reach:
         self.silent = [node for node in nodes if node not in {each.node for each in seen}]
         return seen
 
-    def _srun(self, nodes: Sequence[str]) -> list[str]:
-        """One task on each of the nodes, beside what runs there; Slurm 22.05 and later."""
-        srun = shutil.which("srun", path=self._environ.get("PATH"))
-        if srun is None:
+    def _line(self, nodes: Sequence[str], request: Look | Hit) -> list[str]:
+        """A hand on each of the nodes, beside what runs there."""
+        program = shutil.which("srun", path=self._environ.get("PATH"))
+        if program is None:
             raise Wrong("there is no srun here to reach the job's nodes with: try it on a login node")
-        return [
-            srun,
-            f"--jobid={self._wanted.job_id}",
-            "--overlap",
-            f"--nodelist={','.join(nodes)}",
-            f"--nodes={len(nodes)}",
-            f"--ntasks={len(nodes)}",
-            "--ntasks-per-node=1",
-            "--no-kill",
-            "--kill-on-bad-exit=0",
-            "--wait=0",
-            "--cpu-bind=none",
-            "--mpi=none",
-            "--chdir=/",
-            "--job-name=ft-fault",
-            "--quiet",
-        ]
+        where = [f"--jobid={self._wanted.job_id}", "--overlap", f"--nodelist={','.join(nodes)}", "--chdir=/"]
+        line = srun.srun(len(nodes), _hand(request))
+        return [program, *where, "--job-name=ft-fault", "--quiet", *line[1:]]
+
+
+def _hand(request: Look | Hit) -> list[str]:
+    # -P: a user's folder that holds a queue.py must not stop us.
+    return [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(request).decode()]
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:

@@ -30,6 +30,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 
 from ft_supervisor.core.codec import CodecError, from_plain, to_plain
 from ft_supervisor.core.ranks import unfold
@@ -205,7 +206,7 @@ def dump(snapshot: Snapshot) -> bytes:
 def load(data: bytes) -> Snapshot:
     """What `dump` was given. Raises BadSnapshot."""
     try:
-        value = json.loads(data)
+        value = json.loads(data, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise BadSnapshot(f"not JSON: {error}") from None
     version = value.get("version") if isinstance(value, dict) else None
@@ -221,3 +222,10 @@ def load(data: bytes) -> Snapshot:
     except (CodecError, ValueError) as error:
         raise BadSnapshot(str(error)) from None
     return found
+
+
+def _finite(text: str) -> float:
+    """Python's JSON has NaN and infinities, of which nothing can be told."""
+    if not isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is no number")
+    return number

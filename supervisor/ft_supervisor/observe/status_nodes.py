@@ -5,15 +5,15 @@ Those about which there is something to say get a line each, the others one for 
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.observe.snapshot import NodeStatus, Role, Snapshot
-from ft_supervisor.observe.status_words import clean, span
+from ft_supervisor.observe.status_words import clean, span, wrap
 
 FEW = 24
 """Nodes that are all listed, as they fit a screen."""
@@ -111,13 +111,12 @@ def _table(lines: list[_Line], width: int, columns: list[str]) -> list[Text]:
     for line in lines:
         text = _cells(line.cells, widths)
         style = _ROLE_STYLES.get(line.role, "")
-        if line.remark and len(text) + len(line.remark) <= width:
+        if line.remark and len(text) + cell_len(line.remark) <= width:
             found.append(Text(text + line.remark, style))
             continue
         found.append(Text(text[:width].rstrip(), style))
         if line.remark:
-            remark = textwrap.wrap(line.remark, width, initial_indent="    ", subsequent_indent="    ")
-            found += [Text(piece, style) for piece in remark]
+            found += [Text(piece, style) for piece in wrap(f"    {line.remark}", width, 4)]
     return found
 
 
@@ -133,7 +132,7 @@ def _folded(role: Role, ranks: list[int], shot: Snapshot, width: int, *, plain: 
     """So many of one kind, and the ranges that they make in the job's list of nodes, on two lines at most."""
     more = "" if plain else " more"
     text = f"{len(ranks)}{more} {role.value}: {', '.join(_ranges(ranks, shot.names))}"
-    wrapped = textwrap.wrap(clean(text), width, subsequent_indent="  ", break_on_hyphens=False)
+    wrapped = wrap(text, width, 2)
     if len(wrapped) > 2:
         wrapped = [wrapped[0], _cut(f"{wrapped[1][: width - 2].rstrip()} …", width)]
     return [Text(piece, _ROLE_STYLES.get(role, "")) for piece in wrapped]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
 from rich.text import Text
@@ -10,7 +9,7 @@ from rich.text import Text
 from ft_supervisor.observe import status_nodes
 from ft_supervisor.observe.snapshot import Role, Snapshot
 from ft_supervisor.observe.status import Seen, State
-from ft_supervisor.observe.status_words import clean, span
+from ft_supervisor.observe.status_words import span, wrap
 
 RULES = 6
 """Budgets that are shown."""
@@ -138,7 +137,4 @@ def _row(label: str, text: str, width: int, style: str = "") -> list[Text]:
 
 
 def _wrapped(text: str, width: int, style: str = "", *, indent: int = 0) -> list[Text]:
-    pieces = textwrap.wrap(
-        clean(text), width, subsequent_indent=" " * indent, drop_whitespace=True, break_on_hyphens=False
-    )
-    return [Text(piece, style) for piece in pieces or [""]]
+    return [Text(piece, style) for piece in wrap(text, width, indent)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ft_slurm.cli_client import CliClient
 from ft_slurm.errors import NoCommands, SlurmError
+from ft_supervisor.config import JobConfig
 
 VARIABLE = "SLURM_CLUSTER_NAME"
 BOUND = 10.0
@@ -28,3 +29,8 @@ def environment(environ: Mapping[str, str], clusters: str | None = None) -> tupl
     except SlurmError as error:
         return environ, f"which cluster this is, and so its policy, is not known: {error}"
     return ({**environ, VARIABLE: name} if name else environ), ""
+
+
+def concerns(config: JobConfig, note: str) -> str:
+    """The line, for a job that goes by the cluster that it is on; "" for one that names a cluster, or none."""
+    return note if (config.policy_note or "").startswith("cluster: auto") else ""
