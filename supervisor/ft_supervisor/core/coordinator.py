@@ -389,7 +389,7 @@ class CoordinatorMachine:
     def _late(self, seconds: float, stalled: bool, now: float) -> None:
         """Time in which we stood still counts against nobody; after too much of it, others may be in charge, and
         nobody is here any more until heard again."""
-        self.log("tick_late", "warning", seconds=round(seconds, 1))
+        self.log("tick_late", "warning", seconds=round(seconds, 3))
         if not stalled or self.verdict is not None:
             self.members.forgive(seconds, now)
         elif self.term is not None:
