@@ -12,7 +12,7 @@ LAB_UID = 64042  # outside the ranges that people, systemd and Debian's packages
 # what a Python from outside the chroot links to.
 PACKAGES = (
     *("slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-mysql-plugin", "munge", "mariadb-server"),
-    *("iproute2", "procps", "libffi8", "libssl3", "libsqlite3-0", "libreadline8", "libbz2-1.0", "liblzma5"),
+    *("iproute2", "nftables", "procps", "libffi8", "libssl3", "libsqlite3-0", "libreadline8", "libbz2-1.0", "liblzma5"),
     *("zlib1g", "libexpat1", "libuuid1", "libncursesw6", "libstdc++6"),
 )
 

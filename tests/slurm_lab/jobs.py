@@ -200,15 +200,16 @@ def submit(
     beats: bool = False,
     within: str = "",
     replaced: tuple[str, str] = ("", ""),
+    user: str = LAB_USER,
 ) -> BatchJob:
-    """The example on so many nodes, by one of slurm/job_scripts, as the unprivileged user; `options` are sbatch's.
+    """The example on so many nodes, by one of slurm/job_scripts; `options` are sbatch's.
 
     A step takes `first` seconds in cycle 0: long, so that a fault comes in the middle; `later` seconds in others.
     `beats`: workers send heartbeats until the file silent-NODE is there. `within`: EATS for workers
     that take all memory when eat-NODE is there, TRAPS for those that write each SIGTERM into told-NODE.
     `replaced`: a part of the script, and what stands there instead.
     """
-    folder = lab.work_dir(name, LAB_USER)
+    folder = lab.work_dir(name, user)
     (folder / "job.yaml").write_text(config)
     example = str(REPOSITORY / "configs/examples/ddp/train.py")
     text = TRAIN % (example, BEATS if beats else "", within, first, later, STEPS)
@@ -217,5 +218,5 @@ def submit(
         (folder / ".venv").symlink_to(sys.prefix)
     text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
     assert replaced[0] in text
-    job = lab.submit(text.replace(*replaced), f"--nodes={nodes}", "--output=out", *options, user=LAB_USER, cwd=folder)
+    job = lab.submit(text.replace(*replaced), f"--nodes={nodes}", "--output=out", *options, user=user, cwd=folder)
     return BatchJob(lab, job, folder, tuple(f"n{index}" for index in range(nodes)))

@@ -47,9 +47,9 @@ def recorded(job: BatchJob) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def dawdling(lab: Lab, name: str, config: str) -> BatchJob:
+def dawdling(lab: Lab, name: str, config: str, user: str = LAB_USER) -> BatchJob:
     """One that trains, in steps of a second until `hurry`."""
-    job = submit(lab, name, config=config, first=1.0, later=1.0, within=HURRY)
+    job = submit(lab, name, config=config, first=1.0, later=1.0, within=HURRY, user=user)
     job.train()
     return job
 
@@ -103,6 +103,27 @@ def test_what_is_frozen_thaws_and_a_node_is_killed(lab: Lab) -> None:
         ("thaw", "node"),
         ("kill", "node"),
     ]
+
+
+@pytest.mark.usefixtures("default_release")
+def test_a_node_is_cut_off_and_comes_back(lab: Lab) -> None:
+    """A job of root's, who may tell a kernel what to drop. n1's own fence ends its workers while nobody hears it."""
+    job = dawdling(lab, "fault-cut", ALLOWED, user="root")
+    told = fault(job, "cut", "node", "--node", "n1", "--for", "20s", user=None)
+    assert (told.returncode, told.stderr) == (0, ""), f"{told}\n{job.told}"
+    assert [line.split()[1:4] for line in told.stdout.splitlines()] == [
+        ["cut", "node", "node=n1"],
+        ["heal", "node", "node=n1"],
+    ]
+    assert " event=promoted node=n3 instead_of=n1 group_rank=1 " in job.output
+    job.train(cycle=1)
+    assert not any("train.py --steps" in each.command for each in lab.node_processes("n1"))
+    hurry(job)
+    job.ends("COMPLETED", "0:0")
+    job.check_codes(0)
+    job.check_trained(cycle=1)
+    assert lab.run(["nft", "list", "ruleset"], node="n1").stdout == ""
+    assert [(each["act"], each["node"]) for each in recorded(job)] == [("cut", "n1"), ("heal", "n1")]
 
 
 def steps(job: BatchJob) -> int:
