@@ -131,7 +131,7 @@ def test_doctor_on_the_login_machine(lab: Lab) -> None:
     assert [path.name for path in folder.iterdir()] == ["job.yaml"]
 
 
-@pytest.mark.parametrize("no_kill", [True, pytest.param(False, marks=ONCE)])
+@pytest.mark.parametrize("no_kill", [True, False])
 def test_doctor_in_a_batch_script(lab: Lab, no_kill: bool) -> None:
     folder = prepared(lab, f"doctor-batch-{no_kill}", WHOLE)
     option = "#SBATCH --no-kill\n" if no_kill else ""
