@@ -218,20 +218,24 @@ def test_a_late_comer_looks_for_the_file_while_nobody_answers(start_daemon: Star
     assert local_verdict(daemon) == Verdict(Outcome.FAILED, "budget spent")
 
 
+HANGS = """
+import time
+from ft_supervisor.observe import smallfile
+smallfile.opened = lambda _: time.sleep(600)
+"""
+"""Whoever opens a file of an NFS whose server is gone."""
+
+
 @pytest.mark.parametrize("nonce", ["other", None])
 def test_a_verdict_of_another_run_or_a_file_that_hangs_changes_nothing(
     start_daemon: StartDaemon, tmp_path: Path, nonce: str | None
 ) -> None:
-    folder = tmp_path / "shared" / "7.0.0"
-    if nonce:
-        verdict_file.write(folder, Verdict(Outcome.SUCCESS, "trained"), "7.0.0", nonce)
-    else:
-        folder.mkdir(parents=True)
-        os.mkfifo(folder / "verdict.json")  # opening it blocks for ever
-    assert start_daemon(NOBODY_THERE, before="files.SHARED_BOUND = 0.2").exit_code() == 75
+    verdict_file.write(tmp_path / "shared" / "7.0.0", Verdict(Outcome.SUCCESS, "trained"), "7.0.0", nonce or "abc")
+    before = "files.SHARED_BOUND = 0.2" + ("" if nonce else HANGS)
+    assert start_daemon(NOBODY_THERE, before=before).exit_code() == 75
 
 
-def test_a_step_that_does_not_fit_is_one_line_and_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_that_does_not_fit_is_one_line_and_2(capfd: pytest.CaptureFixture[str]) -> None:
     config = JobConfig(active=2, per_node=1, command=("true",))
     environ = {
         "SLURM_JOB_ID": "1",
@@ -243,9 +247,9 @@ def test_a_step_that_does_not_fit_is_one_line_and_2(capsys: pytest.CaptureFixtur
         "SLURM_NODE_ALIASES": "n0:127.0.0.1:n0",
     }
     assert shell.run(config, environ) == 2
-    assert capsys.readouterr().err.startswith("ft-supervisor: nodes.active: nodes.active: 2 active nodes are more than")
+    assert capfd.readouterr().err.startswith("ft-supervisor: nodes.active: nodes.active: 2 active nodes are more than")
     assert shell.run(config, {**environ, "SLURM_NODEID": "1"}) == 2
-    assert "Slurm contradicts itself" in capsys.readouterr().err
+    assert "Slurm contradicts itself" in capfd.readouterr().err
 
 
 def test_a_local_folder_that_others_can_write_to_is_refused(start_daemon: StartDaemon, tmp_path: Path) -> None:
