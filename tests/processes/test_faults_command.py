@@ -231,6 +231,20 @@ def test_thaw_ends_a_freeze_and_says_when_there_is_none(start: StartJob, tool: T
     job.assert_end(0, "success", "cycle 0.0")
 
 
+def test_the_hand_notices_a_thaw_that_comes_at_once(start: StartJob) -> None:
+    job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
+    worker = int(job.worker(0)["pid"])
+    hit = Hit(job.run_folder.name, "node0", Verb.FREEZE, Target.WORKER, 0, 600.0)
+    line = [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRON) as hand:
+        assert json.loads(first_line(hand))["act"] == "freeze"
+        os.kill(worker, signal.SIGCONT)
+        thaw = json.loads(first_line(hand))
+        assert (thaw["act"], thaw["note"], hand.wait(BOUND)) == ("thaw", "thawed by somebody else", 0)
+    job.finish()
+    job.assert_end(0, "success", "cycle 0.0")
+
+
 def test_the_hand_thaws_when_its_step_is_cancelled_and_ends_with_the_last_of_its_victims(start: StartJob) -> None:
     job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
     worker = int(job.worker(0)["pid"])

@@ -75,6 +75,14 @@ class Grip:
                 return
             time.sleep(0.001)
 
+    def wait_still(self) -> None:
+        """Until none of them does anything. Returns after STOP_BOUND whatever still moves."""
+        deadline = time.monotonic() + STOP_BOUND
+        while not all((process := tree.stat(pid)) is None or process.state in _STILL for pid in self._fds):
+            if time.monotonic() >= deadline:
+                return
+            time.sleep(0.001)
+
     def wait_gone(self, bound: float) -> tuple[int, ...]:
         """Those that still live after so many seconds."""
         deadline = time.monotonic() + bound

@@ -136,8 +136,10 @@ class _Hand:
                 pids = self._reached(self._grip.pids)
             else:
                 pids = self._reached(self._grip.send(signal.SIGSTOP))
+                self._grip.wait_still()
+            still = bool(stopped(self._grip.pids))  # before anybody is told, who may thaw it at once
             self._tell(hit, seen, pids)
-            why = self._wait(end)
+            why = self._wait(end, still)
         finally:
             thawed = self._grip.send(signal.SIGCONT)
         self._tell(replace(hit, verb=Verb.THAW, seconds=None), seen, thawed, note=why if thawed else "all are dead")
@@ -200,12 +202,13 @@ class _Hand:
             act = replace(act, note="; ".join(filter(None, (note, problem))))
         _say(act)
 
-    def _wait(self, end: float) -> str:
-        """Until the time is over, somebody says so, or nothing that is held lives or stands still; why, in words."""
+    def _wait(self, end: float, stood_still: bool = False) -> str:
+        """Until the time is over, somebody says so, or nothing that is held lives or, having `stood_still`, does so any
+        more; why, in words."""
         poll = select.poll()
         poll.register(self._signalled, select.POLLIN)
         poll.register(0, select.POLLIN)
-        heard, stood_still = b"", False
+        heard = b""
         while (left := end - time.monotonic()) > 0:
             for fd, _ in poll.poll(min(left, 1.0) * 1000):
                 if fd != 0:
