@@ -214,6 +214,22 @@ def test_no_first_cycle_either_while_a_member_has_said_nothing() -> None:
     assert set(mailed(talk.promise(2), Run)) == {0, 1, 2}
 
 
+def test_who_has_come_and_not_promised_yet_is_given_nothing_to_do() -> None:
+    """n0 ran the only cycle, alone; its worker failed. What it says is heard with its promise, and not sooner."""
+    failure = replace(FAILURE, infra_rank=0)
+    memories = {0: ran(group="0", failures=(failure,)), 1: Memory(0), 2: Memory(0)}
+    talk = Takeover(3, memories, running=(), active=1, max_restarts=0)
+    talk.deaf = {1, 2}
+    talk.take(1, 2)
+    assert mailed(talk.come(0), Prepare) == {0: Prepare(1)}
+    for rank in (1, 2):
+        assert mailed(talk.hear(messages.RosterKept(1, rank, 1, talk.rosters[-1].stamp)), Run) == {}
+    assert mailed(talk.wait(2 * BEAT), Run) == {}
+    proposals = mailed(talk.promise(0) + talk.wait(2 * BEAT), Propose)
+    verdict = Verdict(Outcome.FAILED, f"no restarts allowed: n0: {failure}")
+    assert proposals == {rank: Propose(1, verdict) for rank in range(3)}
+
+
 def test_a_newer_cycle_that_is_learnt_later_counts() -> None:
     """n0 began 0.1 with n3 instead of n2, and died before any of those who came first had heard of it."""
     talk = Takeover(memories={3: ran(newest=C1, group="0-1,3")}, running=(0, 1, 3))

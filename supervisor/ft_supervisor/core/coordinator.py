@@ -188,6 +188,8 @@ class CoordinatorMachine:
         elif message.term == self._election.term:
             self._hear_promise(message, member, now)
         elif self._election.is_above(message.term):
+            if newest is not None and newest > (self.cycle or Cycle(-1, -1)):
+                member.running = True  # or may be: what it knows of that cycle counts with its promise
             self._prepare(member)
         else:
             self._step_down(f"{member.node.name} has promised term {message.term}")
