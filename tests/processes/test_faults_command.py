@@ -231,11 +231,16 @@ def test_thaw_ends_a_freeze_and_says_when_there_is_none(start: StartJob, tool: T
     job.assert_end(0, "success", "cycle 0.0")
 
 
+def hand_line(hit: Hit) -> list[str]:
+    """The command of a hand without the tool that sends it."""
+    return [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
+
+
 def test_the_hand_notices_a_thaw_that_comes_at_once(start: StartJob) -> None:
     job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
     worker = int(job.worker(0)["pid"])
     hit = Hit(job.run_folder.name, "node0", Verb.FREEZE, Target.WORKER, 0, 600.0)
-    line = [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
+    line = hand_line(hit)
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRON) as hand:
         assert json.loads(first_line(hand))["act"] == "freeze"
         os.kill(worker, signal.SIGCONT)
@@ -249,7 +254,7 @@ def test_the_hand_thaws_when_its_step_is_cancelled_and_ends_with_the_last_of_its
     job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
     worker = int(job.worker(0)["pid"])
     hit = Hit(job.run_folder.name, "node0", Verb.FREEZE, Target.WORKER, 0, 600.0)
-    line = [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
+    line = hand_line(hit)
     for end in (lambda hand: hand.terminate(), lambda _: os.kill(worker, signal.SIGKILL)):
         with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRON) as hand:
             assert json.loads(first_line(hand))["act"] == "freeze"
@@ -317,7 +322,7 @@ def test_what_the_policy_does_not_allow_is_not_done(start: StartJob) -> None:
     for deed in ("kill", "freeze", "thaw"):
         assert_refused(fault(job, deed, "worker", "--rank", "0"), 4, "faults.allow: false", job.run_folder.name)
     hit = Hit(job.run_folder.name, "node0", Verb.KILL, Target.WORKER, 0)
-    line = [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
+    line = hand_line(hit)
     hand = subprocess.run(line, capture_output=True, text=True, timeout=BOUND, env=ENVIRON)
     assert hand.returncode == 4 and "faults.allow: false" in hand.stdout
     assert state(worker) not in ("T", "Z", "")
