@@ -6,6 +6,7 @@ from ft_supervisor.core.actions import Log
 from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.messages import Run, Stop
 from ft_supervisor.core.model import Cycle, Outcome, Roster
+from ft_supervisor.core.orders import Closed
 from ft_supervisor.core.ranks import fold
 
 RANKS = st.lists(st.integers(0, 99_999), max_size=20).map(fold)
@@ -19,5 +20,6 @@ def register() -> None:
     st.register_type_strategy(Ledger, st.builds(Ledger, excluded=RANKS))
     st.register_type_strategy(Stop, st.builds(Stop, group=RANKS))
     st.register_type_strategy(Run, st.builds(Run, group=RANKS))
+    st.register_type_strategy(Closed, st.builds(Closed, lost=RANKS, summary=...))
     fields = st.lists(st.tuples(st.text(), ANYTHING), max_size=5).map(tuple)
     st.register_type_strategy(Log, st.builds(Log, fields=fields))
