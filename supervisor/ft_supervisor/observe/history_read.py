@@ -95,7 +95,7 @@ def _faults(path: Path, notes: list[str]) -> list[Fault]:
 
 def _problem(error: OSError | smallfile.NotSmall) -> str:
     """Without the path, which is told already."""
-    return str(error.strerror) if isinstance(error, OSError) else "no regular file"
+    return str(error.strerror) if isinstance(error, OSError) else error.problem
 
 
 def _size(path: Path) -> int:
