@@ -1,8 +1,11 @@
 """What every test gets: an environment that says nothing of a Slurm job around it, and the programs of this venv."""
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from socket import socket
@@ -16,6 +19,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 for name in list(os.environ):
     if name.startswith(("SLURM_", "SLURMD_", "TORCHELASTIC_", "FT_SUPERVISOR_")):
         del os.environ[name]
+# The index of runs of the user who runs the tests stays as it is.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ft-tests-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")  # a flaky resolver stalls a TCPStore for 5 s otherwise
 

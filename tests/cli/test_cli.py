@@ -197,7 +197,7 @@ def test_a_run_dir_that_hangs_is_75(command: Command, job: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "words", [("verdict",), ("verdict", "x", "--run-dir", "."), ("verdict", "1"), ("verdict", "../1")]
+    "words", [("verdict",), ("verdict", "x", "--run-dir", "."), ("verdict", "1_x"), ("verdict", "../1")]
 )
 def test_verdict_refuses(command: Command, words: tuple[str, ...]) -> None:
     assert_one_line(command(*words), "ft-supervisor: ")

@@ -38,7 +38,7 @@ SACCT = """\
 #!/bin/sh
 if test -e {folder}/hang; then sleep 1000; fi
 if test -e {folder}/away; then echo "sacct: error: slurmdbd is away" >&2; exit 1; fi
-case "$*" in *WorkDir*) cat {folder}/workdir ;; *) cat {folder}/answer ;; esac
+case "$*" in *WorkDir*) sed 's/^/4242|/' {folder}/workdir ;; *) cat {folder}/answer ;; esac
 """
 
 

@@ -59,7 +59,7 @@ def test_the_id_is_all_of_stdout(command: Command, job: Path, tmp_path: Path) ->
     assert (done.returncode, done.stdout) == (0, "4242\n")
     first, status, report = done.stderr.splitlines()
     assert first == "ft-supervisor submit: job 4242, 6 nodes: 4 train, 2 are hot spares"
-    assert status.startswith("ft-supervisor submit: ft-supervisor status 4242 --config ") and "report 4242" in report
+    assert status == "ft-supervisor submit: ft-supervisor status 4242" and "report 4242" in report
     got = told(tmp_path)
     assert got["argv"] == ["--parsable", "--no-kill", "--partition=gpu"]
     assert isinstance(got["environ"], dict) and got["environ"]["MY"] == "1"

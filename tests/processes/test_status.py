@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,20 @@ def ask(job: Job, *words: str) -> tuple[int, str]:
     )
     assert done.stderr == "", done.stderr
     return done.returncode, done.stdout
+
+
+def from_elsewhere(job: Job, verb: str, folder: Path) -> tuple[int, str]:
+    """Exit code and output of a command that is given the job's id alone, in another folder."""
+    number = job.run_folder.name.split(".")[0]
+    done = subprocess.run(
+        [*COMMAND, verb, number],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
 def told(job: Job) -> dict[str, Any]:
@@ -56,7 +71,8 @@ def when(job: Job, what: str, **wanted: object) -> dict[str, Any]:
     return until(look, what)
 
 
-def test_from_the_first_cycle_to_the_end(start: StartJob) -> None:
+def test_from_the_first_cycle_to_the_end(start: StartJob, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
     job = start(nodes=3, active=2, timeouts=QUICK)
     workers = in_place(job, 2)
     roles = {"node0": "active", "node1": "active", "node2": "standby"}
@@ -90,6 +106,9 @@ def test_from_the_first_cycle_to_the_end(start: StartJob) -> None:
     assert {node["role"] for node in found["status"]["nodes"]} == {"left"}
     code, text = ask(job)
     assert code == 0 and "ended: success (exit code 0): all workers of cycle 0.1" in " ".join(text.split())
+    for verb in ("status", "report", "verdict"):
+        code, text = from_elsewhere(job, verb, elsewhere)
+        assert code == 0 and "success" in text, (verb, text)
 
 
 def test_over_a_takeover(start: StartJob) -> None:

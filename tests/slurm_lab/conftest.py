@@ -15,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from slurm_lab import DEFAULT_RELEASE, Lab, Parameters
 
+del os.environ["XDG_STATE_HOME"]  # the lab's users have homes of their own
 VERSIONS = os.environ.get("FT_LAB_VERSIONS", "24.11 22.05").split()
 # On a busy machine slurmctld calls live nodes DOWN with less; tests that wait for DOWN ask for less themselves.
 STANDARD = Parameters(nodes=4, slurmd_timeout=30)

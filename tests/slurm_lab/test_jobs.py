@@ -31,6 +31,9 @@ def test_worker_crash_under_an_own_srun_line(lab: Lab) -> None:
     job.check_codes(0)
     assert "killed by SIGKILL" in job.output
     assert "\nsuccess: " in job.output  # what `ft-supervisor verdict` prints
+    # Without `launch` the first node's daemon wrote the job into the user's index of runs.
+    index = f"/home/{LAB_USER}/.local/state/ft-supervisor/runs/lab/{job.id}"
+    assert str(job.folder / f"ft-runs/{job.id}") in lab.run(["cat", index]).stdout
 
 
 def test_active_node_dies_and_slurm_does_not_know_it_when_the_job_ends(release_lab: Lab) -> None:

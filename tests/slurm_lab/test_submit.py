@@ -90,6 +90,23 @@ def test_each_task_of_an_array_is_a_job(lab: Lab) -> None:
     assert len(list(folder.glob("small-*.log"))) == 2
 
 
+@ONCE
+def test_a_job_s_id_is_enough_in_any_folder(lab: Lab) -> None:
+    """By the user's index, and without one by what slurmctld knows; an array's task as Slurm prints it."""
+    folder = prepared(lab, "anywhere", SMALL + "run_dir: mine/{job_id}\n")
+    line = [PROGRAM, "submit", "--config", "job.yaml", "--spares=0", "--array=1-2", "--", "true"]
+    number = lab.run(line, user=LAB_USER, cwd=folder).stdout.strip()
+    job = BatchJob(lab, int(number), folder)
+    job.wait("both tasks", lambda: job.states() == ["COMPLETED", "COMPLETED"])
+    ids = {path.parent.name.split(".")[0] for path in folder.glob("mine/*/*/verdict.json")}
+    assert len(ids) == 2
+    for name in (f"{number}_1", f"{number}_2", *ids):
+        for state in ({}, {"XDG_STATE_HOME": "/nowhere"}):
+            for verb in ("verdict", "status", "report"):
+                done = lab.run([PROGRAM, verb, name], user=LAB_USER, cwd="/", env=state, check=False)
+                assert done.returncode == 0 and "success" in done.stdout, (verb, name, state, done)
+
+
 def test_sbatch_refuses(lab: Lab) -> None:
     line = [PROGRAM, "submit", "--config", "job.yaml", "-p", "nope", "--", "true"]
     done = lab.run(line, user=LAB_USER, cwd=prepared(lab, "refused"), check=False)

@@ -50,8 +50,8 @@ def top(
       ft-supervisor launch --config job.yaml -- python train.py  the same with another command
       ft-supervisor submit --config job.yaml --spares 2          writes the batch script, and submits it
       ft-supervisor local --config job.yaml -N 4                 on this machine, without Slurm
-      ft-supervisor status 1234 --config job.yaml                what is going on in job 1234?
-      ft-supervisor verdict 1234 --config job.yaml               how did job 1234 end?
+      ft-supervisor status 1234                                  what is going on in job 1234?
+      ft-supervisor verdict 1234                                 how did job 1234 end?
       ft-supervisor fault kill coordinator --job 1234            game day: does job 1234 survive?
       ft-supervisor validate job.yaml                            is the file right?
       ft-supervisor doctor --config job.yaml                     what is wrong here?

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ft_supervisor.cli.errors import complain
+from ft_supervisor.cli import find
+from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.config.values import read_seconds
 from ft_supervisor.fault import shell
 from ft_supervisor.fault.plan import Schedule
-from ft_supervisor.fault.words import Target, Verb, Wrong
+from ft_supervisor.fault.words import FaultError, NotThere, Target, Verb, Wrong
 from ft_supervisor.observe import runs
+from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.observe.runs import Wanted
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 LONGEST = 24 * 3600.0
 """Seconds: whatever is begun ends."""
+FILES_BOUND = 10.0
+"""Seconds that run_dir gets."""
+Asked = tuple[str | None, Path | None, Path | None]
+"""--job, --config and --run-dir."""
 
 Part = Annotated[Target, typer.Argument(help="What of the job; any: one of these is drawn, with --random.")]
 Job = Annotated[
     str | None,
     typer.Option(
-        "--job", metavar="JOB", help="JOB, JOB.STEP or a run id; $SLURM_JOB_ID by default.", show_default=False
+        "--job",
+        metavar="JOB",
+        help="JOB, ARRAY_TASK, JOB.STEP or a run id; $SLURM_JOB_ID by default.",
+        show_default=False,
     ),
 ]
 Node = Annotated[str, typer.Option("--node", metavar="NODE", help="On this node.", show_default=False)]
@@ -89,6 +100,7 @@ def top() -> None:
     Examples:
       ft-supervisor fault kill worker --job 1234 --rank 5
       ft-supervisor fault kill coordinator --job 1234
+      ft-supervisor fault kill worker --run-dir ft-runs --rank 5      the newest run in there
       ft-supervisor fault freeze node --job 1234 --node n3 --for 20s
       ft-supervisor fault kill node --job 1234 --node n3 --at-step 1000
       ft-supervisor fault kill any --job 1234 --random --seed 7 --every 60s --count 5
@@ -108,6 +120,8 @@ def top() -> None:
 def kill(
     part: Part,
     job: Job = None,
+    config: find.RunConfig = None,
+    run_dir: find.RunDir = None,
     node: Node = "",
     rank: Rank = None,
     at_step: AtStep = None,
@@ -127,13 +141,15 @@ def kill(
       ft-supervisor fault kill worker --job 1234 --random --seed 7 --count 5 --dry-run
     """
     moment = _Moment(at_step, wait, at_random, seed, every, count, dry_run)
-    raise typer.Exit(_run(Verb.KILL, part, job, node, rank, None, moment))
+    raise typer.Exit(_run(Verb.KILL, part, (job, config, run_dir), node, rank, None, moment))
 
 
 @app.command("freeze")
 def freeze(
     part: Part,
     job: Job = None,
+    config: find.RunConfig = None,
+    run_dir: find.RunDir = None,
     node: Node = "",
     rank: Rank = None,
     lasting: For = "30s",
@@ -153,24 +169,34 @@ def freeze(
       ft-supervisor fault freeze node --job 1234 --node n3 --for 20s
     """
     moment = _Moment(at_step, wait, at_random, seed, every, count, dry_run)
-    raise typer.Exit(_run(Verb.FREEZE, part, job, node, rank, lasting, moment))
+    raise typer.Exit(_run(Verb.FREEZE, part, (job, config, run_dir), node, rank, lasting, moment))
 
 
 @app.command("thaw")
-def thaw(part: Part, job: Job = None, node: Node = "", rank: Rank = None, dry_run: Dry = False) -> None:
+def thaw(
+    part: Part,
+    job: Job = None,
+    config: find.RunConfig = None,
+    run_dir: find.RunDir = None,
+    node: Node = "",
+    rank: Rank = None,
+    dry_run: Dry = False,
+) -> None:
     """SIGCONT, before a freeze is over.
 
     \b
     Example:
       ft-supervisor fault thaw node --job 1234 --node n3
     """
-    raise typer.Exit(_run(Verb.THAW, part, job, node, rank, None, _Moment(dry_run=dry_run)))
+    raise typer.Exit(_run(Verb.THAW, part, (job, config, run_dir), node, rank, None, _Moment(dry_run=dry_run)))
 
 
 @app.command("cut")
 def cut(
     part: Part,
     job: Job = None,
+    config: find.RunConfig = None,
+    run_dir: find.RunDir = None,
     node: Node = "",
     lasting: For = "30s",
     at_step: AtStep = None,
@@ -191,26 +217,48 @@ def cut(
       ft-supervisor fault cut node --job 1234 --node n3 --for 20s
     """
     moment = _Moment(at_step, wait, at_random, seed, every, count, dry_run)
-    raise typer.Exit(_run(Verb.CUT, part, job, node, None, lasting, moment))
+    raise typer.Exit(_run(Verb.CUT, part, (job, config, run_dir), node, None, lasting, moment))
 
 
 def _run(
-    verb: Verb, part: Target, job: str | None, node: str, rank: int | None, lasting: str | None, moment: _Moment
+    verb: Verb, part: Target, asked: Asked, node: str, rank: int | None, lasting: str | None, moment: _Moment
 ) -> int:
+    def run() -> int:
+        try:
+            wish = _wish(verb, part, asked, node, rank, lasting, moment)
+        except FaultError as problem:
+            complain(problem)
+            return problem.code
+        return shell.run(wish, os.environ, typer.echo)
+
+    return guarded(run)
+
+
+def _job(asked: Asked) -> Wanted:
+    """The job that --job names, or of the run that --config or --run-dir leads to. Raises Wrong, NotThere, FaultError,
+    ConfigError."""
+    job, config, run_dir = asked
+    if not (job or os.environ.get("SLURM_JOB_ID") or config or run_dir):
+        raise Wrong("which job? say it by --job 1234, or by --run-dir or --config")
     try:
-        wish = _wish(verb, part, job or os.environ.get("SLURM_JOB_ID"), node, rank, lasting, moment)
-    except Wrong as problem:
-        return complain(problem)
-    return shell.run(wish, os.environ, typer.echo)
+        search = find.search(job, config, run_dir, os.environ)
+        if search.wanted is not None and not search.only:
+            return search.wanted
+        folder = Background("run_dir", lambda: find.folder(search)).result(FILES_BOUND)
+    except find.WrongUse as error:
+        raise Wrong(str(error)) from None
+    except (OSError, Hangs) as error:
+        raise FaultError(f"run_dir: {error}") from None
+    wanted = None if folder is None else runs.parse(folder.name)
+    if wanted is None:
+        raise NotThere(f"no run{f' of job {job}' if job else ''} in {search.shown}")
+    return wanted
 
 
 def _wish(
-    verb: Verb, part: Target, job: str | None, node: str, rank: int | None, lasting: str | None, moment: _Moment
+    verb: Verb, part: Target, asked: Asked, node: str, rank: int | None, lasting: str | None, moment: _Moment
 ) -> shell.Wish:
-    """Raises Wrong."""
-    wanted = runs.parse(job) if job else None
-    if job is None or wanted is None:
-        raise Wrong(f"{job!r} is no job: give 1234, 1234.0 or a run id" if job else "which job? say it by --job 1234")
+    """Raises FaultError, ConfigError."""
     if part is Target.ANY and not moment.at_random:
         raise Wrong("`any` is for --random; else say which: worker, agent, coordinator, daemon or node")
     if verb is Verb.CUT and part is not Target.NODE:
@@ -230,8 +278,9 @@ def _wish(
         raise Wrong("--for is longer than half of --every: the next one would be due before the last is over")
     count = 5 if moment.count is None else moment.count
     schedule = Schedule(moment.seed or 0, every, count) if moment.at_random else None
+    wanted = _job(asked)
     return shell.Wish(
-        verb, part, wanted, job, node, rank, seconds, moment.at_step, wait, schedule, dry_run=moment.dry_run
+        verb, part, wanted, str(wanted), node, rank, seconds, moment.at_step, wait, schedule, dry_run=moment.dry_run
     )
 
 

@@ -42,6 +42,7 @@ class Look:
         self._slurm: Slurm | None = None
         self._slurm_note = ""
         self._asked_at = float("-inf")
+        self._placed, self._placed_at = False, float("-inf")
 
     def now(self) -> Seen:
         """Whatever it takes to be sure, within bounds."""
@@ -53,15 +54,9 @@ class Look:
         return self._seen(lambda folder: statuses.with_skew(statuses.read(folder), former, time.time()), AGAIN_BOUND)
 
     def _seen(self, read: Callable[[Path], Files], bound: float) -> Seen:
-        # One that hangs is waited for again: each is a thread, and stays as long as the file system hangs.
-        self._reading = self._reading or Background("run_dir", lambda: self._read(read))
-        files = self._files
-        try:
-            files = self._files = self._reading.result(bound)
-            self._reading = None
-        except Hangs:
-            hangs = f"run_dir does not answer within {bound:g} s: {self._search.shown}"
-            files = replace(files, problems=(hangs,))
+        files = self._read_in_time(read, bound)
+        if files.folder is None and not files.problems and self._search_by_slurm():
+            files = self._read_in_time(read, bound)
         if files.verdict is None and (files.snapshot is None or statuses.is_old(files, time.time())):
             self._ask_slurm(files)
         else:
@@ -73,6 +68,16 @@ class Look:
             notes.append(f"no run of it in {self._search.shown}; --config or --run-dir say where else")
         return replace(seen, notes=tuple(notes))
 
+    def _read_in_time(self, read: Callable[[Path], Files], bound: float) -> Files:
+        # One that hangs is waited for again: each is a thread, and stays as long as the file system hangs.
+        self._reading = self._reading or Background("run_dir", lambda: self._read(read))
+        try:
+            self._files = self._reading.result(bound)
+        except Hangs:
+            return replace(self._files, problems=(f"run_dir does not answer within {bound:g} s: {self._search.shown}",))
+        self._reading = None
+        return self._files
+
     def _read(self, read: Callable[[Path], Files]) -> Files:
         # Of any job the newest is meant: that of the first look, as two that run take turns in being it.
         folder = self._files.folder if self._search.wanted is None else None
@@ -81,6 +86,18 @@ class Look:
         except OSError as error:
             return Files(problems=(str(error),))
         return Files() if folder is None else read(folder)
+
+    def _search_by_slurm(self) -> bool:
+        """Whether Slurm has named places that were not looked at yet. It is asked until it has answered, and seldom."""
+        if self._placed or time.monotonic() - self._placed_at < SLURM_AGAIN:
+            return False
+        self._placed_at, former = time.monotonic(), self._search.places
+        try:
+            self._search = find.by_slurm(self._search, os.environ)
+        except SlurmError:
+            return False  # the question about the job's state tells of it
+        self._placed = True
+        return self._search.places != former
 
     def _ask_slurm(self, files: Files) -> None:
         wanted = self._search.wanted if files.folder is None else runs.parse(files.folder.name)

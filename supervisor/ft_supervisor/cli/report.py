@@ -50,8 +50,8 @@ def report(
 
     \b
     Examples:
-      ft-supervisor report 1234                        from where the job was submitted
-      ft-supervisor report 1234 --config job.yaml      where job.yaml names a run_dir of its own
+      ft-supervisor report 1234                        from anywhere that sees the job's files
+      ft-supervisor report 1234_5                      a task of a job array, as Slurm prints it
       ft-supervisor report 1234 --html report.html     one file, to look at or to send
       ft-supervisor report --since yesterday           how my jobs ended, whatever Slurm calls it
       ft-supervisor report --since now-7days --state failed,interrupted

@@ -7,15 +7,12 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from ft_slurm.errors import SlurmError
-from ft_slurm.job_folder import work_dir
+from ft_slurm.errors import NoCommands, SlurmError
 from ft_supervisor.cli import find
-from ft_supervisor.config.defaults import built_in
 from ft_supervisor.observe import report_html, report_json, report_text, runs
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.report_model import Report, join
-from ft_supervisor.observe.report_sources import LOOK_BOUND, SLURM_BOUND, Found, ask_slurm, look_for_runs
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.observe.report_sources import LOOK_BOUND, Found, ask_slurm, look_for_runs
 
 
 def gather(
@@ -35,8 +32,9 @@ def gather(
     look_for_runs(places, wanted, found)
     ask_slurm(wanted.job_id, environ, found)
     if not found.histories and not found.hangs:
-        if config is None and run_dir is None and found.records:
-            _where_it_was_submitted(wanted, environ, found, places)
+        if more := _by_slurm(search, environ, found):
+            look_for_runs(more, wanted, found)
+            places += more
         if not found.histories:
             shown = " or ".join(map(str, dict.fromkeys(places)))
             found.notes.append(f"no run of job {wanted} in {shown}; --config or --run-dir say where else")
@@ -52,16 +50,15 @@ def _newest(search: find.Search, found: Found) -> Path | None:
         return None
 
 
-def _where_it_was_submitted(wanted: Wanted, environ: Mapping[str, str], found: Found, places: list[Path]) -> None:
-    """Slurm knows, and the built-in run_dir is relative to it."""
+def _by_slurm(search: find.Search, environ: Mapping[str, str], found: Found) -> list[Path]:
+    """Further places, where Slurm says that the job was submitted."""
     try:
-        folder = work_dir(wanted.job_id, environ, SLURM_BOUND)
+        return [place for place in find.by_slurm(search, environ).places if place not in search.places]
+    except NoCommands:
+        return []
     except SlurmError as error:
         found.notes.append(f"Slurm does not tell where the job was submitted: {error}")
-        return
-    if folder:
-        places.append(runs.run_dir(built_in()["run_dir"].value, Path(folder), wanted.job_id))
-        look_for_runs(places[-1:], wanted, found)
+        return []
 
 
 # -- written

@@ -52,12 +52,12 @@ def status(
     """Shows a job's nodes, training cycle, coordinator, budgets, spares and last decision.
 
     It reads files in run_dir, so it works on a login node as well as on any of the job's, and asks Slurm only where
-    they do not tell. Without --config and --run-dir it looks below the current folder. The coordinator writes them
-    every two seconds; what is older than 15 s is called stale.
+    they do not tell. A job's id is enough, in any folder; without one it takes the newest run below the current folder.
+    The coordinator writes the files every two seconds; what is older than 15 s is called stale.
 
     \b
     Examples:
-      ft-supervisor status 1234 --config job.yaml
+      ft-supervisor status 1234
       ft-supervisor status --watch                        the newest run below the current folder
       ft-supervisor status 1234 --json | jq .status.phase
 

@@ -14,20 +14,24 @@ from typer.core import TyperCommand
 
 from ft_slurm import sbatch_options, submission
 from ft_slurm.errors import NoCommands, Refused, Unanswered
+from ft_slurm.submission import Submitted
 from ft_supervisor import config as configuration
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.options import Config, subcommand_line
 from ft_supervisor.cli.output import put
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import INTERRUPTED
+from ft_supervisor.observe import run_index, runs
+from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.submit import cluster, options, script
-from ft_supervisor.submit.quoting import bash
 from ft_supervisor.submit.script import Plan
 
 REFUSED = 1
 """sbatch does not want the job. Slurm's silence is INTERRUPTED: trying again may help."""
 LOOK = "look whether it was submitted before you try again: squeue --me"
 USAGE = "[OPTIONS] [SBATCH OPTIONS...] [-- CMD...]"
+INDEX_BOUND = 5.0
+"""Seconds that the home folder's file system gets."""
 _OWN_VALUES = ("--config", "--spares")
 _OWN_FLAGS = ("--dry-run", "--help")
 _WORDS = "ft_supervisor.submit.words"
@@ -115,10 +119,10 @@ def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], co
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
         return 0
-    return _submit(text, plan, path, settings)
+    return _submit(text, plan, settings)
 
 
-def _submit(text: bytes, plan: Plan, path: Path, settings: JobConfig) -> int:
+def _submit(text: bytes, plan: Plan, settings: JobConfig) -> int:
     try:
         if options.given(plan.users, "wait") or os.environ.get("SBATCH_WAIT"):
             return _wait(text, plan.command_line)
@@ -144,10 +148,23 @@ def _submit(text: bytes, plan: Plan, path: Path, settings: JobConfig) -> int:
         return 0
     where = f" of cluster {done.cluster}" if done.cluster else ""
     say(f"job {done.job_id}{where}, {script.size(plan, active(settings))}")
+    _note(done, plan, settings)
     for verb in ("status", "report"):
-        say(f"ft-supervisor {verb} {done.job_id} --config {bash([str(path)])}")
+        say(f"ft-supervisor {verb} {done.job_id}")
     put(f"{done.job_id}\n")  # last: whatever becomes of it, the job's id has been told
     return 0
+
+
+def _note(done: Submitted, plan: Plan, settings: JobConfig) -> None:
+    """The job into the user's index, so that its id is enough from any folder."""
+    if done.job_id is None:
+        return
+    folder = Path.cwd() / (options.value(plan.users, "chdir") or os.environ.get("SBATCH_CHDIR") or "")
+    entry = run_index.Entry(done.job_id, runs.run_dir(settings.run_dir, folder, done.job_id))
+    try:
+        Background("run index", lambda: run_index.note(os.environ, done.cluster, entry)).result(INDEX_BOUND)
+    except (OSError, Hangs) as error:
+        say(f"the job is not in your index of runs: {error}")
 
 
 def _wait(text: bytes, words: Sequence[str]) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import typer
 
+from ft_slurm.errors import SlurmError
 from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.output import put
@@ -32,7 +34,7 @@ def verdict(
     \b
     Examples:
       ft-supervisor verdict --config job.yaml          in the batch script, after its srun line
-      ft-supervisor verdict 1234 --config job.yaml     from where the job was submitted
+      ft-supervisor verdict 1234                       from anywhere that sees the job's files
       ft-supervisor verdict 1234 --run-dir ft-runs/1234
     """
     raise typer.Exit(guarded(lambda: _run(job, config, run_dir)))
@@ -42,8 +44,6 @@ def _run(job: str | None, config: Path | None, run_dir: Path | None) -> int:
     job = job or os.environ.get("SLURM_JOB_ID")
     if not job:
         return complain("which job? $SLURM_JOB_ID is not set")
-    if config is None and run_dir is None:
-        return complain("give either --config or --run-dir")
     try:
         search = find.search(job, config, run_dir, os.environ)
         found = Background("run_dir", lambda: _read(search)).result(FILES_BOUND)
@@ -63,6 +63,9 @@ def _run(job: str | None, config: Path | None, run_dir: Path | None) -> int:
 def _read(search: find.Search) -> Verdict | None:
     """The newest run's. Raises OSError; may hang."""
     folder = find.folder(search)
+    if folder is None:
+        with suppress(SlurmError):  # it is no answer either way: there may be no Slurm
+            folder = find.folder(find.by_slurm(search, os.environ))
     try:
         return verdict_file.read(folder, folder.name) if folder else None
     except BadVerdictFile as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from ft_supervisor.core.model import Job, Node, Verdict
 from ft_supervisor.daemon import network
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.observe import journal, verdict_file
+from ft_supervisor.observe import journal, run_index, runs, verdict_file
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process.log import file_failed
 
@@ -44,6 +45,14 @@ def _make_own(base: Path) -> None:
     found = base.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise PermissionError(f"{base} must be a directory of uid {os.getuid()} that only it can write to")
+
+
+def note_run(job: Job, environ: Mapping[str, str]) -> None:
+    """The job into the user's index of runs. Raises OSError. May hang for as long as the file system does."""
+    wanted = runs.parse(job.run_id)
+    assert wanted is not None
+    entry = run_index.Entry(wanted.job_id, Path(job.run_folder).parent)
+    run_index.note(environ, environ.get("SLURM_CLUSTER_NAME"), entry, run_index.task_name(environ))
 
 
 def write_address(job: Job, node: Node, port: int) -> None:

@@ -145,6 +145,8 @@ class _Shell:
         self._carry_out(None, self._machine.start(now), now)
         for note in notes:
             emit(note)
+        if self._node.infra_rank == 0 and not self._job.nonce:  # with one `launch` or `local` has done it
+            self._write("run index", lambda: files.note_run(self._job, os.environ))
         next_tick = time.monotonic() + self._job.timeouts.heartbeat
         while True:
             self._sleep(next_tick)

@@ -23,7 +23,8 @@ from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome, 
 from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch import comment, srun
 from ft_supervisor.launch.watch import watch
-from ft_supervisor.observe import runs
+from ft_supervisor.observe import run_index, runs
+from ft_supervisor.observe.background import Background
 from ft_supervisor.process import log
 
 SRUN_MARGIN = 5.0
@@ -109,6 +110,7 @@ class Launch:
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
         process = self._start(program)
+        self._note()
         self._watch()
         while not self._over():
             self._handle(self._next(), process)
@@ -162,6 +164,16 @@ class Launch:
         watch(self._run_dir, wanted, self._nonce, found, note)
         if job.host is not None:
             watch(local_folder("RUN_ID").parent, wanted, self._nonce, found, note, job.host)
+
+    def _note(self) -> None:
+        """The job into the user's index, so that its id is enough for `status` and the others from any folder."""
+        job = self._allocation
+        entry, task = run_index.Entry(job.job_id, self._run_dir), run_index.task_name(self._environ)
+
+        def failed(_what: str, error: Exception) -> None:
+            self._events.put(Note(f"the job is not in your index of runs: {error}"))
+
+        Background("run index", lambda: run_index.note(self._environ, job.cluster, entry, task), failed)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._events.put(Asked(signal.Signals(number)))

@@ -20,7 +20,8 @@ from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, KILL_BOUND, Outco
 from ft_supervisor.local import environment
 from ft_supervisor.local.lines import Lines
 from ft_supervisor.local.terminal import Terminal
-from ft_supervisor.observe import runs, verdict_file
+from ft_supervisor.observe import run_index, runs, verdict_file
+from ft_supervisor.observe.background import Background
 from ft_supervisor.process import tree
 
 END_MARGIN = 15.0
@@ -45,6 +46,8 @@ def run(daemon: Sequence[str], config: JobConfig, nodes: int, quiet: bool, envir
     except OSError as error:
         print(f"ft-supervisor: {where}: {error}", file=sys.stderr)
         return CONFIG_ERROR
+    entry = run_index.Entry(job, folder.parent)
+    Background("run index", lambda: run_index.note(environ, run_index.LOCAL, entry), _not_in_index)
     tree.become_subreaper()
     local = _Local(config, nodes, folder, Terminal(environment.names(nodes), quiet))
     try:
@@ -53,6 +56,10 @@ def run(daemon: Sequence[str], config: JobConfig, nodes: int, quiet: bool, envir
     finally:
         left_behind = tree.sweep(os.getpid())
     return local.end(left_behind)
+
+
+def _not_in_index(_what: str, error: Exception) -> None:
+    print(f"ft-supervisor: the run is not in your index of runs: {error}", file=sys.stderr)
 
 
 class _Local:
