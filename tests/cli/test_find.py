@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from threading import Event
 
 import pytest
 from tests.cli.conftest import Command
@@ -128,7 +129,7 @@ def test_an_unknown_array_task(command: Command, tmp_path: Path, state: dict[str
 
 def test_an_index_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(find, "INDEX_BOUND", 0.1)
-    monkeypatch.setattr(run_index, "look", lambda *_: __import__("threading").Event().wait())
+    monkeypatch.setattr(run_index, "look", lambda *_: Event().wait())
     monkeypatch.chdir(tmp_path)
     assert find.search("4242", None, None, {}).wanted == Wanted(4242)
 
@@ -165,7 +166,12 @@ def test_fault_takes_the_run_that_an_option_leads_to(
 ) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     wishes: list[shell.Wish] = []
-    monkeypatch.setattr(shell, "run", lambda wish, *_: wishes.append(wish) or 0)
+
+    def run(wish: shell.Wish, *_: object) -> int:
+        wishes.append(wish)
+        return 0
+
+    monkeypatch.setattr(shell, "run", run)
     asked = [
         ("--config", "job.yaml"), ("--run-dir", "mine/4242"), ("--run-dir", "mine/4242", "--job", "4242"),
         ("--job", "4242.0.0"), ("--job", "4200_7.0.0"),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from tests.slurm_lab.conftest import STANDARD
 from tests.slurm_lab.jobs import JOB, submit
 
-from slurm_lab import Lab
+from slurm_lab import LAB_USER, Lab
 
 
 def test_no_fault(lab: Lab) -> None:
