@@ -13,7 +13,7 @@ import pytest
 from tests.ft_slurm.fake_sacct import FakeSacct, row
 
 from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe import run_index, verdict_file
 
 BOUND = 120.0
 ME = os.getuid()
@@ -78,6 +78,16 @@ def test_where_the_verdicts_lie(slurm: FakeSacct, options: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     line = lines(done)[1]
     assert line.startswith("8 ! success ") and line.endswith("trained")
+
+
+def test_the_index_knows_a_run_dir_of_ones_own(slurm: FakeSacct, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(slurm.folder / "state"))
+    slurm.rows(row(8, "FAILED", "1:0", UID=ME, WorkDir="/"))
+    verdict_file.write(slurm.folder / "mine/8.0.0", Verdict(Outcome.SUCCESS, "trained"), "8.0.0", "nonce")
+    run_index.note(os.environ, "cluster", run_index.Entry(8, slurm.folder / "mine"))
+    assert lines(report(slurm, "--since", "today"))[1].startswith("8 ! success ")
+    named = report(slurm, "--since", "today", "--run-dir", "elsewhere")
+    assert lines(named)[1].startswith("8 failed "), "an option says where, and there alone it is looked for"
 
 
 def test_exit_codes_are_put_right(slurm: FakeSacct) -> None:

@@ -35,7 +35,8 @@ def gather(wish: Wish, environ: Mapping[str, str]) -> Listing:
     start = sacct_jobs.since(wish.since, datetime.now())
     client = CliClient(environ)
     listing = jobs_sources.ask(client, start, os.getuid())
-    jobs_sources.read_verdicts(listing, templates, of_all=wish.fix)
+    index = environ if wish.config is None and wish.run_dir is None else None
+    jobs_sources.read_verdicts(listing, templates, index, of_all=wish.fix)
     listing.jobs = [job for job in listing.jobs if job.outcome in wanted]
     if wish.fix:
         jobs_sources.fix_exit_codes(client, listing)

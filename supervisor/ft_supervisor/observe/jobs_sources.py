@@ -6,13 +6,13 @@ as a thread of ours still waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ft_slurm.cli_client import CliClient
 from ft_slurm.errors import Refused, SlurmError
-from ft_supervisor.observe import runs, verdict_file
+from ft_supervisor.observe import run_index, runs, verdict_file
 from ft_supervisor.observe.background import Background
 from ft_supervisor.observe.jobs_list import Job, join, judge
 from ft_supervisor.observe.runs import Wanted
@@ -43,9 +43,17 @@ def ask(client: CliClient, since: str, user_id: int) -> Listing:
     return Listing(join(rows), [f"sacct told of {bad} more records that make no sense"] if bad else [])
 
 
-def read_verdicts(listing: Listing, templates: Sequence[str], *, of_all: bool, bound: float = FILES_BOUND) -> None:
+def read_verdicts(
+    listing: Listing,
+    templates: Sequence[str],
+    index: Mapping[str, str] | None = None,
+    *,
+    of_all: bool,
+    bound: float = FILES_BOUND,
+) -> None:
     """Look for the verdict's file of each job that is over and has told nothing in its comment, or `of_all` that are
-    over; `templates`: run_dirs, relative to where the job was submitted."""
+    over; `templates`: run_dirs, relative to where the job was submitted; `index`: the environment that leads to the
+    user's index of runs, which is asked for others (None: it is not)."""
     jobs = [job for job in listing.jobs if job.state.over and (of_all or job.told is None)]
     found: dict[int, Content] = {}
     problems: list[str] = []
@@ -53,7 +61,7 @@ def read_verdicts(listing: Listing, templates: Sequence[str], *, of_all: bool, b
     def read() -> None:
         for job in jobs:
             try:
-                if (content := _newest(job, templates)) is not None:
+                if (content := _newest(job, templates, index)) is not None:
                     found[job.row.job_id] = content
             except (OSError, ValueError, BadVerdictFile) as error:
                 problems.append(f"{job.row.name}: {error}")
@@ -70,14 +78,20 @@ def read_verdicts(listing: Listing, templates: Sequence[str], *, of_all: bool, b
     listing.jobs = [judge(job, known.get(job.row.job_id)) for job in listing.jobs]
 
 
-def _newest(job: Job, templates: Sequence[str]) -> Content | None:
+def _newest(job: Job, templates: Sequence[str], index: Mapping[str, str] | None) -> Content | None:
     """What the newest run says; None when that run says nothing, whatever older ones say."""
-    for template in templates:
-        parent = runs.run_dir(template, Path(job.row.work_dir or "/"), job.row.job_id)
+    for parent in _places(job, templates, index):
         if (folder := next(runs.folders(parent, Wanted(job.row.job_id)), None)) is not None:
             content = verdict_file.read_all(folder)
             return content if content is not None and content.run_id == folder.name else None
     return None
+
+
+def _places(job: Job, templates: Sequence[str], index: Mapping[str, str] | None) -> Iterator[Path]:
+    for template in templates:
+        yield runs.run_dir(template, Path(job.row.work_dir or "/"), job.row.job_id)
+    if index is not None:
+        yield from (entry.run_dir for entry in run_index.look(index, str(job.row.job_id)))
 
 
 def fix_exit_codes(client: CliClient, listing: Listing) -> None:
