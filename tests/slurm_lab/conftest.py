@@ -1,21 +1,25 @@
-"""The lab's fixture: every test that asks for `lab` runs once on each Slurm release of $FT_LAB_VERSIONS.
+"""The lab's fixture: every test that asks for `lab` runs once on each Slurm release of $FT_LAB_VERSIONS, or only on the
+Slurm that is installed below $FT_LAB_PREFIX.
 
 With pytest's `-n 2` the releases run side by side, each in a process of its own; without it they take
-turns. A machine that cannot hold the lab skips these tests; with CI=true that is a failure.
+turns. A machine that cannot hold the lab skips these tests; with CI=true that is a failure. A release that Debian's
+archive no longer has is skipped everywhere.
 """
 
 import os
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from slurm_lab import DEFAULT_RELEASE, Lab, Parameters
+from slurm_lab import DEFAULT_RELEASE, ArchiveMoved, Lab, Parameters
 
-VERSIONS = os.environ.get("FT_LAB_VERSIONS", "24.11 22.05").split()
+PREFIX = os.environ.get("FT_LAB_PREFIX", "")
+VERSIONS = ["prefix"] if PREFIX else os.environ.get("FT_LAB_VERSIONS", "24.11 22.05").split()
 # On a busy machine slurmctld calls live nodes DOWN with less; tests that wait for DOWN ask for less themselves.
 STANDARD = Parameters(nodes=4, slurmd_timeout=30)
 QUICK_REQUEUE = ("AuthInfo=cred_expire=10", "SchedulerParameters=sched_interval=3,bf_interval=3")
@@ -50,7 +54,11 @@ def release_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
-    lab = Lab(request.param)
+    lab = Lab(Path(PREFIX) if PREFIX else request.param)
+    try:
+        lab.build()
+    except ArchiveMoved as error:
+        pytest.skip(str(error))
     yield lab
     lab.down()
     assert remaining(lab) == []
