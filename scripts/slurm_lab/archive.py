@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
