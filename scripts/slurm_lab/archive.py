@@ -69,20 +69,23 @@ class Archive:
 
     def version(self, pin: Pin) -> str:
         """The version that is asked for, in full. Raises ArchiveMoved when the suite has it no more."""
-        lines = _output("apt-cache", *self._options, "madison", pin.package).splitlines()
-        rows = [[field.strip() for field in line.split("|")] for line in lines]
-        found = [version for _, version, source in rows if f" {pin.suite}/" in source]
-        fitting = [version for version in found if fnmatchcase(version, pin.version)]
-        if not fitting:
-            has = f"has {', '.join(found)}" if found else "has none"
-            raise ArchiveMoved(f"Debian {pin.suite} {has} of {pin.package}, not {pin.version}")
-        return fitting[0]
+        return fitting(_output("apt-cache", *self._options, "madison", pin.package), pin)
 
     def download(self, pin: Pin) -> Path:
         """The package's file, in our folder. Raises ArchiveMoved and LabError."""
         apt_get(*self._options, "download", f"{pin.package}={self.version(pin)}", cwd=self._folder)
         (file,) = self._folder.glob(f"{pin.package}_*.deb")
         return file
+
+
+def fitting(madison: str, pin: Pin) -> str:
+    """The version in full, from apt-cache(8)'s table of the package. Raises ArchiveMoved."""
+    rows = [[field.strip() for field in line.split("|")] for line in madison.splitlines()]
+    found = [version for _, version, source in rows if f" {pin.suite}/" in source]
+    if not (wanted := [version for version in found if fnmatchcase(version, pin.version)]):
+        has = f"has {', '.join(found)}" if found else "has none"
+        raise ArchiveMoved(f"Debian {pin.suite} {has} of {pin.package}, not {pin.version}")
+    return wanted[0]
 
 
 def _output(*command: str) -> str:
