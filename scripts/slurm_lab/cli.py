@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from .errors import LabError
+from .errors import ArchiveMoved, LabError
 from .lab import Lab
 from .prefix import BASE
 from .releases import DEFAULT_RELEASE, LAB_USER, RELEASES, lab_dir
 from .settings import TOPOLOGIES, Parameters
 
+MOVED = 3
 DESCRIPTION = """\
 A real Slurm cluster on this machine, as root: slurmctld, slurmdbd with MariaDB, munge, and one slurmd for each node,
 every node with a network, processes, mounts and a host name of its own. Nothing outside its own namespaces is touched.
@@ -39,7 +40,8 @@ Debian {BASE}; it needs munge's and MySQL's plugins, and each command needs the 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns the exit code. `run` and `on-node` become the command instead of returning."""
+    """Runs one command; returns the exit code, MOVED when Debian no longer has the release. `run` and `on-node` become
+    the command instead of returning."""
     options = _parser().parse_args(arguments)
     if os.geteuid() != 0:
         print("slurm-lab: needs root", file=sys.stderr)
@@ -49,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         _carry_out(options, Lab(options.prefix or options.slurm))
     except LabError as error:
         print(f"slurm-lab: {error}", file=sys.stderr)
-        return 1
+        return MOVED if isinstance(error, ArchiveMoved) else 1
     except subprocess.TimeoutExpired as error:
         print(f"slurm-lab: no answer within {error.timeout:.0f} s: {error.cmd}", file=sys.stderr)
         return 1

@@ -1,11 +1,13 @@
 """Where the lab's Slurm comes from: what Debian's archive has, and what is installed below a folder."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from slurm_lab import RELEASES, ArchiveMoved, Lab, LabError
 from slurm_lab.archive import fitting
+from slurm_lab.cli import main
 from slurm_lab.machine import with_first
 from slurm_lab.prefix import COMMANDS, DAEMONS, HEADER, PLUGINS, missing_libraries
 from slurm_lab.releases import Pin
@@ -40,6 +42,19 @@ def test_archive_that_has_moved_on(suite: str, has: str) -> None:
 
 def test_releases_that_do_not_move_ask_for_no_version() -> None:
     assert [name for name, release in RELEASES.items() if release.expected is not None] == ["26.05"]
+
+
+@pytest.mark.parametrize(("error", "code"), [(ArchiveMoved("no more"), 3), (LabError("broken"), 1)])
+def test_only_a_moved_archive_has_the_exit_code_that_skips(
+    error: LabError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(lab: Lab) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(Lab, "build", fail)
+    assert main(["build", "--slurm", "26.05"]) == code
+    assert capsys.readouterr().err == f"slurm-lab: {error}\n"
 
 
 @pytest.fixture
