@@ -63,6 +63,7 @@ class Archive:
             f"-o=Dir::Cache={folder}/cache",
             f"-o=Dir::Etc::SourceList={folder}/sources.list",
             f"-o=Dir::Etc::SourceParts={folder}/none",
+            "-o=APT::Update::Error-Mode=any",  # a list that cannot be fetched is not an empty one
             "-o=APT::Sandbox::User=root",  # the folder is root's alone
         )
         apt_get(*self._options, "update")

@@ -1,12 +1,13 @@
 """Where the lab's Slurm comes from: what Debian's archive has, and what is installed below a folder."""
 
 import os
+import shutil
+import socket
 from pathlib import Path
 
 import pytest
 
-from slurm_lab import RELEASES, ArchiveMoved, Lab, LabError
-from slurm_lab.archive import fitting
+from slurm_lab import RELEASES, ArchiveMoved, Lab, LabError, archive
 from slurm_lab.cli import main
 from slurm_lab.machine import with_first
 from slurm_lab.prefix import COMMANDS, DAEMONS, HEADER, PLUGINS, missing_libraries
@@ -29,7 +30,10 @@ LDD = """\
 
 
 def test_version_of_the_suite_that_was_asked_for() -> None:
-    assert fitting(MADISON, Pin(package="libmariadb3", version="1:11.8.6-*", suite="trixie")) == "1:11.8.6-0+deb13u1"
+    assert (
+        archive.fitting(MADISON, Pin(package="libmariadb3", version="1:11.8.6-*", suite="trixie"))
+        == "1:11.8.6-0+deb13u1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +41,17 @@ def test_version_of_the_suite_that_was_asked_for() -> None:
 )
 def test_archive_that_has_moved_on(suite: str, has: str) -> None:
     with pytest.raises(ArchiveMoved, match="^" + has.replace("+", r"\+") + r" libmariadb3, not 1:11\.8\.6-\*$"):
-        fitting(MADISON, Pin(package="libmariadb3", version="1:11.8.6-*", suite=suite))
+        archive.fitting(MADISON, Pin(package="libmariadb3", version="1:11.8.6-*", suite=suite))
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt is not here")
+def test_mirror_that_does_not_answer_is_no_moved_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unheard:  # bound, and nothing listens
+        unheard.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(archive, "mirror", lambda: f"http://127.0.0.1:{unheard.getsockname()[1]}/debian")
+        with pytest.raises(LabError, match="update failed") as caught:
+            archive.Archive(tmp_path / "apt", ["forky"])
+    assert not isinstance(caught.value, ArchiveMoved)
 
 
 def test_releases_that_do_not_move_ask_for_no_version() -> None:
