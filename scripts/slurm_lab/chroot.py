@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from . import archive
 from .errors import LabError
-from .releases import LAB_UID, LAB_USER, PACKAGES, Release
+from .releases import LAB_UID, LAB_USER, SLURM_UID, Release
 
 BUILD_TIMEOUT = 1800.0  # seconds; two minutes are usual, a slow mirror takes longer
 
@@ -50,16 +51,17 @@ def _remove_rests(base: Path) -> None:
 
 def _build(release: Release, target: Path, log: Path, lock: int) -> None:
     if shutil.which("mmdebstrap") is None:
-        _apt_get("update")
-        _apt_get("install", "-y", "--no-install-recommends", "mmdebstrap")
+        archive.install("mmdebstrap")
     with tempfile.TemporaryDirectory(prefix="ft-slurm-lab-") as temporary, log.open("wb") as output:
         options = Path(temporary) / "apt.conf"
-        options.write_text(_apt_settings())
+        options.write_text(archive.settings())
+        replacement = _pinned(release, Path(temporary))
+        command = _mmdebstrap(release, target, options, replacement)
         try:
             # In a mount namespace of its own, so that an interrupted build leaves nothing mounted, and holding the
             # lock, so that nobody builds beside one whose parent is gone.
             done = subprocess.run(
-                ["unshare", "--mount", "--propagation", "private", *_mmdebstrap(release, target, options)],
+                ["unshare", "--mount", "--propagation", "private", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -70,47 +72,32 @@ def _build(release: Release, target: Path, log: Path, lock: int) -> None:
             raise LabError(f"building {target} took longer than {BUILD_TIMEOUT:.0f} s; see {log}") from error
     if done.returncode:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise LabError(f"building the chroot for Slurm {release.version} failed; the end of {log}:\n{end}")
+        raise LabError(f"building the chroot for Slurm {release} failed; the end of {log}:\n{end}")
     # Bound into it are folders below /root at some sites, which an unprivileged user must be able to reach.
     (target / "root").chmod(0o755)
 
 
-def _mmdebstrap(release: Release, target: Path, options: Path) -> list[str]:
+def _pinned(release: Release, folder: Path) -> Path | None:
+    """The file of the package to be replaced, if there is one. Raises ArchiveMoved before anything else is fetched."""
+    pins = [pin for pin in (release.expected, release.replaced) if pin is not None]
+    if not pins:
+        return None
+    found = archive.Archive(folder / "apt", dict.fromkeys(pin.suite for pin in pins))
+    for pin in pins:
+        found.version(pin)
+    return None if release.replaced is None else found.download(release.replaced)
+
+
+def _mmdebstrap(release: Release, target: Path, options: Path, replacement: Path | None) -> list[str]:
     user = f"--uid {LAB_UID} --create-home --shell /bin/bash {LAB_USER}"
     command = ["mmdebstrap", "--mode=root", "--variant=essential", "--format=directory", f"--aptopt={options}"]
-    command += [f"--include={','.join(PACKAGES)}", "--dpkgopt=path-exclude=/usr/share/man/*"]
+    command += [f"--include={','.join(release.packages)}", "--dpkgopt=path-exclude=/usr/share/man/*"]
     command += ["--dpkgopt=path-exclude=/usr/share/locale/*", f'--customize-hook=chroot "$1" useradd {user}']
+    if release.prefix is not None:  # otherwise Slurm's packages make it
+        command.append(f'--customize-hook=chroot "$1" useradd --system --user-group --uid {SLURM_UID} slurm')
+    if replacement is not None:
+        command.append(f'--customize-hook=dpkg-deb --extract {replacement} "$1"')
     # Not every MariaDB makes its empty database when its package is installed.
     install = 'chroot "$1" mariadb-install-db --force --user=mysql --datadir=/var/lib/mysql --skip-test-db'
     command.append(f'--customize-hook=test -d "$1/var/lib/mysql/mysql" || {install}')
-    command += [release.suite, str(target)]
-    return command + _mirror()
-
-
-def _mirror() -> list[str]:
-    """The Debian mirror that apt is set up with, as mmdebstrap's last argument; its own default where apt has none."""
-    listed = _output("apt-get", "indextargets", "--format", "$(REPO_URI) $(COMPONENT)", "Created-By: Packages")
-    for line in listed.splitlines():
-        address, _, component = line.partition(" ")
-        if address.rstrip("/").endswith("/debian") and component == "main":
-            return [address]
-    return []
-
-
-def _apt_settings() -> str:
-    """The machine's own settings of how apt fetches (proxies, checks of dates, languages), in apt.conf's language."""
-    lines = _output("apt-config", "dump").splitlines()
-    kept = [line for line in lines if line.startswith("Acquire::") and not line.endswith('"";')]
-    return "\n".join([*kept, 'Acquire::Retries "3";', ""])
-
-
-def _apt_get(*arguments: str) -> None:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "-o", "Acquire::Retries=3", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise LabError(f"apt-get {' '.join(arguments)} failed: {done.stderr.strip()}")
-
-
-def _output(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [*command, release.suite, str(target), archive.mirror()]

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from . import chroot
-from .errors import LabError
+from .errors import ArchiveMoved, LabError
 from .lab import Lab
+from .prefix import BASE
 from .releases import DEFAULT_RELEASE, LAB_USER, RELEASES, lab_dir
 from .settings import TOPOLOGIES, Parameters
 
+MOVED = 3
 DESCRIPTION = """\
 A real Slurm cluster on this machine, as root: slurmctld, slurmdbd with MariaDB, munge, and one slurmd for each node,
 every node with a network, processes, mounts and a host name of its own. Nothing outside its own namespaces is touched.
@@ -30,25 +31,27 @@ examples:
   scripts/slurm-lab on-node n1 -- ps ax
   scripts/slurm-lab down
   scripts/slurm-lab up --slurm 22.05 --nodes 2         another release, beside the first
+  scripts/slurm-lab up --prefix /opt/slurm-25.11       a Slurm that was built by hand and installed there
 
 Chroots, state and logs lie in {lab_dir()} ($FT_SLURM_LAB_DIR); the chroots are built once and kept. The checkout, the
-Python installation and /tmp are there inside at the same paths. `--slurm testing` may not come up: slurmdbd fails
-with error 5027 on the MariaDB that Debian testing had when this was written.
+Python installation and /tmp are there inside at the same paths. A Slurm of a folder runs there at its own path, on
+Debian {BASE}; it needs munge's and MySQL's plugins, and each command needs the same --prefix.
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns the exit code. `run` and `on-node` become the command instead of returning."""
+    """Runs one command; returns the exit code, MOVED when Debian no longer has the release. `run` and `on-node` become
+    the command instead of returning."""
     options = _parser().parse_args(arguments)
     if os.geteuid() != 0:
         print("slurm-lab: needs root", file=sys.stderr)
         return 1
     os.umask(0o022)
     try:
-        _carry_out(options, Lab(options.slurm))
+        _carry_out(options, Lab(options.prefix or options.slurm))
     except LabError as error:
         print(f"slurm-lab: {error}", file=sys.stderr)
-        return 1
+        return MOVED if isinstance(error, ArchiveMoved) else 1
     except subprocess.TimeoutExpired as error:
         print(f"slurm-lab: no answer within {error.timeout:.0f} s: {error.cmd}", file=sys.stderr)
         return 1
@@ -61,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="slurm-lab", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=raw)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--slurm", choices=sorted(RELEASES), default=DEFAULT_RELEASE, help="default: %(default)s")
+    which = common.add_mutually_exclusive_group()
+    which.add_argument("--slurm", choices=sorted(RELEASES), default=DEFAULT_RELEASE, help="default: %(default)s")
+    which.add_argument("--prefix", type=Path, metavar="DIR", help="the Slurm that is installed below this folder")
     commands = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
@@ -111,7 +116,7 @@ def _carry_out(options: argparse.Namespace, lab: Lab) -> None:
                 conf_lines=tuple(options.conf_line),
             )
             started = lab.up(wanted)
-            print(f"Slurm {options.slurm}: {options.nodes} nodes {'are up' if started else 'were up already'}")
+            print(f"Slurm {lab.release}: {options.nodes} nodes {'are up' if started else 'were up already'}")
         case "down":
             lab.down()
         case "run":
@@ -137,7 +142,7 @@ def _carry_out(options: argparse.Namespace, lab: Lab) -> None:
         case "status":
             print(lab.status())
         case "build":
-            print(chroot.ensure(lab.release, lab.base))
+            print(lab.build())
 
 
 def _become(lab: Lab, command: list[str], user: str | None) -> NoReturn:

@@ -12,8 +12,9 @@ from . import machine as machines
 from .errors import LabError
 from .machine import Machine
 from .network import Direction
+from .prefix import find, linked, missing_libraries
 from .record import Record
-from .releases import DEFAULT_RELEASE, RELEASES, lab_dir
+from .releases import DEFAULT_RELEASE, lab_dir
 from .settings import CONTROLLER, LOGIN, Layout, Parameters
 
 NAMESPACES = ["unshare", "--net", "--uts", "--ipc", "--pid", "--mount", "--propagation", "private", "--fork"]
@@ -24,6 +25,7 @@ DAEMONS = ("slurmctld", "slurmdbd")
 MARIADB = (
     *("mariadbd", "--no-defaults", "--user=mysql", "--skip-networking", "--innodb-buffer-pool-size=64M"),
     *("--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite", "--innodb-lock-wait-timeout=900"),
+    "--loose-innodb-snapshot-isolation=OFF",  # slurmdbd asks for it; older servers do not know it
     *("--socket=/run/mysqld/mysqld.sock", "--pid-file=/run/mysqld/mysqld.pid"),
 )
 
@@ -36,18 +38,23 @@ class Cluster:
 
     patience = 90.0
 
-    def __init__(self, version: str = DEFAULT_RELEASE) -> None:
-        self.release = RELEASES[version]
-        self.base = lab_dir() / version
+    def __init__(self, slurm: str | Path = DEFAULT_RELEASE) -> None:
+        """On one of RELEASES, or on the Slurm that is installed below a folder. Raises LabError when it is not."""
+        self.release = find(slurm)
+        self.base = lab_dir() / self.release.name
         self.layout = Layout(self.base / f"root-{self.release.recipe}", self.base / "cluster")
         self._record = Record(self.base / "cluster.json")
 
     # Up and down
 
+    def build(self) -> Path:
+        """The chroot's folder, built if it is not there yet. Raises ArchiveMoved and LabError."""
+        return chroot.ensure(self.release, self.base)
+
     def up(self, parameters: Parameters) -> bool:
         """Brings the cluster up, and says whether it had to: a healthy one with the same parameters stays as it is."""
         parameters.check(self.release)
-        chroot.ensure(self.release, self.base)
+        self.build()
         with self._locked():
             if self._healthy(parameters):
                 return False
@@ -76,7 +83,7 @@ class Cluster:
         found = self.machines().get(name)
         if found is None:
             up = "the lab is down" if self.parameters() is None else f"the lab has no living machine {name!r}"
-            raise LabError(f"{up} (Slurm {self.release.version})")
+            raise LabError(f"{up} (Slurm {self.release})")
         return found
 
     def leftovers(self) -> list[str]:
@@ -97,9 +104,9 @@ class Cluster:
         """What is up, in words."""
         parameters = self.parameters()
         if parameters is None:
-            return f"Slurm {self.release.version}: down"
+            return f"Slurm {self.release}: down"
         living = self.machines()
-        lines = [f"Slurm {self.release.version}: {parameters}", f"logs: {self.layout.log}"]
+        lines = [f"Slurm {self.release}: {parameters}", f"logs: {self.layout.log}"]
         states = self._states() if CONTROLLER in living else {}
         for name in (CONTROLLER, LOGIN, *parameters.names()):
             lines.append(f"{name}: {'alive' if name in living else 'dead'} {states.get(name, '')}".rstrip())
@@ -197,6 +204,7 @@ class Cluster:
             "ip link set lo up && ip link add br0 address 02:00:00:00:00:01 type bridge && ip link set br0 up &&"
             f" ip addr add {settings.address(CONTROLLER)}/16 dev br0",
         )
+        self._check_libraries()
         login = ["nsenter", "--target", str(ctl.pid), "--net", "--ipc", "--mount", "--"]
         self._start_machine(LOGIN, [*login, "unshare", "--uts", "--mount", "--propagation", "private"])
         database = (*MARIADB, f"--datadir={self.layout.cluster}/mysql", f"--init-file={self.layout.cluster}/init.sql")
@@ -208,6 +216,15 @@ class Cluster:
         for name in parameters.names():
             self._start_node(name)
         self._wait_up(parameters.names())
+
+    def _check_libraries(self) -> None:
+        """A Slurm of a folder may be linked to what the chroot does not have. Raises LabError that names it."""
+        prefix = self.release.prefix
+        if prefix is not None:
+            found = self._try("ldd", *linked(prefix))
+            if missing := missing_libraries(found.stdout + found.stderr):
+                suite = self.release.suite
+                raise LabError(f"Slurm {self.release} needs what Debian {suite} does not have: {', '.join(missing)}")
 
     def _down(self) -> None:
         alive = self.machines()
@@ -229,7 +246,7 @@ class Cluster:
 
     def _start_machine(self, name: str, command: list[str] | None = None) -> Machine:
         if command is None:
-            command, specification = NAMESPACES, mounts.specification(name, self.layout)
+            command, specification = NAMESPACES, mounts.specification(name, self.layout, self.release.prefix)
         else:
             specification = mounts.login_specification(self.layout)
         with (self.layout.log / f"{name}.log").open("ab") as log:
@@ -287,7 +304,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=machines.daemon_environment(),
+                env=self._environment(),
                 timeout=self.patience,
             )
         if done.returncode:
@@ -300,12 +317,15 @@ class Cluster:
         self._checked(self.machine(CONTROLLER).enter(*command))
 
     def _checked(self, command: list[str]) -> None:
-        done = _quiet(command, self.patience)
+        done = _quiet(command, self.patience, self._environment())
         if done.returncode:
             raise LabError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
 
     def _try(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return _quiet(self.machine(CONTROLLER).enter(*command), self.patience)
+        return _quiet(self.machine(CONTROLLER).enter(*command), self.patience, self._environment())
+
+    def _environment(self) -> dict[str, str]:
+        return machines.with_first(machines.daemon_environment(), self.release.environment)
 
     def _link(self, name: str, state: str) -> None:
         self._controller("ip", "link", "set", name, state)
@@ -353,7 +373,7 @@ class Cluster:
     def _parameters(self) -> Parameters:
         parameters = self.parameters()
         if parameters is None:
-            raise LabError(f"the lab is down (Slurm {self.release.version}); `scripts/slurm-lab up` brings it up")
+            raise LabError(f"the lab is down (Slurm {self.release}); `scripts/slurm-lab up` brings it up")
         return parameters
 
     @contextmanager
@@ -363,15 +383,15 @@ class Cluster:
 
 
 def _succeeds(command: list[str]) -> bool:
-    return _quiet(command, 30).returncode == 0
+    return _quiet(command, 30, machines.daemon_environment()).returncode == 0
 
 
-def _quiet(command: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+def _quiet(command: list[str], timeout: float, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=timeout,
-        env=machines.daemon_environment(),
+        env=env,
     )

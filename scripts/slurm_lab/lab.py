@@ -10,14 +10,13 @@ from typing import Any
 
 from .cluster import Cluster
 from .errors import LabError
-from .machine import DAEMONS, Process
+from .machine import DAEMONS, SYSTEM_PATH, Process, with_first
 from .settings import LOGIN
 
 ENDED = {
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 }
-SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +61,8 @@ class Lab(Cluster):
         return self.machine(node or LOGIN).enter(*switch, "sh", "-c", enter, str(cwd), *command)
 
     def environment(self, user: str | None = None, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The caller's environment, with the system's folders on PATH and the user's own names."""
-        result = {name: value for name, value in os.environ.items() if name != "SLURM_CONF"}
+        """The caller's environment, with Slurm's and the system's folders on PATH and the user's own names."""
+        result = with_first(os.environ, self.release.environment)
         path = result.get("PATH", "").split(":")
         result["PATH"] = ":".join([*path, *(folder for folder in SYSTEM_PATH if folder not in path)])
         if user is not None:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from .errors import LabError
 START_TIMEOUT = 30.0  # seconds until a holder has mounted everything
 KILL_TIMEOUT = 30.0  # seconds until the kernel has ended a machine's last process
 FREEZE_TIMEOUT = 30.0  # seconds until a machine's last process stands still
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 STOPPED = "TtZX"  # /proc's state letters of what no longer moves
 DAEMONS = frozenset({"slurmd", "slurmd-wlm", "slurmstepd", "munged"})
 
@@ -129,7 +130,13 @@ def start(
 
 def daemon_environment() -> dict[str, str]:
     """What daemons get: nothing of the environment that the lab was started from."""
-    return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+    return {"PATH": ":".join(SYSTEM_PATH), "LANG": "C.UTF-8"}
+
+
+def with_first(environment: Mapping[str, str], first: Mapping[str, str]) -> dict[str, str]:
+    """The environment with each of these values before its own one. An own SLURM_CONF names another cluster."""
+    own = {name: value for name, value in environment.items() if name != "SLURM_CONF"}
+    return own | {name: ":".join(filter(None, (value, own.get(name)))) for name, value in first.items()}
 
 
 def start_time(pid: int) -> int | None:

@@ -9,7 +9,7 @@ from .releases import checkout
 from .settings import LOGIN, Layout
 
 
-def specification(hostname: str, layout: Layout) -> dict[str, Any]:
+def specification(hostname: str, layout: Layout, prefix: Path | None) -> dict[str, Any]:
     """What init.py is to do on a node or on the controller. Makes the mount points in the chroot."""
     root = layout.root
     mounts: list[list[str]] = []
@@ -24,6 +24,8 @@ def specification(hostname: str, layout: Layout) -> dict[str, Any]:
             opened.add(closed)
             mounts.append(["-t", "tmpfs", "-o", "mode=755", "open", str(root / closed.relative_to("/"))])
         mounts.append(["--bind", "-o", "X-mount.mkdir", str(path), _point(root, path)])
+    if prefix is not None:
+        mounts.append(["--bind", "-o", "ro", str(prefix), _point(root, prefix)])
     mounts.append(["--bind", str(layout.slurm), _point(root, Path("/etc/slurm"), directory=True)])
     for name in ("hosts", "resolv.conf", "nsswitch.conf"):
         mounts.append(["--bind", str(layout.cluster / name), _point(root, Path("/etc") / name, directory=False)])

@@ -7,52 +7,104 @@ from pathlib import Path
 
 LAB_USER = "ftlab"
 LAB_UID = 64042  # outside the ranges that people, systemd and Debian's packages use
+SLURM_UID = 64030  # Debian's
 
+SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-mysql-plugin")
 # Debian's old library names are still provided by the packages of the 64-bit time_t transition. The libraries are
 # what a Python from outside the chroot links to.
-PACKAGES = (
-    *("slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-mysql-plugin", "munge", "mariadb-server"),
+OTHERS = (
+    *("munge", "mariadb-server"),
     *("iproute2", "nftables", "procps", "libffi8", "libssl3", "libsqlite3-0", "libreadline8", "libbz2-1.0", "liblzma5"),
     *("zlib1g", "libexpat1", "libuuid1", "libncursesw6", "libstdc++6"),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
-    """One Slurm of one Debian suite."""
+class Pin:
+    """A package of which the lab needs this version (with * as in a shell) from this suite."""
 
+    package: str
     version: str
+    suite: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """One Slurm: of a Debian suite, or, on that suite, of the folder `prefix`.
+
+    `name` is that of its folder in the lab's, `version` are the first two numbers. `expected` is what the suite
+    must have; the files of `replaced` are put over those that the suite has.
+    """
+
+    name: str
+    version: str
+    patch: str = ""
     suite: str
     accounting_flags: str
     cgroup_conf: str
     has_block_topology: bool
+    packages: tuple[str, ...] = (*SLURM, *OTHERS)
+    expected: Pin | None = None
+    replaced: Pin | None = None
+    prefix: Path | None = None
+
+    def __str__(self) -> str:
+        return self.version if self.prefix is None else f"{self.version}.{self.patch} of {self.prefix}"
 
     @property
     def recipe(self) -> str:
         """Changes whenever a chroot that was built before is no longer the right one."""
-        return hashlib.sha256(" ".join((self.suite, *PACKAGES, LAB_USER, str(LAB_UID))).encode()).hexdigest()[:8]
+        pins = [f"{pin.package}={pin.version}" for pin in (self.expected, self.replaced) if pin is not None]
+        parts = (self.suite, *self.packages, LAB_USER, str(LAB_UID), *pins)
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:8]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the Slurm of a folder needs in each process' environment, to be put before what is there."""
+        if self.prefix is None:
+            return {}
+        libraries = sorted({str(found.parent) for found in self.prefix.glob("lib*/libslurm.so.*")})
+        return {
+            "PATH": f"{self.prefix}/sbin:{self.prefix}/bin",
+            "LD_LIBRARY_PATH": ":".join(libraries),
+            "SLURM_CONF": "/etc/slurm/slurm.conf",
+        }
 
 
-def _modern(version: str, suite: str) -> Release:
+def old(version: str, suite: str) -> Release:
     return Release(
+        name=version,
+        version=version,
+        suite=suite,
+        accounting_flags="job_comment",
+        cgroup_conf="",
+        has_block_topology=False,
+    )
+
+
+def modern(version: str, suite: str, *, expected: Pin | None = None, replaced: Pin | None = None) -> Release:
+    return Release(
+        name=version,
         version=version,
         suite=suite,
         accounting_flags="job_comment,job_extra",
         cgroup_conf="CgroupPlugin=disabled\n",
         has_block_topology=True,
+        expected=expected,
+        replaced=replaced,
     )
 
 
 RELEASES = {
-    "24.11": _modern("24.11", "trixie"),
-    "22.05": Release(
-        version="22.05",
-        suite="bookworm",
-        accounting_flags="job_comment",
-        cgroup_conf="",
-        has_block_topology=False,
+    "26.05": modern(
+        "26.05",
+        "forky",
+        expected=Pin(package="slurmctld", version="26.05.*", suite="forky"),
+        # With 11.8.9, forky's, slurmdbd gets error 5027 ("Number of columns in result") for an answer and gives up.
+        replaced=Pin(package="libmariadb3", version="1:11.8.6-*", suite="trixie"),
     ),
-    "testing": _modern("testing", "testing"),
+    "24.11": modern("24.11", "trixie"),
+    "22.05": old("22.05", "bookworm"),
 }
 DEFAULT_RELEASE = "24.11"
 

@@ -37,7 +37,7 @@ class Parameters:
         if self.topology != "none" and (self.nodes < 2 or self.nodes % 2):
             raise LabError(f"--topology {self.topology} needs an even number of nodes, not {self.nodes}")
         if self.topology == "block" and not release.has_block_topology:
-            raise LabError(f"Slurm {release.version} has no topology/block")
+            raise LabError(f"Slurm {release} has no topology/block")
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,10 @@ def _first_job_id(release: Release, layout: Layout) -> int:
     folder's name, and two of them may be up at once."""
     kept = layout.cluster / "first_job_id"
     if not kept.exists():
-        ranges = sorted(RELEASES)
+        ranges = [*sorted(RELEASES), "prefix"]
         each = 60_000_000 // len(ranges)
-        kept.write_text(str(1 + each * ranges.index(release.version) + int(time.time()) % (each - 100_000)))
+        own = "prefix" if release.prefix is not None else release.name
+        kept.write_text(str(1 + each * ranges.index(own) + int(time.time()) % (each - 100_000)))
     return int(kept.read_text())
 
 

@@ -1,4 +1,5 @@
-"""The lab's fixture: every test that asks for `lab` runs once on each Slurm release of $FT_LAB_VERSIONS.
+"""The lab's fixture: every test that asks for `lab` runs once on each Slurm release of $FT_LAB_VERSIONS, or only on the
+Slurm that is installed below $FT_LAB_PREFIX.
 
 With pytest's `-n 2` the releases run side by side, each in a process of its own; without it they take
 turns. A machine that cannot hold the lab skips these tests; with CI=true that is a failure.
@@ -8,6 +9,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
@@ -15,8 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from slurm_lab import DEFAULT_RELEASE, Lab, Parameters
 
-del os.environ["XDG_STATE_HOME"]  # the lab's users have homes of their own
-VERSIONS = os.environ.get("FT_LAB_VERSIONS", "24.11 22.05").split()
+os.environ.pop("XDG_STATE_HOME", None)  # the users of the lab have homes of their own
+PREFIX = os.environ.get("FT_LAB_PREFIX", "")
+VERSIONS = ["prefix"] if PREFIX else os.environ.get("FT_LAB_VERSIONS", "24.11 22.05").split()
 # On a busy machine slurmctld calls live nodes DOWN with less; tests that wait for DOWN ask for less themselves.
 STANDARD = Parameters(nodes=4, slurmd_timeout=30)
 QUICK_REQUEUE = ("AuthInfo=cred_expire=10", "SchedulerParameters=sched_interval=3,bf_interval=3")
@@ -51,7 +54,7 @@ def release_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
-    lab = Lab(request.param)
+    lab = Lab(Path(PREFIX) if PREFIX else request.param)
     yield lab
     lab.down()
     assert remaining(lab) == []

@@ -17,7 +17,9 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts/slurm-lab"
 
 
 def cli(lab: Lab, action: str, *arguments: str, **options: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), action, "--slurm", lab.release.version, *arguments]
+    prefix = lab.release.prefix
+    which = ["--slurm", lab.release.name] if prefix is None else ["--prefix", str(prefix)]
+    command = [sys.executable, str(SCRIPT), action, *which, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=180, **options)  # type: ignore[call-overload,no-any-return]
 
 
