@@ -9,19 +9,24 @@ from pathlib import Path
 from .errors import ArchiveMoved, LabError
 from .releases import Pin
 
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
 KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 TIMEOUT = 600.0  # seconds for one call of apt-get
 
 
 def mirror() -> str:
-    """The Debian mirror that apt is set up with."""
-    listed = _output("apt-get", "indextargets", "--format", "$(REPO_URI) $(COMPONENT)", "Created-By: Packages")
-    for line in listed.splitlines():
-        address, _, component = line.partition(" ")
-        if address.rstrip("/").endswith("/debian") and component == "main":
-            return address
-    return DEFAULT_MIRROR
+    """The Debian mirror that apt is set up with. Raises LabError where it has none."""
+    if not (found := _mirrors()):
+        apt_get("update")  # apt lists none before the first one
+        found = _mirrors()
+    if not found:
+        raise LabError("apt has no Debian mirror on this machine: see sources.list(5)")
+    return found[0]
+
+
+def _mirrors() -> list[str]:
+    listed = _output("apt-get", "indextargets", "--format", "$(COMPONENT) $(REPO_URI)", "Created-By: Packages")
+    rows = (line.partition(" ") for line in listed.splitlines())
+    return [uri for component, _, uri in rows if component == "main" and uri.rstrip("/").endswith("/debian")]
 
 
 def settings() -> str:
