@@ -10,7 +10,7 @@ from pathlib import Path
 from . import chroot, mounts, network, settings
 from . import machine as machines
 from .errors import LabError
-from .machine import Machine
+from .machine import Machine, Process
 from .network import Direction
 from .record import Record
 from .releases import DEFAULT_RELEASE, RELEASES, lab_dir
@@ -160,6 +160,7 @@ class Cluster:
             for name in parameters.names():
                 if name not in living:
                     self._start_node(name)
+                self._start_slurmd(name)
             self._controller("scancel", "--state=PENDING")
             self._controller("scancel", "--state=RUNNING")
             self._wait("the jobs to end", self._no_jobs)
@@ -258,7 +259,16 @@ class Cluster:
         )
         address = settings.address(name)
         self._shell(node, f"ip link set lo up && ip addr add {address}/16 dev eth0 && ip link set eth0 up")
-        self._spawn(node, f"slurmd.{name}", "slurmd", "-D", "-N", name)
+        self._start_slurmd(name)
+
+    def _start_slurmd(self, name: str) -> None:
+        if not self._slurmd(name):
+            self._spawn(self._node(name), f"slurmd.{name}", "slurmd", "-D", "-N", name)
+
+    def _slurmd(self, name: str) -> list[Process]:
+        """It, not its slurmstepd's, which may have kept its name for a moment."""
+        found = self._node(name).processes()
+        return [each for each in found if each.command.startswith("slurmd -D") and each.state != "Z"]
 
     def _start_daemon(self, name: str) -> None:
         if name not in DAEMONS:

@@ -84,4 +84,4 @@ def test_the_policy_may_forbid_it(launched: list[Launched], tmp_path: Path, monk
     )
     launched.append(launch := Commented(tmp_path, "told 0"))
     assert launch.code() == 0
-    assert not (launch.slurm.folder / "asked").exists()
+    assert launch.slurm.updates() == 0

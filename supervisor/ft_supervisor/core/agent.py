@@ -211,8 +211,8 @@ class AgentMachine:
                 self._register()
             case messages.Members(roster=roster):
                 self._keep(roster)
-            case messages.Propose(verdict=verdict):
-                self._remember(replace(self.memory, accepted=Accepted(message.term, verdict)))
+            case messages.Propose(verdict=verdict, deputy=deputy):
+                self._remember(replace(self.memory, accepted=Accepted(message.term, verdict, deputy)))
                 self._send(messages.VerdictKept)
             case _:
                 self._be_led(message, now)

@@ -77,6 +77,7 @@ class CoordinatorMachine:
         self._cycles_told = 0
         """How many cycles nodes have told of."""
         self._closing = Closing()
+        self._deputy: int | None = None
         self._interruptions = Interruptions(job, now)
         self._epoch = epoch
         self._early: list[messages.ToCoordinator] = []
@@ -343,7 +344,7 @@ class CoordinatorMachine:
         if memory.verdict is not None:
             self._settle(memory.verdict)
         if (verdict := self.verdict or self._closing.proposal) is not None:
-            self.mail(member, messages.Propose(self.term, verdict))
+            self._send_proposal(member, verdict)
             return
         if message.told:
             self._hear_leaving(member, message.told, now)
@@ -492,7 +493,21 @@ class CoordinatorMachine:
         self.role, verdict = Role.CLOSING, replace(verdict, reason=one_line(verdict.reason))
         self._closing.propose(verdict)
         self.log("proposed", outcome=verdict.outcome.value, reason=verdict.reason)
-        self._mail_all(messages.Propose(self._election.term, verdict))
+        self._deputy = self._choose_deputy()
+        for member in self.members:
+            if member.registered:
+                self._send_proposal(member, verdict)
+
+    def _choose_deputy(self) -> int | None:
+        """The node that sees to the job's end in Slurm where Slurm did not answer ours: slurmctld may have lost this
+        node alone, and taken it out of the job."""
+        here = (m.node.infra_rank for m in self.members if m.registered and m.node.infra_rank != self.node.infra_rank)
+        return min(here, default=None) if self._interruptions.away else None
+
+    def _send_proposal(self, member: Member, verdict: Verdict) -> None:
+        assert self._election.term is not None
+        deputy = member.node.infra_rank == self._deputy
+        self.mail(member, messages.Propose(self._election.term, verdict, deputy))
 
     def _settle(self, verdict: Verdict) -> None:
         """This is the job's verdict, whoever says so."""

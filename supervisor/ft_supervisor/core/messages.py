@@ -213,10 +213,14 @@ class Stop:
 
 @dataclass(frozen=True)
 class Propose:
-    """Keep this verdict, which becomes the job's once a majority does; the answer is VerdictKept."""
+    """Keep this verdict, which becomes the job's once a majority does; the answer is VerdictKept.
+
+    `deputy`: see model.Accepted. It goes with the proposal, as nodes may learn of the end from the key.
+    """
 
     term: int
     verdict: Verdict
+    deputy: bool = False
 
 
 @dataclass(frozen=True)

@@ -206,10 +206,14 @@ class Roster:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A verdict that the coordinator of `term` has proposed and this node has accepted: not yet the job's."""
+    """A verdict that the coordinator of `term` has proposed and this node has accepted: not yet the job's.
+
+    `deputy`: Slurm does not answer that coordinator, and so this node sees to the job's end in Slurm.
+    """
 
     term: int
     verdict: Verdict
+    deputy: bool = False
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,10 @@ def supervise(
         code = left.code
         if batch_job and left.closed:
             children.end(END_BOUND)
-            batch.last_deed(batch_job, left.closed, job.nodes, signals, comment=job.settings.accounting.comment)
+            batch.last_deed(batch_job, left.closed, job, node.name, signals)
+        elif batch_job and left.deputy_of:
+            children.end(END_BOUND)
+            batch.stand_in(batch_job, left.deputy_of, job, node.name, signals)
     except Exception:
         log("daemon_failed", "error", error=current_traceback())
     finally:
@@ -114,9 +117,11 @@ def _end(children: Children, checks: Runner, code: int) -> NoReturn:
 class _Left(Exception):
     """The machine said Leave, and it is done."""
 
-    def __init__(self, code: int, closed: Closed | None) -> None:
+    def __init__(self, code: int, closed: Closed | None, deputy_of: Verdict | None) -> None:
+        """`deputy_of`: the job's verdict, where another node has closed the job, and ours sees to its end in Slurm."""
         self.code = code
         self.closed = closed
+        self.deputy_of = deputy_of
 
 
 class _Shell:
@@ -243,4 +248,5 @@ class _Shell:
         for what in wait_all(self._writing, files.SHARED_BOUND):
             log("file_hangs", "warning", what=what)
         log("leaving", code=code, verdict=verdict.outcome.value if verdict else None, reason=reason)
-        raise _Left(code, self._closed)
+        accepted = self._machine.memory.accepted
+        raise _Left(code, self._closed, verdict if accepted is not None and accepted.deputy else None)

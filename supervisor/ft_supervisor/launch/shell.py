@@ -21,7 +21,7 @@ from ft_slurm.errors import SlurmError
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome, Verdict
 from ft_supervisor.daemon.identity import NONCE, local_folder
-from ft_supervisor.launch import comment, srun
+from ft_supervisor.launch import comment, ending, srun
 from ft_supervisor.launch.watch import watch
 from ft_supervisor.observe import runs
 from ft_supervisor.process import log
@@ -32,6 +32,8 @@ REQUEUE_BOUND = 10.0
 """Seconds for each of the two calls that a requeue takes."""
 TASKS_HEAR = 2.0
 """Seconds after Slurm's SIGTERM in which its tasks, had they got it too, would have made a verdict of it."""
+LOOK_PAUSE = 0.2
+"""Seconds between two looks whether the job is ended."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -116,12 +118,31 @@ class Launch:
             job_id, folder = self._allocation.job_id, self._run_dir / self._run_id
             if problem := comment.write(job_id, self._run_id, self._verdict, folder, self._environ):
                 say(problem)
-        if self._verdict is not None and self._verdict.again is Again.REQUEUE:
-            self._requeue()
-        return self._exit_code()
+        code = self._exit_code()
+        if self._verdict is None or self._verdict.again is not Again.REQUEUE or not self._requeue():
+            self._end_job(code)
+        return code
 
-    def _requeue(self) -> None:
-        """The coordinator's node has done it already, unless Slurm's commands are missing there. It ends us too."""
+    def _end_job(self, code: int) -> None:
+        """The last thing that this process does, as whatever it does not end the batch script does at once."""
+        folder = self._run_dir / self._run_id if self._run_id else None
+        work = ending.begin(self._allocation, folder, code)
+        if work is None:
+            return
+        say("Slurm has taken this node out of the job, which this script's end does not end any more")
+        while not self._events.empty():
+            self._events.get()
+        while not work.wait(0):
+            self._until = time.monotonic() + LOOK_PAUSE
+            if isinstance(event := self._next(), Asked):
+                work.give_up(f"{event.signal.name} came")
+                return
+
+    def _requeue(self) -> bool:
+        """The coordinator's node has done it already, unless Slurm's commands are missing there. It ends us too.
+
+        Whether that is done, or Slurm does it by itself; else the job has to end.
+        """
         job = self._allocation
         try:
             client = open_client(self._environ)
@@ -131,6 +152,8 @@ class Launch:
                 client.requeue(state, timeout=REQUEUE_BOUND)
         except SlurmError as error:
             say(f"the job is not requeued: {error}; `scontrol requeue {job.job_id}` does it")
+            return False
+        return True
 
     def _start(self, program: str) -> subprocess.Popen[bytes]:
         line = [program, *self._line[1:]]
