@@ -16,6 +16,7 @@ from tests.observe.test_snapshot import crowd, successor
 from ft_supervisor.core import messages
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.core.orders import SlurmsWord
+from ft_supervisor.observe.left_running import LeftRunning
 from ft_supervisor.observe.snapshot import Snapshot
 from ft_supervisor.observe.status import Files, Seen, Slurm, judge
 from ft_supervisor.observe.status_nodes import FEW, MOST
@@ -70,6 +71,14 @@ def test_a_running_job_in_eighty_columns() -> None:
         "n2      active   2     0.0 s ago  rack2",
         "n3      standby        0.0 s ago  rack2",
     ]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_first_of_all_that_the_job_still_runs(width: int) -> None:
+    verdict = Verdict(Outcome.SUCCESS, "all done")
+    files = Files(Path("/runs/1/1.0.0"), None, verdict, left=LeftRunning(1, "no library here", 1000.0))
+    found = words(judge("1", files, None, 1001.0), width)
+    assert found.startswith("! the job still runs in Slurm: no library here; it ends by `scancel 1` job 1.0.0: ended:")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
