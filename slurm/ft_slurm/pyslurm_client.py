@@ -77,7 +77,8 @@ class PyslurmClient:
         return requeues_itself(job, MARKS_SINCE, mode)
 
     def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:
-        """Of the newest run alone, which is all that pyslurm can tell."""
+        """Of the newest run alone, which is all that pyslurm can tell. An exit code above 127 comes without its 128, as
+        from sacct before 25.11 (utils/helpers.pyx, _get_exit_code)."""
         return pyslurm_answers.accounting(self.ask("accounting", job_id, timeout=timeout), job_id)
 
     def _only(self, job_id: int, end: float) -> JobState:

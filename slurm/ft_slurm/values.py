@@ -89,6 +89,11 @@ def words(value: object, name: str) -> tuple[str, ...]:
     return tuple(str(word).upper() for word in found)
 
 
+def assigned(nodes: str) -> str:
+    """The nodes that the database names; empty for the words that it has for none (as_mysql_job.c)."""
+    return "" if nodes == "None assigned" else nodes
+
+
 def string(value: object, name: str) -> str:
     if value is None:
         return ""
