@@ -24,6 +24,8 @@ WORDS: dict[str, str] = {
     "not_requeued": "Slurm was not to be had. `does_it` is the command that requeues the job.",
     "nothing_to_complete": "The batch host is dead, but there is nothing to end: no batch script, or the job is over.",
     "policy": "Which cluster policy applies where none was found, or none is wanted.",
+    "requeue_forbidden": "The job has `--requeue=expedite`, but its verdict is final: Slurm is not to run it again.",
+    "requeue_not_forbidden": "Slurm may run the job again by itself. `does_it` is the command that forbids it.",
     "requeued": "Slurm will run the job again, with the same job id.",
     "slurm_requeues": "Slurm, which has preempted the job, runs it again by itself; it is not asked a second time.",
     "signalled": "The daemon got a signal: SIGTERM from scancel or at a time limit, SIGINT from Ctrl-C.",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from ft_slurm import command, comment, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
+from ft_slurm import command, comment, expedite, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
 from ft_slurm.command import TIMEOUT, Done, left
 from ft_slurm.errors import OVER, BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
 from ft_slurm.preemption import in_grace, is_requeued, requeues_itself
@@ -121,6 +121,16 @@ class CliClient:
         if is_requeued(job, now) or (in_grace(now) and self._requeues_itself(now, end)):
             return False
         self._change(["requeue", job.name], end)
+        return True
+
+    def end_for_good(self, job_id: int, restart_count: int, *, timeout: float = TIMEOUT) -> bool:
+        end = time.monotonic() + timeout
+        if (0, 0) < self._version(end) < expedite.SINCE:
+            return False
+        job = self._known(job_id, end)
+        if job.restart_count != restart_count or not expedite.runs_again(job):
+            return False
+        self._change(["update", f"jobid={job.name}", "requeue=0"], end)
         return True
 
     def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:

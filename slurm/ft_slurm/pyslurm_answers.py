@@ -35,8 +35,8 @@ def job(said: object) -> JobState | None:
     state, flags = values.job_state(_text(fields, "state"))
     limit = _count(fields, "time_limit")
     array, task = _count(fields, "array_id"), _count(fields, "array_task_id")
-    if task is None and not fields.get("array_tasks_waiting"):
-        task = 0  # which pyslurm takes for none; where there is none, several wait
+    if task is None:  # as pyslurm calls task 0, too
+        task = values.array_task(_text(fields, "array_tasks_waiting") or "0")
     return JobState(
         job_id=job_id,
         state=state,
@@ -80,14 +80,15 @@ def _host_list(step: dict[str, Any]) -> str:
 
 
 def configuration(said: object) -> dict[str, str]:
-    """With the names and units that `scontrol show config` has."""
+    """With the names and units that `scontrol show config` has; SlurmctldParameters without their values."""
     fields = _mapping(said)
-    folders = fields.get("plugin_dirs")
+    folders, parameters = fields.get("plugin_dirs"), fields.get("slurmctld_parameters")
     return {
         "PluginDir": ":".join(map(str, folders)) if isinstance(folders, list) else str(folders or ""),
         "SlurmdTimeout": f"{_count(fields, 'slurmd_timeout') or 0} sec",
         "KillWait": f"{_count(fields, 'kill_wait_time') or 0} sec",
         "PreemptMode": _text(fields, "preempt_mode"),
+        "SlurmctldParameters": ",".join(map(str, parameters)) if isinstance(parameters, dict) else "",
     }
 
 

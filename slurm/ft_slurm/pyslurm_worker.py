@@ -66,11 +66,16 @@ def steps(slurm: Any, job_id: int) -> list[dict[str, Any]]:
 
 
 def configuration(slurm: Any) -> dict[str, Any]:
-    return _fields(slurm.slurmctld.Config.load(), ("plugin_dirs", "slurmd_timeout", "kill_wait_time", "preempt_mode"))
+    names = ("plugin_dirs", "slurmd_timeout", "kill_wait_time", "preempt_mode", "slurmctld_parameters")
+    return _fields(slurm.slurmctld.Config.load(), names)
 
 
 def comment(slurm: Any, job_id: int, text: str) -> None:
     slurm.Job(job_id).modify(slurm.JobSubmitDescription(comment=text))
+
+
+def end_for_good(slurm: Any, job_id: int) -> None:
+    slurm.Job(job_id).modify(slurm.JobSubmitDescription(is_requeueable=False))
 
 
 def requeue(slurm: Any, job_id: int) -> None:
@@ -90,7 +95,8 @@ def accounting(slurm: Any, job_id: int) -> list[dict[str, Any]]:
 
 QUESTIONS: dict[str, Callable[..., object]] = {
     "ready": lambda slurm: slurm.__version__,
-    **{question.__name__: question for question in (job, nodes, steps, configuration, comment, requeue, accounting)},
+    **{question.__name__: question for question in (job, nodes, steps, configuration, accounting)},
+    **{change.__name__: change for change in (comment, requeue, end_for_good)},
 }
 
 

@@ -23,7 +23,8 @@ case "$name" in
         if test -e $here/lost; then exit 0; fi
         echo "  7 submitted at 2026-01-31T12:00:00"
         awk -F "\037" -v OFS="\037" -v job="${{5#jobid=}}" -v status="${{7#DerivedExitCode=}}" \\
-            '$2 == job {{ $5 = int(status / 256) ":0" }} {{ print }}' $here/rows > $here/new && mv $here/new $here/rows ;;
+            '$2 == job {{ $5 = int(status / 256) ":0" }} {{ print }}' $here/rows > $here/new
+        mv $here/new $here/rows ;;
 esac
 """
 USER = 1000
@@ -57,8 +58,8 @@ class FakeSacct:
         (self.folder / "rows").write_text("".join(rows))
 
     def says(self, name: str, text: str = "") -> None:
-        """`hang`, `sacct-says` and `sacctmgr-says` with what they complain of; `old` for a sacctmgr before 25.05, `lost`
-        for one whose changes are not in the database."""
+        """`hang`, `sacct-says` and `sacctmgr-says` with what they complain of; `old` for a sacctmgr before 25.05,
+        `lost` for one whose changes are not in the database."""
         (self.folder / name).write_text(text)
 
     def asked(self, name: str = "") -> list[str]:

@@ -224,5 +224,5 @@ def test_change_that_is_not_in_the_database(slurm: FakeSacct, rows: tuple[str, .
 
 def test_database_that_does_not_tell_what_it_has(slurm: FakeSacct) -> None:
     slurm.says("sacct-says", "sacct: error: Problem talking to the database: Connection refused\n")
-    with pytest.raises(Unanswered, match="^sacct: .*Connection refused$"):
+    with pytest.raises(Unanswered, match=r"^sacct: .*Connection refused$"):
         CliClient(slurm.environ).set_derived_exit_code("7", 0)

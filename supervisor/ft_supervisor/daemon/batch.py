@@ -15,7 +15,7 @@ from ft_slurm.errors import SlurmError
 from ft_supervisor.core.model import Again
 from ft_supervisor.core.orders import Closed
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.daemon import accounting
+from ft_supervisor.daemon import accounting, expedited
 from ft_supervisor.daemon.identity import LOCAL
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.observe.background import Background, Hangs
@@ -58,6 +58,7 @@ def last_deed(job: BatchJob, closed: Closed, nodes: Sequence[str], signals: Sign
     `comment`: what the policy says."""
     if comment:
         accounting.comment(job.job_id, f"{job.job_id}.{job.step_id}.{job.restart_count}", closed)
+    expedited.settle(job.job_id, job.restart_count, closed.verdict.exit_code)
     if closed.verdict.again is Again.REQUEUE:
         requeue(job, os.environ)
     elif job.host in nodes and nodes.index(job.host) in unfold(closed.lost):

@@ -17,13 +17,15 @@ from types import FrameType
 
 from ft_slurm.allocation import Allocation
 from ft_slurm.client import open_client
-from ft_slurm.errors import SlurmError
+from ft_slurm.errors import NoCommands, SlurmError
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome, Verdict
+from ft_supervisor.daemon import expedited
 from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch import comment, srun
 from ft_supervisor.launch.watch import watch
 from ft_supervisor.observe import runs
+from ft_supervisor.observe.background import Hangs
 from ft_supervisor.process import log
 
 SRUN_MARGIN = 5.0
@@ -118,7 +120,9 @@ class Launch:
                 say(problem)
         if self._verdict is not None and self._verdict.again is Again.REQUEUE:
             self._requeue()
-        return self._exit_code()
+        code = self._exit_code()
+        self._end_for_good(code)
+        return code
 
     def _requeue(self) -> None:
         """The coordinator's node has done it already, unless Slurm's commands are missing there. It ends us too."""
@@ -131,6 +135,17 @@ class Launch:
                 client.requeue(state, timeout=REQUEUE_BOUND)
         except SlurmError as error:
             say(f"the job is not requeued: {error}; `scontrol requeue {job.job_id}` does it")
+
+    def _end_for_good(self, code: int) -> None:
+        """The coordinator's node has done it already, if there was a verdict and Slurm's commands are there."""
+        job = self._allocation
+        try:
+            if expedited.forbid(job.job_id, job.restart_count, code, self._environ):
+                say(f"--requeue=expedite would have Slurm run the job again in spite of exit code {code}: forbidden")
+        except NoCommands:
+            pass
+        except (SlurmError, Hangs) as error:
+            say(f"whether Slurm runs this job again by itself is not known: {error}")
 
     def _start(self, program: str) -> subprocess.Popen[bytes]:
         line = [program, *self._line[1:]]

@@ -87,6 +87,9 @@ class Job(SimpleNamespace):
         )
 
     def modify(self, changes: "JobSubmitDescription") -> None:
+        if hasattr(changes, "is_requeueable"):
+            _asked(f"is_requeueable={changes.is_requeueable} {self.id}")
+            return
         _asked(f"comment {self.id}")
         if (HERE / "refused").exists():
             raise RPCError(2010, "Access/permission denied")
@@ -139,7 +142,11 @@ def _config() -> Any:
     _asked("configuration")
     folders = ["/usr/lib/slurm", "/opt/slurm"]
     timeout = "UNLIMITED" if (HERE / "endless").exists() else 30
-    return SimpleNamespace(plugin_dirs=folders, slurmd_timeout=timeout, kill_wait_time=15, preempt_mode="REQUEUE")
+    expedites = {"enable_expedited_requeue": True} if (HERE / "expedites").exists() else {}
+    return SimpleNamespace(
+        plugin_dirs=folders, slurmd_timeout=timeout, kill_wait_time=15, preempt_mode="REQUEUE",
+        slurmctld_parameters={"idle_on_node_suspend": True, "node_reg_mem_percent": "90", **expedites},
+    )  # fmt: skip
 
 
 def _records(wanted: Any) -> dict[int, Any]:
