@@ -61,6 +61,14 @@ def test_what_slurm_refuses_is_told_with_the_command_that_does_it(
     assert " warning " in said and "permission denied" in said and "scontrol update jobid=7 requeue=0" in said
 
 
+def test_a_job_that_slurm_has_ended_itself_costs_no_line(start_daemon: StartDaemon, slurm: FakeComment) -> None:
+    slurm.says("refused", "Job has already finished for job 7\n")
+    daemon = closing(start_daemon, slurm)
+    assert daemon.exit_code() == 1
+    assert slurm.updates("requeue") == 1
+    assert not any("requeue" in line for line in daemon.lines)
+
+
 @pytest.mark.parametrize("code", [*EXIT_CODES.values(), NEVER_AGAIN])
 def test_codes(slurm: FakeComment, code: int) -> None:
     told = expedited.forbid(JOB_ID, 0, code, {"PATH": f"{slurm.bin}:/usr/bin:/bin"})

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from ft_slurm.client import open_client
-from ft_slurm.errors import NoCommands, SlurmError
+from ft_slurm.errors import JobOver, NoCommands, SlurmError
 from ft_supervisor.core.model import INTERRUPTED
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process.log import log
@@ -34,7 +34,7 @@ def settle(job_id: int, restart_count: int, code: int) -> None:
     try:
         if forbid(job_id, restart_count, code, os.environ):
             log("requeue_forbidden", job=job_id, exit_code=code, why="--requeue=expedite")
-    except NoCommands:  # `launch` does it
+    except (NoCommands, JobOver):  # `launch` does it; and what Slurm itself has ended (scancel) does not run again
         pass
     except (SlurmError, Hangs) as error:
         does_it = f"scontrol update jobid={job_id} requeue=0"

@@ -17,7 +17,7 @@ from types import FrameType
 
 from ft_slurm.allocation import Allocation
 from ft_slurm.client import open_client
-from ft_slurm.errors import NoCommands, SlurmError
+from ft_slurm.errors import JobOver, NoCommands, SlurmError
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome, Verdict
 from ft_supervisor.daemon import expedited
@@ -142,7 +142,7 @@ class Launch:
         try:
             if expedited.forbid(job.job_id, job.restart_count, code, self._environ):
                 say(f"--requeue=expedite would have Slurm run the job again in spite of exit code {code}: forbidden")
-        except NoCommands:
+        except (NoCommands, JobOver):
             pass
         except (SlurmError, Hangs) as error:
             say(f"whether Slurm runs this job again by itself is not known: {error}")

@@ -53,7 +53,7 @@ def _broken(option: Option, nodes: int | None) -> str:
     if name == "ntasks" and given_value != str(nodes):
         return f"{ONE_DAEMON}; sbatch would make the job smaller"
     if name in OF_SRUN:
-        return "an option of srun's, which launch gives what it needs"
+        return "an option of srun's; launch gives srun what it needs"
     if name == "external":
         return "such a job runs no script, and so no launch"
     if expedite.is_asked_for(option):
