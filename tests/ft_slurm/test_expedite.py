@@ -32,7 +32,7 @@ def test_mark(kind: str) -> None:
         "cancel-running": (False, True, False),
     }
     assert found["expedited"].comment == "ExpeditedRequeue=No"
-    assert (found["expedited-held"].state, found["expedited-held"].flags) == ("PENDING", {"REQUEUE_HOLD"})
+    assert (found["expedited-held"].state, found["expedited-held"].flags) == ("PENDING", frozenset({"REQUEUE_HOLD"}))
 
 
 @pytest.mark.parametrize("before", [" Comment=", " Command=", " SubmitLine=", " StdOut="])

@@ -15,6 +15,7 @@ from slurm_lab import Lab
 
 EXPEDITING = replace(STANDARD, conf_lines=(f"SlurmctldParameters={expedite.PARAMETER}",))
 FAILS = f"{JOB}policy: {{failures: [{{match: {{signal: SIGKILL}}, action: fail}}, {{match: any, action: restart}}]}}\n"
+LOSES = f"{JOB}policy: {{failures: [{{match: lost_node, action: fail}}, {{match: any, action: restart}}]}}\n"
 OPTIONS = ("--requeue=expedite",)
 
 
@@ -38,10 +39,8 @@ def test_a_job_that_is_not_to_run_again_does_not(expediting: Lab, script: str) -
 
 
 def test_nor_does_one_that_is_completed_for_its_dead_batch_host(expediting: Lab) -> None:
-    job = submit(expediting, "expedited-host", config=FAILS, options=OPTIONS)
+    job = submit(expediting, "expedited-host", config=LOSES, options=OPTIONS)
     job.train()
     job.kill_node("n0", noticed=True)
-    job.train(cycle=1)
-    os.kill(job.worker("n1").pid, signal.SIGKILL)
     job.ends("FAILED", "93:0")
     assert "REQUEUED" not in job.states(duplicates=True)
