@@ -24,7 +24,7 @@ from ft_supervisor.core.actions import ReadStep
 from ft_supervisor.core.events import StepRead
 from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.messages import Propose, Run, Standby, Stop
-from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Outcome, Verdict
+from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.orders import SlurmsWord
 from ft_supervisor.core.settings import (
     Backoff,
@@ -41,6 +41,7 @@ from ft_supervisor.core.settings import (
 )
 
 ANY = Rule(budget=Budget(max=3))
+NO_GPU = Problem("gpu", "health check gpu failed: 7 of 8 GPUs")
 SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)
 
 
@@ -213,25 +214,25 @@ def test_the_agent_that_hung_is_a_hang() -> None:
 
 def test_an_active_node_that_turns_unhealthy_is_replaced() -> None:
     coordinator = talk(Rule(Match(check="disk"), Response.RESTART, budget=Budget(max=9)))
-    reason = "health check disk failed: exit code 1: no space left on device"
-    assert set(mailed(coordinator.hear(messages.Unhealthy(0, 1, 1, reason)), Stop)) == {0, 1, 2}
+    full = Problem("disk", "health check disk failed: exit code 1: no space left on device")
+    assert set(mailed(coordinator.hear(messages.Unhealthy(0, 1, 1, full)), Stop)) == {0, 1, 2}
     assert set(all_stop(coordinator)) == {0, 3, 2}
     assert [spent.rule for spent in coordinator.machine._cycles.ledger.spent] == [0]
 
 
 def test_an_unhealthy_standby_is_never_promoted() -> None:
     coordinator = talk(nodes=5)
-    assert coordinator.hear(messages.Unhealthy(0, 3, 1, "health check gpu failed: 7 of 8 GPUs")) == []
+    assert coordinator.hear(messages.Unhealthy(0, 3, 1, NO_GPU)) == []
     assert coordinator.logged.count("unhealthy") == 1
     coordinator.hear(failed(1, exit_code=1))
-    coordinator.hear(messages.Unhealthy(0, 1, 1, "health check gpu failed: x"))
+    coordinator.hear(messages.Unhealthy(0, 1, 1, NO_GPU))
     all_stop(coordinator)
     assert group(coordinator) == (0, 4, 2)
 
 
 def test_a_node_that_registers_as_unhealthy_is_not_chosen() -> None:
     coordinator = Talk()
-    coordinator.register(0, memory=Memory(0, unhealthy="health check disk failed: full"))
+    coordinator.register(0, memory=Memory(0, unhealthy=NO_GPU))
     for infra_rank in (1, 2):
         coordinator.register(infra_rank)
     assert set(mailed(coordinator.register(3), Run)) == {1, 2, 3}

@@ -10,10 +10,11 @@ from tests.core.test_agent_machine import EPOCH, Play, knows, mail, remember, ru
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
 from ft_supervisor.core.events import Beat, CheckAnswered, PolicyDiffers, StacksTaken, TurnedUnhealthy, WorkersExited
-from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
 
 BEFORE = Health(checks=(Check("net", ("ping",), when=(When.BEFORE_CYCLE,)),), min_free=None)
+FULL = Problem("disk", "health check disk failed: full")
 IGNORES = (Rule(Match(exit_codes=(3,)), Response.IGNORE), Rule())
 
 
@@ -39,17 +40,17 @@ def test_before_a_cycle_the_daemon_is_asked() -> None:
     play.feed(standby(None))
     assert play.feed(mail(run())) == [remember(C0), Tell(orders.Check("0.0"))]
     assert play.wait(3.0) == []
-    assert play.feed(CheckAnswered("0.0", "")) == [Start(run())]
+    assert play.feed(CheckAnswered("0.0", None)) == [Start(run())]
 
 
 def test_a_node_that_is_not_well_enough_says_so_and_runs_nothing() -> None:
     play = Play(a_job=a_job(health=BEFORE))
     play.connect()
     play.feed(standby(None), mail(run()))
-    reason = "health check net failed: exit code 1"
-    assert play.feed(CheckAnswered("0.0", reason)) == [
-        Tell(orders.Remember(knows(C0, unhealthy=reason))),
-        Send(messages.Unhealthy(0, 1, 1, reason)),
+    problem = Problem("net", "health check net failed: exit code 1")
+    assert play.feed(CheckAnswered("0.0", problem)) == [
+        Tell(orders.Remember(knows(C0, unhealthy=problem))),
+        Send(messages.Unhealthy(0, 1, 1, problem)),
         stopped(),
     ]
     assert play.machine.running is None
@@ -63,7 +64,7 @@ def test_a_stop_while_checks_run() -> None:
         Send(messages.Stopping(0, 1, 1, C0)),
         StopWorkers(C0, 2.0),
     ]
-    assert play.feed(CheckAnswered("0.0", "")) == []  # too late
+    assert play.feed(CheckAnswered("0.0", None)) == []  # too late
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
 
 
@@ -71,18 +72,19 @@ def test_an_answer_for_another_cycle_starts_nothing() -> None:
     play = Play(a_job=a_job(health=BEFORE))
     play.connect()
     play.feed(standby(None), mail(run()))
-    assert play.feed(CheckAnswered("0.7", "")) == []
+    assert play.feed(CheckAnswered("0.7", None)) == []
 
 
 def test_a_standby_that_turns_unhealthy_says_so() -> None:
     play = Play()
     play.connect()
     play.feed(standby(None))
-    reason = "health check disk failed: full"
-    assert play.feed(TurnedUnhealthy(reason)) == [
-        Tell(orders.Remember(knows(unhealthy=reason))),
-        Send(messages.Unhealthy(0, 1, 1, reason)),
+    assert play.feed(TurnedUnhealthy(FULL)) == [
+        Tell(orders.Remember(knows(unhealthy=FULL))),
+        Send(messages.Unhealthy(0, 1, 1, FULL)),
     ]
+    later = Problem("gpu", "health check gpu failed: 7 of 8 GPUs")
+    assert play.feed(TurnedUnhealthy(later)) == [Send(messages.Unhealthy(0, 1, 1, FULL))]  # the first one counts
 
 
 # -- rules
@@ -204,5 +206,4 @@ def test_another_configuration_is_refused() -> None:
 
 
 def test_what_is_unhealthy_stays_so() -> None:
-    memory = Memory(unhealthy="health check disk failed: full")
-    assert memory.newer(Memory(promise=3)) == Memory(promise=3, unhealthy="health check disk failed: full")
+    assert Memory(unhealthy=FULL).newer(Memory(promise=3)) == Memory(promise=3, unhealthy=FULL)

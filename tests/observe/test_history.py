@@ -15,6 +15,7 @@ from ft_supervisor.observe.history import CycleEnd, CycleStory, History, LostNod
 from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_build import build
 from ft_supervisor.observe.history_clocks import offsets
+from ft_supervisor.observe.history_coordinator import CoordinatorEvent
 from ft_supervisor.observe.history_cycles import cycles
 from ft_supervisor.observe.history_fact import Fact, Told
 from ft_supervisor.observe.history_facts import facts
@@ -575,3 +576,15 @@ def test_a_new_field_is_no_hindrance() -> None:
     assert newer != lines
     found = facts(newer.splitlines(keepends=True))
     assert not found.strange and found.facts == facts(lines.splitlines(keepends=True)).facts
+
+
+@pytest.mark.parametrize("unhealthy", ["no disk", {"check": "disk", "reason": "no disk"}], ids=["before", "today"])
+def test_why_a_node_is_unhealthy_is_read_from_journals_of_today_and_of_before(unhealthy: object) -> None:
+    register = {
+        "type": "Register",
+        "node": {"infra_rank": 1},
+        "memory": {"newest": None, "group": "", "unhealthy": unhealthy},
+    }
+    event = CoordinatorEvent(1.0, 0, 0, ("n0", "n1"), lambda _: 0.0)
+    (fact,) = event.facts(register, [])
+    assert (fact.what, fact.node, fact.reason) == ("unhealthy", 1, "no disk")

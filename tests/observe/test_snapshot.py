@@ -8,7 +8,7 @@ import pytest
 from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, goodbye, job, stopped, succeeded
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Verdict
+from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.orders import SlurmsWord
 from ft_supervisor.core.settings import Budget, Cause, Match, OnExhausted, Placement, Response, Rule
 from ft_supervisor.observe import snapshot as snapshots
@@ -151,7 +151,7 @@ def test_unhealthy_excluded_draining_and_gone() -> None:
     for rank in (0, 1):
         talk.hear(stopped(rank))
     talk.wait(1)
-    talk.hear(messages.Unhealthy(0, 3, 1, "health check disk failed: full"))
+    talk.hear(messages.Unhealthy(0, 3, 1, Problem("disk", "health check disk failed: full")))
     talk.slurm(SlurmsWord.NOTHING, draining=(4,), end_in=100.0)
     talk.hear(goodbye(5))
     talk.wait(10)

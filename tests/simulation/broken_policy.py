@@ -6,6 +6,7 @@ from ft_supervisor.core import messages
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.cycles import Cycles
 from ft_supervisor.core.members import Member
+from ft_supervisor.core.model import Problem
 from ft_supervisor.core.selection import Selection
 
 
@@ -21,8 +22,8 @@ class ChoosesTheUnhealthy(Selection):
 
 
 class RunsWhateverTheChecksSay(AgentMachine):
-    def _checked(self, cycle: str, problem: str, now: float) -> None:
-        super()._checked(cycle, "", now)
+    def _checked(self, cycle: str, problem: Problem | None, now: float) -> None:
+        super()._checked(cycle, None, now)
 
 
 class DecidesBeforeAllHaveStopped(Cycles):

@@ -68,8 +68,8 @@ class SimDaemon(Process):
                     node.agent.do(node.agent.feed, Terminated(reason))
                 case actions.RunChecks(round_):
                     node.world.after(node.world.between(0.02, 0.3), self._check, round_)
-                case actions.Tell(Sick(reason)) if node.agent is not None:
-                    node.agent.do(node.agent.feed, events.TurnedUnhealthy(reason))
+                case actions.Tell(Sick(problem)) if node.agent is not None:
+                    node.agent.do(node.agent.feed, events.TurnedUnhealthy(problem))
                 case actions.Tell(Checked(cycle, problem)) if node.agent is not None:
                     node.agent.do(node.agent.feed, events.CheckAnswered(cycle, problem))
                 case actions.CallSlurm():

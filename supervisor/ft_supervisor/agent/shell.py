@@ -161,8 +161,8 @@ class Shell:
                 self._handle(Terminated(reason))
             case orders.Checked(cycle, problem):
                 self._handle(CheckAnswered(cycle, problem))
-            case orders.Sick(reason):
-                self._handle(TurnedUnhealthy(reason))
+            case orders.Sick(problem):
+                self._handle(TurnedUnhealthy(problem))
             case _WorkerExited():
                 pass
             case _:

@@ -59,6 +59,7 @@ from ft_supervisor.core.model import (
     Memory,
     Node,
     Outcome,
+    Problem,
     Roster,
     Verdict,
 )
@@ -150,8 +151,8 @@ class AgentMachine:
                 self._blame_hung(event, now)
             case CheckAnswered(cycle, problem):
                 self._checked(cycle, problem, now)
-            case TurnedUnhealthy(reason):
-                self._turn_unhealthy(reason)
+            case TurnedUnhealthy(problem):
+                self._turn_unhealthy(problem)
             case PolicyDiffers(reason):
                 self._end(Leave(CONFIG_ERROR, None, reason), 0.0, now)
             case Terminated(reason):
@@ -295,23 +296,24 @@ class AgentMachine:
             self._become(State.CHECKING, cycle=run.cycle)
             self._do(Tell(orders.Check(str(run.cycle))))
 
-    def _checked(self, cycle: str, problem: str, now: float) -> None:
-        if problem:
+    def _checked(self, cycle: str, problem: Problem | None, now: float) -> None:
+        if problem is not None:
             self._turn_unhealthy(problem)
         if self.state is not State.CHECKING or self._run is None or str(self._run.cycle) != cycle:
             return
-        if problem:
+        if problem is not None:
             run, self._run = self._run, None
             self._become(State.STANDBY)
             self._send(messages.WorkersStopped, cycle=run.cycle, port=self._port)
         else:
             self._be_active(self._run, now)
 
-    def _turn_unhealthy(self, reason: str) -> None:
-        if not self.memory.unhealthy:
-            self._remember(replace(self.memory, unhealthy=reason))
-            self._do(log("unhealthy", "warning", reason=reason))
-        self._send(messages.Unhealthy, reason=self.memory.unhealthy)
+    def _turn_unhealthy(self, problem: Problem) -> None:
+        """The first problem counts, for good."""
+        if self.memory.unhealthy is None:
+            self._remember(replace(self.memory, unhealthy=problem))
+            self._do(log("unhealthy", "warning", reason=problem.reason))
+        self._send(messages.Unhealthy, problem=self.memory.unhealthy)
 
     def _be_active(self, run: messages.Run, now: float) -> None:
         self._become(State.ACTIVE, cycle=run.cycle, group_rank=run.group_rank, group_world_size=run.group_world_size)

@@ -42,6 +42,7 @@ from ft_supervisor.core.model import (
     Memory,
     Node,
     Outcome,
+    Problem,
     Roster,
     Verdict,
     one_line,
@@ -289,19 +290,19 @@ class CoordinatorMachine:
                     self._settle(kept)
             case messages.Goodbye(verdict=verdict):
                 self._goodbye(member, verdict, now)
-            case messages.Unhealthy(reason=reason):
-                self._hear_unhealthy(member, reason, now)
+            case messages.Unhealthy(problem=problem):
+                self._hear_unhealthy(member, problem, now)
             case messages.Leaving(reason=reason):
                 self._hear_leaving(member, reason, now)
             case _ if self.role is Role.LEADING:
                 self._cycles.hear(message, member, now)
 
-    def _hear_unhealthy(self, member: Member, reason: str, now: float) -> None:
-        if not member.unhealthy:
-            member.unhealthy, member.problem = True, reason
-            self.log("unhealthy", "warning", node=member.node.name, reason=reason)
+    def _hear_unhealthy(self, member: Member, problem: Problem, now: float) -> None:
+        if member.problem is None:
+            member.problem = problem
+            self.log("unhealthy", "warning", node=member.node.name, reason=problem.reason)
         if self.role is Role.LEADING:
-            self._cycles.unhealthy(member, reason, now)
+            self._cycles.unhealthy(member, problem, now)
 
     def _hear_leaving(self, member: Member, reason: str, now: float) -> None:
         if self.role is Role.LEADING:

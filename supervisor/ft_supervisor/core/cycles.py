@@ -18,7 +18,7 @@ from ft_supervisor.core import messages
 from ft_supervisor.core.ending import Ending
 from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
-from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.placement import Assignment
 from ft_supervisor.core.policy import Decision, Told, Trouble
 from ft_supervisor.core.ranks import fold, unfold
@@ -160,7 +160,9 @@ class Cycles:
             self._go_on(member, now)
             self._succeeded(member, now)
         elif message.running == self.cycle:
-            if failure is not None:
+            if memory.unhealthy is not None:
+                self.unhealthy(member, memory.unhealthy, now)
+            elif failure is not None:
                 self._failed(member, failure, now)
             if self.phase is Phase.STOPPING:
                 self._lead.mail(member, self._stop())
@@ -187,7 +189,7 @@ class Cycles:
 
     def _explain(self, member: Member, memory: Memory, failure: Failure | None, now: float) -> None:
         """It is active, and runs nothing."""
-        if memory.unhealthy:
+        if memory.unhealthy is not None:
             self.unhealthy(member, memory.unhealthy, now)
         elif failure is not None:
             self._failed(member, failure, now)
@@ -205,12 +207,11 @@ class Cycles:
         cause = Cause.EXIT if charged else None
         self._trouble(Trouble(reason, cause, member.node.infra_rank, charged=charged), now)
 
-    def unhealthy(self, member: Member, reason: str, now: float) -> None:
-        """A health check has failed on this node, which is not to be chosen again."""
+    def unhealthy(self, member: Member, problem: Problem, now: float) -> None:
+        """A check has failed on this node, which is not to be chosen again."""
         if self.active(member) and member.node.infra_rank in self._pending:
-            check = reason.split(":")[0].removeprefix("health check ").removesuffix(" failed")
-            trouble = Trouble(f"{member.node.name}: {reason}", Cause.HEALTH, member.node.infra_rank, check=check)
-            self._trouble(trouble, now)
+            reason = f"{member.node.name}: {problem.reason}"
+            self._trouble(Trouble(reason, Cause.HEALTH, member.node.infra_rank, check=problem.check), now)
 
     def hear(
         self,

@@ -171,8 +171,8 @@ class DaemonMachine:
         for finding in news:
             level = "info" if finding.effect is None else "warning"
             self._do(log("health", level, check=finding.check, effect=finding.effect, reason=finding.reason))
-        problem = self._health.excluded.reason if self._health.excluded else ""
-        if problem and not self.memory.unhealthy:
+        problem = self._health.problem
+        if problem is not None and self.memory.unhealthy is None:
             self.memory = replace(self.memory, unhealthy=problem)
             self._tell_agent(Sick(problem))
         if cycle:

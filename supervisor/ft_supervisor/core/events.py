@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ft_supervisor.core.health import Outcome
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
-from ft_supervisor.core.model import Cycle, Failure, Verdict
+from ft_supervisor.core.model import Cycle, Failure, Problem, Verdict
 from ft_supervisor.core.orders import Order, SlurmSaid
 
 
@@ -150,17 +150,17 @@ class StacksTaken:
 
 @dataclass(frozen=True)
 class CheckAnswered:
-    """After Tell(Check): `problem` is what keeps this node from running `cycle`; "" nothing."""
+    """After Tell(Check): `problem` is what keeps this node from running `cycle`; None: nothing does."""
 
     cycle: str
-    problem: str
+    problem: Problem | None
 
 
 @dataclass(frozen=True)
 class TurnedUnhealthy:
     """A health check of the daemon's has failed."""
 
-    reason: str
+    problem: Problem
 
 
 @dataclass(frozen=True)

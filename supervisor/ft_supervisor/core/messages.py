@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Roster, Verdict
+from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Problem, Roster, Verdict
 from ft_supervisor.core.ranks import unfold
 
 
@@ -108,12 +108,12 @@ class VerdictKept:
 
 @dataclass(frozen=True)
 class Unhealthy:
-    """A health check has failed: this node is not to be chosen again."""
+    """A check has failed: this node is not to be chosen again."""
 
     term: int
     infra_rank: int
     incarnation: int
-    reason: str
+    problem: Problem
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,14 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Problem:
+    """Why a node is not to be chosen any more: the name of the check that failed there, and one line for people."""
+
+    check: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Timeouts:
     """In seconds. What each bounds is in docs/reference/configuration.md; `config.relations` checks how they relate."""
 
@@ -217,7 +225,7 @@ class Memory:
     """What a node's daemon keeps for it while agents come and go; it only ever grows.
 
     `promise`: the highest term that the node has promised to. `group`: the active nodes of `newest` by group_rank,
-    folded. `unhealthy`: why it is not to be chosen. `verdict`: the job's.
+    folded. `unhealthy`: why it is not to be chosen, None if it may be. `verdict`: the job's.
     """
 
     promise: int = NO_PROMISE
@@ -228,7 +236,7 @@ class Memory:
     succeeded: Cycle | None = None
     failures: tuple[Failure, ...] = ()
     accepted: Accepted | None = None
-    unhealthy: str = ""
+    unhealthy: Problem | None = None
     verdict: Verdict | None = None
 
     def newer(self, other: Self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ft_supervisor.core.model import Job, Memory, Node, Verdict
+from ft_supervisor.core.model import Job, Memory, Node, Problem, Verdict
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.summary import Summary
 
@@ -101,17 +101,17 @@ class Check:
 
 @dataclass(frozen=True)
 class Checked:
-    """Daemon to agent: `problem` is what keeps this node from running `cycle`; "" nothing."""
+    """Daemon to agent: `problem` is what keeps this node from running `cycle`; None: nothing does."""
 
     cycle: str
-    problem: str
+    problem: Problem | None
 
 
 @dataclass(frozen=True)
 class Sick:
     """Daemon to agent: a health check has failed, and this node is not to be chosen again."""
 
-    reason: str
+    problem: Problem
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class Selection:
         return self._fit(self._members.present(now, self._job.timeouts.coordinator)) & self._eligible()
 
     def _fit(self, nodes: set[int]) -> set[int]:
-        return {rank for rank in nodes if rank not in self.excluded and not self._members[rank].unhealthy}
+        return {rank for rank in nodes if rank not in self.excluded and self._members[rank].problem is None}
 
     def _assign(self, former: Sequence[int], nodes: Collection[int], least: int) -> Assignment:
         candidates = [
