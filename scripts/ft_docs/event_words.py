@@ -59,7 +59,7 @@ WORDS: dict[str, str] = {
     "suspect": "These nodes did not answer within `timeouts.probe`. They are probably dead.",
     "tick_late": "The coordinator's process stood still for so long: its machine has too much to do, or was frozen.",
     "too_few_nodes": "Too few healthy nodes are left to go on; `spares.on_exhausted` says what becomes of the job.",
-    "unhealthy": "A health check has excluded the node. It stays, and is never chosen again.",
+    "unhealthy": "A health check has excluded the node, or it cannot start workers. It is never chosen again.",
     "verdict": "How the job has ended. Said once.",
     # agent
     "active": "This node trains, with the rank `group_rank`.",

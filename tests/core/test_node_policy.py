@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.machines import BEAT, C0, TIMEOUTS, job
+from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
 from tests.core.test_agent_machine import EPOCH, Play, knows, mail, remember, run, standby, stopped
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
-from ft_supervisor.core.events import Beat, CheckAnswered, PolicyDiffers, StacksTaken, TurnedUnhealthy, WorkersExited
+from ft_supervisor.core.agent import State
+from ft_supervisor.core.events import (
+    Beat,
+    CannotStart,
+    CheckAnswered,
+    PolicyDiffers,
+    StacksTaken,
+    TurnedUnhealthy,
+    WorkersExited,
+)
 from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
 
@@ -85,6 +94,42 @@ def test_a_standby_that_turns_unhealthy_says_so() -> None:
     ]
     later = Problem("gpu", "health check gpu failed: 7 of 8 GPUs")
     assert play.feed(TurnedUnhealthy(later)) == [Send(messages.Unhealthy(0, 1, 1, FULL))]  # the first one counts
+
+
+READ_ONLY = "[Errno 30] Read-only file system: '/l/workers'"
+CANNOT = Problem("workers", f"cannot start workers: {READ_ONLY}")
+
+
+def test_a_node_that_cannot_start_its_workers_is_unhealthy_and_they_have_not_failed() -> None:
+    play = active(a_job())
+    assert play.feed(CannotStart(C0, READ_ONLY)) == [
+        Tell(orders.Remember(knows(C0, unhealthy=CANNOT))),
+        Send(messages.Unhealthy(0, 1, 1, CANNOT)),
+        StopWorkers(C0, 0.0),  # some may run
+    ]
+    assert play.feed(mail(messages.Stop(0, C0, "0-2", 2.0))) == [Send(messages.Stopping(0, 1, 1, C0))]
+    assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
+    assert play.machine.state is State.STANDBY
+
+
+def test_a_node_that_cannot_start_its_workers_does_not_try_it_again() -> None:
+    """Its coordinator may not have heard of it, and may begin the next cycle with it."""
+    play = active(a_job())
+    play.feed(CannotStart(C0, READ_ONLY))
+    known = knows(C1, unhealthy=CANNOT)
+    assert play.feed(mail(run(C1))) == [Tell(orders.Remember(known))]
+    assert play.feed(events.WorkersGone(C0, 9)) == [
+        stopped(),
+        Send(messages.Unhealthy(0, 1, 1, CANNOT)),
+        stopped(C1),
+    ]
+    assert play.machine.running is None
+
+
+def test_a_node_that_could_not_start_a_former_cycle_is_unhealthy_as_well() -> None:
+    play = active(a_job())
+    play.feed(mail(messages.Stop(0, C0, "0-2", 2.0)), events.WorkersGone(C0, 9))
+    assert Send(messages.Unhealthy(0, 1, 1, CANNOT)) in play.feed(CannotStart(C0, READ_ONLY))
 
 
 # -- rules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -13,6 +14,8 @@ from typing import Any
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """A shell's exit codes for a command that can't be started."""
+_IS_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
+"""What stat(2) says of a file that is missing, or out of reach, on every node alike."""
 _LIMIT = 1 << 20
 """Bytes read of an error file."""
 _BEGINNING = re.compile(rb'\A\{"message": (?:\{"message": )?"((?:[^"\\]|\\.){1,1000})')
@@ -28,11 +31,18 @@ class Told:
 
 
 def look_up(command: str) -> tuple[int, str] | None:
-    """Exit code and message for a command that can't be run; None for one that can."""
+    """Exit code and message for a command that can't be run; None for one that can. Raises OSError where this node
+    cannot tell, as with a file system that is broken here."""
     if shutil.which(command) is not None:
         return None
     if shutil.which(command, mode=os.F_OK) is not None:
         return NOT_EXECUTABLE, f"{command}: not executable"
+    for folder in [""] if "/" in command else os.get_exec_path():
+        try:
+            Path(folder, command).stat()
+        except OSError as error:
+            if error.errno not in _IS_NOT_THERE:
+                raise
     return NOT_FOUND, f"{command}: command not found"
 
 

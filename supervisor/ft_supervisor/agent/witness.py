@@ -75,8 +75,8 @@ class Witness:
         self._output.release()
 
     def failure(self, local_rank: int, code: int, error_file: Path | None, message: str = "") -> Failure:
-        """What is to be told of a failed worker. `code`: Popen's, a signal's negative; `message`: when it could not be
-        started, and so has left no error file."""
+        """What is to be told of a failed worker. `code`: Popen's, a signal's negative; `message`: why its command can't
+        be run, so that it has left no error file."""
         told = read_error(error_file) if error_file and not message else None
         kills = self._kills.get(local_rank)
         rules, lines = ((), "") if message else self.last_words(local_rank)

@@ -6,7 +6,7 @@ Whom it listens to is the Caller's business (core.caller); here is what it does 
     joining    none      Standby: standby; Run: checking
     standby    none      Run: checking
     checking   none      Checked: active, or unhealthy; without checks for a cycle: active at once
-    active     running   a failure, Stop, Standby, a newer Run: stopping; all exited with 0: succeeded
+    active     running   a failure, CannotStart, Stop, Standby, a newer Run: stopping; all exited with 0: succeeded
     stopping   ending    WorkersGone: the newer Run's checking, else standby
     succeeded  none      Run: checking
     closing    ending    WorkersGone, or none there: Goodbye and out
@@ -29,6 +29,7 @@ from ft_supervisor.core.events import (
     AgentEvent,
     BarrierPassed,
     Beat,
+    CannotStart,
     CheckAnswered,
     Connected,
     Disconnected,
@@ -45,6 +46,7 @@ from ft_supervisor.core.events import (
 )
 from ft_supervisor.core.failures import fit_to_tell
 from ft_supervisor.core.hangs import Hangs
+from ft_supervisor.core.health import WORKERS
 from ft_supervisor.core.lease import Lease
 from ft_supervisor.core.ledger import newer
 from ft_supervisor.core.model import (
@@ -62,6 +64,7 @@ from ft_supervisor.core.model import (
     Problem,
     Roster,
     Verdict,
+    one_line,
 )
 from ft_supervisor.core.policy import ignored
 from ft_supervisor.core.ranks import highest
@@ -143,6 +146,8 @@ class AgentMachine:
                 self._alone.passed(cycle, now)
             case WorkersExited(cycle, failures):
                 self._exited(cycle, failures, now)
+            case CannotStart(cycle, reason):
+                self._cannot_start(cycle, reason, now)
             case WorkersGone(cycle, port):
                 self._gone(cycle, port, now)
             case Beat():
@@ -290,6 +295,9 @@ class AgentMachine:
         """First see whether the node is well enough, where the policy wants that."""
         self._run, self._next = run, None
         health = self.job.settings.health
+        if self.memory.unhealthy is not None:  # the coordinator did not know when it sent this Run
+            self._run_nothing(self.memory.unhealthy)
+            return
         if health.gpu is None and not any(When.BEFORE_CYCLE in check.when for check in health.checks):
             self._be_active(run, now)
         else:
@@ -297,16 +305,21 @@ class AgentMachine:
             self._do(Tell(orders.Check(str(run.cycle))))
 
     def _checked(self, cycle: str, problem: Problem | None, now: float) -> None:
-        if problem is not None:
+        asked = self.state is State.CHECKING and self._run is not None and str(self._run.cycle) == cycle
+        if problem is not None and asked:
+            self._run_nothing(problem)
+        elif problem is not None:
             self._turn_unhealthy(problem)
-        if self.state is not State.CHECKING or self._run is None or str(self._run.cycle) != cycle:
-            return
-        if problem is not None:
-            run, self._run = self._run, None
-            self._become(State.STANDBY)
-            self._send(messages.WorkersStopped, cycle=run.cycle, port=self._port)
-        else:
+        elif asked and self._run is not None:
             self._be_active(self._run, now)
+
+    def _run_nothing(self, problem: Problem) -> None:
+        """The node is told to run a cycle, has not begun, and is not fit for it."""
+        assert self._run is not None
+        run, self._run = self._run, None
+        self._turn_unhealthy(problem)
+        self._become(State.STANDBY)
+        self._send(messages.WorkersStopped, cycle=run.cycle, port=self._port)
 
     def _turn_unhealthy(self, problem: Problem) -> None:
         """The first problem counts, for good."""
@@ -343,6 +356,12 @@ class AgentMachine:
         self._become(State.SUCCEEDED, cycle=cycle)
         self._send(messages.WorkersSucceeded, cycle=cycle)
         self._do(EnterBarrier(cycle, world_size))
+
+    def _cannot_start(self, cycle: Cycle, reason: str, now: float) -> None:
+        """Not the workers' fault but the node's: another one has to take its place."""
+        self._turn_unhealthy(Problem(WORKERS, one_line(f"cannot start workers: {reason}")))
+        if self._run is not None and self._run.cycle == cycle:
+            self._stop(0.0, now)  # nothing that was started has done any work
 
     def _ignores(self, failure: Failure) -> bool:
         """A rule says so: the other workers go on."""

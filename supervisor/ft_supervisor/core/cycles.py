@@ -20,7 +20,7 @@ from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.placement import Assignment
-from ft_supervisor.core.policy import Decision, Told, Trouble
+from ft_supervisor.core.policy import Decision, MayGo, Told, Trouble
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
@@ -174,7 +174,7 @@ class Cycles:
         elif self.cycle.term == self._term and (memory.newest is None or memory.newest < self.cycle):
             self._run_or_stop(member, now)
         else:
-            if self.phase is Phase.RUNNING:
+            if self.phase is Phase.RUNNING or memory.unhealthy is not None:  # its peers may have been heard first
                 self._explain(member, memory, failure, now)
             self._stand_by(member, now)
             self._stopped(member, now)
@@ -211,7 +211,8 @@ class Cycles:
         """A check has failed on this node, which is not to be chosen again."""
         if self.active(member) and member.node.infra_rank in self._pending:
             reason = f"{member.node.name}: {problem.reason}"
-            self._trouble(Trouble(reason, Cause.HEALTH, member.node.infra_rank, check=problem.check), now)
+            trouble = Trouble(reason, Cause.HEALTH, member.node.infra_rank, check=problem.check, charged=False)
+            self._trouble(trouble, now)
 
     def hear(
         self,
@@ -362,11 +363,14 @@ class Cycles:
             assert last.verdict is not None
             self._lead.conclude(last.verdict)
         elif not self._members.anybody_runs() and self._lead.may_start(now):
-            if ending.decision is None and (decision := ending.settle(wall, now)) is not None:
+            if ending.decision is None and (decision := ending.settle(wall, now, self._may_go(now))) is not None:
                 self._take_over(decision.ledger)
                 self._tell(decision, now)
             if ending.decision is not None and now >= ending.not_before:
                 self._begin_next(ending.decision, now)
+
+    def _may_go(self, now: float) -> MayGo:
+        return lambda failing: self.selection.may_go(failing, self.group, now)
 
     def _begin_when_enough(self, now: float) -> None:
         if self.selection.enough(self._since, now) and self._lead.may_start(now):

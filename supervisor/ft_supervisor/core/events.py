@@ -121,6 +121,15 @@ class WorkersExited:
 
 
 @dataclass(frozen=True)
+class CannotStart:
+    """After Start: this node was not able to start the workers of `cycle`, by no fault of theirs; `reason` is the
+    system's. Some of them may run, until a StopWorkers."""
+
+    cycle: Cycle
+    reason: str
+
+
+@dataclass(frozen=True)
 class WorkersGone:
     """After Start or StopWorkers: no process of the workers of `cycle` is left. `port` is free just now."""
 
@@ -237,6 +246,7 @@ AgentEvent = (
     | Looked
     | BarrierPassed
     | WorkersExited
+    | CannotStart
     | WorkersGone
     | Beat
     | StacksTaken

@@ -15,6 +15,8 @@ from ft_supervisor.core.settings import Check, Health, OnFail, When
 
 DISK = "disk"
 GPU = "gpu"
+WORKERS = "workers"
+"""Nothing that is run: an agent has failed it that could not start its workers."""
 BUILT_IN_TIMEOUT = 10.0
 PAUSE = 1.0
 """Seconds between two attempts of one check."""

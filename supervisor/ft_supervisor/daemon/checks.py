@@ -40,7 +40,7 @@ def built_in(job: Job, node: Node, gpus: int | None) -> dict[str, tuple[str, ...
     disk = (sys.executable, "-I", "-S", str(Path(__file__).with_name("disk.py")))
     gpu = (sys.executable, "-P", "-m", "ft_supervisor.daemon.nvml")
     return {
-        DISK: (*disk, job.run_folder, str(job.settings.health.min_free or 0), node.name),
+        DISK: (*disk, str(job.settings.health.min_free or 0), node.name, job.run_folder, job.local_folder),
         GPU: gpu if gpus is None else (*gpu, "--expect", str(gpus)),
     }
 
