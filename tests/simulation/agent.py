@@ -12,7 +12,7 @@ from tests.simulation.workers import SimWorkers
 from ft_supervisor.core import actions
 from ft_supervisor.core.actions import AgentAction
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.events import AgentEvent, Looked, Tick, WorkersGone
+from ft_supervisor.core.events import AgentEvent, CannotStart, Looked, Tick, WorkersGone
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Memory
 from ft_supervisor.core.orders import Done
@@ -111,9 +111,18 @@ class SimAgent(Process):
 
     def _start(self, run: Run) -> None:
         self.world.checks.start(self.node, run)
+        if self.node.unable:
+            self._start_in_vain(run)
+            return
         self.node.workers = SimWorkers(self, run)
         self.node.workers.start()
         self.world.moment("running", self.node.rank)
+
+    def _start_in_vain(self, run: Run) -> None:
+        """Some of the workers run by then, or none does."""
+        if self.world.between(0.0, 1.0) < 0.5:
+            self.node.workers = SimWorkers(self, run, over=True)
+        self.world.after(0.01, self.do, self.feed, CannotStart(run.cycle, "read-only"))
 
     def _stop(self, cycle: Cycle, grace: float) -> None:
         workers = self.node.workers

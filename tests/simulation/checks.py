@@ -35,8 +35,6 @@ class Checks(Endings):
         self.ranks: dict[Cycle, dict[int, int]] = {}
         """infra_ranks by group_rank, of workers that were started."""
         self.terms: dict[int, SimCoordinator] = {}
-        self.touched: set[int] = set()
-        """Nodes that some fault was about."""
         self._lost: dict[SimCoordinator, set[int]] = {}
         self._heard: dict[SimCoordinator, dict[int, tuple[float, int]]] = {}
         self._led: dict[SimCoordinator, set[int]] = {}
@@ -150,6 +148,8 @@ class Checks(Endings):
         if not isinstance(message, Prepare | Close):  # only who is in charge says such a thing
             self.in_charge(coordinator, message.term)
             self._led.setdefault(coordinator, set()).add(infra_rank)
+        if isinstance(message, Run):
+            self.charged = max(self.charged, message.ledger.used)
         match message:
             case Run() if infra_rank in self._lost.get(coordinator, ()):
                 raise Breach("3", f"n{infra_rank} is to run {message.cycle} though lost")

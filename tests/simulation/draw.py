@@ -69,6 +69,7 @@ _WEIGHTS = {
         "repeat": 10,
         "files": 3,
         "sick": 6,
+        "unable": 5,
         "drain": 5,
         "limit": 2,
     },

@@ -27,6 +27,10 @@ class Endings:
         self.chosen_at = 0.0
         self.outside = False
         """Whether somebody else has a say in the verdict, too."""
+        self.touched: set[int] = set()
+        """Nodes that some fault was about."""
+        self.charged = 0
+        """Restarts that were charged to a budget, as nodes were told."""
         self._worked: dict[Cycle, set[int]] = {}
         self._by_barrier: set[int] = set()
         self._left_at: dict[int, float] = {}
@@ -90,9 +94,13 @@ class Endings:
         if not by_verdict <= said | {75, 130} and not self.outside:
             raise Breach("4", f"codes {codes} with the verdict {self.chosen}")
         self._check_time()
-        harmless = all(fault.kind in ("repeat", "files", "reset") for fault in world.plan.faults)
-        good = (harmless and not world.plan.fails) or world.plan.gentle
-        if good and list(codes.values()) != [0] * len(world.nodes):
+        kinds = {fault.kind for fault in world.plan.faults} - {"repeat", "files", "reset"}
+        spared = len(world.nodes) - len(self.touched) >= world.job.active
+        good = (not kinds or (kinds == {"unable"} and spared)) and not world.plan.fails
+        # a rule for exit code 1 answers for the peers, which come before a cause that it does not name
+        if kinds == {"unable"} and not world.plan.fails and world.plan.policy != "replace" and self.charged:
+            raise Breach("charged", f"{self.charged} restarts are charged, and no worker has failed by itself")
+        if (good or world.plan.gentle) and list(codes.values()) != [0] * len(world.nodes):
             raise Breach("8" if world.plan.gentle else "success", f"codes {codes}, verdict {self.chosen}")
 
     def _check_time(self) -> None:

@@ -114,6 +114,8 @@ class Injector:
                     node.agent.wire.connection.sever()
             case "sick":
                 node.sick = True
+            case "unable":
+                node.unable = True
             case "drain":
                 world.slurm.draining |= {node.rank}
             case "signal":

@@ -120,5 +120,7 @@ OTHERS = (
         Machines(agent=broken_policy.RunsWhateverTheChecksSay),
         ((cycles, "Selection", broken_policy.ChoosesTheUnhealthy),),
     ),
+    _part("Cycles", broken_policy.ChargesForTheNodesHealth, "charged", "success", theme=themes.unable),
+    _agent(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
     _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),
 )

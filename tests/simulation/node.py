@@ -122,6 +122,8 @@ class SimNode:
         self.frozen = False
         self.sick = False
         """Its health checks fail."""
+        self.unable = False
+        """It cannot start workers."""
         self._rate = 1.0 + world.between(-DRIFT, DRIFT)
         self._offset = world.between(0.0, 1e6)
         self._frozen_since = 0.0

@@ -113,6 +113,23 @@ def test_the_coordinator_is_lost_while_it_ends_the_job(kind: str, moment: str) -
 KILLS = ("coordinator", "node")
 
 
+def test_nodes_that_cannot_start_workers_are_replaced_and_nothing_is_charged() -> None:
+    for seed in range(20):
+        world = lived(f"{seed} nodes=6 active=3 work=20 peers=crash slow=0.005 restarts=0 unable@0:1 unable@0:3")
+        assert codes(world) == [0] * 6
+        assert world.checks.ranks[max(world.checks.ranks)] == {0: 0, 1: 4, 2: 2}
+        assert world.checks.charged == 0
+
+
+def test_when_no_node_can_start_workers_the_job_soon_ends_and_says_so() -> None:
+    for seed in range(20):
+        unable = " ".join(f"unable@0:{rank}" for rank in range(4))
+        world = lived(f"{seed} nodes=4 active=3 work=20 {QUIET} {unable}")
+        assert codes(world) == [75] * 4
+        assert world.file is not None and "cannot start workers: read-only" in world.file.reason
+        assert world.now < 40
+
+
 def test_a_signal_cancels_the_job() -> None:
     world = lived(f"1 nodes=4 active=3 work=60 {QUIET} signal@10:2")
     assert codes(world) == [130] * 4
