@@ -203,7 +203,7 @@ def test_a_step_file_that_hangs_is_waited_for_within_a_bound() -> None:
 def test_the_agent_that_hung_is_a_hang() -> None:
     coordinator = talk(Rule(Match(causes=(Cause.HANG,)), Response.REPLACE_NODE), hang=Hang())
     hung = Failure(1, -1, cause=Cause.HANG, message="not heard by its daemon for 3.0 s")
-    coordinator.register(1, incarnation=2, memory=Memory(0, newest=C0, failures=(hung,)))
+    coordinator.register(1, incarnation=2, memory=Memory(0, newest=C0, group="0-2", failures=(hung,)))
     all_stop(coordinator)
     assert group(coordinator) == (0, 3, 2)
 
@@ -251,7 +251,7 @@ def test_an_elastic_job_shrinks_and_grows_back_at_the_next_failure() -> None:
     assert set(runs) == {0, 2} and group(coordinator) == (0, 2)
     assert {run.group_world_size for run in runs.values()} == {2}
     coordinator.silent = set()
-    coordinator.register(1, connection=2, memory=Memory(0, newest=C0))
+    coordinator.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
     assert mailed(coordinator.wait(3 * TIMEOUTS.node_lost), Stop) == {}
     coordinator.hear(failed(0, C1, exit_code=1))
     all_stop(coordinator, C1)
@@ -264,7 +264,7 @@ def test_growing_at_once() -> None:
     coordinator.wait(TIMEOUTS.node_lost)
     all_stop(coordinator)
     coordinator.silent = set()
-    coordinator.register(1, connection=2, memory=Memory(0, newest=C0))
+    coordinator.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
     assert mailed(coordinator.wait(TIMEOUTS.node_lost - BEAT), Stop) == {}  # it might go again
     assert set(mailed(coordinator.wait(3 * BEAT), Stop)) == {0, 2}
     assert set(all_stop(coordinator, C1)) == {0, 1, 2}
@@ -307,7 +307,7 @@ def test_who_waits_goes_on_when_a_node_comes() -> None:
     all_stop(coordinator)
     coordinator.wait(TIMEOUTS.join / 2)
     coordinator.silent = set()
-    coordinator.register(1, connection=2, memory=Memory(0, newest=C0))
+    coordinator.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
     assert set(mailed(coordinator.wait(2 * BEAT), Run)) == {0, 1, 2}
 
 

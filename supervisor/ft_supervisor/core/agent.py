@@ -63,7 +63,8 @@ from ft_supervisor.core.model import (
     Verdict,
 )
 from ft_supervisor.core.policy import ignored
-from ft_supervisor.core.ranks import highest
+from ft_supervisor.core.plausible import to_node
+from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When
 
@@ -96,6 +97,7 @@ class AgentMachine:
         self._caller = Caller(job, node)
         self._lease = Lease()
         self._hangs = Hangs(job, node, epoch)
+        self._refusals = Refusals()
         self._said = now
         self._serial = 0
         self._port = 0
@@ -192,6 +194,9 @@ class AgentMachine:
         self._do(Send(register))
 
     def _mail(self, message: messages.ToAgent, now: float) -> None:
+        if wrong := to_node(message, self.job, self.node, self.memory):
+            self._drop(message, wrong, now)
+            return
         if isinstance(message, messages.Close):  # the job's verdict is that in every term
             self._close(message.verdict, now)
             return
@@ -201,7 +206,7 @@ class AgentMachine:
             self._next = None
             self._do(log("promised", term=message.term))
         elif message.term != self.memory.promise:
-            self._do(log("mail_dropped", "warning", message=type(message).__name__, term=message.term))
+            self._drop(message, None, now)
             return
         if not prepare:
             self._caller.charge()
@@ -216,6 +221,12 @@ class AgentMachine:
                 self._send(messages.VerdictKept)
             case _:
                 self._be_led(message, now)
+
+    def _drop(self, message: messages.ToAgent, wrong: str | None, now: float) -> None:
+        """`wrong`: what cannot be true of it; None if it is of another term."""
+        name = type(message).__name__
+        if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
+            self._do(log("mail_dropped", "warning", message=name, term=message.term, reason=wrong, more=more or None))
 
     def _be_led(self, message: messages.Standby | messages.Run | messages.Continue | messages.Stop, now: float) -> None:
         """By a coordinator that is in charge."""
@@ -235,9 +246,6 @@ class AgentMachine:
                 self._stand_by(cycle, now)
 
     def _keep(self, roster: Roster) -> None:
-        if highest(roster.members) >= len(self.job.nodes):
-            self._do(log("mail_dropped", "warning", message="Members", reason="names nodes that the job does not have"))
-            return
         if self.memory.roster is None or roster.stamp > self.memory.roster.stamp:
             self._remember(replace(self.memory, roster=roster))
         if roster == self.memory.roster:

@@ -46,7 +46,9 @@ from ft_supervisor.core.model import (
     Verdict,
     one_line,
 )
-from ft_supervisor.core.ranks import fold, highest, unfold
+from ft_supervisor.core.plausible import Heights, from_node
+from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.rosterchange import RosterChange
 from ft_supervisor.core.summary import Summary
@@ -79,6 +81,8 @@ class CoordinatorMachine:
         self._closing = Closing()
         self._interruptions = Interruptions(job, now)
         self._epoch = epoch
+        self._known = Heights().with_(memory)
+        self._refusals = Refusals()
         self._early: list[messages.ToCoordinator] = []
         self._last_tick = now
         self._actions: list[CoordinatorAction] = []
@@ -178,6 +182,7 @@ class CoordinatorMachine:
             return
         self._majority.proof.echo(message.infra_rank, message.round)
         self._election.hear(message)
+        self._known = self._known.with_(message.memory)
         if (newest := message.memory.newest) is not None:
             self._cycles_told = max(self._cycles_told, newest.n + 1)
         if self._closing.closed:
@@ -266,16 +271,17 @@ class CoordinatorMachine:
     # -- messages
 
     def _receive(self, message: messages.ToCoordinator, now: float) -> None:
-        known = 0 <= message.infra_rank < len(self.job.nodes) and self._fits(message)
-        if known and isinstance(message, messages.Register):
+        if wrong := from_node(message, self.job, self._heights()):
+            self._drop(message, wrong, now)
+            return
+        if isinstance(message, messages.Register):
             self._register(message, now)
             return
-        if known and self.role is Role.PREPARING and message.term == self._election.term:
+        if self.role is Role.PREPARING and message.term == self._election.term:
             self._early.append(message)
             return
-        if not known or message.term != self.term or isinstance(message, messages.Register):
-            name = type(message).__name__
-            self.log("message_dropped", "warning", message=name, node=message.infra_rank, term=message.term)
+        if message.term != self.term:
+            self._drop(message, None, now)
             return
         member = self.members.get(message.infra_rank)
         if member is None or member.incarnation != message.incarnation or member.gone:
@@ -295,6 +301,30 @@ class CoordinatorMachine:
                 self._hear_leaving(member, reason, now)
             case _ if self.role is Role.LEADING:
                 self._cycles.hear(message, member, now)
+
+    def _drop(self, message: messages.ToCoordinator, wrong: str | None, now: float) -> None:
+        """`wrong`: what cannot be true of it; None if it is merely old."""
+        name = type(message).__name__
+        if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
+            self.log(
+                "message_dropped",
+                "warning",
+                message=name,
+                node=message.infra_rank,
+                term=message.term,
+                reason=wrong,
+                more=more or None,
+            )
+
+    def _heights(self) -> Heights:
+        """What is known, our own term's cycles included."""
+        cycle, ledger, known = self.cycle, self._cycles.ledger, self._known
+        return Heights(
+            max(known.term, self._election.term or 0),
+            max(known.cycle, cycle.n if cycle else 0),
+            max(known.entries, ledger.entries),
+            max(known.roster, self.roster.number),
+        )
 
     def _hear_unhealthy(self, member: Member, reason: str, now: float) -> None:
         if not member.unhealthy:
@@ -322,14 +352,6 @@ class CoordinatorMachine:
                 self.conclude(verdict)
             elif said.draining is not None:
                 self._cycles.drain(frozenset(said.draining), now)
-
-    def _fits(self, message: messages.ToCoordinator) -> bool:
-        """Whether it speaks of this job's nodes alone."""
-        if not isinstance(message, messages.Register):
-            return True
-        roster = message.memory.roster
-        lists = [message.memory.group, *((roster.members, roster.former) if roster else ())]
-        return all(highest(ranks) < len(self.job.nodes) for ranks in lists)
 
     def _welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node that has promised our term, and all that it knows."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from ft_supervisor.core.bounds import Count, LocalRank, Moment, Name, Promise, Rank, Term, Text
 from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.settings import DEFAULTS, Cause, Settings
@@ -27,8 +28,8 @@ PROTOCOL = 1
 class Cycle:
     """One incarnation of the training world; a restart is a new cycle. Ordered as the pair (term, n)."""
 
-    term: int
-    n: int
+    term: Term
+    n: Count
 
     def __str__(self) -> str:
         return f"{self.term}.{self.n}"
@@ -64,8 +65,13 @@ class Verdict:
     """How the job ended, once and for all; `reason` is one line."""
 
     outcome: Outcome
-    reason: str
+    reason: Text
     again: Again = Again.OPEN
+
+    def __post_init__(self) -> None:
+        fits = {Again.NEVER: Outcome.FAILED, Again.REQUEUE: Outcome.INTERRUPTED}.get(self.again, self.outcome)
+        if fits is not self.outcome:
+            raise ValueError(f"{self.outcome} and again {self.again} contradict each other")
 
     @property
     def exit_code(self) -> int:
@@ -82,17 +88,17 @@ class Failure:
     the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
     """
 
-    infra_rank: int
-    local_rank: int
+    infra_rank: Rank
+    local_rank: LocalRank
     exit_code: int | None = None
-    signal: str | None = None
-    error_file: str | None = None
-    message: str = ""
-    time: float = 0.0
+    signal: Name | None = None
+    error_file: Text | None = None
+    message: Text = ""
+    time: Moment = 0.0
     cause: Cause = Cause.EXIT
-    exception: str = ""
-    rules: tuple[int, ...] = ()
-    last_lines: str = ""
+    exception: Name = ""
+    rules: tuple[Rank, ...] = ()
+    last_lines: Text = ""
 
     def __str__(self) -> str:
         who = f"worker {self.local_rank}" if self.local_rank >= 0 else "agent"
@@ -128,10 +134,10 @@ class Timeouts:
 class Node:
     """Who a node is, for the job's life. `addr` is what peers connect to; `domain_id` is "" where there is none."""
 
-    infra_rank: int
-    name: str
-    addr: str
-    domain_id: str = ""
+    infra_rank: Rank
+    name: Name
+    addr: Name
+    domain_id: Name = ""
 
 
 @dataclass(frozen=True)
@@ -190,8 +196,8 @@ class Roster:
     of two rosters the one with the greater stamp counts.
     """
 
-    term: int
-    number: int
+    term: Promise
+    number: Count
     members: str
     former: str = ""
 
@@ -208,7 +214,7 @@ class Roster:
 class Accepted:
     """A verdict that the coordinator of `term` has proposed and this node has accepted: not yet the job's."""
 
-    term: int
+    term: Term
     verdict: Verdict
 
 
@@ -220,7 +226,7 @@ class Memory:
     folded. `unhealthy`: why it is not to be chosen. `verdict`: the job's.
     """
 
-    promise: int = NO_PROMISE
+    promise: Promise = NO_PROMISE
     roster: Roster | None = None
     ledger: Ledger = EMPTY
     newest: Cycle | None = None
@@ -228,7 +234,7 @@ class Memory:
     succeeded: Cycle | None = None
     failures: tuple[Failure, ...] = ()
     accepted: Accepted | None = None
-    unhealthy: str = ""
+    unhealthy: Text = ""
     verdict: Verdict | None = None
 
     def newer(self, other: Self) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ft_supervisor.core.bounds import Count, ExitCode, Name, Port, Promise, Rank, Text
 from ft_supervisor.core.model import Job, Memory, Node, Verdict
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.summary import Summary
@@ -19,7 +20,7 @@ class Begin:
 
     job: Job
     node: Node
-    incarnation: int
+    incarnation: Count
     memory: Memory
     epoch: float = 0.0
 
@@ -28,7 +29,7 @@ class Begin:
 class Terminate:
     """Daemon to agent: a signal asks the node to end; `reason` names it."""
 
-    reason: str
+    reason: Text
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class Alive:
     daemon does it.
     """
 
-    state: str
-    cycle: str = ""
-    group_rank: int | None = None
+    state: Name
+    cycle: Name = ""
+    group_rank: Rank | None = None
     fence_in: float | None = None
 
 
@@ -57,23 +58,23 @@ class Remember:
 class Promise:
     """Daemon to coordinator: what its node has promised, perhaps to another one."""
 
-    term: int
+    term: Promise
 
 
 @dataclass(frozen=True)
 class Done:
     """Child to daemon: my last word, nothing of mine is left running. `code` is what the daemon leaves with."""
 
-    code: int
+    code: ExitCode
     verdict: Verdict | None
-    reason: str
+    reason: Text
 
 
 @dataclass(frozen=True)
 class Listening:
     """Coordinator to daemon: the store listens here."""
 
-    port: int
+    port: Port
 
 
 @dataclass(frozen=True)
@@ -96,22 +97,22 @@ class Closed:
 class Check:
     """Agent to daemon: may this node run `cycle`? Checked is the answer."""
 
-    cycle: str
+    cycle: Name
 
 
 @dataclass(frozen=True)
 class Checked:
     """Daemon to agent: `problem` is what keeps this node from running `cycle`; "" nothing."""
 
-    cycle: str
-    problem: str
+    cycle: Name
+    problem: Text
 
 
 @dataclass(frozen=True)
 class Sick:
     """Daemon to agent: a health check has failed, and this node is not to be chosen again."""
 
-    reason: str
+    reason: Text
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,8 @@ class SlurmSaid:
     word: SlurmsWord = SlurmsWord.NOTHING
     end_in: float | None = None
     limit: float | None = None
-    draining: tuple[int, ...] | None = None
-    problem: str = ""
+    draining: tuple[Rank, ...] | None = None
+    problem: Text = ""
 
 
 ORDERS: tuple[type, ...] = (
