@@ -30,8 +30,8 @@ Rank = Annotated[int, Within(0, MOST_NODES - 1)]
 LocalRank = Annotated[int, Within(-1, MOST_NODES - 1)]
 """Or model.AGENT_RANK."""
 Term = Annotated[int, Within(0, MOST)]
-Promise = Annotated[int, Within(-1, MOST)]
-"""A term, or model.NO_PROMISE."""
+AnyTerm = Annotated[int, Within(-1, MOST)]
+"""Or model.NO_PROMISE."""
 Port = Annotated[int, Within(1, 65535)]
 ExitCode = Annotated[int, Within(0, 255)]
 Duration = Annotated[float, Within(0.0, YEAR)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ft_supervisor.core.bounds import Count, Duration, Name, Ordinal, Port, Promise, Rank, Term, Text
+from ft_supervisor.core.bounds import AnyTerm, Count, Duration, Name, Ordinal, Port, Rank, Term, Text
 from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Roster, Verdict
 from ft_supervisor.core.ranks import unfold
@@ -95,7 +95,7 @@ class RosterKept:
     term: Term
     infra_rank: Rank
     incarnation: Ordinal
-    stamp: tuple[Promise, Count]
+    stamp: tuple[AnyTerm, Count]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from ft_supervisor.core.bounds import Count, LocalRank, Moment, Name, Promise, Rank, Term, Text
+from ft_supervisor.core.bounds import AnyTerm, Count, LocalRank, Moment, Name, Rank, Term, Text
 from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.settings import DEFAULTS, Cause, Settings
@@ -196,7 +196,7 @@ class Roster:
     of two rosters the one with the greater stamp counts.
     """
 
-    term: Promise
+    term: AnyTerm
     number: Count
     members: str
     former: str = ""
@@ -226,7 +226,7 @@ class Memory:
     folded. `unhealthy`: why it is not to be chosen. `verdict`: the job's.
     """
 
-    promise: Promise = NO_PROMISE
+    promise: AnyTerm = NO_PROMISE
     roster: Roster | None = None
     ledger: Ledger = EMPTY
     newest: Cycle | None = None

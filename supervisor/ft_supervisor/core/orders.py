@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ft_supervisor.core.bounds import Count, ExitCode, Name, Port, Promise, Rank, Text
+from ft_supervisor.core.bounds import AnyTerm, Count, ExitCode, Name, Port, Rank
 from ft_supervisor.core.model import Job, Memory, Node, Verdict
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.summary import Summary
@@ -29,7 +29,7 @@ class Begin:
 class Terminate:
     """Daemon to agent: a signal asks the node to end; `reason` names it."""
 
-    reason: Text
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Remember:
 class Promise:
     """Daemon to coordinator: what its node has promised, perhaps to another one."""
 
-    term: Promise
+    term: AnyTerm
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Done:
 
     code: ExitCode
     verdict: Verdict | None
-    reason: Text
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,14 @@ class Checked:
     """Daemon to agent: `problem` is what keeps this node from running `cycle`; "" nothing."""
 
     cycle: Name
-    problem: Text
+    problem: str
 
 
 @dataclass(frozen=True)
 class Sick:
     """Daemon to agent: a health check has failed, and this node is not to be chosen again."""
 
-    reason: Text
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class SlurmSaid:
     end_in: float | None = None
     limit: float | None = None
     draining: tuple[Rank, ...] | None = None
-    problem: Text = ""
+    problem: str = ""
 
 
 ORDERS: tuple[type, ...] = (
