@@ -26,6 +26,8 @@ TEXTS = (
 )
 JSON: tuple[Any, ...] = (None, True, [], {}, [[]], [None] * 40, {"term": 1}, [[[[[[]]]]]], *NUMBERS, *TEXTS)
 
+PIECES = (b"", b"9" * 401, b"9" * 5000, b"NaN", b"1e999", b"\xff", b"{", b"[", b'"', b"-", b"0", b",")
+
 
 class Maker:
     """Makes the same values of the same seed."""
@@ -62,7 +64,7 @@ class Maker:
         if kind is str:
             if field in FOLDED:
                 return fold(random.sample(range(40), random.randrange(7)))
-            return "".join(random.choice("aZ9 .\n\"\\é\u2028😀") for _ in range(random.randrange(min(9, int(high)))))
+            return "".join(random.choice('aZ9 .\n"\\é\u2028😀') for _ in range(random.randrange(min(9, int(high)))))
         if kind is int:
             return int(random.choice((low, high, random.randint(int(low), min(int(low) + 50, int(high))))))
         return random.choice((float(low), float(high), random.uniform(low, min(low + 1000, high))))
@@ -111,7 +113,7 @@ def garbled(data: bytes, random: Random) -> bytes:
     changed = bytearray(data)
     for _ in range(random.randrange(1, 4)):
         at = random.randrange(len(changed) + 1)
-        piece = random.choice((b"", b"9" * 401, b"9" * 5000, b"NaN", b"1e999", b"\xff", b"{", b"[", b'"', b"-", b"0", b","))
+        piece = random.choice(PIECES)
         changed[at : at + random.randrange(3)] = piece
     return bytes(changed)
 

@@ -13,7 +13,6 @@ from ft_supervisor.core.ledger import Ledger, Spent
 from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR, Members, Register, Run, Stop, WorkersFailed
 from ft_supervisor.core.model import Accepted, Cycle, Failure, Memory, Node, Outcome, Roster, Verdict
 from ft_supervisor.core.orders import ORDERS, Done, Terminate
-from ft_supervisor.core.ranks import fold
 
 ALL = TO_COORDINATOR + TO_AGENT + ORDERS
 NO_LIMIT = 2**30

@@ -173,6 +173,35 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+def test_a_bug_in_a_thread_of_the_daemon_ends_the_node_with_one_line(start_daemon: StartDaemon) -> None:
+    before = """
+import os, threading, time
+from ft_supervisor.daemon import shell
+real = shell.guard
+def work():
+    while not os.path.exists(begin.job.local_folder + "/pids"):
+        time.sleep(0.01)
+    {}["a\\nbug"]
+def guard(end):
+    real(end)
+    threading.Thread(target=work, name="odd").start()
+shell.guard = guard
+"""
+    agent = """
+pids = leave_children()
+open(folder + "/pids.new", "w").write(f"{pids[0]} {pids[1]}")
+os.rename(folder + "/pids.new", folder + "/pids")
+live()
+"""
+    daemon = start_daemon(agent, before=before)
+    assert daemon.exit_code() == 75
+    failed = daemon.wait_for("event=daemon_failed")
+    assert "thread odd: " in failed and "bug" in failed
+    assert not [line for line in daemon.lines if "Traceback (most" in line.split(" event=")[0]]
+    pids = (Path(daemon.job.local_folder) / "pids").read_text().split()
+    assert_gone([int(pid) for pid in pids])
+
+
 def test_a_coordinator_that_dies_after_its_verdict_has_it_written_by_its_daemon(start_daemon: StartDaemon) -> None:
     agent = """
 addr = begin.job.run_folder + "/addr/0"

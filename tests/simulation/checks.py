@@ -10,8 +10,19 @@ from tests.simulation.endings import Endings
 from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
+from ft_supervisor.core.codec import decode, encode
 from ft_supervisor.core.coordinator import Role
-from ft_supervisor.core.messages import Close, Prepare, Propose, Register, Run, ToAgent, ToCoordinator
+from ft_supervisor.core.messages import (
+    TO_AGENT,
+    TO_COORDINATOR,
+    Close,
+    Prepare,
+    Propose,
+    Register,
+    Run,
+    ToAgent,
+    ToCoordinator,
+)
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.roster import candidates
@@ -113,6 +124,7 @@ class Checks(Endings):
 
     def received(self, coordinator: SimCoordinator, message: ToCoordinator) -> None:
         """A message is about to be handled."""
+        self._travels(message, TO_COORDINATOR)
         if isinstance(message, Register):
             self._lost.get(coordinator, set()).discard(message.infra_rank)
             self._world.moment("joining", message.infra_rank)
@@ -124,6 +136,7 @@ class Checks(Endings):
 
     def coordinator_log(self, coordinator: SimCoordinator, event: str, fields: tuple[tuple[str, object], ...]) -> None:
         """A log line: of interest is who was lost."""
+        self.logged(event, fields)
         if event == "in_charge":
             self.heard(coordinator, range(len(self._world.nodes)))
         closing = coordinator.machine is not None and coordinator.machine.role is Role.CLOSING
@@ -145,8 +158,20 @@ class Checks(Endings):
         if silence + (2 * (coordinator.thaws - thaws) + 1) * timeouts.heartbeat < timeouts.node_lost:
             raise Breach("lost", f"{coordinator.node.name} gives up n{rank} after {silence:.1f} s, itself not counted")
 
+    def _travels(self, message: ToCoordinator | ToAgent, types: tuple[type, ...]) -> None:
+        """In one job of twenty: what our own machines say is within the bounds of its fields."""
+        if self._world.plan.seed % 20 == 0 and decode(encode(message), types) != message:
+            raise Breach("believed", f"{message} does not come back")
+
+    def logged(self, event: str, fields: tuple[tuple[str, object], ...]) -> None:
+        """A machine's log line: what our own machines say can always be true of the job."""
+        reasons = [value for key, value in fields if key == "reason" and value != "no lease to run it"]
+        if event in ("message_dropped", "mail_dropped") and reasons:
+            raise Breach("believed", f"one of ours is not believed: {fields}")
+
     def mail(self, coordinator: SimCoordinator, infra_rank: int, message: ToAgent) -> None:
         """A coordinator tells an agent something."""
+        self._travels(message, TO_AGENT)
         if not isinstance(message, Prepare | Close):  # only who is in charge says such a thing
             self.in_charge(coordinator, message.term)
             self._led.setdefault(coordinator, set()).add(infra_rank)

@@ -18,6 +18,7 @@ from ft_supervisor.core import codec
 from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed, PolicyDiffers
 from ft_supervisor.core.messages import TO_AGENT
 from ft_supervisor.core.model import Cycle, Job, Node
+from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.process.log import current_traceback, log
 from ft_supervisor.store import pulses
 from ft_supervisor.store.base import Store, StoreLost
@@ -173,6 +174,7 @@ class Generation:
         self.answered = time.monotonic()
 
     def _read_mail(self, store: Store) -> None:
+        refusals = Refusals()
         while not self._abandoned.is_set():
             data = store.pop(self._mail, _POP)
             if data is None or self._abandoned.is_set():
@@ -180,4 +182,5 @@ class Generation:
             try:
                 self._post(Mailed(codec.decode(data, TO_AGENT)))
             except codec.CodecError as error:
-                log("mail_dropped", level="warning", reason=str(error))
+                if (more := refusals.due("mail", time.monotonic())) is not None:
+                    log("mail_dropped", level="warning", reason=str(error), more=more or None)

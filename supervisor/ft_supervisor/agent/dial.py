@@ -22,7 +22,10 @@ from queue import Empty, SimpleQueue
 
 from ft_supervisor.agent.steps import Steps
 from ft_supervisor.config.canonical import differs
-from ft_supervisor.core.model import Job
+from ft_supervisor.core.bounds import Name, Port
+from ft_supervisor.core.codec import from_plain
+from ft_supervisor.core.model import Job, one_line
+from ft_supervisor.observe import smallfile
 from ft_supervisor.process.log import log
 from ft_supervisor.store import hello, tcp
 from ft_supervisor.store.base import HostSilent, Store, StoreLost
@@ -35,6 +38,8 @@ _BACKOFF = (0.05, 0.5)
 """Seconds between two attempts of a route: the first, doubled up to the second."""
 _FILE_BACKOFF = 2.0
 """The same for a file that is looked at besides a name, by every node of the job, on a shared file system."""
+_MOST = 4096
+"""Bytes of such a file."""
 _PATIENCE = 1.0
 """Seconds until a search that finds nothing is worth a log line: a coordinator may just be slower to start than we."""
 _GLANCE = 0.5
@@ -58,6 +63,14 @@ class Found:
 
 class PolicyMismatch(Exception):
     """A coordinator of this job has another configuration; one line."""
+
+
+@dataclass(frozen=True)
+class _Address:
+    """What the file of daemon.files.write_address says."""
+
+    host: Name
+    port: Port
 
 
 @dataclass(eq=False)
@@ -194,16 +207,16 @@ def _fail(route: _Route, routes: list[_Route], why: str) -> None:
 def _read_address(path: Path) -> list[tuple[str, int]]:
     """What a coordinator's daemon wrote."""
     try:
-        address = json.loads(path.read_text())
-        return [(host, int(address["port"])) for host in _resolve(str(address["host"]))]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreLost(f"{path}: {error}") from None
+        address: _Address = from_plain(json.loads(smallfile.read(path, _MOST)), _Address)
+    except (OSError, smallfile.NotSmall, ValueError, RecursionError) as error:
+        raise StoreLost(f"{path}: {one_line(str(error), 200)}") from None
+    return [(host, address.port) for host in _resolve(address.host)]
 
 
 def _resolve(name: str) -> list[str]:
     """All its addresses, the preferred one first."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:  # no name at all, perhaps
         raise StoreLost(f"{name}: {error}") from None
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

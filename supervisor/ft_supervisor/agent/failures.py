@@ -15,6 +15,8 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """A shell's exit codes for a command that can't be started."""
 _LIMIT = 1 << 20
 """Bytes read of an error file."""
+_NAME = 500
+"""Characters of a class's full name."""
 _BEGINNING = re.compile(rb'\A\{"message": (?:\{"message": )?"((?:[^"\\]|\\.){1,1000})')
 """Of a file that is longer than that: what can be told from its first bytes, the message's beginning."""
 
@@ -84,4 +86,4 @@ def _exception(message: str, stack: str) -> str:
         return ""
     # the last such line: an exception that another one followed comes before it, and a text may have several lines
     full = re.findall(rf"^((?:\w+\.)*{name})(?=:|$)", stack, re.MULTILINE)
-    return str(full[-1]) if full else name
+    return str(full[-1] if full else name)[-_NAME:]

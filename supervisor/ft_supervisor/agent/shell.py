@@ -43,6 +43,7 @@ from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import log as logs
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, journal_failed, log
+from ft_supervisor.process.threads import guard
 from ft_supervisor.process.tree import become_subreaper, sweep
 
 BROKEN = 70
@@ -80,6 +81,7 @@ def run(link: Link) -> NoReturn:
         if not isinstance(begin, Begin):
             raise RuntimeError(f"{begin!r} instead of Begin")
         logs.setup("agent", begin.node.name, begin.job.settings.logs.format)
+        guard(_die)
         quiet_torch()
         worker_environment(begin.job)
         become_subreaper()

@@ -5,10 +5,12 @@ The daemon runs beside the training on every node, so its way through here impor
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 CANCELLED = 130
+INTERRUPTED = 75
 HELP = ("-h", "--help", "--version")
 
 
@@ -29,7 +31,13 @@ def _command(words: list[str]) -> int:
     from ft_supervisor.cli import app
     from ft_supervisor.cli.errors import complain
     from ft_supervisor.cli.output import abandon
+    from ft_supervisor.process.threads import guard
 
+    def fail(error: str) -> None:
+        complain(error)
+        os._exit(INTERRUPTED)
+
+    guard(fail)
     try:
         return app.main(words)
     except OSError as error:  # of stdout; on a full disk, say

@@ -22,11 +22,13 @@ from ft_supervisor.core.events import Received
 from ft_supervisor.core.messages import TO_COORDINATOR
 from ft_supervisor.core.model import INTERRUPTED
 from ft_supervisor.core.orders import Begin, Listening, Promise, SlurmSaid
+from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, flush, journal_failed, log, setup
 from ft_supervisor.process.ports import PortsTaken, bind_first
+from ft_supervisor.process.threads import guard
 from ft_supervisor.store import hello
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
@@ -49,6 +51,7 @@ def main() -> NoReturn:
         if not isinstance(begin, Begin):
             os._exit(CRASHED)
         setup("coordinator", begin.node.name, begin.job.settings.logs.format)
+        guard(_fail)
         inbox: Inbox = queue.SimpleQueue()
         threading.Thread(target=_read_link, args=(link, inbox), name="link", daemon=True).start()
         _serve(begin, link, inbox)
@@ -57,7 +60,14 @@ def main() -> NoReturn:
     except PortsTaken as error:
         log("cannot_listen", "error", error=str(error))
     except Exception:
-        log("coordinator_failed", "error", error=current_traceback())
+        _fail(current_traceback())
+    flush()
+    os._exit(CRASHED)
+
+
+def _fail(error: str) -> NoReturn:
+    """A bug: the daemon starts another coordinator, and another candidate takes over."""
+    log("coordinator_failed", "error", error=error)
     flush()
     os._exit(CRASHED)
 
@@ -125,6 +135,7 @@ def _read_link(link: Link, inbox: Inbox) -> None:
 
 
 def _read_inbox(store: Store, name: str, inbox: Inbox) -> None:
+    refusals = Refusals()
     while True:
         try:
             data = store.pop(name, INBOX_POLL)
@@ -136,4 +147,5 @@ def _read_inbox(store: Store, name: str, inbox: Inbox) -> None:
         try:
             inbox.put(Received(decode(data, TO_COORDINATOR)))
         except CodecError as error:
-            log("message_dropped", "warning", error=str(error))
+            if (more := refusals.due("message", time.monotonic())) is not None:
+                log("message_dropped", "warning", error=str(error), more=more or None)

@@ -62,8 +62,8 @@ from ft_supervisor.core.model import (
     Roster,
     Verdict,
 )
-from ft_supervisor.core.policy import ignored
 from ft_supervisor.core.plausible import to_node
+from ft_supervisor.core.policy import ignored
 from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When

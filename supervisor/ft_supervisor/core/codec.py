@@ -56,8 +56,8 @@ def decode(data: bytes, types: Sequence[type], limit: int = MAX_BYTES) -> Any:
     raise CodecError(f"unknown type {name[:40]!r}")
 
 
-def from_plain(value: object, kind: type) -> Any:
-    """A `kind` from parsed JSON. Raises CodecError."""
+def from_plain(value: object, kind: Any) -> Any:
+    """A `kind`, which may have bounds, from parsed JSON. Raises CodecError."""
     return _load(value, kind, kind.__name__)
 
 
@@ -153,7 +153,7 @@ def _enum(kind: type[Enum]) -> Loader:
     members = {member.value: member for member in kind}
 
     def load(value: Any) -> Any:
-        if type(value) is not str or value not in members:
+        if not isinstance(value, str) or value not in members:
             raise _Wrong(f"unknown {kind.__name__}")
         return members[value]
 

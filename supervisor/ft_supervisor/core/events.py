@@ -132,7 +132,7 @@ class WorkersGone:
 class Beat:
     """What a worker has said by systemd's notify protocol since it was last asked: what weighs most, of trigger (it
     calls itself hung), stopping, ready and beat. `after`: seconds of silence from which it hangs, if it has said so;
-    infinity: never."""
+    0: never."""
 
     local_rank: int
     kind: str

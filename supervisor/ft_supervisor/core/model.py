@@ -237,6 +237,9 @@ class Memory:
     unhealthy: Text = ""
     verdict: Verdict | None = None
 
+    def __post_init__(self) -> None:
+        unfold(self.group)  # ValueError
+
     def newer(self, other: Self) -> Self:
         """`other`, a later truth of the same node, but with what this one knows for good: the first verdict that was
         learnt stays, and what is unhealthy stays so."""

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +30,7 @@ from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import tree
 from ft_supervisor.process.log import current_traceback, emit, file_failed, flush, journal_failed, log, say, setup
+from ft_supervisor.process.threads import guard
 
 END_BOUND = 5.0
 """Seconds that the last sweep may take."""
@@ -73,6 +75,7 @@ def supervise(
     tree.become_subreaper()
     checks = Runner(job, node, built_in(job, node, gpus))
     children = Children(commands, lambda: checks.pids)
+    guard(partial(_fail, children, checks))
     code = INTERRUPTED
     try:
         if _made_local_folder(job):
@@ -83,9 +86,15 @@ def supervise(
             children.end(END_BOUND)
             batch.last_deed(batch_job, left.closed, job.nodes, signals, comment=job.settings.accounting.comment)
     except Exception:
-        log("daemon_failed", "error", error=current_traceback())
+        _fail(children, checks, current_traceback())
     finally:
         _end(children, checks, code)
+
+
+def _fail(children: Children, checks: Runner, error: str) -> NoReturn:
+    """A bug: this node ends, and another one can take its place."""
+    log("daemon_failed", "error", error=error)
+    _end(children, checks, INTERRUPTED)
 
 
 def _made_local_folder(job: Job) -> bool:

@@ -110,11 +110,11 @@ def _parse(path: Path) -> Content:
     try:
         verdict = Verdict(Outcome(texts["outcome"]), one_line(texts["reason"]), Again(texts["again"]))
     except ValueError as error:
-        raise BadVerdictFile(path, f"unknown outcome: {one_line(str(error), 80)}") from None
-    if content.get("exit_code") != verdict.exit_code:
-        raise BadVerdictFile(
-            path, f"exit_code is {content.get('exit_code')!r}, which is not that of {texts['outcome']}"
-        )
+        raise BadVerdictFile(path, f"no verdict: {one_line(str(error), 80)}") from None
+    code = content.get("exit_code")
+    if type(code) is not int or code != verdict.exit_code:
+        said = f"{code!r:.20}" if isinstance(code, int | str) else f"a {type(code).__name__}"
+        raise BadVerdictFile(path, f"exit_code is {said}, which is not that of {texts['outcome']}")
     summary, accounting = content.get("summary"), content.get("accounting")
     return Content(
         verdict,
