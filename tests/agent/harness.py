@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ft_supervisor.core import codec, messages, orders
 from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Cycle, Job, Memory, Node, Timeouts
+from ft_supervisor.core.ranks import fold
 from ft_supervisor.process.link import Link
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys
@@ -198,14 +199,16 @@ class Agent:
 
 def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int = 0) -> messages.Run:
     """A Run of the first term, with a master that nobody asks."""
+    others = [rank for rank in range(nodes) if rank != NODE.infra_rank] + [nodes]
+    group = [*others[:group_rank], NODE.infra_rank, *others[group_rank:]][:nodes]
     return messages.Run(
         term=0,
         cycle=cycle,
-        group="1",
+        group=fold(group),
         group_rank=group_rank,
         group_world_size=nodes,
         restart_count=restart_count,
-        max_restarts=3,
+        max_restarts=max(3, restart_count),
         master_addr="127.0.0.1",
         master_port=29500,
         ledger=Ledger(restart_count, restart_count),

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agent.harness import BOUND, Agent, Scripted, environment, job, living_below, run, standby, wait_until
@@ -27,7 +28,7 @@ from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
 from ft_supervisor.store.verdicts import dump_verdict
 
 AgentOf = Callable[..., Agent]
-FIRST, SECOND = Cycle(0, 1), Cycle(0, 2)
+FIRST, SECOND = Cycle(0, 0), Cycle(0, 1)
 
 
 def python(code: str) -> list[str]:
@@ -103,7 +104,8 @@ def test_a_worker_sees_what_torchrun_gives(agent_of: AgentOf, coordinator: Scrip
 
 
 def test_ranks_of_a_later_node(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    agent = agent_of(job(tmp_path, coordinator.port, command=shell('env > "env.$LOCAL_RANK"'), per_node=2))
+    three: dict[str, Any] = {"nodes": ("n0", "n1", "n2"), "hosts": ("127.0.0.1",) * 3, "active": 3}
+    agent = agent_of(job(tmp_path, coordinator.port, command=shell('env > "env.$LOCAL_RANK"'), per_node=2, **three))
     coordinator.expect(Register)
     coordinator.mail(run(SECOND, group_rank=2, nodes=3, restart_count=1))
     coordinator.expect(WorkersSucceeded)
@@ -142,7 +144,7 @@ def test_a_failure_is_told_and_the_rest_are_ended(agent_of: AgentOf, coordinator
     assert stopped.cycle == FIRST and stopped.port > 1024
     assert living_below(agent.pid) == []
     coordinator.mail(run(SECOND, restart_count=1))
-    agent.expect(orders.Alive, lambda alive: alive.state == "active" and alive.cycle == "0.2")
+    agent.expect(orders.Alive, lambda alive: alive.state == "active" and alive.cycle == "0.1")
     assert "Traceback" not in agent.log()
 
 
@@ -191,7 +193,7 @@ def test_stop_ends_orphans_in_other_sessions(agent_of: AgentOf, coordinator: Scr
     coordinator.expect(Register)
     coordinator.mail(run(FIRST))
     wait_until((tmp_path / "orphan").exists, "the orphan")
-    coordinator.mail(Stop(0, FIRST, "0", 2.0))
+    coordinator.mail(Stop(0, FIRST, "1", 2.0))
     assert coordinator.expect(Stopping).cycle == FIRST
     assert coordinator.expect(WorkersStopped).cycle == FIRST
     assert living_below(agent.pid) == []

@@ -8,9 +8,11 @@ import os
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
 from tests.core.machines import C0, C1, Talk, failed, goodbye, node, stopped, stopping, succeeded, verdict_kept
 from tests.core.making import Maker, garbled, mutated
 from tests.core.test_agent_machine import Play, knows, mail, run, running, standby
@@ -213,3 +215,48 @@ def test_no_message_breaks_an_agent() -> None:
     hostile = Hostile(TO_AGENT, FROM_COORDINATORS)
     found = _throw(base, hostile, TO_AGENT, events.Mailed, "agent")
     assert min(found[what] for what in ("codec", "machine", "believed")) > MESSAGES / 50, found
+
+
+REGISTER = messages.Register(node(1), 1, 2, 1, 9, C0, ran(), 8)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        replace(REGISTER, node=replace(node(1), name="n2")),
+        replace(REGISTER, node=replace(node(1), addr="attacker.example")),
+        replace(REGISTER, memory=ran(newest=C1, group="0,2"), running=None),
+        replace(REGISTER, memory=ran(promise=10**15)),
+        replace(REGISTER, memory=ran(newest=replace(C0, n=10**9)), running=None),
+        replace(REGISTER, memory=ran(ledger=Ledger(10**9))),
+        messages.WorkersSucceeded(0, 9, 1, C0),
+        failed(1, replace(C0, term=7)),
+    ],
+)
+def test_a_coordinator_refuses_what_cannot_be(message: messages.ToCoordinator) -> None:
+    talk = _led()
+    before = _state(talk.machine)
+    (said,) = talk.machine.handle(events.Received(message), talk.now)
+    assert isinstance(said, Log) and said.event == "message_dropped" and dict(said.fields)["reason"]
+    assert _state(talk.machine) == before
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        replace(run(C1), master_addr="attacker.example"),
+        replace(run(C1), group_rank=0),
+        replace(run(C1), group="0,2-3"),
+        messages.Stop(0, C0, "0-2", 1e6),
+        messages.Stop(0, C0, "0,2", 2.0),
+        messages.Prepare(10**15),
+        messages.Continue(0, replace(C0, term=7), EMPTY, 0.5),
+        messages.Members(0, Roster(0, 1, "0-9")),
+    ],
+)
+def test_an_agent_refuses_what_cannot_be(message: messages.ToAgent) -> None:
+    play = running()
+    before = _state(play.machine)
+    (said,) = play.machine.handle(events.Mailed(message), play.now)
+    assert isinstance(said, Log) and said.event == "mail_dropped" and dict(said.fields)["reason"]
+    assert _state(play.machine) == before

@@ -23,8 +23,10 @@ from ft_supervisor.observe.view import snapshot
 
 FILES = int(os.environ.get("FT_MESSAGES", "4000")) // 50
 RUN = "4242.0.0"
-FAULT = {"time": "2026-01-01T00:00:00+00:00", "act": "kill", "target": "worker", "node": "node0", "pids": [1]}
-FAULT |= {"rank": 0, "seconds": None, "seed": 7, "note": ""}
+FAULT = (
+    b'{"time":"2026-01-01T00:00:00+00:00","act":"kill","target":"worker","node":"node0","pids":[1],'
+    b'"rank":0,"seconds":null,"seed":7,"note":""}\n'
+)
 HUGE = "1" + "0" * 400
 
 
@@ -55,7 +57,7 @@ def test_a_report_of_whatever_is_there(case: str, tmp_path: Path) -> None:
     for number in range(FILES // 8):
         random, folder = Random(f"{case} {number}"), tmp_path / str(number) / RUN
         shutil.copytree(RECORDED / case / RUN, folder)
-        (folder / FAULTS).write_text(json.dumps(FAULT) + "\n")
+        (folder / FAULTS).write_bytes(FAULT)
         for path in folder.rglob("*.json*"):
             if random.random() < 0.7:
                 _spoilt(path, random)

@@ -205,12 +205,12 @@ def successor() -> Talk:
     memory = Memory(promise=0, newest=C0, group="0-2")
     talk = Talk(infra_rank=1, memory=memory)
     for rank in (1, 2, 3):
-        talk.register(rank, running=C0 if rank < 3 else None, memory=memory)
+        talk.register(rank, running=C0 if rank < 3 else None, memory=memory if rank < 3 else Memory(promise=0))
     promised = replace(memory, promise=talk.machine._election.term or 0)
     for rank in (1, 2):
         talk.register(rank, running=C0, memory=promised)
     talk.wait(0.5)
-    talk.register(3, memory=promised)
+    talk.register(3, memory=Memory(promise=promised.promise))
     return talk
 
 
@@ -231,7 +231,7 @@ def test_a_candidate_is_not_in_charge() -> None:
 
 
 def test_a_proposal_that_a_successor_finds() -> None:
-    memory = Memory(promise=0, newest=C0, group="0-2", accepted=Accepted(0, Verdict(Outcome.FAILED, "why not")))
+    memory = Memory(promise=0, accepted=Accepted(0, Verdict(Outcome.FAILED, "why not")))
     talk = Talk(infra_rank=1, memory=memory)
     for rank in (1, 2, 3):
         talk.register(rank, memory=memory)

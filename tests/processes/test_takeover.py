@@ -50,7 +50,7 @@ def test_numbers_that_cannot_be_make_nobody_deaf(start: StartJob) -> None:
     job = start(nodes=2, active=2)
     workers = in_place(job, 2, candidates=2)
     file = job.run_folder / "addr" / "0"
-    address = json.loads(until(lambda: file.exists() and file.read_text(), "node0's address"))
+    address = json.loads(until(lambda: file.read_text() if file.exists() else None, "node0's address"))
     bound = timedelta(seconds=BOUND)
     stranger = TCPStore(address["host"], address["port"], wait_for_workers=False, timeout=bound)
     failure = Failure(0, 0, exit_code=1, time=4.5)

@@ -86,7 +86,7 @@ def to_node(message: messages.ToAgent, job: Job, node: Node, memory: Memory) -> 
 def _node(node: Node, job: Job) -> str:
     if node.name != job.nodes[node.infra_rank]:
         return "another node's name"
-    if node.addr != job.hosts[node.infra_rank] and not _is_address(node.addr):
+    if not _fits(node.addr, job.hosts[node.infra_rank]):
         return "an address that is not the node's"
     return ""
 
@@ -119,7 +119,7 @@ def _run(run: messages.Run, job: Job, node: Node) -> str:
     group = unfold(run.group)
     if group[run.group_rank] != node.infra_rank or len(group) > job.active:
         return "not a place of this node's"
-    if run.master_addr != job.hosts[group[0]] and not _is_address(run.master_addr):
+    if not _fits(run.master_addr, job.hosts[group[0]]):
         return "a master_addr that is not the first node's"
     return ""
 
@@ -175,10 +175,12 @@ def members(group: str) -> frozenset[int]:
     return frozenset(unfold(group))
 
 
-def _is_address(text: str) -> bool:
-    """A node whose name does not resolve has no other."""
+def _fits(addr: str, host: str) -> bool:
+    """Whether this can be the node's: its name in the job, or a number, as it is the node that knows its interfaces."""
+    if addr == host or not host:
+        return True
     try:
-        ipaddress.ip_address(text)
+        ipaddress.ip_address(addr)
     except ValueError:
         return False
     return True
