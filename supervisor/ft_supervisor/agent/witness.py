@@ -51,8 +51,9 @@ class Witness:
         sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks)
         hang = self._job.settings.hang
         watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
+        term = {"FT_SUPERVISOR_TERM": str(run.cycle.term)}  # a restart count can come again after a takeover
         return {
-            local_rank: Outfit(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog)
+            local_rank: Outfit(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog | term)
             for local_rank in local_ranks
         }
 
