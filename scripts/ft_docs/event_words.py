@@ -75,6 +75,8 @@ WORDS: dict[str, str] = {
     "exit_barrier_skipped": "torch's exit barrier could not be entered. The success counts all the same.",
     "failure_ignored": "A rule says that this failure counts as an exit with 0.",
     "fenced": "The node was cut off for `timeouts.fence` and kills its own workers, as others may replace it now.",
+    "guard_failed": "The guard of the workers' fence cannot be started. It is tried again.",
+    "guard_lost": "The guard of the workers' fence has died. Another one is started; the training goes on.",
     "joining": "The agent looks for the coordinator.",
     "mail_dropped": "A directive came from a coordinator that is no longer in charge, or too late. It changes nothing.",
     "notify_folder_failed": "No socket file for heartbeats could be made; an abstract socket is used instead.",

@@ -235,8 +235,25 @@ def job(folder: Path, *ports: int, command: list[str], **changes: Any) -> Job:
     return Job(**(settings | changes))
 
 
+def guard_below(pid: int) -> int | None:
+    """The guard's pid, if it lives."""
+    found = [child for child in _living_below(pid) if _is_guard(child)]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def _is_guard(pid: int) -> bool:
+    with suppress(OSError):
+        return b"ft_supervisor.process.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
 def living_below(pid: int) -> list[int]:
-    """The processes below `pid` that are no zombies."""
+    """The processes below `pid` that are no zombies, nor the guard."""
+    return [child for child in _living_below(pid) if not _is_guard(child)]
+
+
+def _living_below(pid: int) -> list[int]:
     children: dict[int, list[int]] = {}
     states: dict[int, str] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

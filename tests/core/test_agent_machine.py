@@ -8,7 +8,7 @@ from tests.core.machines import BEAT, C0, C1, C2, FAILURE, TIMEOUTS, deeds, job,
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
-from ft_supervisor.core.agent import STOP_MARGIN, AgentMachine, State
+from ft_supervisor.core.agent import GUARD_MARGIN, STOP_MARGIN, AgentMachine, State
 from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Mailed, Terminated, Tick
 from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.ledger import EMPTY, Ledger
@@ -479,6 +479,29 @@ def test_with_a_verdict_there_is_no_fence() -> None:
     play.lease = False
     assert StopWorkers(C0, 0.0) not in play.wait(TIMEOUTS.fence + 1)
     assert play.alive().fence_in is None
+
+
+def unguarded(play: Play) -> bool:
+    """Nothing is to be ended, whatever the lease."""
+    return play.machine.fence_at is None and play.machine.guard_at is None
+
+
+def test_the_guard_knows_of_each_proof_and_of_nothing_where_nothing_runs() -> None:
+    """It acts a little later than the agent would, and soon enough for the promise that a lost node runs nothing."""
+    play = Play()
+    play.connect()
+    assert unguarded(play)
+    play = running()
+    first = play.machine.fence_at
+    assert first is not None and play.machine.guard_at == first + GUARD_MARGIN
+    assert 0 < GUARD_MARGIN < KILL_BOUND
+    play.wait(3 * BEAT)
+    assert play.machine.fence_at is not None and play.machine.fence_at > first
+    play.feed(events.WorkersExited(C0, ()))
+    assert unguarded(play)
+    play = running()
+    play.feed(mail(messages.Close(0, FAILED)))
+    assert unguarded(play)
 
 
 def test_a_new_agent_of_a_job_that_has_run_is_not_as_patient_as_a_fresh_job() -> None:

@@ -64,6 +64,17 @@ def test_a_sweep_leaves_nobody(nursery: Start, gone: Callable[[int], bool]) -> N
     assert not gone_now(root.pid)
 
 
+def test_a_strike_hits_what_it_has_seen_if_that_is_still_wanted(nursery: Start, gone: Callable[[int], bool]) -> None:
+    root = nursery(SLEEPER, IN_ITS_OWN_SESSION, ORPHAN, count=3)
+    kept = root.pids[0]
+    assert not tree.strike(root.pid, (), lambda: False)
+    assert living(root.pids, root.pid) == set(root.pids)
+    assert tree.strike(root.pid, (kept,), lambda: True)
+    assert all(gone(pid) for pid in root.pids[1:])
+    assert living(root.pids, root.pid) == {kept} and not gone_now(root.pid)
+    assert not tree.strike(root.pid, (kept,), lambda: True)
+
+
 def gone_now(pid: int) -> bool:
     """Whether the process has ended."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.guard import SimGuard
 from tests.simulation.process import Process
 from tests.simulation.wire import Wire
 from tests.simulation.words import brief
@@ -37,6 +38,7 @@ class SimAgent(Process):
         self.incarnation: int = incarnation
         self.wire: Wire | None = None
         self.machine: AgentMachine | None = None
+        self._guard = SimGuard(self)
         self._dials = 0
         self._memory = memory
         world.after(world.between(*IMPORTS), self.do, self._begin)
@@ -76,6 +78,8 @@ class SimAgent(Process):
         self.start_beating()
 
     def _perform(self, todo: list[AgentAction]) -> None:
+        assert self.machine is not None
+        self._guard.set(self.machine.guard_at)
         for action in todo:
             if not self.alive:
                 return

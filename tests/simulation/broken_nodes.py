@@ -79,6 +79,14 @@ class NeverCallsAnybodyElse(AgentMachine):
         ]
 
 
+class HasNoGuard(AgentMachine):
+    """Nothing beside the workers looks at their lease."""
+
+    @property
+    def guard_at(self) -> float | None:
+        return None
+
+
 class DoesNotGuardTheFence(DaemonMachine):
     """Leaves it to an agent that may stand still."""
 

@@ -89,12 +89,12 @@ class Checks(Endings):
             raise Breach("8", f"training is disturbed: {node.name} stops {cycle}")
 
     def _overlap(self, node: SimNode, workers: SimWorkers, cycle: Cycle) -> None:
-        """Only on a node whose processes all stand still, or have only just begun to go on."""
+        """Only on a node that stands still as a whole, or has only just begun to go on: the guard needs nobody else."""
         world = self._world
         if not workers.alive:
             return
         bound = world.job.timeouts.heartbeat + KILL_BOUND + WAKING
-        if node.guarded and world.now - node.guarded_since > bound:
+        if not node.frozen and world.now - node.thawed_at > bound:
             raise Breach("10", f"{cycle} runs while {node.name} still runs {workers.cycle}")
         world.after(bound / 4, self._overlap, node, workers, cycle)
 

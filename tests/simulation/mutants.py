@@ -106,7 +106,13 @@ OTHERS = (
     _agent(broken_nodes.NeverLeaves, "6"),
     _agent(broken_nodes.SaysGoodbyeTooEarly, "10"),
     _agent(broken_nodes.NeverCallsAnybodyElse, "8"),
-    _daemon(broken_nodes.DoesNotGuardTheFence, "10", theme=themes.unguarded),
+    _agent(broken_nodes.HasNoGuard, "10", theme=themes.unguarded),
+    Mutant(
+        "DoesNotGuardTheFence",
+        ("10",),
+        themes.unguarded,
+        Machines(agent=broken_nodes.HasNoGuard, daemon=broken_nodes.DoesNotGuardTheFence),
+    ),
     Mutant(
         "ChoosesTheExcluded",
         ("3",),

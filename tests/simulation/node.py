@@ -120,6 +120,8 @@ class SimNode:
         self.coordinator: SimCoordinator | None = None
         self.workers: SimWorkers | None = None
         self.frozen = False
+        """Everything of it stands still, the guard of its workers too."""
+        self.thawed_at = 0.0
         self.sick = False
         """Its health checks fail."""
         self._rate = 1.0 + world.between(-DRIFT, DRIFT)
@@ -189,21 +191,10 @@ class SimNode:
 
     def _thaw(self) -> None:
         self.frozen = False
+        self.thawed_at = self.world.now
         self._stood_still += self.world.now - self._frozen_since
         self.note("goes on")
 
     def stood_still(self) -> float:
         """Seconds in which this node's workers could not run, so far."""
         return self._stood_still + (self.world.now - self._frozen_since if self.frozen else 0.0)
-
-    @property
-    def guarded(self) -> bool:
-        """Whether agent or daemon can act: with both standing still, nobody can end the workers."""
-        agent = self.agent is not None and self.agent.alive and not self.agent.frozen
-        return not self.frozen and (agent or not self.daemon.frozen)
-
-    @property
-    def guarded_since(self) -> float:
-        """When one of them was last seen to go on."""
-        agent = self.agent.went_on_at if self.agent is not None else 0.0
-        return max(agent, self.daemon.went_on_at)

@@ -94,19 +94,17 @@ def drift(dice: random.Random, plan: Plan) -> Plan:
 
 
 def unguarded(dice: random.Random, plan: Plan) -> Plan:
-    """A node is cut off, and one of its processes stands still just when its workers would have to be killed."""
+    """A node is cut off, and some or all of it stands still just when its workers would have to be killed."""
     at, node = dice.uniform(6.0, 12.0), dice.randrange(plan.active)
-    frozen = _fault(
-        dice.choice(("freeze-agent", "freeze-agent", "freeze-daemon", "freeze-node")),
-        at + dice.uniform(2.5, 5.5),
-        [node],
-        dice.uniform(2.0, 9.0),
-    )
+    both = ("freeze-agent", "freeze-daemon")
+    kinds = dice.choice((both, both, ("freeze-agent",), ("freeze-daemon",), ("freeze-node",)))
+    frozen_at, seconds = at + dice.uniform(2.5, 5.5), dice.uniform(2.0, 9.0)
+    frozen = [_fault(kind, frozen_at, [node], seconds) for kind in kinds]
     cut = _fault(dice.choice(("cut-node", "cut-node", "cut-way")), at, [node], dice.uniform(7.0, 18.0))
     if cut.kind == "cut-way":
         cut = replace(cut, nodes=(IN_CHARGE, node))
     nodes = max(plan.nodes, plan.active + 1, 3)
-    return replace(_long(dice, plan, at), nodes=nodes, stubborn=tuple(range(nodes)), faults=(cut, frozen))
+    return replace(_long(dice, plan, at), nodes=nodes, stubborn=tuple(range(nodes)), faults=(cut, *frozen))
 
 
 def stale_orders(dice: random.Random, plan: Plan) -> Plan:

@@ -18,6 +18,7 @@ from ft_supervisor.core import codec
 from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed, PolicyDiffers
 from ft_supervisor.core.messages import TO_AGENT
 from ft_supervisor.core.model import Cycle, Job, Node
+from ft_supervisor.process import clock
 from ft_supervisor.process.log import current_traceback, log
 from ft_supervisor.store import pulses
 from ft_supervisor.store.base import Store, StoreLost
@@ -34,7 +35,7 @@ _WAKE = b""
 
 @dataclass(frozen=True)
 class Up:
-    """A generation is connected; `round` is the pulse's, asked for at `asked`."""
+    """A generation is connected; `round` is the pulse's, asked for at `asked` (process.clock)."""
 
     candidate: int
     round: int
@@ -71,7 +72,7 @@ class Generation:
         self.number = number
         self.address: tuple[str, int] | None = None
         self.answered = 0.0
-        """When the store has last answered all of a look."""
+        """When the store has last answered all of a look (process.clock)."""
         self.watched: Cycle | None = None
         self._outbox: SimpleQueue[bytes | threading.Event | None] = SimpleQueue()
         self._abandoned = threading.Event()
@@ -131,7 +132,7 @@ class Generation:
         if isinstance(found, PolicyMismatch):
             self._post(PolicyDiffers(str(found)))
             return
-        self.address, self.answered = found.address, time.monotonic()
+        self.address, self.answered = found.address, clock.now()
         self._post(Up(found.candidate, found.round, found.asked))
         self._run(lambda: self._read_mail(found.mail), "mail")
         self._beat(found)
@@ -153,7 +154,7 @@ class Generation:
         store.push(self._mail, _WAKE)
 
     def _look(self, store: Store) -> None:
-        asked = time.monotonic()
+        asked = clock.now()
         written = pulses.parse(store.get(self._keys.pulse))
         self._clock.look(written.time, time.time())
         pulse = written.pulse
@@ -170,7 +171,7 @@ class Generation:
         if not self._ended and (verdict := store.get(self._keys.permanent_close)) is not None:
             self._ended = True
             self._post(Ended(parse_verdict(verdict)))
-        self.answered = time.monotonic()
+        self.answered = clock.now()
 
     def _read_mail(self, store: Store) -> None:
         while not self._abandoned.is_set():

@@ -23,6 +23,7 @@ from queue import Empty, SimpleQueue
 from ft_supervisor.agent.steps import Steps
 from ft_supervisor.config.canonical import differs
 from ft_supervisor.core.model import Job
+from ft_supervisor.process import clock
 from ft_supervisor.process.log import log
 from ft_supervisor.store import hello, tcp
 from ft_supervisor.store.base import HostSilent, Store, StoreLost
@@ -45,7 +46,7 @@ _GLANCE = 0.5
 class Found:
     """Two connections to the store of `candidate`, which listens at `address`.
 
-    `round` is its pulse's, asked for at `asked` (monotonic clock) on one of them.
+    `round` is its pulse's, asked for at `asked` (process.clock) on one of them.
     """
 
     candidate: int
@@ -163,7 +164,7 @@ class Dialer:
             where = differs(self._job.policy, told) or "they say the same"
             raise PolicyMismatch(f"the configuration here (sha256 {ours}) is not {name}'s ({theirs}): {where}")
         mail = store.clone()
-        asked = time.monotonic()
+        asked = clock.now()
         return Found(candidate, (host, port), store, mail, asked, parse_pulse(store.get(self._keys.pulse)).round)
 
 

@@ -41,7 +41,7 @@ class Wire:
 
     @property
     def due(self) -> float | None:
-        """When `judge` is to be called though nothing has come: seconds of the monotonic clock, or None."""
+        """When `judge` is to be called though nothing has come: seconds of process.clock, or None."""
         return self._silence.due
 
     def dial(self, candidates: Sequence[int]) -> None:

@@ -15,8 +15,7 @@ import select
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -27,6 +26,7 @@ from ft_supervisor.agent.witness import Witness
 from ft_supervisor.core.events import AgentEvent, WorkersExited, WorkersGone
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Failure, Job, Node
+from ft_supervisor.process import clock
 from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.process.tree import reap_orphans, sweep
@@ -48,14 +48,17 @@ class _Stopping:
 class Workers:
     """For the main thread. `wake` is called from another thread whenever a worker has exited: call `poll` then.
 
-    `witness` knows more of them.
+    `witness` knows more of them. `others`: processes below this one that are no workers' and live on.
     """
 
-    def __init__(self, job: Job, node: Node, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, job: Job, node: Node, wake: Callable[[], None], others: Callable[[], Collection[int]] = tuple
+    ) -> None:
         self._job = job
         self.witness = Witness(job, node)
         self._agent = NodeAgent(job)
         self._wake = wake
+        self._others = others
         self._run: Run | None = None
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         self._pidfds: dict[int, int] = {}
@@ -69,7 +72,7 @@ class Workers:
 
     @property
     def due(self) -> float | None:
-        """When `poll` is to be called though nobody wakes: seconds of the monotonic clock, or None."""
+        """When `poll` is to be called though nobody wakes: seconds of process.clock, or None."""
         if self._retry_at is not None:
             return self._retry_at
         return self._stopping.deadline if self._stopping else None
@@ -105,6 +108,14 @@ class Workers:
             for process in self._live.values():
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.Signals[signal_name])
+
+    def kill(self) -> None:
+        """SIGKILL to each worker and its process group, without a look at anything. What has left the group is ended by
+        the sweep that follows when the workers are stopped."""
+        for process in self._live.values():
+            for send in (os.killpg, os.kill):
+                with suppress(ProcessLookupError, PermissionError):
+                    send(process.pid, signal.SIGKILL)
 
     def poll(self, now: float) -> list[AgentEvent]:
         """What has become of the workers since the last call. Takes at most about 0.1 s."""
@@ -150,10 +161,10 @@ class Workers:
 
     def _swept(self) -> bool:
         """Whether nothing is left below this process; if not, `due` says when to try again."""
-        left = sweep(os.getpid(), bound=_PIECE)
+        left = sweep(os.getpid(), self._others(), bound=_PIECE)
         self._collect()
-        reap_orphans([process.pid for process in self._live.values()])
-        self._retry_at = time.monotonic() + _PIECE if left or self._live else None
+        reap_orphans([*(process.pid for process in self._live.values()), *self._others()])
+        self._retry_at = clock.now() + _PIECE if left or self._live else None
         if left and not self._warned:
             self._warned = True
             log("workers_left", level="warning", pids=",".join(map(str, left)))

@@ -10,7 +10,6 @@ import ipaddress
 import os
 import queue
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,6 +22,7 @@ from ft_supervisor.core.messages import TO_COORDINATOR
 from ft_supervisor.core.model import INTERRUPTED
 from ft_supervisor.core.orders import Begin, Listening, Promise, SlurmSaid
 from ft_supervisor.observe.journal import Journal
+from ft_supervisor.process import clock
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, flush, journal_failed, log, setup
@@ -73,7 +73,7 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     sock = bind_first(_host(node.addr), job.ports)
     port = sock.getsockname()[1]
     store = tcp.serve(sock)
-    now = time.monotonic()
+    now = clock.now()
     machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now, begin.epoch)
     journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, journal_failed)
     loop = Loop(job, machine, journal, store, link, inbox, _exporter(machine, now))

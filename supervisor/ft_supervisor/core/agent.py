@@ -67,6 +67,9 @@ from ft_supervisor.core.ranks import highest
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When
 
+GUARD_MARGIN = KILL_BOUND / 2
+"""Seconds that the agent gets after the fence to end its workers itself; then the guard beside them does it."""
+
 STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
 
@@ -119,6 +122,20 @@ class AgentMachine:
     def watched(self) -> Cycle | None:
         """The cycle whose exit barrier is to be looked at."""
         return self._alone.watched
+
+    @property
+    def fence_at(self) -> float | None:
+        """Until when workers may run, as far as the lease goes; None where nothing runs or is to be fenced. With a
+        verdict there is nothing to fence: no other node will run anything any more."""
+        since = self._lease.since
+        if self._run is None or since is None or self.memory.verdict is not None:
+            return None
+        return since + self.job.timeouts.fence
+
+    @property
+    def guard_at(self) -> float | None:
+        """When the guard beside the workers ends them, which needs neither agent nor daemon."""
+        return None if self.fence_at is None else self.fence_at + GUARD_MARGIN
 
     def handle(self, event: AgentEvent, now: float) -> list[AgentAction]:
         """One event in, actions out, in order."""
@@ -439,9 +456,7 @@ class AgentMachine:
 
     def _tell_alive(self, now: float) -> None:
         led = self._caller.charged or self._run is not None or self.state is State.CLOSING
-        fence_in = None
-        if self._run is not None and self._lease.since is not None and self.memory.verdict is None:
-            fence_in = self._lease.since + self.job.timeouts.fence - now
+        fence_in = None if self.fence_at is None else self.fence_at - now
         self._do(
             Tell(
                 orders.Alive(
@@ -454,11 +469,7 @@ class AgentMachine:
         )
 
     def _fence_is_over(self, now: float) -> bool:
-        """With a verdict there is nothing to fence: no other node will run anything any more."""
-        since = self._lease.since
-        if self._run is None or since is None or self.memory.verdict is not None:
-            return False
-        return now - since >= self.job.timeouts.fence
+        return self.fence_at is not None and now >= self.fence_at
 
     def _fence(self, now: float) -> None:
         """Our peers may be about to run our replacement: end our workers, with no grace."""

@@ -27,7 +27,7 @@ from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.daemon.slurm import SlurmDesk
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
-from ft_supervisor.process import tree
+from ft_supervisor.process import clock, tree
 from ft_supervisor.process.log import current_traceback, emit, file_failed, flush, journal_failed, log, say, setup
 
 END_BOUND = 5.0
@@ -129,7 +129,7 @@ class _Shell:
         self._children = children
         self._checks = checks
         self._slurm = slurm
-        now = time.monotonic()
+        now = clock.now()
         epoch = time.time() - now
         self._machine = DaemonMachine(job, node, now, epoch)
         begin = Begin(job, node, 0, Memory(), epoch)
@@ -141,7 +141,7 @@ class _Shell:
 
     def loop(self, notes: Iterable[actions.Log]) -> NoReturn:
         """Raises _Left at the end."""
-        now = time.monotonic()
+        now = clock.now()
         self._carry_out(None, self._machine.start(now), now)
         for note in notes:
             emit(note)
@@ -187,7 +187,7 @@ class _Shell:
             self._write("address file", lambda: files.write_address(self._job, self._node, port))
         if isinstance(event, Ordered) and isinstance(event.order, Closed):
             self._closed = event.order
-        now = time.monotonic()
+        now = clock.now()
         self._carry_out(event, self._machine.handle(event, now), now)
 
     def _carry_out(self, event: DaemonEvent | None, todo: list[actions.DaemonAction], now: float) -> None:
@@ -227,7 +227,7 @@ class _Shell:
         return line(closed.summary, verdict, self._job.run_id) if closed and closed.verdict == verdict else ""
 
     def _spawn(self, child: str, incarnation: int, memory: Memory) -> None:
-        epoch = time.time() - time.monotonic()
+        epoch = time.time() - clock.now()
         self._children.spawn(child, Begin(self._job, self._node, incarnation, memory, epoch))
 
     def _write(self, what: str, work: Any) -> None:

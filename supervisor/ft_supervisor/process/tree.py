@@ -10,14 +10,24 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ft_supervisor.process.prctl import become_subreaper
 
-__all__ = ["Process", "become_subreaper", "descendants", "pdeath_command", "reap_orphans", "scan", "stat", "sweep"]
+__all__ = [
+    "Process",
+    "become_subreaper",
+    "descendants",
+    "pdeath_command",
+    "reap_orphans",
+    "scan",
+    "stat",
+    "strike",
+    "sweep",
+]
 
 _PIDFDS = 256
 """At most so many are open at once: a daemon may have only 1,024 file descriptors."""
@@ -65,6 +75,19 @@ def sweep(root: int, keep: Collection[int] = (), bound: float = 5.0) -> list[int
         if time.monotonic() >= deadline:
             return sorted(_living(root, keep))
     return []
+
+
+def strike(root: int, keep: Collection[int], still: Callable[[], bool]) -> bool:
+    """One look at the living descendants of `root`, those in `keep` and below them excepted, and SIGKILL to each, if
+    `still()` holds after the look; whether there were any. Who is below `root` later than that is not hit."""
+    victims = _living(root, keep)
+    if not victims or not still():
+        return False
+    for pid, process in victims.items():
+        fd = _kill(pid, process.start)
+        if fd is not None:
+            os.close(fd)
+    return True
 
 
 def reap_orphans(known: Collection[int]) -> list[int]:
