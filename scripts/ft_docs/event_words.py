@@ -23,6 +23,7 @@ WORDS: dict[str, str] = {
     "no_local_folder": "`/tmp/ft-UID/` cannot be made or belongs to somebody else. The node leaves with 75.",
     "not_requeued": "Slurm was not to be had. `does_it` is the command that requeues the job.",
     "nothing_to_complete": "The batch host is dead, but there is nothing to end: no batch script, or the job is over.",
+    "parent_gone": "`ft-supervisor local` was killed: the node ends at once, with all below it.",
     "policy": "Which cluster policy applies where none was found, or none is wanted.",
     "requeued": "Slurm will run the job again, with the same job id.",
     "slurm_requeues": "Slurm, which has preempted the job, runs it again by itself; it is not asked a second time.",
@@ -77,6 +78,7 @@ WORDS: dict[str, str] = {
     "fenced": "The node was cut off for `timeouts.fence` and kills its own workers, as others may replace it now.",
     "joining": "The agent looks for the coordinator.",
     "mail_dropped": "A directive came from a coordinator that is no longer in charge, or too late. It changes nothing.",
+    "no_port": "No port for the next cycle could be looked for, for lack of file descriptors, say. It is tried again.",
     "notify_folder_failed": "No socket file for heartbeats could be made; an abstract socket is used instead.",
     "notify_refused": "Somebody who is not the worker has sent to its heartbeat socket, or something too long.",
     "order_ignored": "The daemon has said something that the agent does not know.",
@@ -97,6 +99,7 @@ WORDS: dict[str, str] = {
     "worker_logs_unwritten": "So many bytes of output were left when the agent ended, as their file system hangs.",
     "workers_left": "Processes of the workers that did not end yet. They are killed again and again.",
     # more than one process
+    "cannot_sweep": "/proc cannot be read, for lack of file descriptors, say: what is left of workers is not known yet.",
     "file_failed": "A file could not be read or written. Nothing waits for it.",
     "file_hangs": "A file system did not answer within two seconds. Nothing waits for it any longer.",
     "journal_failed": "This process keeps no journal any more: the disk is full, say. It goes on without.",

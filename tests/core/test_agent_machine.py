@@ -28,9 +28,9 @@ EPOCH = 1.7e9
 class Play:
     """An agent on node 1, its clock, and a store of n0 whose rounds and leases move while it is connected."""
 
-    def __init__(self, memory: Memory | None = None, a_job: Job | None = None) -> None:
+    def __init__(self, memory: Memory | None = None, a_job: Job | None = None, waited: float = 0.0) -> None:
         self.now = 0.0
-        self.machine = AgentMachine(a_job or job(), node(1), 1, memory or Memory(), 0.0, EPOCH)
+        self.machine = AgentMachine(a_job or job(), node(1), 1, memory or Memory(), 0.0, EPOCH, waited)
         self.first = deeds(self.machine.start(0.0))
         self.lease = True
         self.round = 1
@@ -502,6 +502,16 @@ def test_no_coordinator_at_all() -> None:
     early = play.wait(TIMEOUTS.join - BEAT)
     assert early == [Dial((0, 1, 2))]  # the first candidate did not come
     assert play.wait(BEAT) == [Leave(75, None, f"no coordinator with a majority for {TIMEOUTS.join:g} s")]
+
+
+@pytest.mark.parametrize("waited", [TIMEOUTS.takeover, 4.5 * TIMEOUTS.takeover, 100 * TIMEOUTS.takeover])
+def test_nodes_give_up_together_though_some_have_lost_an_agent_on_the_way(waited: float) -> None:
+    """But a new agent has the time of a takeover: it had no chance yet."""
+    join = 5 * TIMEOUTS.takeover
+    play = Play(None, replace(job(), timeouts=replace(TIMEOUTS, join=join)), waited)
+    left = max(join - waited, TIMEOUTS.takeover)
+    assert not [deed for deed in play.wait(left - BEAT) if isinstance(deed, Leave)]
+    assert play.wait(BEAT) == [Leave(75, None, f"no coordinator with a majority for {join:g} s")]
 
 
 # -- the end

@@ -70,6 +70,18 @@ AGENT_GONE = ChildExited("agent", "killed by SIGKILL")
 COORDINATOR_GONE = ChildExited("coordinator", "exit code 0")
 
 
+def test_a_node_waits_for_its_first_coordinator_from_the_daemons_start() -> None:
+    """And not once it has been led: a spare's next agent would leave hours later at once."""
+    play = Play(1, candidates=3)
+    play.wait(5.0)
+    play.feed(AGENT_GONE)
+    assert play.machine.waited(play.now) == play.now >= 5.0
+    play.feed(Ordered("agent", orders.Alive("standby")))
+    play.feed(AGENT_GONE)
+    play.feed(Ordered("agent", orders.Alive("joining")))
+    assert play.machine.waited(play.now) == 0.0
+
+
 # -- who keeps a coordinator
 
 

@@ -28,7 +28,7 @@ IMPORTS = (0.2, 2.5)
 class SimAgent(Process):
     """One incarnation."""
 
-    def __init__(self, node: SimNode, incarnation: int, memory: Memory) -> None:
+    def __init__(self, node: SimNode, incarnation: int, memory: Memory, waited: float) -> None:
         world = node.world
         super().__init__(world, node.beat)
         self.world: World = world
@@ -39,6 +39,7 @@ class SimAgent(Process):
         self.machine: AgentMachine | None = None
         self._dials = 0
         self._memory = memory
+        self._waited = waited
         world.after(world.between(*IMPORTS), self.do, self._begin)
 
     @property
@@ -71,7 +72,9 @@ class SimAgent(Process):
 
     def _begin(self) -> None:
         node, now = self.node, self.node.local()
-        self.machine = self.world.machines.agent(self.world.job, node.node, self.incarnation, self._memory, now)
+        self.machine = self.world.machines.agent(
+            self.world.job, node.node, self.incarnation, self._memory, now, waited=self._waited
+        )
         self._perform(self.machine.start(now))
         self.start_beating()
 

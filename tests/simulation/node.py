@@ -59,7 +59,7 @@ class SimDaemon(Process):
                 node.world.note_action(f"{node.name} daemon", action)
             match action:
                 case actions.SpawnAgent(incarnation, memory):
-                    node.agent = SimAgent(node, incarnation, memory)
+                    node.agent = SimAgent(node, incarnation, memory, self.machine.waited(node.local()))
                 case actions.SpawnCoordinator(incarnation, memory):
                     node.coordinator = SimCoordinator(node, incarnation, memory)
                 case actions.KillChild(child):

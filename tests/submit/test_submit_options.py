@@ -28,7 +28,7 @@ NAMES = "policy: {topology: {domain: {source: node_name, pattern: '(rack[0-9]+)-
         ("--wrap=hostname", "goes after --"),
         ("--signal=B:USR1@60", "SIGUSR1 would kill launch"),
         ("--signal=RB:12", "SIGUSR2 would kill launch"),
-        ("--signal=ALRM@60", "SIGALRM would kill the daemons"),
+        ("--signal=ALRM@60", "SIGALRM would kill the workers"),
         ("--signal=9", "SIG9 would kill the daemons"),
     ],
 )

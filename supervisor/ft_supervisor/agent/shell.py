@@ -93,7 +93,10 @@ def run(link: Link) -> NoReturn:
 def _die(reason: str) -> NoReturn:
     """Take the workers along, at once."""
     log("agent_dies", level="error", reason=reason)
-    sweep(os.getpid(), bound=KILL_BOUND)
+    try:
+        sweep(os.getpid(), bound=KILL_BOUND)
+    except OSError as error:  # the workers die with this process all the same, and the daemon sweeps after it
+        log("cannot_sweep", level="error", reason=str(error))
     _exit(BROKEN)
 
 
@@ -112,7 +115,9 @@ class Shell:
         self._link = link
         self._queue: SimpleQueue[Order | FromWire | _WorkerExited] = SimpleQueue()
         now = time.monotonic()
-        self._machine = AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch)
+        self._machine = AgentMachine(
+            begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch, begin.waited
+        )
         self._journal = Journal.open(
             Path(begin.job.local_folder), f"agent-{begin.incarnation}", begin, now, journal_failed
         )

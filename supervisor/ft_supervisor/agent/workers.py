@@ -112,9 +112,11 @@ class Workers:
         if self._stopping is not None:
             if (self._live and now < self._stopping.deadline) or not self._swept():
                 return []
+            if (port := self._port()) is None:
+                return []
             cycle, self._stopping = self._stopping.cycle, None
             self._forget()
-            return [WorkersGone(cycle, free_port("", avoid=self._job.ports))]
+            return [WorkersGone(cycle, port)]
         if self._run is None:
             return []
         cycle = self._run.cycle
@@ -150,14 +152,35 @@ class Workers:
 
     def _swept(self) -> bool:
         """Whether nothing is left below this process; if not, `due` says when to try again."""
-        left = sweep(os.getpid(), bound=_PIECE)
-        self._collect()
-        reap_orphans([process.pid for process in self._live.values()])
+        try:
+            left = sweep(os.getpid(), bound=_PIECE)
+            self._collect()
+            reap_orphans([process.pid for process in self._live.values()])
+        except OSError as error:
+            if self._later():
+                log("cannot_sweep", level="error", reason=str(error))
+            return False
         self._retry_at = time.monotonic() + _PIECE if left or self._live else None
         if left and not self._warned:
             self._warned = True
             log("workers_left", level="warning", pids=",".join(map(str, left)))
         return self._retry_at is None
+
+    def _port(self) -> int | None:
+        """A free port for the next cycle; None, and `due` says when to ask again, where none can be looked for."""
+        try:
+            return free_port("", avoid=self._job.ports)
+        except OSError as error:
+            if self._later():
+                log("no_port", level="warning", reason=str(error))
+            return None
+
+    def _later(self) -> bool:
+        """Poll again soon: there may be file descriptors again then. The machine bounds how often. Whether it is the
+        first time in this cycle that something is worth a line."""
+        self._retry_at = time.monotonic() + _PIECE
+        first, self._warned = not self._warned, True
+        return first
 
     def _forget(self) -> None:
         self._run, self._failures, self._warned = None, [], False

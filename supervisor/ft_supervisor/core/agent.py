@@ -86,13 +86,23 @@ class State(StrEnum):
 class AgentMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
 
-    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float = 0.0) -> None:
+    def __init__(
+        self,
+        job: Job,
+        node: Node,
+        incarnation: int,
+        memory: Memory,
+        now: float,
+        epoch: float = 0.0,
+        waited: float = 0.0,
+    ) -> None:
+        """`waited`: see orders.Begin."""
         self.job = job
         self.node = node
         self.incarnation = incarnation
         self.memory = memory
         self.state = State.JOINING
-        self._alone = Alone(job, memory.newest, now)
+        self._alone = Alone(job, memory.newest, now, waited)
         self._caller = Caller(job, node)
         self._lease = Lease()
         self._hangs = Hangs(job, node, epoch)

@@ -10,13 +10,16 @@ from ft_supervisor.core.model import EXIT_CODES, INTERRUPTED, Cycle, Job, Outcom
 class Alone:
     """One agent's patience with its coordinator."""
 
-    def __init__(self, job: Job, newest: Cycle | None, now: float) -> None:
+    def __init__(self, job: Job, newest: Cycle | None, now: float, waited: float) -> None:
+        """`waited`: for how long the node had been looking for its first coordinator before, by agents that are gone."""
         self.watched = newest
         """The cycle whose exit barrier is to be looked at."""
         self.told = ""
         """The signal that told the node to end; "" for none."""
         self._job = job
         self._began = now
+        # All nodes of a job give up together, whoever has lost an agent meanwhile; but each agent gets its chance.
+        self._join_by = now + max(job.timeouts.join - waited, min(job.timeouts.join, job.timeouts.takeover))
         self._barrier_at: float | None = None
         self._told_at: float | None = None
 
@@ -48,8 +51,10 @@ class Alone:
         """How to leave, and the grace for the workers, if it is time. `newest`: the cycle that the node knows of;
         `since`: when its fence counts from; `runs`: it has workers; `led`: a coordinator has told it what to do."""
         timeouts = self._job.timeouts
-        patience = timeouts.join if since is None and newest is None else timeouts.takeover
-        if now - (self._began if since is None else since) >= patience:
+        fresh = since is None and newest is None
+        patience = timeouts.join if fresh else timeouts.takeover
+        give_up_at = self._join_by if fresh else (self._began if since is None else since) + patience
+        if now >= give_up_at:
             return Leave(INTERRUPTED, None, f"no coordinator with a majority for {patience:g} s"), 0.0
         if not runs and self._is_left(now):
             return Leave(0, None, f"the exit barrier of cycle {self.watched} is passed"), 0.0

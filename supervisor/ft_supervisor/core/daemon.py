@@ -103,6 +103,8 @@ class DaemonMachine:
         """No agent before the checks at the start are over, as it would promise a node that may not be fit."""
         self._fence_at: float | None = None
         self._state = "joining"
+        self._unled_since: float | None = now
+        """None once a coordinator has led this node."""
         self._looked = now
         self._done: Done | None = None
         self._signalled: float | None = None
@@ -111,6 +113,10 @@ class DaemonMachine:
         self._last_tick = now
         self._epoch = epoch
         self._actions: list[DaemonAction] = []
+
+    def waited(self, now: float) -> float:
+        """See orders.Begin."""
+        return 0.0 if self._unled_since is None else now - self._unled_since
 
     def start(self, now: float) -> list[DaemonAction]:
         """The first actions."""
@@ -202,6 +208,7 @@ class DaemonMachine:
             case Alive(state=state, fence_in=fence_in):
                 self._agent.alive, self._state = now, state
                 self._met = self._met or now
+                self._unled_since = self._unled_since if state == "joining" else None
                 self._fence_at = None if fence_in is None else now + fence_in + self.job.timeouts.heartbeat
             case Remember(memory):
                 news = memory.promise != self.memory.promise

@@ -14,7 +14,8 @@ from ft_supervisor.core.summary import Summary
 class Begin:
     """Daemon to a new child: who it is, what its node remembers. Agents and coordinators are counted each.
 
-    `epoch`: what makes seconds since the epoch of this node's monotonic clock.
+    `epoch`: what makes seconds since the epoch of this node's monotonic clock. `waited`: for how many seconds the node
+    has been looking for its first coordinator; 0 once it has had one.
     """
 
     job: Job
@@ -22,6 +23,7 @@ class Begin:
     incarnation: int
     memory: Memory
     epoch: float = 0.0
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ended, Ordered, S
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
 from ft_supervisor.core.orders import Begin, Closed, Listening
 from ft_supervisor.core.summary import line
-from ft_supervisor.daemon import batch, files, identity
+from ft_supervisor.daemon import batch, files, identity, parent
 from ft_supervisor.daemon.checks import Runner, built_in
 from ft_supervisor.daemon.children import COMMANDS, Children
 from ft_supervisor.daemon.signals import Signals
@@ -41,6 +41,7 @@ SWEEP_PAUSE = 0.05
 def run(config: JobConfig, environ: Mapping[str, str]) -> int:
     """Be this node's daemon. Returns 2 after one line on stderr if configuration and step do not fit; else never."""
     setup("daemon", environ.get("SLURMD_NODENAME", ""), config.settings.logs.format)
+    parent_fd = parent.take(os.environ)
     try:
         step = environment.read(environ)
         job, node, warnings = identity.build(config, step, environ)
@@ -51,7 +52,9 @@ def run(config: JobConfig, environ: Mapping[str, str]) -> int:
     notes += [actions.log("identity", "warning", note=text) for text in warnings]
     gpus = job.per_node if config.per_node == "gpu" else None
     slurm = None if job.signal_workers else SlurmDesk(step, environ)
-    supervise(job, node, notes=notes, batch_job=batch.of_step(step, environ), slurm=slurm, gpus=gpus)
+    supervise(
+        job, node, notes=notes, batch_job=batch.of_step(step, environ), slurm=slurm, gpus=gpus, parent_fd=parent_fd
+    )
 
 
 def supervise(
@@ -63,10 +66,12 @@ def supervise(
     batch_job: batch.BatchJob | None = None,
     slurm: SlurmDesk | None = None,
     gpus: int | None = None,
+    parent_fd: int | None = None,
 ) -> NoReturn:
     """Start the children, watch them, and leave by os._exit with the node's code. Main thread only.
 
-    `slurm` None: there is nobody to ask. `gpus`: how many the node has to have, if anybody has said.
+    `slurm` None: there is nobody to ask. `gpus`: how many the node has to have, if anybody has said. `parent_fd`:
+    see parent.take.
     """
     setup("daemon", node.name, job.settings.logs.format)
     signals = Signals()
@@ -76,7 +81,7 @@ def supervise(
     code = INTERRUPTED
     try:
         if _made_local_folder(job):
-            _Shell(job, node, signals, children, checks, slurm).loop(notes)
+            _Shell(job, node, signals, children, checks, slurm, parent_fd).loop(notes)
     except _Left as left:
         code = left.code
         if batch_job and left.closed:
@@ -121,7 +126,14 @@ class _Left(Exception):
 
 class _Shell:
     def __init__(
-        self, job: Job, node: Node, signals: Signals, children: Children, checks: Runner, slurm: SlurmDesk | None
+        self,
+        job: Job,
+        node: Node,
+        signals: Signals,
+        children: Children,
+        checks: Runner,
+        slurm: SlurmDesk | None,
+        parent_fd: int | None,
     ) -> None:
         self._job = job
         self._node = node
@@ -129,6 +141,7 @@ class _Shell:
         self._children = children
         self._checks = checks
         self._slurm = slurm
+        self._parent_fd = parent_fd
         now = time.monotonic()
         epoch = time.time() - now
         self._machine = DaemonMachine(job, node, now, epoch)
@@ -156,6 +169,7 @@ class _Shell:
                 self._handle(Tick())
 
     def _sleep(self, until: float) -> None:
+        """Until something happens, or the time. Raises _Left when the parent is gone, and so the whole job."""
         if (wake := self._checks.wake) is not None:
             until = min(until, wake)
         bound = until - time.monotonic()
@@ -164,7 +178,11 @@ class _Shell:
         poll = select.poll()
         for fd in (self._signals.fileno(), *self._children.filenos(), *self._checks.filenos()):
             poll.register(fd, select.POLLIN)
-        poll.poll(max(0.0, bound) * 1000)
+        if self._parent_fd is not None:
+            poll.register(self._parent_fd, select.POLLIN)
+        if self._parent_fd in dict(poll.poll(max(0.0, bound) * 1000)):
+            log("parent_gone", "warning")
+            raise _Left(INTERRUPTED, None)
 
     def _events(self) -> list[DaemonEvent]:
         signalled = [Signalled(name) for name in self._signals.take()]
@@ -227,8 +245,9 @@ class _Shell:
         return line(closed.summary, verdict, self._job.run_id) if closed and closed.verdict == verdict else ""
 
     def _spawn(self, child: str, incarnation: int, memory: Memory) -> None:
-        epoch = time.time() - time.monotonic()
-        self._children.spawn(child, Begin(self._job, self._node, incarnation, memory, epoch))
+        now = time.monotonic()
+        begin = Begin(self._job, self._node, incarnation, memory, time.time() - now, self._machine.waited(now))
+        self._children.spawn(child, begin)
 
     def _write(self, what: str, work: Any) -> None:
         self._writing = [piece for piece in self._writing if not piece.wait(0)]

@@ -60,7 +60,7 @@ def _bad_signal(text: str) -> str:
     flags, name = (match[1] or "").upper(), _NUMBERS.get(match[2], match[2].upper())
     if name in _ENDING or (name in _UNHEEDED and "B" not in flags):
         return ""
-    who = "launch" if "B" in flags else "the daemons"
+    who = "launch" if "B" in flags else "the workers"
     return f"SIG{name} would kill {who}; interruption.before_end and interruption.signal tell workers in time"
 
 
