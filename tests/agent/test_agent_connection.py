@@ -1,5 +1,6 @@
 """The wire between a main loop, which is the test's, and real stores that die and freeze."""
 
+import errno
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ from typing import TypeVar
 import pytest
 from tests.agent.harness import BOUND, NODE, RUN_ID, Nursery, Scripted, job, listen, port_of, standby, wait_until
 
-from ft_supervisor.agent import connection
+from ft_supervisor.agent import connection, wire
 from ft_supervisor.agent.connection import FromWire, Generation
 from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.agent.wire import Wire
@@ -93,6 +94,24 @@ def threads_of(number: int) -> int:
 
 
 LoopOf = Callable[[Job], Loop]
+
+
+def test_no_port_to_be_had_is_a_lost_connection(
+    loop_of: LoopOf, coordinator: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without file descriptors, say: the agent calls again, and lives."""
+
+    def refuse(host: str, avoid: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    loop = loop_of(of(tmp_path, coordinator.port))
+    with monkeypatch.context() as patch:
+        patch.setattr(wire, "free_port", refuse)
+        loop.wire.dial((0, 1))
+        lost = loop.expect(Disconnected)
+    assert lost.reason == "no port for workers: [Errno 24] Too many open files" and loop.wire.address is None
+    loop.wire.dial((0, 1))
+    assert loop.expect(Connected).connection == 2
 
 
 def test_what_a_connection_tells(loop_of: LoopOf, coordinator: Scripted, tmp_path: Path) -> None:

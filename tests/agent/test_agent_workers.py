@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -226,3 +227,19 @@ def test_workers_die_with_a_killed_agent(agent_of: AgentOf, coordinator: Scripte
     os.kill(agent.pid, signal.SIGKILL)
     assert agent.exit_code() == -signal.SIGKILL
     assert ended(pidfd)
+
+
+def test_an_agent_out_of_file_descriptors_stops_its_workers_once_there_are_some(
+    agent_of: AgentOf, coordinator: Scripted, tmp_path: Path
+) -> None:
+    """It needs some to look for what is left, and for a port of the next cycle."""
+    agent = active(agent_of, coordinator, tmp_path, shell(f"echo $$ >{tmp_path}/up; exec sleep 600"))
+    wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().strip(), "the worker")
+    before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    coordinator.mail(Stop(0, FIRST, "1", 0.0))
+    wait_until(lambda: "event=cannot_sweep" in agent.log(), "its complaint")
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, before)
+    assert coordinator.expect(WorkersStopped).cycle == FIRST
+    assert living_below(agent.pid) == []
+    assert "agent_dies" not in agent.log()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -121,11 +123,97 @@ def test_other_signals_that_end(start_daemon: StartDaemon, number: signal.Signal
 def test_signals_that_mean_nothing(start_daemon: StartDaemon) -> None:
     daemon = start_daemon('say("ready"); live(); done(Outcome.CANCELLED, "")')
     daemon.said("ready")
-    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
+    for number in (*MEAN_NOTHING, signal.SIGCONT):
         os.killpg(daemon.process.pid, number)
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.exit_code() == 130
     assert not any("agent_lost" in line for line in daemon.lines)
+
+
+MEAN_NOTHING = (
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGQUIT,
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGXCPU,
+    signal.SIGIO,
+    signal.SIGPWR,
+    signal.SIGRTMIN,
+    signal.SIGRTMAX,
+)
+
+
+def test_a_sighup_that_nohup_has_us_ignore_is_ignored(start_daemon: StartDaemon) -> None:
+    agent = 'say("ready"); say(f"told {live().reason}"); done(Outcome.CANCELLED, "")'
+    daemon = start_daemon(agent, before="import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
+    daemon.said("ready")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.said("told") == ["SIGTERM"]
+    assert daemon.exit_code() == 130
+
+
+def test_a_child_that_is_just_starting_hears_no_signal(start_daemon: StartDaemon) -> None:
+    """As Ctrl-C reaches every process of a task: no traceback of Python's, and no new child."""
+    daemon = start_daemon('say("ready"); live(); done(Outcome.CANCELLED, "")')
+    pid = int(daemon.wait_for("event=started").partition("pid=")[2].split()[0])
+    for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGQUIT):
+        os.kill(pid, number)
+    daemon.said("ready")
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.exit_code() == 130
+    assert not any("Traceback" in line or "agent_lost" in line for line in daemon.lines)
+
+
+STARTING = """
+import sys
+from ft_supervisor.cli import daemon, main
+from ft_supervisor.daemon.signals import Signals
+
+def run(words):
+    print("starting", flush=True)
+    sys.stdin.read(1)
+    print(Signals().take(), flush=True)
+    return 3
+
+daemon.main = run
+sys.exit(main.main(["--config", "x"]))
+"""
+
+
+def test_a_daemon_that_is_just_starting_keeps_its_signals_for_later() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", STARTING], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as daemon:
+        assert daemon.stdout is not None and daemon.stdout.readline() == "starting\n"
+        for number in (*MEAN_NOTHING, signal.SIGTERM):
+            daemon.send_signal(number)
+        said, wrong = daemon.communicate("x", timeout=BOUND)
+    assert (said, wrong, daemon.returncode) == ("['SIGTERM']\n", "", 3)
+
+
+@pytest.mark.parametrize(("free", "told"), [(0, "cannot be started: [Errno 24]"), (-1000, "event=cannot_sweep")])
+def test_a_daemon_out_of_file_descriptors_tries_again(start_daemon: StartDaemon, free: int, told: str) -> None:
+    """`free`: how many it may open besides the agent's link, which is closed when the agent dies."""
+    agent = """
+say(f"agent {begin.incarnation} {os.getpid()}")
+live()
+done(Outcome.CANCELLED, "")
+"""
+    daemon = start_daemon(agent)
+    first = int(daemon.said("agent 1")[0])
+    pid = daemon.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    held = max(int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()) + 1
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (max(3, held + free), before[1]))
+    os.kill(first, signal.SIGKILL)
+    daemon.wait_for(told)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    daemon.wait_until(lambda: sum("CHILD agent" in line for line in daemon.lines) == 2, "another agent")
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.exit_code() == 130
+    assert not any("daemon_failed" in line for line in daemon.lines)
 
 
 def test_nothing_is_left_below_a_daemon_that_ends(start_daemon: StartDaemon) -> None:

@@ -1,7 +1,7 @@
 """Stands in for a daemon under `local`, doing what $FAKE_PLAN says for its node, "NODE:WORD ..." or "WORD ..." for all.
 
 verdict: writes the job's as the coordinator's node would. own: the same in this node's own folder. orphan: leaves a
-process of a session of its own. flood: prints 16 MiB in lines with numbers. stop: stops itself. wait: for the file "go".
+process of a session of its own. flood: prints 16 MiB in numbered lines. stop: stops itself. wait: for the file "go".
 hang: until SIGTERM or SIGINT, then exits with 130. deaf: no signal but SIGKILL ends it. A number: exits with it.
 """
 

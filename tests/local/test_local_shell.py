@@ -33,7 +33,7 @@ def test_shows_all_nodes_and_ends_with_the_verdict(start: Start) -> None:
 def test_without_a_verdict_the_highest_code_of_those_that_ended_by_themselves(start: Start) -> None:
     local = start(DRIVER, "3", FAKE_PLAN="node1:75 node2:hang 3")
     local.wait_for("node2| hangs")
-    local.daemons()["node2"].kill()
+    os.kill(local.pids()["node2"], signal.SIGKILL)
     assert local.code() == 75
     assert local.lines[-2:] == [
         "local| node0 gone (3), node1 gone (75), node2 gone (137)",

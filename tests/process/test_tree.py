@@ -128,6 +128,28 @@ assert known.wait() == 0
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+def test_without_file_descriptors_nobody_says_that_nothing_is_left(python_path: None) -> None:
+    code = """
+import errno, os, resource, subprocess
+from ft_supervisor.process import tree
+tree.become_subreaper()
+child = subprocess.Popen(["sleep", "600"])
+before = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+for look in (lambda: tree.stat(child.pid), tree.scan, lambda: tree.sweep(os.getpid(), bound=0.2)):
+    try:
+        raise AssertionError(look())
+    except OSError as error:
+        assert error.errno == errno.EMFILE, error
+assert child.poll() is None
+resource.setrlimit(resource.RLIMIT_NOFILE, before)
+assert tree.stat(2**30) is None
+assert tree.sweep(os.getpid(), bound=60) == []
+assert child.wait() == -9
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 @pytest.mark.parametrize("name", ["pdeath_command", "own_pdeath_command"])
 def test_a_worker_dies_with_its_parent(name: str, python_path: None, gone: Callable[[int], bool]) -> None:
     code = f"""

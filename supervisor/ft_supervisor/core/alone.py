@@ -11,7 +11,7 @@ class Alone:
     """One agent's patience with its coordinator."""
 
     def __init__(self, job: Job, newest: Cycle | None, now: float, waited: float) -> None:
-        """`waited`: for how long the node had been looking for its first coordinator before, by agents that are gone."""
+        """`waited`: for how long the node had been looking for its first coordinator before, by former agents."""
         self.watched = newest
         """The cycle whose exit barrier is to be looked at."""
         self.told = ""
