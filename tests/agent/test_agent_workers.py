@@ -243,3 +243,17 @@ def test_an_agent_out_of_file_descriptors_stops_its_workers_once_there_are_some(
     assert coordinator.expect(WorkersStopped).cycle == FIRST
     assert living_below(agent.pid) == []
     assert "agent_dies" not in agent.log()
+
+
+def test_an_agent_out_of_file_descriptors_dies_with_its_daemon_all_the_same(
+    agent_of: AgentOf, coordinator: Scripted, tmp_path: Path
+) -> None:
+    agent = active(agent_of, coordinator, tmp_path, shell(f"echo $$ >{tmp_path}/up; exec sleep 600"))
+    wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().strip(), "the worker")
+    worker = os.pidfd_open(int((tmp_path / "up").read_text()))
+    before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    agent.close()
+    assert agent.exit_code() == 70
+    assert ended(worker)
+    assert "event=cannot_sweep" in agent.log() and "Traceback" not in agent.log()

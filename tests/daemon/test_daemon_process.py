@@ -150,6 +150,8 @@ def test_a_sighup_that_nohup_has_us_ignore_is_ignored(start_daemon: StartDaemon)
     daemon = start_daemon(agent, before="import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
     daemon.said("ready")
     daemon.process.send_signal(signal.SIGHUP)
+    status = Path(f"/proc/{daemon.process.pid}/status")  # of two that are pending the later one may be heard first
+    daemon.wait_until(lambda: "ShdPnd:\t0000000000000000" in status.read_text(), "its delivery")
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.said("told") == ["SIGTERM"]
     assert daemon.exit_code() == 130
