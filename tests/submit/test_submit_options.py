@@ -29,7 +29,7 @@ NAMES = "policy: {topology: {domain: {source: node_name, pattern: '(rack[0-9]+)-
         ("--signal=B:USR1@60", "SIGUSR1 would kill launch"),
         ("--signal=RB:12", "SIGUSR2 would kill launch"),
         ("--signal=ALRM@60", "SIGALRM would kill the workers"),
-        ("--signal=9", "SIG9 would kill the daemons"),
+        ("--signal=9", "SIG9 would kill the workers"),
     ],
 )
 def test_refused(word: str, why: str) -> None:

@@ -24,7 +24,7 @@ from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch import comment, srun
 from ft_supervisor.launch.watch import watch
 from ft_supervisor.observe import runs
-from ft_supervisor.process import log
+from ft_supervisor.process import log, signals
 
 SRUN_MARGIN = 5.0
 """Seconds that srun gets to end by itself after a verdict, beyond the job's graces; then again after SIGTERM."""
@@ -106,7 +106,7 @@ class Launch:
         if (program := shutil.which("srun", path=self._environ.get("PATH"))) is None:
             say("there is no srun on this machine: launch needs Slurm's commands, so run it outside of any container")
             return CONFIG_ERROR
-        for number in SIGNALS:
+        for number in signals.heeded(SIGNALS):
             signal.signal(number, self._on_signal)
         process = self._start(program)
         self._watch()
