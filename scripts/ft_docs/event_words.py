@@ -99,7 +99,7 @@ WORDS: dict[str, str] = {
     "worker_logs_unwritten": "So many bytes of output were left when the agent ended, as their file system hangs.",
     "workers_left": "Processes of the workers that did not end yet. They are killed again and again.",
     # more than one process
-    "cannot_sweep": "/proc cannot be read, for lack of file descriptors, say: what is left of workers is not known yet.",
+    "cannot_sweep": "/proc cannot be read, for lack of file descriptors, say: what workers have left is not known yet.",
     "file_failed": "A file could not be read or written. Nothing waits for it.",
     "file_hangs": "A file system did not answer within two seconds. Nothing waits for it any longer.",
     "journal_failed": "This process keeps no journal any more: the disk is full, say. It goes on without.",

@@ -12,6 +12,6 @@ from ft_supervisor.local import shell
 
 settings = config.load(Path("job.yaml"), environ=os.environ)
 if "FAKE_MARGIN" in os.environ:
-    shell._Local._bound = lambda _self, _grace: float(os.environ["FAKE_MARGIN"])  # type: ignore[method-assign]
+    shell._Local._bound = lambda _self, _grace: float(os.environ["FAKE_MARGIN"])  # type: ignore[method-assign,assignment]
 daemon = [sys.executable, str(Path(__file__).with_name("fake_daemon.py"))]
 sys.exit(shell.run(daemon, settings, int(sys.argv[1]), False, os.environ))
