@@ -237,7 +237,7 @@ def test_an_agent_out_of_file_descriptors_stops_its_workers_once_there_are_some(
     wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().strip(), "the worker")
     before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (3, before[1]))
-    coordinator.mail(Stop(0, FIRST, "1", 0.0))
+    coordinator.mail(Stop(0, FIRST, "1", BOUND))  # beyond its grace it would leave the rest to its daemon
     wait_until(lambda: "event=cannot_sweep" in agent.log(), "its complaint")
     resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, before)
     assert coordinator.expect(WorkersStopped).cycle == FIRST
