@@ -235,6 +235,7 @@ def test_an_agent_out_of_file_descriptors_stops_its_workers_once_there_are_some(
     """It needs some to look for what is left, and for a port of the next cycle."""
     agent = active(agent_of, coordinator, tmp_path, shell(f"echo $$ >{tmp_path}/up; exec sleep 600"))
     wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().strip(), "the worker")
+    agent.expect(orders.Alive, lambda alive: alive.state == "active")  # the start itself is over
     before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (3, before[1]))
     coordinator.mail(Stop(0, FIRST, "1", BOUND))  # beyond its grace it would leave the rest to its daemon
@@ -250,6 +251,7 @@ def test_an_agent_out_of_file_descriptors_dies_with_its_daemon_all_the_same(
 ) -> None:
     agent = active(agent_of, coordinator, tmp_path, shell(f"echo $$ >{tmp_path}/up; exec sleep 600"))
     wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().strip(), "the worker")
+    agent.expect(orders.Alive, lambda alive: alive.state == "active")  # the start itself is over
     worker = os.pidfd_open(int((tmp_path / "up").read_text()))
     before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (3, before[1]))
