@@ -106,14 +106,20 @@ def test_silence_is_noticed_between_two_heartbeats(agent_of: AgentOf, coordinato
     assert time.monotonic() - began < 5.0  # the heartbeat after it were at 6
 
 
-def test_a_standby_leaves_after_the_exit_barrier(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+def test_a_standby_asks_behind_the_exit_barrier_and_goes_home_by_a_verdict_alone(
+    agent_of: AgentOf, coordinator: Scripted, tmp_path: Path
+) -> None:
     settings = job(tmp_path, coordinator.port, command=SLEEP)
     agent = agent_of(replace(settings, timeouts=replace(settings.timeouts, close_grace=0.1)))
     coordinator.expect(Register)
     coordinator.mail(standby(CYCLE))
     agent.expect(orders.Alive, lambda alive: alive.state == "standby")
     coordinator.store.set(coordinator.keys.barrier_done(CYCLE), b"1")
-    assert agent.expect(orders.Done).code == 0
+    assert coordinator.expect(Register).serial == 2
+    coordinator.mail(standby(CYCLE))
+    agent.expect(orders.Alive, lambda alive: alive.look and alive.state == "standby")
+    os.kill(coordinator.pid, signal.SIGKILL)
+    agent.expect(orders.Alive, lambda alive: alive.look and alive.state == "joining")
 
 
 def test_garbage_in_the_mail_is_dropped(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:

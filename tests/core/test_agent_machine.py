@@ -507,33 +507,55 @@ def test_no_coordinator_at_all() -> None:
 # -- the end
 
 
-def test_a_standby_leaves_with_0_when_the_exit_barrier_is_passed() -> None:
+def test_the_exit_barriers_key_ends_no_standby_but_has_it_ask_once() -> None:
+    """Anyone on the network can set it."""
     play = Play()
     play.connect()
     play.feed(standby(C0))
     assert play.machine.watched == C0
-    play.feed(BarrierPassed(C0))
-    assert play.wait(TIMEOUTS.close_grace - BEAT) == []  # the verdict is better
-    assert play.wait(BEAT) == [goodbye(), Leave(0, None, "the exit barrier of cycle 0.0 is passed")]
+    assert play.feed(BarrierPassed(C0)) == []
+    assert play.wait(TIMEOUTS.close_grace - BEAT) == []  # the verdict comes by itself
+    assert play.wait(BEAT) == [register(serial=2, round_=play.round)]
+    play.feed(standby(C0))  # the coordinator says that the cycle runs
+    assert play.wait(10 * TIMEOUTS.takeover) == []
+    leave = Leave(0, SUCCESS, SUCCESS.reason)
+    assert play.feed(mail(messages.Close(0, SUCCESS))) == [remember(None, verdict=SUCCESS), goodbye(SUCCESS), leave]
 
 
-def test_after_a_signal_the_exit_barrier_says_nothing() -> None:
+def test_the_exit_barriers_key_touches_no_active_node() -> None:
+    play = running()
+    assert play.feed(BarrierPassed(C0)) == []
+    assert play.wait(10 * TIMEOUTS.takeover) == []
+    assert play.machine.state is State.ACTIVE
+
+
+def test_a_node_whose_success_was_not_heard_tells_it_once_more_behind_the_barrier() -> None:
+    play = running()
+    play.feed(events.WorkersExited(C0, ()), BarrierPassed(C0))
+    assert play.wait(TIMEOUTS.close_grace) == [register(memory=knows(C0, succeeded=C0), serial=2, round_=play.round)]
+
+
+def test_behind_the_barrier_and_without_a_coordinator_the_daemon_looks_for_the_verdict_at_once() -> None:
     play = Play()
     play.connect()
     play.feed(standby(C0))
-    play.feed(events.Terminated("SIGTERM"))
     play.feed(BarrierPassed(C0))
-    assert play.wait(TIMEOUTS.close_grace + BEAT) == []
-    leave = Leave(1, FAILED, FAILED.reason)
-    assert play.feed(events.Ended(FAILED)) == [remember(None, verdict=FAILED), goodbye(FAILED), leave]
+    assert play.alive() == orders.Alive("standby", look=True)
+    told = [d.order for d in play.machine.handle(Disconnected("gone", silent=False), play.now) if isinstance(d, Tell)]
+    assert told == [orders.Alive("joining", look=True)]
 
 
-def test_an_active_node_leaves_after_its_own_workers() -> None:
-    play = running()
-    play.feed(BarrierPassed(C0))
-    assert play.wait(TIMEOUTS.close_grace + 1) == []
-    play.feed(events.WorkersExited(C0, ()))
-    assert play.wait(BEAT) == [goodbye(), Leave(0, None, "the exit barrier of cycle 0.0 is passed")]
+def test_behind_the_barrier_a_node_that_finds_neither_coordinator_nor_verdict_ends_with_75() -> None:
+    play = Play()
+    play.connect()
+    play.feed(standby(C0))
+    play.wait(2.0)
+    play.feed(BarrierPassed(C0), Disconnected("gone", silent=False))
+    play.connection, since = 0, play.machine._lease.since
+    assert since is not None
+    left = [deed for deed in play.wait(since + TIMEOUTS.takeover - play.now) if isinstance(deed, Leave)]
+    assert left == [Leave(75, None, f"no coordinator with a majority for {TIMEOUTS.takeover:g} s")]
+    assert play.now >= since + TIMEOUTS.takeover
 
 
 def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
@@ -541,6 +563,7 @@ def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
     play.connect()
     play.feed(standby(C0), BarrierPassed(C0), standby(C1))
     assert play.wait(TIMEOUTS.close_grace + 1) == []
+    assert not play.alive().look
 
 
 @pytest.mark.parametrize("how", [events.Ended(FAILED), mail(messages.Close(0, FAILED))], ids=["key", "mail"])

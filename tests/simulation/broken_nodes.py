@@ -79,6 +79,15 @@ class NeverCallsAnybodyElse(AgentMachine):
         ]
 
 
+class LeavesByTheBarrier(AgentMachine):
+    """Its key alone sends a node home."""
+
+    def _tick(self, now: float) -> None:
+        super()._tick(now)
+        if self._end_as is None and self._run is None and self._alone.hinted:
+            self._end(actions.Leave(0, None, "the exit barrier is passed"), 0.0, now)
+
+
 class DoesNotGuardTheFence(DaemonMachine):
     """Leaves it to an agent that may stand still."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.clockwork import Breach
-from tests.simulation.endings import Endings
+from tests.simulation.endings import HARMLESS, Endings
 from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
@@ -176,7 +176,7 @@ class Checks(Endings):
         elif fault.kind == "freeze-coordinator":
             if not self._harmless(fault):
                 self.touched.update(range(len(world.nodes)))
-        elif fault.kind not in ("repeat", "files", "reset"):
+        elif fault.kind not in HARMLESS:
             self.touched.update(ranks)
 
     def _harmless(self, freeze: Fault) -> bool:

@@ -71,6 +71,7 @@ _WEIGHTS = {
         "sick": 6,
         "drain": 5,
         "limit": 2,
+        "stranger": 6,
     },
     "outside": 0,
 }

@@ -121,6 +121,8 @@ class Injector:
             case "repeat":
                 for _ in range(int(fault.seconds)):
                     world.after(world.between(0.0, 15.0), self._repeat, node)
+            case "stranger" if node.coordinator is not None and node.coordinator.alive:
+                node.coordinator.store.open_barriers()
             case "outside" if node.coordinator is not None and node.coordinator.alive:
                 node.coordinator.store.claim(Verdict(Outcome.FAILED, "from outside"))
 

@@ -106,6 +106,7 @@ OTHERS = (
     _agent(broken_nodes.NeverLeaves, "6"),
     _agent(broken_nodes.SaysGoodbyeTooEarly, "10"),
     _agent(broken_nodes.NeverCallsAnybodyElse, "8"),
+    _agent(broken_nodes.LeavesByTheBarrier, "5"),
     _daemon(broken_nodes.DoesNotGuardTheFence, "10", theme=themes.unguarded),
     Mutant(
         "ChoosesTheExcluded",

@@ -9,12 +9,13 @@ KINDS = (
     *("worker", "agent", "coordinator", "daemon", "node"),
     *("freeze-agent", "freeze-coordinator", "freeze-daemon", "freeze-children", "freeze-node"),
     *("cut-node", "cut-pair", "cut-way", "split", "reset"),
-    *("signal", "cancel", "repeat", "files", "outside"),
+    *("signal", "cancel", "repeat", "files", "outside", "stranger"),
     *("sick", "drain", "limit"),
 )
 """The first five kill. cut-way A.B: nothing gets from A to B. split: these nodes and the others are apart.
 reset: this node's connection breaks, and what is on its way is lost. sick: its health checks fail from now on. drain:
-Slurm says that it drains this node. limit: Slurm says that the job ends in so many seconds."""
+Slurm says that it drains this node. limit: Slurm says that the job ends in so many seconds. stranger: someone on the
+network sets the exit barrier's keys in the store of this node's coordinator."""
 
 MOMENTS = (
     *("joining", "ordering", "running", "stopping", "promoting", "losing", "changing"),

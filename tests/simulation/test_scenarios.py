@@ -145,6 +145,31 @@ def test_a_run_dir_that_hangs_delays_no_decision() -> None:
         assert world.now < 40
 
 
+def test_a_stranger_at_the_exit_barrier_ends_no_node() -> None:
+    for seed in range(10):
+        strangers = " ".join(f"stranger@{at}:charge" for at in (3, 10, 19))
+        world = lived(f"{seed} nodes=5 active=3 work=20 gentle=1 {QUIET} {strangers}")
+        assert codes(world) == [0] * 5
+        assert list(world.checks.ranks) == [Cycle(0, 0)] and len(world.checks.terms) == 1
+
+
+def test_a_stranger_and_no_coordinator_end_no_node_with_0() -> None:
+    for seed in range(10):
+        lost = "node@14:0 node@14:1 node@14:2"
+        world = lived(f"{seed} nodes=5 active=2 work=60 {QUIET} stranger@10:charge {lost}")
+        assert codes(world) == [None, None, None, 75, 75]
+
+
+def test_spares_leave_at_once_though_the_coordinator_is_killed_at_the_exit_barrier() -> None:
+    for seed in range(40):
+        late = seed % 10 * 0.005
+        world = lived(f"{seed} nodes=5 active=3 {QUIET} coordinator@succeeding+{late}:charge")
+        assert codes(world) == [0] * 5
+        assert world.checks.chosen is not None and world.checks.chosen.outcome is Outcome.SUCCESS
+        for spare in (3, 4):
+            assert world.checks.left_at[spare] - world.checks.worked_at < 1.0
+
+
 def test_whoever_sets_the_key_from_outside_ends_the_job() -> None:
     for seed in range(10):
         world = lived(f"{seed} nodes=4 active=3 work=60 {QUIET} outside@10:charge")

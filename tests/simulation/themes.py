@@ -149,10 +149,12 @@ def endings(dice: random.Random, plan: Plan) -> Plan:
     faults: list[Fault] = []
     for _ in range(dice.randint(1, 3)):
         moment = dice.choice(("closing", "closing", "recording", "closed", "succeeding"))
-        kind = dice.choice(("coordinator", "node", "freeze-coordinator", "cut-node", "freeze-node", "split", "files"))
+        kind = dice.choice(
+            ("coordinator", "node", "freeze-coordinator", "cut-node", "freeze-node", "split", "files", "stranger")
+        )
         nodes = [] if kind == "files" else [dice.choice((IN_CHARGE, ACTOR, dice.randrange(plan.nodes)))]
         at = dice.choice((0.0, dice.uniform(0.0, 0.05), dice.uniform(0.0, 2.0)))
-        seconds = 0.0 if kind in ("coordinator", "node") else dice.uniform(1.0, 15.0)
+        seconds = 0.0 if kind in ("coordinator", "node", "stranger") else dice.uniform(1.0, 15.0)
         if kind == "split":
             nodes = sorted({*nodes, *dice.sample(range(plan.nodes), plan.nodes // 2)})
         faults.append(_fault(kind, at, nodes, seconds, moment))

@@ -1,4 +1,7 @@
-"""torch's own exit barrier, entered beside everything else: a signal to other nodes that gates nothing here."""
+"""torch's own exit barrier, entered beside everything else: a hint to other nodes, which look for a verdict then.
+
+It gates nothing here, and ends no node: anyone who reaches the store can set its key.
+"""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ Whom it listens to is the Caller's business (core.caller); here is what it does 
     closing    ending    WorkersGone, or none there: Goodbye and out
 
 The fence (no lease for `fence`) ends the workers and leaves the rest as it is: the node is a standby again once it
-finds a coordinator. Whatever ends the node (verdict, exit barrier, no coordinator for `takeover`, a signal without a
-coordinator to tell) goes through `_end`.
+finds a coordinator. Whatever ends the node (verdict, no coordinator for `takeover`, a signal without a coordinator to
+tell) goes through `_end`. The exit barrier's key ends none: it is a hint, upon which the coordinator is asked, and
+without one the daemon looks for the verdict's file.
 """
 
 from __future__ import annotations
@@ -131,6 +132,7 @@ class AgentMachine:
             case Disconnected(reason):
                 self._do(log("disconnected", "warning", reason=reason))
                 self._do(self._caller.lose(self.memory))
+                self._look_if_over(now)
             case Mailed(message):
                 self._mail(message, now)
             case Looked(asked, round_, term, lease):
@@ -140,6 +142,7 @@ class AgentMachine:
                 self._lease.look(asked, round_, lease if ours else 0)
             case BarrierPassed(cycle):
                 self._alone.passed(cycle, now)
+                self._look_if_over(now)
             case WorkersExited(cycle, failures):
                 self._exited(cycle, failures, now)
             case WorkersGone(cycle, port):
@@ -426,16 +429,22 @@ class AgentMachine:
             self._do(dial)
         if self._end_as is None:
             self._leave_if_alone(now)
+            if self._run is None and self._caller.charged and self._alone.asks(now):
+                self._register()  # the answer is what its coordinator wants of this node
         if self._gone_by is not None and now >= self._gone_by:
             code = self._end_as.code if self._end_as else INTERRUPTED
             self._do(Leave(code, self.memory.verdict, "workers that can't be ended"))
 
     def _leave_if_alone(self, now: float) -> None:
-        runs, led = self._run is not None, self._caller.charged
-        found = self._alone.leave(self.memory.newest, self._lease.since, now, runs=runs, led=led)
+        found = self._alone.leave(self.memory.newest, self._lease.since, now, led=self._caller.charged)
         if found is not None:
             leave, grace = found
             self._end(leave, grace, now)
+
+    def _look_if_over(self, now: float) -> None:
+        """Without a coordinator the daemon looks for the verdict, not only at its next turn."""
+        if self._alone.hinted:
+            self._tell_alive(now)
 
     def _tell_alive(self, now: float) -> None:
         led = self._caller.charged or self._run is not None or self.state is State.CLOSING
@@ -449,6 +458,7 @@ class AgentMachine:
                     cycle=str(self.memory.newest) if self.memory.newest else "",
                     group_rank=self._run.group_rank if self._run else None,
                     fence_in=fence_in,
+                    look=self._alone.hinted,
                 )
             )
         )

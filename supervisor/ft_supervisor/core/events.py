@@ -107,7 +107,8 @@ class Looked:
 
 @dataclass(frozen=True)
 class BarrierPassed:
-    """All active nodes of `cycle` have entered its exit barrier."""
+    """The store's key says that all active nodes of `cycle` have entered its exit barrier. Anyone on the network may
+    have set it."""
 
     cycle: Cycle
 

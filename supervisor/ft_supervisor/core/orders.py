@@ -37,13 +37,14 @@ class Alive:
 
     `state` is one word for people: an agent's joining, standby, active, stopping, succeeded, closing; a coordinator's
     phase. `fence_in`: seconds until the agent will end its workers for want of a lease; should it be frozen then, its
-    daemon does it.
+    daemon does it. `look`: the job may be over, so that without a coordinator the verdict's file is worth a look.
     """
 
     state: str
     cycle: str = ""
     group_rank: int | None = None
     fence_in: float | None = None
+    look: bool = False
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ END_BOUND = 5.0
 CHECKS_BOUND = 2.0
 """Seconds that running health checks get to be ended."""
 SWEEP_PAUSE = 0.05
-"""Seconds between two sweeps for a child that is gone while something below it still lives."""
+"""Seconds between two sweeps for a child that is gone while something below it still lives, and between two looks
+whether the verdict's file has been read."""
 
 
 def run(config: JobConfig, environ: Mapping[str, str]) -> int:
@@ -159,7 +160,7 @@ class _Shell:
         if (wake := self._checks.wake) is not None:
             until = min(until, wake)
         bound = until - time.monotonic()
-        if self._children.busy:
+        if self._children.busy or self._looking is not None:
             bound = min(bound, SWEEP_PAUSE)
         poll = select.poll()
         for fd in (self._signals.fileno(), *self._children.filenos(), *self._checks.filenos()):
