@@ -13,7 +13,7 @@ from tests.coordinator.coordinator_harness import BOUND, KEYS, RUN_ID, Agents, B
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.model import PROTOCOL, Cycle, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import Closed, Done
+from ft_supervisor.core.orders import Closed, Done, Listening
 from ft_supervisor.core.summary import Summary
 from ft_supervisor.observe import verdict_file
 
@@ -217,6 +217,40 @@ def test_a_file_that_cannot_be_written_or_hangs_stops_nobody(
     assert coordinator.says(Closed) == Closed(SUCCESS, "")
     closed(coordinator, agents, 0, SUCCESS)
     assert f"event={event}" in coordinator.stderr.read_text()
+
+
+def refuses(host: str, port: int) -> bool:
+    """Whether nothing listens there."""
+    try:
+        socket.create_connection((host, port), BOUND).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_the_store_listens_on_the_announced_address_alone(begin: Begun, free_port: FreePort) -> None:
+    coordinator = begin((free_port(),), infra_rank=1)
+    port = coordinator.says(Listening).port
+    assert [refuses(f"127.0.0.{last}", port) for last in (1, 2, 3)] == [True, False, True]
+    assert "listens_everywhere" not in coordinator.stderr.read_text()
+
+
+@pytest.mark.parametrize(
+    ("announced", "why"),
+    [
+        ("192.0.2.1", "192.0.2.1 is no address of this node"),
+        ("", "127.0.0.1 is not one address that others share"),
+    ],
+)
+def test_a_store_whose_address_is_not_certain_listens_on_all(
+    begin: Begun, free_port: FreePort, announced: str, why: str
+) -> None:
+    """An address that is translated on the way; a name that stands for several, or for the loopback."""
+    coordinator = begin((free_port(),), listen=announced)
+    port = coordinator.says(Listening).port
+    assert not any(refuses(f"127.0.0.{last}", port) for last in (1, 2, 3))
+    log = coordinator.stderr.read_text()
+    assert log.count("event=listens_everywhere") == 1 and why in log
 
 
 def test_no_free_port_is_no_verdict(begin: Begun, taken: socket.socket) -> None:

@@ -9,7 +9,15 @@ from tests.core.test_agent_machine import EPOCH, Play, knows, mail, remember, ru
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
-from ft_supervisor.core.events import Beat, CheckAnswered, PolicyDiffers, StacksTaken, TurnedUnhealthy, WorkersExited
+from ft_supervisor.core.events import (
+    Beat,
+    CheckAnswered,
+    Disconnected,
+    PolicyDiffers,
+    StacksTaken,
+    TurnedUnhealthy,
+    WorkersExited,
+)
 from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Verdict
 from ft_supervisor.core.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
 
@@ -197,10 +205,34 @@ def test_a_failed_job_has_the_usual_ones() -> None:
     assert StopWorkers(C0, TIMEOUTS.stop_grace, "SIGTERM") in play.feed(mail(messages.Close(0, verdict)))
 
 
+DIFFERS = "the configuration here (sha256 a) is not n0's (b): timeouts.join: 600 here, 60 there"
+
+
 def test_another_configuration_is_refused() -> None:
     play = Play()
-    reason = "the configuration here (sha256 a) is not n0's (b): timeouts.join: 600 here, 60 there"
-    assert play.feed(PolicyDiffers(reason)) == [Leave(2, None, reason)]
+    assert play.feed(PolicyDiffers(DIFFERS)) == [Leave(2, None, DIFFERS)]
+
+
+def test_a_store_of_another_configuration_that_anyone_may_have_made_is_refused_when_no_other_answers() -> None:
+    play = Play()
+    assert play.feed(PolicyDiffers(DIFFERS, certain=False)) == []
+    early = play.wait(TIMEOUTS.takeover - BEAT)
+    assert not [deed for deed in early if isinstance(deed, Leave)]
+    assert play.feed(PolicyDiffers("again", certain=False)) == []
+    assert Leave(2, None, DIFFERS) in play.wait(BEAT)
+
+
+def test_a_store_of_another_configuration_is_a_strangers_once_one_with_ours_has_answered() -> None:
+    play = Play()
+    play.feed(PolicyDiffers(DIFFERS, certain=False))
+    play.wait(TIMEOUTS.takeover / 2)
+    play.connect()
+    play.feed(standby(None))
+    play.feed(Disconnected("gone", silent=False))
+    play.connection = 0
+    for certain in (False, True):
+        assert play.feed(PolicyDiffers(DIFFERS, certain)) == []
+    assert not [deed for deed in play.wait(TIMEOUTS.takeover - BEAT) if isinstance(deed, Leave)]
 
 
 def test_what_is_unhealthy_stays_so() -> None:

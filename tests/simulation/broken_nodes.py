@@ -7,7 +7,7 @@ from dataclasses import replace
 from ft_supervisor.core import actions, events, messages, orders
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.daemon import DaemonMachine
-from ft_supervisor.core.model import Cycle, Failure, Memory
+from ft_supervisor.core.model import CONFIG_ERROR, Cycle, Failure, Memory
 from ft_supervisor.core.roster import first_candidate
 
 
@@ -86,6 +86,13 @@ class LeavesByTheBarrier(AgentMachine):
         super()._tick(now)
         if self._end_as is None and self._run is None and self._alone.hinted:
             self._end(actions.Leave(0, None, "the exit barrier is passed"), 0.0, now)
+
+
+class BelievesAnyStore(AgentMachine):
+    """One with another configuration ends the node, whoever has made it."""
+
+    def _hear_of_another_policy(self, event: events.PolicyDiffers, now: float) -> None:
+        self._end(actions.Leave(CONFIG_ERROR, None, event.reason), 0.0, now)
 
 
 class DoesNotGuardTheFence(DaemonMachine):

@@ -8,13 +8,13 @@ from tests.simulation.clockwork import Breach
 from tests.simulation.plan import Fault
 
 from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
+from ft_supervisor.core.model import CONFIG_ERROR, KILL_BOUND, NO_PROMISE, Cycle, Outcome, Verdict
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
     from tests.simulation.world import World
 
-HARMLESS = ("repeat", "files", "reset", "stranger")
+HARMLESS = ("repeat", "files", "reset", "stranger", "squatter")
 """Faults that touch no training and no verdict."""
 
 
@@ -67,8 +67,18 @@ class Endings:
 
     def agent_leaves(self, node: SimNode, leave: Leave) -> None:
         """An agent says Leave."""
+        if leave.code == CONFIG_ERROR:
+            self._check_refusal(node)
         if leave.verdict is not None:
             self.verdict(leave.verdict, f"{node.name} leaves")
+
+    def _check_refusal(self, node: SimNode) -> None:
+        """All nodes of a job have one configuration here: only a squatter can make a node believe otherwise, and that
+        none that has ever had a coordinator."""
+        assert node.agent is not None and node.agent.machine is not None
+        met = node.agent.machine.memory.promise != NO_PROMISE
+        if met or self._world.now < self._world.job.timeouts.takeover:
+            raise Breach("4", f"{node.name} leaves for a stranger's store")
 
     def daemon_leaves(self, node: SimNode, leave: Leave, code: int) -> None:
         """A daemon leaves with this code."""
@@ -92,7 +102,8 @@ class Endings:
         if self.chosen is not None and world.file not in (None, self.chosen) and not self.outside:
             raise Breach("4", f"the file holds {world.file}, but {self.chosen} was chosen")
         said = {self.chosen.exit_code} if self.chosen is not None else {0}
-        if not set(codes.values()) <= said | {75, 130} and not self.outside:
+        squatted = any(fault.kind == "squatter" for fault in world.plan.faults)
+        if not set(codes.values()) <= said | {75, 130} | ({CONFIG_ERROR} if squatted else set()) and not self.outside:
             raise Breach("4", f"codes {codes} with the verdict {self.chosen}")
         self._check_time()
         harmless = all(fault.kind in HARMLESS for fault in world.plan.faults)

@@ -123,6 +123,8 @@ class Injector:
                     world.after(world.between(0.0, 15.0), self._repeat, node)
             case "stranger" if node.coordinator is not None and node.coordinator.alive:
                 node.coordinator.store.open_barriers()
+            case "squatter":
+                node.squatted_until = max(node.squatted_until, world.now + fault.seconds)
             case "outside" if node.coordinator is not None and node.coordinator.alive:
                 node.coordinator.store.claim(Verdict(Outcome.FAILED, "from outside"))
 

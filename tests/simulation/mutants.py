@@ -107,6 +107,7 @@ OTHERS = (
     _agent(broken_nodes.SaysGoodbyeTooEarly, "10"),
     _agent(broken_nodes.NeverCallsAnybodyElse, "8"),
     _agent(broken_nodes.LeavesByTheBarrier, "5"),
+    _agent(broken_nodes.BelievesAnyStore, "4"),
     _daemon(broken_nodes.DoesNotGuardTheFence, "10", theme=themes.unguarded),
     Mutant(
         "ChoosesTheExcluded",

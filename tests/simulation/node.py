@@ -122,6 +122,8 @@ class SimNode:
         self.frozen = False
         self.sick = False
         """Its health checks fail."""
+        self.squatted_until = 0.0
+        """Until when a stranger's store has the first port here."""
         self._rate = 1.0 + world.between(-DRIFT, DRIFT)
         self._offset = world.between(0.0, 1e6)
         self._frozen_since = 0.0

@@ -153,6 +153,14 @@ def test_a_stranger_at_the_exit_barrier_ends_no_node() -> None:
         assert list(world.checks.ranks) == [Cycle(0, 0)] and len(world.checks.terms) == 1
 
 
+def test_a_stranger_on_the_first_port_keeps_no_node_from_its_coordinator() -> None:
+    for seed in range(20):
+        squatters = " ".join(f"squatter@0:{rank}~60" for rank in range(4))
+        world = lived(f"{seed} nodes=4 active=3 gentle=1 work=20 {QUIET} {squatters} coordinator@12:charge")
+        assert codes(world) == [0] * 4
+        assert list(world.checks.ranks) == [Cycle(0, 0)] and len(world.checks.terms) == 2
+
+
 def test_a_stranger_and_no_coordinator_end_no_node_with_0() -> None:
     for seed in range(10):
         lost = "node@14:0 node@14:1 node@14:2"

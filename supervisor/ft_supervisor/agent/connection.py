@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from ft_supervisor.agent.clock import ClockWatch
-from ft_supervisor.agent.dial import Dialer, Found, PolicyMismatch
+from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.core import codec
 from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed, PolicyDiffers
 from ft_supervisor.core.messages import TO_AGENT
@@ -125,16 +125,16 @@ class Generation:
     def _connect_and_beat(self) -> None:
         if self.number > 1:
             self._abandoned.wait(_PAUSE)
-        found = self._dialer.dial(self._candidates, self._abandoned)
+        found = self._dialer.dial(self._candidates, self._abandoned, self._differs)
         if found is None:
-            return
-        if isinstance(found, PolicyMismatch):
-            self._post(PolicyDiffers(str(found)))
             return
         self.address, self.answered = found.address, time.monotonic()
         self._post(Up(found.candidate, found.round, found.asked))
         self._run(lambda: self._read_mail(found.mail), "mail")
         self._beat(found)
+
+    def _differs(self, reason: str, certain: bool) -> None:
+        self._post(PolicyDiffers(reason, certain))
 
     def _beat(self, found: Found) -> None:
         store, due = found.store, time.monotonic()

@@ -12,7 +12,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 
 from ft_supervisor.agent.steps import Steps
 from ft_supervisor.config.canonical import differs
-from ft_supervisor.core.model import Job
+from ft_supervisor.core.model import Job, one_line
 from ft_supervisor.process.log import log
 from ft_supervisor.store import hello, tcp
 from ft_supervisor.store.base import HostSilent, Store, StoreLost
@@ -56,8 +56,8 @@ class Found:
     round: int
 
 
-class PolicyMismatch(Exception):
-    """A coordinator of this job has another configuration; one line."""
+class PolicyMismatch(StoreLost):
+    """A store that answers as this job's has another configuration; one line."""
 
 
 @dataclass(eq=False)
@@ -82,13 +82,17 @@ class Dialer:
         self._keys = Keys(job.run_id)
         self._steps = Steps()
 
-    def dial(self, candidates: Sequence[int], abandoned: threading.Event) -> Found | PolicyMismatch | None:
+    def dial(
+        self, candidates: Sequence[int], abandoned: threading.Event, differs: Callable[[str, bool], None] | None = None
+    ) -> Found | None:
         """The first store that answers. Candidates are asked in this order, each with a head start before the next.
 
-        PolicyMismatch if its configuration is not ours. Goes on until one is found, or `abandoned` is set: None. A
-        candidate without a name has only its file.
+        Goes on until one is found, or `abandoned` is set: None. A candidate without a name has only its file. A store
+        with another configuration does not end the search, as anyone on that host could have made it: `differs` gets
+        the line that says so, once, and whether the job's own address file names that store.
         """
         began, told = time.monotonic(), False
+        others: set[tuple[str, bool]] = set()
         routes = [
             _Route(candidate, not self._job.hosts[candidate], began + i * HEAD_START)
             for i, candidate in enumerate(dict.fromkeys(candidates))
@@ -105,10 +109,12 @@ class Dialer:
             error = future.exception()
             if error is None:
                 return future.result()
-            if isinstance(error, PolicyMismatch):
-                return error
             if not isinstance(error, StoreLost):
                 raise error
+            if isinstance(error, PolicyMismatch) and (other := (str(error), route.by_file)) not in others:
+                others.add(other)
+                if differs is not None:
+                    differs(*other)
             _fail(route, routes, str(error))
             if not told and time.monotonic() - began >= _PATIENCE and all(route.why for route in routes):
                 told = True
@@ -128,8 +134,10 @@ class Dialer:
                 asked[route].add_done_callback(partial(_answer, answers, route))
 
     def _ask(self, candidate: int, by_file: bool) -> Found:
-        """Every address of one route once. Raises StoreLost with the last one's reason."""
+        """Every address of one route once. Raises PolicyMismatch where a store has another configuration and none has
+        ours, else StoreLost with the last one's reason."""
         why, silent = "no address", set()
+        other: PolicyMismatch | None = None
         for host, port in self._from_file(candidate) if by_file else self._from_name(candidate):
             if host in silent:
                 continue
@@ -140,7 +148,9 @@ class Dialer:
                 why = str(error)
                 if isinstance(error, HostSilent):
                     silent.add(host)
-        raise StoreLost(why)
+                elif isinstance(error, PolicyMismatch):
+                    other = error
+        raise other or StoreLost(why)
 
     def _from_name(self, candidate: int) -> Iterator[tuple[str, int]]:
         name = self._job.hosts[candidate]
@@ -161,7 +171,8 @@ class Dialer:
         if theirs != (ours := hello.policy_sum(self._job)):
             told = (store.get(self._keys.policy) or b"").decode(errors="replace")
             where = differs(self._job.policy, told) or "they say the same"
-            raise PolicyMismatch(f"the configuration here (sha256 {ours}) is not {name}'s ({theirs}): {where}")
+            text = f"the configuration here (sha256 {ours}) is not {name}'s ({theirs}): {where}"
+            raise PolicyMismatch(one_line(text))
         mail = store.clone()
         asked = time.monotonic()
         return Found(candidate, (host, port), store, mail, asked, parse_pulse(store.get(self._keys.pulse)).round)

@@ -6,7 +6,6 @@ coordinator whose main loop hangs no longer moves the pulse.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import queue
 import threading
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from ft_supervisor.coordinator import listen
 from ft_supervisor.coordinator.loop import Inbox, Loop
 from ft_supervisor.core import events
 from ft_supervisor.core.codec import CodecError, decode
@@ -26,7 +26,7 @@ from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, flush, journal_failed, log, setup
-from ft_supervisor.process.ports import PortsTaken, bind_first
+from ft_supervisor.process.ports import PortsTaken
 from ft_supervisor.store import hello
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
@@ -67,10 +67,11 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     # packet would stop it for a second. Without any attempt only /etc/hosts is asked.
     os.environ["RES_OPTIONS"] = "attempts:0"
     job, node, keys = begin.job, begin.node, Keys(begin.job.run_id)
-    bind_first(_host(node.addr), job.ports).close()  # to find no port free shall cost little
+    listen.bind(job).close()  # to find no port free shall cost little
     from ft_supervisor.store import tcp  # takes seconds (torch): the daemon's death is noticed meanwhile
 
-    sock = bind_first(_host(node.addr), job.ports)
+    sock = listen.bind(job)
+    listen.tell(job, node, sock)
     port = sock.getsockname()[1]
     store = tcp.serve(sock)
     now = time.monotonic()
@@ -98,15 +99,6 @@ def _exporter(machine: CoordinatorMachine, now: float) -> Exporter | None:
     except Exception as error:  # no thread to be had, a package that is missing: nothing that may end a training
         log("metrics_failed", "warning", error=f"{type(error).__name__}: {error}")
         return None
-
-
-def _host(addr: str) -> str:
-    """What to listen on: everything, but a loopback address is one of several pretended nodes' on this machine, who
-    would take the ports away from one another."""
-    try:
-        return addr if ipaddress.ip_address(addr).is_loopback else ""
-    except ValueError:  # a name
-        return ""
 
 
 def _read_link(link: Link, inbox: Inbox) -> None:

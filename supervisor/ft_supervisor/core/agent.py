@@ -155,8 +155,8 @@ class AgentMachine:
                 self._checked(cycle, problem, now)
             case TurnedUnhealthy(reason):
                 self._turn_unhealthy(reason)
-            case PolicyDiffers(reason):
-                self._end(Leave(CONFIG_ERROR, None, reason), 0.0, now)
+            case PolicyDiffers():
+                self._hear_of_another_policy(event, now)
             case Terminated(reason):
                 self._terminate(reason, now)
             case Ended(verdict):
@@ -170,6 +170,7 @@ class AgentMachine:
     def _connect(self, event: Connected, now: float) -> None:
         self._port, self._said = event.port, now
         self._caller.connect(event, now)
+        self._alone.differs = None
         self._lease.connect(event.round, event.asked)
         self._do(log("connected", candidate=self.job.nodes[event.candidate]))
         if self.memory.succeeded is not None and self._run is None and self.state is State.JOINING:
@@ -402,6 +403,16 @@ class AgentMachine:
         if self._alone.tell(reason, now):
             self._do(log("terminated", reason=reason))
             self._send(messages.Leaving, reason=reason)
+
+    def _hear_of_another_policy(self, event: PolicyDiffers, now: float) -> None:
+        """A node that has ever had a coordinator has its configuration: then the store is a stranger's."""
+        self._do(log("policy_differs", "warning", reason=event.reason))
+        if self.memory.promise != NO_PROMISE:
+            return
+        if event.certain:
+            self._end(Leave(CONFIG_ERROR, None, event.reason), 0.0, now)
+        else:
+            self._alone.differs = self._alone.differs or (event.reason, now)
 
     def _end(self, leave: Leave, grace: float, now: float, signal: str = "SIGTERM") -> None:
         """Leave as soon as no worker is left. What ends the node first decides how; only a verdict overrides it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.interruptions import ASK_BOUND
-from ft_supervisor.core.model import EXIT_CODES, INTERRUPTED, Cycle, Job, Outcome
+from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, Cycle, Job, Outcome
 
 
 class Alone:
@@ -15,6 +15,8 @@ class Alone:
         """The cycle whose exit barrier is to be looked at."""
         self.told = ""
         """The signal that told the node to end; "" for none."""
+        self.differs: tuple[str, float] | None = None
+        """Where the configuration of a store differs from ours, and since when none with ours has answered."""
         self._job = job
         self._began = now
         self._barrier_at: float | None = None
@@ -60,6 +62,8 @@ class Alone:
         """How to leave, and the grace for the workers, if it is time. `newest`: the cycle that the node knows of;
         `since`: when its fence counts from; `led`: a coordinator has told it what to do."""
         timeouts = self._job.timeouts
+        if self.differs is not None and now - self.differs[1] >= timeouts.takeover:
+            return Leave(CONFIG_ERROR, None, self.differs[0]), 0.0
         patience = timeouts.join if since is None and newest is None else timeouts.takeover
         if now - (self._began if since is None else since) >= patience:
             return Leave(INTERRUPTED, None, f"no coordinator with a majority for {patience:g} s"), 0.0

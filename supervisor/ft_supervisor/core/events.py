@@ -166,9 +166,11 @@ class TurnedUnhealthy:
 
 @dataclass(frozen=True)
 class PolicyDiffers:
-    """The coordinator's configuration is another one; `reason` says where."""
+    """A store that answers as a candidate's has another configuration; `reason` says where. The search for one with
+    ours goes on. `certain`: the job's own address file names that store; else anyone on that host may have made it."""
 
     reason: str
+    certain: bool = True
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,7 @@ class Job:
     "" where only the address file can tell, and `ports` the ports to try there, in this order.
     `candidates`: how many of the first members keep a coordinator, or the infra_ranks of those that do.
     `run_folder` is shared between nodes, `local_folder` is this node's own; both absolute.
+    `listen` is the address of this node that its store listens on, "" all of them.
     `signal_workers` says that this job's daemon passes SIGTERM on to workers (there is no Slurm that does it).
     `policy` is the whole merged configuration as JSON, the same on every node of the job or something is wrong.
     """
@@ -159,6 +160,7 @@ class Job:
     timeouts: Timeouts = Timeouts()
     candidates: int | tuple[int, ...] = 3
     signal_workers: bool = False
+    listen: str = ""
     nonce: str = ""
     settings: Settings = DEFAULTS
     policy: str = ""
