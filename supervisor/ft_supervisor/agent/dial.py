@@ -23,6 +23,7 @@ from queue import Empty, SimpleQueue
 from ft_supervisor.agent.steps import Steps
 from ft_supervisor.config.canonical import differs
 from ft_supervisor.core.model import Job, one_line
+from ft_supervisor.observe import ownfolder
 from ft_supervisor.process.log import log
 from ft_supervisor.store import hello, tcp
 from ft_supervisor.store.base import HostSilent, Store, StoreLost
@@ -203,8 +204,9 @@ def _fail(route: _Route, routes: list[_Route], why: str) -> None:
 
 
 def _read_address(path: Path) -> list[tuple[str, int]]:
-    """What a coordinator's daemon wrote."""
+    """What a coordinator's daemon wrote: below a folder of ours, as it is believed."""
     try:
+        ownfolder.check(path.parent.parent)
         address = json.loads(path.read_text())
         return [(host, int(address["port"])) for host in _resolve(str(address["host"]))]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -35,7 +35,7 @@ class Witness:
         self._job = job
         self._node = node
         self._run: Run | None = None
-        self._output = Output(node.name, job.settings.logs)
+        self._output = Output(node.name, job.settings.logs, run_folder=Path(job.run_folder))
         self._beats = Beats()
         self._kills: dict[int, Counter | None] = {}
         self._exited: set[int] = set()
@@ -118,7 +118,8 @@ class Witness:
         work = partial(
             stacks.take,
             dict(pids),
-            Path(self._job.run_folder) / "stacks" / str(self._run.cycle),
+            Path(self._job.run_folder),
+            str(self._run.cycle),
             self._run.group_rank * self._job.per_node,
             self._beats.statuses(),
             (self._job.settings.hang or Hang()).signal,

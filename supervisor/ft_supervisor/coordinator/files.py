@@ -62,7 +62,7 @@ def look(job: Job, tell: Callable[[Ended], None]) -> Background[None]:
     """Begin to look for the file; Ended is told if it is there, an error logged."""
 
     def work() -> None:
-        if verdict := verdict_file.read(Path(job.run_folder), job.run_id, job.nonce):
+        if verdict := verdict_file.read_own(Path(job.run_folder), job.run_id, job.nonce):
             tell(Ended(verdict))
 
     return Background("reading the verdict's file", work, file_failed)
