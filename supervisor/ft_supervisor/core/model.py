@@ -246,6 +246,10 @@ def last_grace(timeouts: Timeouts, settings: Settings, outcome: Outcome) -> floa
 
 
 def one_line(text: str, limit: int = 500) -> str:
-    """`text` with every run of white space as one blank, at most `limit` characters."""
-    line = " ".join(text.split())
+    """`text` with every run of white space as one blank and without what cannot be printed, at most `limit` characters.
+
+    What cannot be printed (str.isprintable: escape, C1, changes of direction, lone surrogates and so on) is an order to
+    a terminal, or hides what a line says.
+    """
+    line = "".join(filter(str.isprintable, " ".join(text.split())))
     return line if len(line) <= limit else line[: limit - 1] + "…"

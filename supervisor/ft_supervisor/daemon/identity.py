@@ -22,7 +22,7 @@ from ft_supervisor.daemon import domain, network
 LOCAL = "FT_SUPERVISOR_LOCAL"
 """Set to 1 by `ft-supervisor local`: no Slurm passes signals on to workers."""
 NONCE = "FT_SUPERVISOR_NONCE"
-"""What `launch` wants to see in the verdict's file."""
+"""What `launch` and `local` want to see in the verdict's file: for the daemon alone (shell.run)."""
 
 
 class IdentityError(Exception):

@@ -48,6 +48,7 @@ def run(config: JobConfig, environ: Mapping[str, str]) -> int:
     except (identity.IdentityError, SlurmError) as error:
         say(f"ft-supervisor: {error}", "error")
         return CONFIG_ERROR
+    os.environ.pop(identity.NONCE, None)  # workers and health checks could write the verdict's file with it
     notes = [actions.log("policy", note=config.policy_note)] if config.policy_note else []
     notes += [actions.log("identity", "warning", note=text) for text in warnings]
     gpus = job.per_node if config.per_node == "gpu" else None
