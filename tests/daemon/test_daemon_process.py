@@ -226,6 +226,16 @@ def test_where_the_job_may_be_over_the_verdict_is_found_at_once(start_daemon: St
     assert local_verdict(daemon) == Verdict(Outcome.SUCCESS, "trained")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_verdict_in_a_folder_that_is_not_ours_is_not_believed(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    run = tmp_path / "shared" / "7.0.0"
+    verdict_file.write(run, Verdict(Outcome.SUCCESS, "trained"), "7.0.0", "abc")
+    os.chown(run, 65534, 65534)
+    daemon = start_daemon(NOBODY_THERE)
+    assert daemon.exit_code() == 75
+    assert any("is refused: it belongs to uid 65534" in line for line in daemon.lines)
+
+
 HANGS = """
 import time
 from ft_supervisor.observe import smallfile
