@@ -81,7 +81,9 @@ class _Stream:
 class Output:
     """For the main thread. `open` before workers are started, `started` after, `release` once they are gone."""
 
-    def __init__(self, node: str, logs: Logs, stdout: int = 1, stderr: int = 2, run_folder: Path | None = None) -> None:
+    def __init__(
+        self, node: str, logs: Logs, stdout: int = 1, stderr: int = 2, *, run_folder: Path | None = None
+    ) -> None:
         """`run_folder`: see LogFile."""
         self._node = node
         self._run_folder = run_folder
