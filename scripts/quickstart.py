@@ -125,8 +125,10 @@ def kill_node(pid: int) -> list[psutil.Process]:
 
 def until_checkpoint(job: Job) -> None:
     """Read until the training has saved a checkpoint and gone a little further."""
-    checkpoint = job.folder / "checkpoints" / "checkpoint.pt"
-    while not (checkpoint.exists() and job.story.training and job.story.training[-1]["step"] >= STEPS // 4):
+    checkpoints = job.folder / "checkpoints"
+    while not (
+        any(checkpoints.glob("checkpoint-*.pt")) and job.story.training and job.story.training[-1]["step"] >= STEPS // 4
+    ):
         if not job.next_line():
             raise Disappointment("the job ended before it had trained to its first checkpoint")
 

@@ -6,7 +6,8 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import socket
 
@@ -33,6 +34,14 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 # No deadline: this measures the machine's load. The same examples each time on a build server, new ones elsewhere.
 settings.register_profile("default", deadline=None, derandomize=os.environ.get("CI") == "true", print_blob=True)
 settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def thread_hook() -> Iterator[None]:
+    """A command that a test runs in this process has an exception in any thread end it (process.threads): only then."""
+    hook = threading.excepthook
+    yield
+    threading.excepthook = hook
 
 
 @pytest.fixture(scope="session")

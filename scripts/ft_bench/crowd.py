@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 import sys
-import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
@@ -18,6 +17,7 @@ from ft_supervisor.core.actions import AgentAction, Dial, Leave, Log, Send, Stop
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.events import AgentEvent, Tick, WorkersGone
 from ft_supervisor.core.model import Job, Memory, Node
+from ft_supervisor.process import clock
 
 PORT = 1
 """What the agents say is free: nobody uses it."""
@@ -32,7 +32,7 @@ class Crowd:
     def __init__(self, job: Job, ranks: Sequence[int]) -> None:
         self._said: SimpleQueue[tuple[int, FromWire]] = SimpleQueue()
         self._heartbeat = job.timeouts.heartbeat
-        now = time.monotonic()
+        now = clock.now()
         nodes = {rank: Node(rank, job.nodes[rank], address(0)) for rank in ranks}
         self._machines = {rank: AgentMachine(job, node, 1, Memory(), now) for rank, node in nodes.items()}
         self._wires = {
@@ -49,16 +49,16 @@ class Crowd:
     def start(self) -> None:
         """All agents look for their coordinator."""
         for rank, machine in self._machines.items():
-            self._carry_out(rank, None, machine.start(time.monotonic()))
+            self._carry_out(rank, None, machine.start(clock.now()))
 
     def until_all(self, sees: Sees) -> None:
         """Be the agents until each has seen it. Raises RuntimeError when one leaves."""
         self._waiting, self._sees = set(self._machines), sees
         while self._waiting:
-            self._take(self._ticks[0][0] - time.monotonic())
+            self._take(self._ticks[0][0] - clock.now())
             while not self._said.empty():  # before any clock: nobody is silent while its words lie here unread
                 self._take(0.0)
-            while self._ticks[0][0] <= time.monotonic():
+            while self._ticks[0][0] <= clock.now():
                 self._tick(self._ticks[0][1])
 
     def _take(self, timeout: float) -> None:
@@ -66,17 +66,17 @@ class Crowd:
             rank, item = self._said.get(timeout=max(0.0, timeout))
         except Empty:
             return
-        self._handle(rank, self._wires[rank].receive(item, time.monotonic()))
+        self._handle(rank, self._wires[rank].receive(item, clock.now()))
 
     def _tick(self, rank: int) -> None:
-        now = time.monotonic()
+        now = clock.now()
         heapq.heapreplace(self._ticks, (now + self._heartbeat, rank))
         self._wires[rank].watch(self._machines[rank].watched)
         self._handle(rank, [*self._wires[rank].judge(now), Tick()])
 
     def _handle(self, rank: int, events: Sequence[AgentEvent]) -> None:
         for event in events:
-            self._carry_out(rank, event, self._machines[rank].handle(event, time.monotonic()))
+            self._carry_out(rank, event, self._machines[rank].handle(event, clock.now()))
 
     def _carry_out(self, rank: int, event: AgentEvent | None, actions: Sequence[AgentAction]) -> None:
         for action in actions:

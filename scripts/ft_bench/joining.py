@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def coordinators(job: Job, path: Path) -> Iterator[list[subprocess.Popen[bytes]]
                     env = {**environ(), LINK_FD_ENV: str(there.fileno())}
                     line = [sys.executable, "-P", "-m", "ft_supervisor.coordinator"]
                     processes.append(subprocess.Popen(line, pass_fds=[there.fileno()], env=env, stderr=log))
-                links[-1].send(Begin(job, Node(rank, job.nodes[rank], host), 1, Memory()))
+                links[-1].send(Begin(replace(job, listen=host), Node(rank, job.nodes[rank], host), 1, Memory()))
         for link in links:
             said = link.receive(BOUND)
             while said is not None and not isinstance(said, Listening):

@@ -102,7 +102,7 @@ def _in_file(path: Path, name: str, process: str) -> Iterator[Event]:
             # What is passed through: _become(State.ACTIVE, cycle=cycle) gives the event `active` one more field.
             passed = ((_named(outer.args[0]), outer) for _, outer in _calls(tree, "", {function}))
             yield from (Event(each, process, levels, _fields(outer)) for each, outer in passed if each in names)
-        elif function not in ("log", "_log"):  # which only pass on what they were given
+        elif function not in _LOGS:  # which only pass on what they were given
             raise LookupError(
                 f"{path}:{call.lineno}: the event's name is no constant: add {(name, function)} to COMPUTED"
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import chroot, mounts, network, settings
 from . import machine as machines
 from .errors import LabError
-from .machine import Machine
+from .machine import Machine, Process
 from .network import Direction
 from .prefix import find, linked, missing_libraries
 from .record import Record
@@ -167,6 +167,7 @@ class Cluster:
             for name in parameters.names():
                 if name not in living:
                     self._start_node(name)
+                self._start_slurmd(name)
             self._controller("scancel", "--state=PENDING")
             self._controller("scancel", "--state=RUNNING")
             self._wait("the jobs to end", self._no_jobs)
@@ -211,11 +212,16 @@ class Cluster:
         self._spawn(ctl, "mariadb", *database)
         self._wait("MariaDB", lambda: self._try("mariadb-admin", "ping").returncode == 0)
         self._start_daemon("slurmdbd")
-        self._controller("sacctmgr", "-i", "add", "cluster", "lab")
+        self._wait("slurmdbd", self._registered)
         self._start_daemon("slurmctld")
         for name in parameters.names():
             self._start_node(name)
         self._wait_up(parameters.names())
+
+    def _registered(self) -> bool:
+        """Whether slurmdbd has the cluster. On a busy machine it may refuse what comes right after its start."""
+        done = self._try("sacctmgr", "-i", "add", "cluster", "lab")
+        return done.returncode == 0 or "already exists" in done.stdout
 
     def _check_libraries(self) -> None:
         """A Slurm of a folder may be linked to what the chroot does not have. Raises LabError that names it."""
@@ -275,7 +281,16 @@ class Cluster:
         )
         address = settings.address(name)
         self._shell(node, f"ip link set lo up && ip addr add {address}/16 dev eth0 && ip link set eth0 up")
-        self._spawn(node, f"slurmd.{name}", "slurmd", "-D", "-N", name)
+        self._start_slurmd(name)
+
+    def _start_slurmd(self, name: str) -> None:
+        if not self._slurmd(name):
+            self._spawn(self._node(name), f"slurmd.{name}", "slurmd", "-D", "-N", name)
+
+    def _slurmd(self, name: str) -> list[Process]:
+        """It, not its slurmstepd's, which may have kept its name for a moment."""
+        found = self._node(name).processes()
+        return [each for each in found if each.command.startswith("slurmd -D") and each.state != "Z"]
 
     def _start_daemon(self, name: str) -> None:
         if name not in DAEMONS:

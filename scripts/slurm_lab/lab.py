@@ -1,6 +1,7 @@
 """The lab as tests and the command line use it: a cluster, and commands run on its login machine and its nodes."""
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -8,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import network
 from .cluster import Cluster
 from .errors import LabError
 from .machine import DAEMONS, SYSTEM_PATH, Process, with_first
-from .settings import LOGIN
+from .settings import CONTROLLER, LOGIN
 
 ENDED = {
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
@@ -117,6 +119,27 @@ class Lab(Cluster):
         folder.mkdir(exist_ok=True)
         os.chown(folder, self.layout.uid(user), -1)
         return folder
+
+    # One part of Slurm is lost, and the node lives
+
+    def kill_slurmd(self, node: str) -> None:
+        """SIGKILL to the node's slurmd alone: its steps, with their slurmstepd, go on."""
+        with self._locked():
+            for process in self._slurmd(node):
+                os.kill(process.pid, signal.SIGKILL)
+            self._wait(f"slurmd of {node} to be gone", lambda: not self._slurmd(node))
+
+    def start_slurmd(self, node: str) -> None:
+        """Starts it if it does not run."""
+        with self._locked():
+            self._start_slurmd(node)
+
+    def cut_from_controller(self, node: str) -> None:
+        """Node and controller lose what they send to one another; all others reach both. heal_node ends it."""
+        with self._locked():
+            network.cut_pair(self.machines(), node, CONTROLLER)
+
+    # Jobs
 
     def submit(
         self,

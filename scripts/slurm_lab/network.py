@@ -19,7 +19,17 @@ NOBODY = "02:00:00:00:ff:ff"
 def cut(living: Mapping[str, Machine], name: str, only: Direction) -> None:
     """What the node sends ("out"), or what the others send to it ("in"), gets lost from now on."""
     for sender, receiver in _ways(living, name, only):
-        _ip(sender, f"ip neigh replace {address(receiver)} lladdr {NOBODY} nud permanent dev {_card(sender)}")
+        _lose(sender, receiver)
+
+
+def cut_pair(living: Mapping[str, Machine], one: str, other: str) -> None:
+    """What these two send to one another gets lost."""
+    _lose(living[one], other)
+    _lose(living[other], one)
+
+
+def _lose(sender: Machine, receiver: str) -> None:
+    _ip(sender, f"ip neigh replace {address(receiver)} lladdr {NOBODY} nud permanent dev {_card(sender)}")
 
 
 def heal(living: Mapping[str, Machine], name: str) -> None:

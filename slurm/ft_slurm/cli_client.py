@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from ft_slurm import command, comment, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
+from ft_slurm import command, comment, expedite, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
 from ft_slurm.command import TIMEOUT, Done, left
 from ft_slurm.errors import OVER, BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
 from ft_slurm.preemption import in_grace, is_requeued, requeues_itself
-from ft_slurm.records import AccountingRecord, JobRow, JobState, NodeState, Step
+from ft_slurm.records import AccountingRecord, ExitCode, JobRow, JobState, NodeState, Step
 from ft_slurm.sacct_jobs import BadTime
 
 JSON_SINCE = (23, 2)
@@ -123,6 +123,16 @@ class CliClient:
         self._change(["requeue", job.name], end)
         return True
 
+    def end_for_good(self, job_id: int, restart_count: int, *, timeout: float = TIMEOUT) -> bool:
+        end = time.monotonic() + timeout
+        if (0, 0) < self._version(end) < expedite.SINCE:
+            return False
+        job = self._known(job_id, end)
+        if job.restart_count != restart_count or not expedite.runs_again(job):
+            return False
+        self._change(["update", f"jobid={job.name}", "requeue=0"], end)
+        return True
+
     def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:
         line = [self._tool("sacct"), "--duplicates", f"--jobs={job_id}", *sacct_text.OPTIONS]
         done = command.run(line, timeout, self._environ)
@@ -147,15 +157,33 @@ class CliClient:
 
         Its owner may, once it has ended: slurmctld sends its own at the end, over whatever is there (as_mysql_job.c:
         as_mysql_modify_job, as_mysql_job_complete). The database has a wait status, of which sacct shows the code.
-        Raises Refused, where a site does not let owners do that.
+        Raises Refused, where a site does not let owners do that. "Modified jobs" is no proof: since 25.05 it is printed
+        before slurmdbd's answer is looked at (sacctmgr/job_functions.c). So the database is asked afterwards.
         """
+        end = time.monotonic() + timeout
         change = ["--immediate", "modify", "job", "where", f"jobid={name}", "set", f"DerivedExitCode={code << 8}"]
-        done = command.run([self._tool("sacctmgr"), *change], timeout, self._environ)
-        if "Modified jobs" not in done.stdout:
-            said = f"sacctmgr modify job {name}: {done.problem}"
-            raise (Refused if any(each in done.stderr for each in _KEPT) else Unanswered)(said)
+        done = command.run([self._tool("sacctmgr"), *change], left(end), self._environ)
+        problem = done.problem
+        if not done.code:
+            kept = self._derived_exit_code(name, end)
+            if kept == ExitCode(code, 0):
+                return
+            has = "no such job" if kept is None else f"{kept.code}:{kept.signal}"
+            problem = problem if done.stderr.strip() else f"it says that it did, and the database has {has}"
+        said = f"sacctmgr modify job {name}: {problem}"
+        raise (Refused if any(each in done.stderr for each in _KEPT) else Unanswered)(said)
 
     # How
+
+    def _derived_exit_code(self, name: str, end: float) -> ExitCode | None:
+        """Of the job's newest run, as the database has it."""
+        line = [self._tool("sacct"), f"--jobs={name}", *sacct_jobs.OPTIONS]
+        done = command.run(line, left(end), self._environ)
+        found = [row for row in sacct_jobs.rows(done.stdout)[0] if row.name == name]
+        if not found and (done.code or done.stderr.strip()):
+            raise Unanswered(f"sacct: {done.problem}")
+        newest = max(found, key=lambda row: (row.submit or 0, row.start or 0), default=None)
+        return newest.derived_exit_code if newest else None
 
     def _requeues_itself(self, job: JobState, end: float) -> bool:
         done = self._ask(["--oneliner", "show", "partition", job.partition], end)

@@ -57,6 +57,11 @@ class SlurmClient(Protocol):
         """
         ...
 
+    def end_for_good(self, job_id: int, restart_count: int, *, timeout: float = TIMEOUT) -> bool:
+        """Has Slurm leave this run of the job ended, whatever its exit code, where it would run it again
+        (ft_slurm.expedite); whether it had to be told. To be called before the batch script ends."""
+        ...
+
     def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:
         """All records of the job and its steps, older runs' too, in the order of their start; () while there are none.
 

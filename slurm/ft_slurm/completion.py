@@ -1,7 +1,13 @@
-"""Ends a batch job in Slurm whose script died with its host.
+"""Ends a batch job in Slurm whose script cannot end it any more: the script died with its host, or Slurm has taken that
+host out of the job.
 
 Such a job stays RUNNING until its time limit, even when all tasks on the other nodes have ended (slurm-facts.md: the
-batch host dies). Its owner may end it with slurm_complete_job, from any node.
+batch host dies). Its owner may end it with slurm_complete_job, from any node. A script on a host that was taken out may
+live on, where only slurmd has died or slurmctld does not reach it. slurmctld drops what that script's slurmstepd says
+of its end (measured on 24.11; 22.05 still took it, where it got through): then nothing but a completion ends the job,
+and it is done although 22.05 might have heard another code from a script that goes on after ours. A script whose host
+is in the job ends the job itself: a completion beside it would decide by chance which exit code counts, and so
+`complete` leaves that script alone.
 """
 
 import os
@@ -11,10 +17,11 @@ from enum import StrEnum, unique
 from typing import Protocol
 
 from ft_slurm import libslurm
-from ft_slurm.cli_client import CliClient
+from ft_slurm.client import SlurmClient, open_client
+from ft_slurm.command import TIMEOUT, left
 from ft_slurm.errors import SlurmError, Unanswered
 from ft_slurm.nodelist import expand
-from ft_slurm.records import JobState, Step
+from ft_slurm.records import JobState, NodeState, Step
 
 PAUSE = 5.0
 """Seconds between two looks; each is two or three calls to slurmctld, by one node of the job."""
@@ -35,26 +42,59 @@ class Outcome(StrEnum):
     LEFT = "left"
 
 
+@unique
+class BatchHost(StrEnum):
+    """What slurmctld makes of the node that runs the batch script.
+
+    SILENT: it is in the job and does not answer. GONE: it was taken out, or given up. NONE: there is no script to wait
+    for, as the job has none, is over, or was started anew.
+    """
+
+    MEMBER = "member"
+    SILENT = "silent"
+    GONE = "gone"
+    NONE = "none"
+
+
 class Log(Protocol):
     """Writes one line."""
 
     def __call__(self, event: str, level: str = "info", **fields: object) -> None: ...
 
 
-def complete(job_id: int, step_id: int, exit_code: int, *, restart_count: int | None = None, log: Log) -> Outcome:
-    """Ends the job with `exit_code` (0 to 255), as sacct shows it, if its batch script died with its host.
+def batch_host(job_id: int, *, restart_count: int, timeout: float) -> BatchHost:
+    """Asks slurmctld once, with three questions that take `timeout` seconds together at most. Raises SlurmError."""
+    end = time.monotonic() + timeout
+    client = open_client(os.environ)
+    job = client.job(job_id, timeout=left(end))
+    if job is None or not job.alive or not job.has_batch_script or job.restart_count != restart_count:
+        return BatchHost.NONE
+    return _batch_host(client, job, end)
 
-    To be called when the caller's own step is done with everything else: all that still runs in the job is killed,
-    the caller too, if it is in the step. Does nothing for a job without a batch script (salloc, a direct srun), for one
-    that has ended or, with `restart_count`, was started anew. Waits until no other step runs and slurmctld has given
-    the batch host up, at most SlurmdTimeout + MARGIN; then a host that no longer answers Slurm counts as dead, while
-    one that answers is left alone with its script, which can still end the job. While slurmctld is away it goes on
-    trying; if it was, every host counts as dead in the end. Needs Slurm's commands and library. Blocks. Raises
+
+def complete(
+    job_id: int,
+    step_id: int | None,
+    exit_code: int,
+    *,
+    restart_count: int | None = None,
+    host_lost: bool = True,
+    log: Log,
+) -> Outcome:
+    """Ends the job with `exit_code` (0 to 255), as sacct shows it, if its batch script cannot any more.
+
+    To be called when the caller's own step (None: it is in none) is done with everything else: all that still runs in
+    the job is killed, the caller too, if it is in the step. Does nothing for a job without a batch script (salloc, a
+    direct srun), for one that has ended or, with `restart_count`, was started anew. Waits until no other step runs and
+    slurmctld has given the batch host up, at most SlurmdTimeout + MARGIN; then a host that no longer answers Slurm
+    counts as dead, while one that answers is left alone with its script, which can still end the job. While slurmctld
+    is away it goes on trying; if it was, every host counts as dead in the end. Without `host_lost` the caller hears the
+    host, and does nothing once Slurm does. Needs Slurm's library, and its commands or pyslurm. Blocks. Raises
     ValueError for a code that is none.
     """
     if not 0 <= exit_code <= 255:
         raise ValueError(f"exit code {exit_code}: from 0 to 255")
-    return _Completion(job_id, step_id, exit_code, restart_count, log).run()
+    return _Completion(job_id, step_id, exit_code, restart_count, host_lost, log).run()
 
 
 class _Left(SlurmError):
@@ -62,11 +102,20 @@ class _Left(SlurmError):
 
 
 class _Completion:
-    def __init__(self, job_id: int, step_id: int, exit_code: int, restart_count: int | None, log: Log) -> None:
+    def __init__(
+        self,
+        job_id: int,
+        step_id: int | None,
+        exit_code: int,
+        restart_count: int | None,
+        host_lost: bool,
+        log: Log,
+    ) -> None:
         self._job_id = job_id
         self._step_id = step_id
         self._exit_code = exit_code
         self._restart_count = restart_count
+        self._host_lost = host_lost
         self._log = log
         self._began = time.monotonic()
         self._slurmd_timeout = USUAL_SLURMD_TIMEOUT
@@ -78,7 +127,7 @@ class _Completion:
 
     def run(self) -> Outcome:
         try:
-            client = CliClient(os.environ)
+            client = open_client(os.environ)
             while True:
                 last = self._time_left() <= 0
                 try:
@@ -98,7 +147,7 @@ class _Completion:
     def _time_left(self) -> float:
         return self._began + self._slurmd_timeout + MARGIN - time.monotonic()
 
-    def _look(self, client: CliClient, last: bool) -> Outcome | str:
+    def _look(self, client: SlurmClient, last: bool) -> Outcome | str:
         """One attempt: how it ended, or what there is still to wait for. Raises SlurmError: Unanswered means again."""
         job = client.job(self._job_id)
         if job is None or not job.alive:
@@ -108,6 +157,8 @@ class _Completion:
             return self._nothing("the job has no batch script: whoever made the allocation ends it")
         if self._restart_count is not None and job.restart_count != self._restart_count:
             return self._nothing("the job has been started anew")
+        if not self._host_lost and _batch_host(client, job, time.monotonic() + TIMEOUT) is BatchHost.MEMBER:
+            return self._nothing("the batch host is in the job: its script ends the job")
         if job.heterogeneous:
             raise _Left("it is a heterogeneous job: to complete one of those was never tried")
         if self._plugin_dir is None:
@@ -128,7 +179,7 @@ class _Completion:
         if seconds.isdecimal():
             self._slurmd_timeout = float(seconds)
 
-    def _in_the_way(self, client: CliClient, job: JobState, last: bool) -> str:
+    def _in_the_way(self, client: SlurmClient, job: JobState, last: bool) -> str:
         """What the job must not be ended for yet; empty for nothing."""
         if job.state != "RUNNING" or job.flags & _NOT_NOW:
             return f"the job is {job.shown}"
@@ -136,27 +187,14 @@ class _Completion:
         others = [step.name for step in steps if step.name.isdecimal() and int(step.name) != self._step_id]
         if others:
             return f"other steps of the job run: {', '.join(others)}"
-        host = self._living_host(job, steps)
+        host = _living_host(job, steps)
         node = client.nodes([host]).get(host) if host else None
         if node is None or node.down:
             return ""
         # With SlurmdTimeout=0 slurmctld gives no node up, and one that was away has had less time to see it silent.
-        if last and ("NOT_RESPONDING" in node.flags or not self._slurmd_timeout or self._was_away):
+        if last and (_silent(node) or not self._slurmd_timeout or self._was_away):
             return ""
         return f"slurmctld lists the batch host {host} as {node.shown}: its script may live and end the job"
-
-    def _living_host(self, job: JobState, steps: Iterable[Step]) -> str:
-        """The batch script's host; empty once slurmctld has taken it out of the job.
-
-        Where the batch step is not listed any more, and slurmctld was started anew since, only the job's first list
-        of nodes, in our environment, still tells who it was.
-        """
-        hosts = [step.nodes for step in steps if step.name == "batch"]
-        if not hosts:
-            at_first = os.environ.get("SLURM_JOB_NODELIST")
-            hosts = [job.batch_host, *(expand(at_first)[:1] if at_first else ())]
-        members = expand(job.nodes)
-        return hosts[0] if all(host in members for host in hosts) else ""
 
     def _over(self, state: str) -> Outcome:
         if self._called:
@@ -189,3 +227,29 @@ class _Completion:
             verdict_code=self._exit_code,
         )
         return Outcome.LEFT
+
+
+def _batch_host(client: SlurmClient, job: JobState, end: float) -> BatchHost:
+    host = _living_host(job, client.running_steps(job, timeout=left(end)))
+    node = client.nodes([host], timeout=left(end)).get(host) if host else None
+    if node is None or node.down:
+        return BatchHost.GONE
+    return BatchHost.SILENT if _silent(node) else BatchHost.MEMBER
+
+
+def _living_host(job: JobState, steps: Iterable[Step]) -> str:
+    """The batch script's host; empty once slurmctld has taken it out of the job.
+
+    Where the batch step is not listed any more, and slurmctld was started anew since, only the job's first list
+    of nodes, in our environment, still tells who it was.
+    """
+    hosts = [step.nodes for step in steps if step.name == "batch"]
+    if not hosts:
+        at_first = os.environ.get("SLURM_JOB_NODELIST")
+        hosts = [job.batch_host, *(expand(at_first)[:1] if at_first else ())]
+    members = expand(job.nodes)
+    return hosts[0] if all(host in members for host in hosts) else ""
+
+
+def _silent(node: NodeState) -> bool:
+    return "NOT_RESPONDING" in node.flags

@@ -7,6 +7,9 @@ from ft_slurm import scontrol_text, values
 from ft_slurm.errors import OVER, BadOutput, JobOver, Refused, Unanswered
 from ft_slurm.records import AccountingRecord, ExitCode, JobState, NodeState, Step
 
+UNLIMITED = "UNLIMITED"
+"""What pyslurm makes of Slurm's INFINITE."""
+
 
 def answer(text: str) -> object:
     """Raises Refused and Unanswered, as the worker says, and BadOutput."""
@@ -32,6 +35,8 @@ def job(said: object) -> JobState | None:
     state, flags = values.job_state(_text(fields, "state"))
     limit = _count(fields, "time_limit")
     array, task = _count(fields, "array_id"), _count(fields, "array_task_id")
+    if task is None:  # as pyslurm calls task 0, too
+        task = values.array_task(_text(fields, "array_tasks_waiting") or "0")
     return JobState(
         job_id=job_id,
         state=state,
@@ -66,18 +71,24 @@ def nodes(said: object) -> dict[str, NodeState]:
 def running_steps(said: object) -> tuple[Step, ...]:
     steps = [_mapping(each) for each in _list(said)]
     going = [each for each in steps if not scontrol_text.step_is_over(_text(each, "state"))]
-    return tuple(Step(str(each.get("id")), _text(each, "allocated_nodes")) for each in going)
+    return tuple(Step(str(each.get("id")), _host_list(each)) for each in going)
+
+
+def _host_list(step: dict[str, Any]) -> str:
+    """pyslurm cuts the expression at each comma, within brackets too: `n[0,2]` is told as two pieces."""
+    return ",".join(values.string(each, "allocated_nodes") for each in _list(step.get("allocated_nodes")))
 
 
 def configuration(said: object) -> dict[str, str]:
-    """With the names and units that `scontrol show config` has."""
+    """With the names and units that `scontrol show config` has; SlurmctldParameters without their values."""
     fields = _mapping(said)
-    folders = fields.get("plugin_dirs")
+    folders, parameters = fields.get("plugin_dirs"), fields.get("slurmctld_parameters")
     return {
         "PluginDir": ":".join(map(str, folders)) if isinstance(folders, list) else str(folders or ""),
         "SlurmdTimeout": f"{_count(fields, 'slurmd_timeout') or 0} sec",
         "KillWait": f"{_count(fields, 'kill_wait_time') or 0} sec",
         "PreemptMode": _text(fields, "preempt_mode"),
+        "SlurmctldParameters": ",".join(map(str, parameters)) if isinstance(parameters, dict) else "",
     }
 
 
@@ -96,7 +107,7 @@ def _record(fields: dict[str, Any], job_id: int) -> AccountingRecord:
         start=values.time(fields.get("start_time"), "start_time"),
         end=values.time(fields.get("end_time"), "end_time"),
         elapsed=_count(fields, "elapsed_time"),
-        nodes=_text(fields, "nodelist"),
+        nodes=values.assigned(_text(fields, "nodelist")),
         comment=_text(fields, "comment"),
     )
 
@@ -119,7 +130,8 @@ def _list(value: object) -> list[object]:
 
 
 def _count(fields: dict[str, Any], name: str) -> int | None:
-    return values.whole(fields.get(name), name)
+    value = fields.get(name)
+    return None if value == UNLIMITED else values.whole(value, name)
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ft_slurm import command, comment, pyslurm_answers, pyslurm_worker
+from ft_slurm import command, comment, expedite, pyslurm_answers, pyslurm_worker
 from ft_slurm.command import TIMEOUT
 from ft_slurm.errors import BadOutput, Refused, SlurmError, Unanswered
 from ft_slurm.preemption import MARKS_SINCE, in_grace, is_requeued, requeues_itself
@@ -76,8 +76,20 @@ class PyslurmClient:
         mode = self.configuration(timeout=command.left(end)).get("PreemptMode", "")
         return requeues_itself(job, MARKS_SINCE, mode)
 
+    def end_for_good(self, job_id: int, restart_count: int, *, timeout: float = TIMEOUT) -> bool:
+        """pyslurm does not tell which jobs are meant: any that may be requeued, where the cluster has this at all."""
+        end = time.monotonic() + timeout
+        if expedite.PARAMETER not in self.configuration(timeout=command.left(end)).get("SlurmctldParameters", ""):
+            return False
+        job = self._only(job_id, end)
+        if job.restart_count != restart_count or not job.requeue:
+            return False
+        self.ask("end_for_good", job_id, timeout=command.left(end))
+        return True
+
     def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:
-        """Of the newest run alone, which is all that pyslurm can tell."""
+        """Of the newest run alone, which is all that pyslurm can tell. An exit code above 127 comes without its 128, as
+        from sacct before 25.11 (utils/helpers.pyx, _get_exit_code)."""
         return pyslurm_answers.accounting(self.ask("accounting", job_id, timeout=timeout), job_id)
 
     def _only(self, job_id: int, end: float) -> JobState:

@@ -4,7 +4,7 @@ does not like something (a missing slurm.conf at import is enough), can hang, an
     PYSLURM_DISABLE_AUTO_INIT=1 python -P pyslurm_worker.py QUESTION [JSON ...]
 
 prints one line of JSON: `{"answer": ...}`, `{"refused": WHY}` (slurmctld's own answer), or `{"unanswered": WHY}`.
-Written by the API of pyslurm 25.11 (docs/reference of its repository, and its docstrings).
+Written by the source of pyslurm 25.11.2, which gives None for each number that is 0 or not set, if not said otherwise.
 """
 
 import json
@@ -16,12 +16,15 @@ from typing import Any
 FIRST_OF_SLURMCTLD = 2000
 """From here up, an error number is slurmctld's answer; below, it did not get that far (slurm_errno.h)."""
 INVALID_JOB_ID = 2017
+MADE_UP = -1
+"""The error number of what libslurm did not complain of, but pyslurm itself."""
 LONGEST = 600
 """Seconds after which a worker whose parent is gone ends itself."""
 JOB = (
     *("id", "state", "state_reason", "user_id", "is_batch_job", "heterogeneous_id", "requeue_count"),
-    *("is_requeueable", "batch_host", "allocated_nodes", "partition", "array_id", "array_task_id", "start_time"),
-    *("end_time", "time_limit", "preempt_time", "exit_code", "exit_code_signal", "comment"),
+    *("is_requeueable", "batch_host", "allocated_nodes", "partition", "array_id", "array_task_id"),
+    *("array_tasks_waiting", "start_time", "end_time", "time_limit", "preempt_time", "exit_code", "exit_code_signal"),
+    "comment",
 )
 RECORD = ("state", "exit_code", "exit_code_signal", "start_time", "end_time", "elapsed_time", "nodelist")
 OF_JOBS = ("derived_exit_code", "derived_exit_code_signal", "comment")
@@ -50,16 +53,29 @@ def nodes(slurm: Any, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def steps(slurm: Any, job_id: int) -> list[dict[str, Any]]:
-    found = slurm.JobSteps.load(job_id)
+    """None is an error to pyslurm (core/job/step.pyx): its own for a job that runs, a KeyError for one that waits."""
+    try:
+        found = slurm.JobSteps.load(job_id)
+    except KeyError:
+        return []
+    except slurm.RPCError as error:
+        if error.errno != MADE_UP:
+            raise
+        return []
     return [_fields(step, ("id", "state", "allocated_nodes")) for step in found.values()]
 
 
 def configuration(slurm: Any) -> dict[str, Any]:
-    return _fields(slurm.slurmctld.Config.load(), ("plugin_dirs", "slurmd_timeout", "kill_wait_time", "preempt_mode"))
+    names = ("plugin_dirs", "slurmd_timeout", "kill_wait_time", "preempt_mode", "slurmctld_parameters")
+    return _fields(slurm.slurmctld.Config.load(), names)
 
 
 def comment(slurm: Any, job_id: int, text: str) -> None:
     slurm.Job(job_id).modify(slurm.JobSubmitDescription(comment=text))
+
+
+def end_for_good(slurm: Any, job_id: int) -> None:
+    slurm.Job(job_id).modify(slurm.JobSubmitDescription(is_requeueable=False))
 
 
 def requeue(slurm: Any, job_id: int) -> None:
@@ -79,7 +95,8 @@ def accounting(slurm: Any, job_id: int) -> list[dict[str, Any]]:
 
 QUESTIONS: dict[str, Callable[..., object]] = {
     "ready": lambda slurm: slurm.__version__,
-    **{question.__name__: question for question in (job, nodes, steps, configuration, comment, requeue, accounting)},
+    **{question.__name__: question for question in (job, nodes, steps, configuration, accounting)},
+    **{change.__name__: change for change in (comment, requeue, end_for_good)},
 }
 
 

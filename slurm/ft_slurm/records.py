@@ -28,7 +28,8 @@ class JobState:
     was taken out, until slurmctld is started anew: then it is the first of `nodes`, which never ran the script
     (measured on 22.05 and 24.11). `end_time` of a running job is when its time limit ends it, a year after its start
     without one. `time_limit` is None for none. `preempt_time` is None until the job is preempted. `reason` is empty
-    for none. `requeue` says whether Slurm may start it again.
+    for none. `requeue` says whether Slurm may start it again, `expedited` whether it does so after each end that is no
+    success (ft_slurm.expedite), which pyslurm does not tell.
     """
 
     job_id: int
@@ -40,6 +41,7 @@ class JobState:
     heterogeneous: bool = False
     restart_count: int = 0
     requeue: bool = False
+    expedited: bool = False
     batch_host: str = ""
     nodes: str = ""
     partition: str = ""

@@ -73,7 +73,7 @@ def _row(text: str) -> JobRow:
         start=values.number(start, "Start"),
         end=values.number(end, "End"),
         user_id=values.number(uid, "UID"),
-        nodes="" if nodes == "None assigned" else nodes,
+        nodes=values.assigned(nodes),
         job_name=name,
         work_dir=work_dir,
         comment=comment,

@@ -47,6 +47,6 @@ def _record(row: list[str]) -> AccountingRecord:
         start=values.number(start, "Start"),
         end=values.number(end, "End"),
         elapsed=values.number(elapsed, "ElapsedRaw"),
-        nodes="" if nodes == "None assigned" else nodes,
+        nodes=values.assigned(nodes),
         comment=comment.rstrip("\n"),
     )

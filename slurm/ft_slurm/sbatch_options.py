@@ -1,7 +1,7 @@
 """What a user gives to sbatch, as its getopt_long reads it: abbreviated, in one word or two, several letters at once.
 
-The options are those of `sbatch --help` of 22.05 and 24.11. One that is not among them is passed on with the word that
-follows it, as its value. Pure.
+The options are those that sbatch takes in any release from 22.05 to 26.05 (common/slurm_opt.c: set_func and
+set_func_sbatch). One that is not among them is passed on with the word that follows it, as its value. Pure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,25 +10,31 @@ from dataclasses import dataclass
 from ft_slurm.errors import BadOption
 
 _WITH_VALUE = frozenset({
-    "account", "acctg-freq", "array", "bb", "bbf", "begin", "chdir", "cluster-constraint", "clusters", "comment",
-    "constraint", "container", "container-id", "core-spec", "cores-per-socket", "cpu-freq", "cpus-per-gpu",
-    "cpus-per-task", "deadline", "delay-boot", "dependency", "distribution", "error", "exclude", "export",
-    "export-file", "extra-node-info", "gid", "gpu-bind", "gpu-freq", "gpus", "gpus-per-node", "gpus-per-socket",
-    "gpus-per-task", "gres", "gres-flags", "hint", "input", "job-name", "licenses", "mail-type", "mail-user",
-    "mcs-label", "mem", "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "network", "nodefile", "nodelist",
-    "nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "open-mode",
-    "output", "partition", "power", "prefer", "priority", "profile", "qos", "reservation", "segment", "signal",
-    "sockets-per-node", "switches", "tasks-per-node", "thread-spec", "threads-per-core", "time", "time-min", "tmp",
-    "tres-bind", "tres-per-task", "uid", "wckey", "wrap",
+    "account", "acctg-freq", "array", "autocomplete", "batch", "bb", "bbf", "begin", "chdir", "cluster",
+    "cluster-constraint", "clusters", "comment", "constraint", "container", "container-id", "container-type", "context",
+    "core-spec", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "cpus-per-task", "deadline", "delay-boot",
+    "dependency", "distribution", "error", "exclude", "export", "export-file", "extra", "extra-node-info", "gid",
+    "gpu-bind", "gpu-freq", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "gres-flags", "hint",
+    "input", "job-name", "kill-on-invalid-dep", "licenses", "mail-type", "mail-user", "mcs-label", "mem", "mem-bind",
+    "mem-per-cpu", "mem-per-gpu", "mem-update", "mincpus", "network", "nodefile", "nodelist", "nodes", "ntasks",
+    "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-tres", "open-mode",
+    "output", "partition", "power", "prefer", "priority", "profile", "qos", "reservation", "resources", "segment",
+    "signal", "sockets-per-node", "switches", "tasks-per-node", "thread-spec", "threads-per-core", "time", "time-min",
+    "tmp", "tres-bind", "tres-per-task", "uid", "wait-all-nodes", "wckey", "wrap",
 })  # fmt: skip
 _WITHOUT_VALUE = frozenset({
-    "contiguous", "help", "hold", "ignore-pbs", "no-requeue", "overcommit", "oversubscribe", "parsable", "quiet",
-    "reboot", "requeue", "spread-job", "test-only", "usage", "use-min-nodes", "verbose", "version", "wait",
+    "consolidate-segments", "contiguous", "external", "help", "hold", "ignore-pbs", "no-requeue", "overcommit",
+    "oversubscribe", "parsable", "quiet", "reboot", "spread-job", "spread-segments", "stepmgr", "test-only", "usage",
+    "use-min-nodes", "verbose", "version", "wait",
 })  # fmt: skip
 _MAY_HAVE_VALUE = frozenset({
-    "exclusive", "get-user-env", "kill-on-bad-exit", "nice", "no-kill", "oom-kill-step", "propagate",
+    "exclusive", "get-user-env", "kill-on-bad-exit", "nice", "no-kill", "oom-kill-step", "propagate", "requeue",
+    "resv-ports",
 })  # fmt: skip
-"""Only behind a `=`. kill-on-bad-exit is srun's alone, and known to say so."""
+"""Only behind a `=`: get-user-env up to 24.11, requeue since 25.11. kill-on-bad-exit is srun's alone, and known to say
+so."""
+OF_SRUN = frozenset({"async", "ignore-signals", "kill-on-bad-exit", "wait-for-children"})
+"""Some of those that srun has and sbatch does not, by their whole names."""
 _KNOWN = _WITH_VALUE | _WITHOUT_VALUE | _MAY_HAVE_VALUE
 _LETTERS = {
     **{"a": "array", "A": "account", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task", "C": "constraint"},

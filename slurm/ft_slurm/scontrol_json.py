@@ -42,7 +42,10 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
     state, flags = _state(job)
     limit = values.whole(job.get("time_limit"), "time_limit")
     array = values.whole(job.get("array_job_id"), "array_job_id") or None
-    task = values.whole(job.get("array_task_id"), "array_task_id")
+    # Those that wait come as one job with a list.
+    task = values.array_task(
+        _text(job, "array_task_string") or str(values.whole(job.get("array_task_id"), "array_task_id"))
+    )
     end = values.time(job.get("end_time"), "end_time")
     preempted = values.time(job.get("preempt_time"), "preempt_time")
     endless = limit is None and preempted is None and job_states.find(state).means in (Means.RUNNING, Means.PENDING)
@@ -56,11 +59,12 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
         heterogeneous=bool(values.whole(job.get("het_job_id"), "het_job_id")),
         restart_count=values.whole(job.get("restart_cnt"), "restart_cnt") or 0,
         requeue=bool(job.get("requeue")),
+        expedited="EXPEDITED_REQUEUE" in _more(job, "flags"),
         batch_host=_text(job, "batch_host"),
         nodes=_text(job, "nodes"),
         partition=_text(job, "partition"),
         array_job_id=array,
-        array_task_id=task if array is not None and not _text(job, "array_task_string") else None,
+        array_task_id=task if array is not None else None,
         start_time=values.time(job.get("start_time"), "start_time"),
         end_time=None if endless else end,  # which is a year away: the text leaves that out too
         time_limit=None if limit is None else limit * 60,

@@ -1,4 +1,5 @@
-"""What `scontrol --oneliner show ...` prints, with SLURM_TIME_FORMAT=%s. The same fields on 22.05 and 24.11 (measured).
+"""What `scontrol --oneliner show ...` prints, with SLURM_TIME_FORMAT=%s. The fields that are read here are the same, in
+the same order, from 22.05 to 26.05; each release has others between and behind them (measured on 22.05, 24.11, 26.05).
 
 Pure: each function returns, or raises BadOutput with one line, whatever it is given.
 """
@@ -10,18 +11,17 @@ from ft_slurm import job_states, values
 from ft_slurm.errors import BadOutput
 from ft_slurm.records import JobState, NodeState, Step
 
-# A comment may hold anything; it goes to the first of what follows it (info_job.c of both releases).
-_COMMENT = re.compile(
-    r" Comment=(.*?) *(?= Extra=| StdErr=| Switches=| Power=| BurstBuffer=| TresPer| OOMKillStep=| MailUser=|$)",
-    re.DOTALL,
-)
+# A comment may hold anything. Of a batch job it goes to the first of the two that follow it (info_job.c, all releases),
+# of another one to the first word that may be a field of any release.
+_COMMENT = re.compile(r" Comment=(.*?) *(?= Extra=| StdErr=)", re.DOTALL)
+_COMMENT_WITHOUT_SCRIPT = re.compile(r" Comment=(.*?) *(?= [A-Z][A-Za-z]*=|$)", re.DOTALL)
+_BEGINS = re.compile(r"^(?=JobId=\d+ (?:ArrayJobId|HetJobId|JobName)=)", re.MULTILINE)
 _OWNER = re.compile(r" UserId=\S*\(([0-9]{1,10})\) GroupId=")
-_ARRAY_TASK = re.compile(r"[0-9]{1,9}")
 
 
 def job(text: str, job_id: int) -> JobState | None:
     """The job of that number; None when it is not among the text's, one of which is for each task of an array."""
-    for line in re.split(r"(?m)^(?=JobId=\d)", text):
+    for line in _BEGINS.split(text):
         if line.startswith(f"JobId={job_id} "):
             return _job(line.rstrip("\n"), job_id)
     return None
@@ -32,33 +32,41 @@ def _job(line: str, job_id: int) -> JobState:
     owner = _OWNER.search(line)
     if owner is None:
         raise BadOutput(f"no UserId of job {job_id} in {values.shown(line)}")
-    before, fields = line[: owner.start()], line[owner.start() :]
-    # Pending tasks of an array come as one job with a list of them.
-    task = field(before, "ArrayTaskId")
-    comment = _COMMENT.search(fields)
+    before = line[: owner.start()]
+    # From the command on there are more of the user's own words; since 25.11 sbatch's whole line is among them.
+    fields, _, words = line[owner.start() :].partition(" Command=")
     state, flags = values.job_state(field(fields, "JobState"))
+    has_batch_script = field(fields, "BatchFlag") not in ("", "0")
     return JobState(
         job_id=job_id,
         state=state,
         flags=flags,
         reason=unless_none(field(fields, "Reason")),
         user_id=int(owner[1]),
-        has_batch_script=field(fields, "BatchFlag") not in ("", "0"),
+        has_batch_script=has_batch_script,
         heterogeneous=bool(field(before, "HetJobId")),
         restart_count=_number(fields, "Restarts") or 0,
         requeue=field(fields, "Requeue") not in ("", "0"),
+        expedited=bool(field(words[words.rfind(" StdOut=") :], "ExpeditedRequeue")),
         batch_host=field(fields, "BatchHost"),
         nodes=field(fields, "NodeList"),
         partition=field(fields, "Partition"),
         array_job_id=_number(before, "ArrayJobId"),
-        array_task_id=int(task) if _ARRAY_TASK.fullmatch(task) else None,
+        array_task_id=values.array_task(field(before, "ArrayTaskId")),  # those that wait come as one job with a list
         start_time=_number(fields, "StartTime"),
         end_time=_number(fields, "EndTime"),
         time_limit=values.duration(field(fields, "TimeLimit"), "TimeLimit"),
         preempt_time=_number(fields, "PreemptTime"),
         exit_code=values.exit_code(field(fields, "ExitCode"), "ExitCode"),
-        comment=comment[1].removesuffix("(null)") if comment else "",
+        comment=_comment(words, has_batch_script),
     )
+
+
+def _comment(words: str, has_batch_script: bool) -> str:
+    """It comes behind the job's folder, which comes behind the command."""
+    pattern = _COMMENT if has_batch_script else _COMMENT_WITHOUT_SCRIPT
+    found = pattern.search(words, max(0, words.find(" WorkDir=", max(0, words.find(" SubmitLine=")))))
+    return found[1].removesuffix("(null)") if found else ""
 
 
 def running_steps(text: str, name: str) -> tuple[Step, ...]:

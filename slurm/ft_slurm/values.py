@@ -11,6 +11,7 @@ NO_VALUE = 0xFFFFFFFE
 _LARGEST = 2**63
 _UNSET = frozenset({"", "(null)", "Unknown", "None", "N/A", "UNLIMITED", "Partition_Limit", "INVALID"})
 _DURATION = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d{1,9})?", re.ASCII)
+_ARRAY_TASK = re.compile(r"([0-9]{1,9})(?:%[0-9]{1,9})?")
 _EXIT_CODE = re.compile(r"(\d{1,9}):(\d{1,9})", re.ASCII)
 
 
@@ -87,6 +88,17 @@ def words(value: object, name: str) -> tuple[str, ...]:
     if not isinstance(found, list) or not found or not all(isinstance(word, str) for word in found):
         raise BadOutput(f"{name}={shown(value)}: expected words")
     return tuple(str(word).upper() for word in found)
+
+
+def array_task(text: str) -> int | None:
+    """The one task that an ArrayTaskId names, `3` or, while it waits, `3%2` (26.05); None where it names several."""
+    match = _ARRAY_TASK.fullmatch(text)
+    return int(match[1]) if match else None
+
+
+def assigned(nodes: str) -> str:
+    """The nodes that the database names; empty for the words that it has for none (as_mysql_job.c)."""
+    return "" if nodes == "None assigned" else nodes
 
 
 def string(value: object, name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ft_supervisor.core import codec, messages, orders
 from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Cycle, Job, Memory, Node, Timeouts
+from ft_supervisor.core.ranks import fold
 from ft_supervisor.process.link import Link
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys
@@ -196,16 +197,19 @@ class Agent:
         self.link.close()
 
 
-def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int = 0) -> messages.Run:
-    """A Run of the first term, with a master that nobody asks."""
+def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int | None = None) -> messages.Run:
+    """A Run of the first term, with a master that nobody asks. `restart_count`: the cycle's number by default."""
+    restart_count = cycle.n if restart_count is None else restart_count
+    others = [rank for rank in range(nodes) if rank != NODE.infra_rank] + [nodes]
+    group = [*others[:group_rank], NODE.infra_rank, *others[group_rank:]][:nodes]
     return messages.Run(
         term=0,
         cycle=cycle,
-        group="1",
+        group=fold(group),
         group_rank=group_rank,
         group_world_size=nodes,
         restart_count=restart_count,
-        max_restarts=3,
+        max_restarts=max(3, restart_count),
         master_addr="127.0.0.1",
         master_port=29500,
         ledger=Ledger(restart_count, restart_count),
@@ -235,8 +239,25 @@ def job(folder: Path, *ports: int, command: list[str], **changes: Any) -> Job:
     return Job(**(settings | changes))
 
 
+def guard_below(pid: int) -> int | None:
+    """The guard's pid, if it lives."""
+    found = [child for child in _living_below(pid) if _is_guard(child)]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def _is_guard(pid: int) -> bool:
+    with suppress(OSError):
+        return b"ft_supervisor.process.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
 def living_below(pid: int) -> list[int]:
-    """The processes below `pid` that are no zombies."""
+    """The processes below `pid` that are no zombies, nor the guard."""
+    return [child for child in _living_below(pid) if not _is_guard(child)]
+
+
+def _living_below(pid: int) -> list[int]:
     children: dict[int, list[int]] = {}
     states: dict[int, str] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

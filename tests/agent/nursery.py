@@ -30,6 +30,7 @@ from ft_supervisor.agent.workers import Workers
 from ft_supervisor.core.actions import Pulse
 from ft_supervisor.core.model import PROTOCOL
 from ft_supervisor.observe.background import Background
+from ft_supervisor.process import clock
 from ft_supervisor.process.link import LINK_FD_ENV, pair
 from ft_supervisor.process.tree import become_subreaper
 from ft_supervisor.store import tcp
@@ -70,7 +71,7 @@ def drive(sock: socket.socket) -> None:
                 call = None
             if call is not None:
                 pickle.dump(("answer", _call(workers, *call)), file)
-            for event in workers.poll(time.monotonic()):
+            for event in workers.poll(clock.now()):
                 pickle.dump(("event", event), file)
             file.flush()
 
@@ -86,7 +87,7 @@ def _receive(file: Any, calls: SimpleQueue[Any]) -> None:
 def _call(workers: Workers, method: str, *arguments: Any) -> Any:
     if method == "open_fds":
         return sorted(path.name for path in Path("/proc/self/fd").iterdir())
-    now = time.monotonic()
+    now = clock.now()
     value = operator.attrgetter(method)(workers)(*(now if argument == "now" else argument for argument in arguments))
     return value.wait(30.0) if isinstance(value, Background) else value
 

@@ -1,5 +1,6 @@
 """The wire between a main loop, which is the test's, and real stores that die and freeze."""
 
+import errno
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ from typing import TypeVar
 import pytest
 from tests.agent.harness import BOUND, NODE, RUN_ID, Nursery, Scripted, job, listen, port_of, standby, wait_until
 
-from ft_supervisor.agent import connection
+from ft_supervisor.agent import connection, wire
 from ft_supervisor.agent.connection import FromWire, Generation
 from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.agent.wire import Wire
@@ -23,6 +24,7 @@ from ft_supervisor.core.actions import Pulse
 from ft_supervisor.core.events import AgentEvent, BarrierPassed, Connected, Disconnected, Ended, Looked, Mailed
 from ft_supervisor.core.messages import TO_COORDINATOR, Leaving
 from ft_supervisor.core.model import Cycle, Job, Outcome, Timeouts, Verdict
+from ft_supervisor.process import clock
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.memory import MemoryStore
 from ft_supervisor.store.pulses import dump_pulse
@@ -43,19 +45,19 @@ class Loop:
 
     def events(self) -> list[AgentEvent]:
         """What comes next, if anything does within a heartbeat."""
-        now = time.monotonic()
+        now = clock.now()
         if events := self.wire.judge(now):
             return events
         try:
             item = self.queue.get(timeout=max(0.0, min(self._beat, (self.wire.due or now + self._beat) - now)))
         except Empty:
             return []
-        return self.wire.receive(item, time.monotonic())
+        return self.wire.receive(item, clock.now())
 
     def expect(self, kind: type[T], where: Callable[[T], bool] = lambda _: True) -> T:
         """The next event of this kind; those before it are dropped."""
-        until = time.monotonic() + BOUND
-        while time.monotonic() < until:
+        until = clock.now() + BOUND
+        while clock.now() < until:
             for event in self.events():
                 if isinstance(event, kind) and where(event):
                     return event
@@ -95,17 +97,35 @@ def threads_of(number: int) -> int:
 LoopOf = Callable[[Job], Loop]
 
 
+def test_no_port_to_be_had_is_a_lost_connection(
+    loop_of: LoopOf, coordinator: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without file descriptors, say: the agent calls again, and lives."""
+
+    def refuse(host: str, avoid: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    loop = loop_of(of(tmp_path, coordinator.port))
+    with monkeypatch.context() as patch:
+        patch.setattr(wire, "free_port", refuse)
+        loop.wire.dial((0, 1))
+        lost = loop.expect(Disconnected)
+    assert lost.reason == "no port for workers: [Errno 24] Too many open files" and loop.wire.address is None
+    loop.wire.dial((0, 1))
+    assert loop.expect(Connected).connection == 2
+
+
 def test_what_a_connection_tells(loop_of: LoopOf, coordinator: Scripted, tmp_path: Path) -> None:
     loop, cycle = loop_of(of(tmp_path, coordinator.port)), Cycle(0, 4)
-    began = time.monotonic()
+    began = clock.now()
     loop.wire.dial((0, 1))
     connected = loop.expect(Connected)
     assert (connected.candidate, connected.connection) == (0, 1)
-    assert connected.port > 1024 and connected.round >= 1 and began <= connected.asked <= time.monotonic()
+    assert connected.port > 1024 and connected.round >= 1 and began <= connected.asked <= clock.now()
     assert loop.wire.address == ("127.0.0.1", coordinator.port)
     looked = loop.expect(Looked)
     assert looked.round >= connected.round and looked.term == 0 and looked.lease == looked.round - 1
-    assert connected.asked <= looked.asked <= time.monotonic()
+    assert connected.asked <= looked.asked <= clock.now()
     assert loop.expect(Looked, lambda later: later.round > looked.round).asked > looked.asked
     wait_until(lambda: heartbeat(coordinator, 1) > looked.round, "a later round's echo")
     loop.wire.watch(cycle)
@@ -149,7 +169,7 @@ def test_a_frozen_store_is_silent_when_due_not_a_heartbeat_later(
     os.kill(coordinator.pid, signal.SIGSTOP)
     try:
         assert loop.expect(Disconnected).silent
-        assert 2.5 <= time.monotonic() - looked.asked < 3.7  # with the next heartbeat it were 4
+        assert 2.5 <= clock.now() - looked.asked < 3.7  # with the next heartbeat it were 4
         assert loop.wire.due is None
     finally:
         os.kill(coordinator.pid, signal.SIGCONT)
@@ -160,9 +180,9 @@ def test_a_slow_main_loop_is_not_the_stores_silence(loop_of: LoopOf, coordinator
     loop.wire.dial((0,))
     asked = loop.expect(Looked).asked
     os.kill(coordinator.pid, signal.SIGSTOP)
-    wait_until(lambda: time.monotonic() > asked + 1.0, "a second without a look at the clock")
+    wait_until(lambda: clock.now() > asked + 1.0, "a second without a look at the clock")
     os.kill(coordinator.pid, signal.SIGCONT)
-    assert loop.wire.judge(time.monotonic()) == []
+    assert loop.wire.judge(clock.now()) == []
     loop.expect(Looked, lambda looked: looked.asked > asked + 1.0)
 
 
@@ -225,9 +245,9 @@ class Leads:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def dial(self, candidates: object, abandoned: threading.Event) -> Found | None:
+    def dial(self, candidates: object, abandoned: threading.Event, _differs: object) -> Found | None:
         """At once."""
-        return Found(0, ("127.0.0.1", 1), self._store, self._store.clone(), time.monotonic(), 1)
+        return Found(0, ("127.0.0.1", 1), self._store, self._store.clone(), clock.now(), 1)
 
 
 @pytest.mark.parametrize("abandoned", [False, True])

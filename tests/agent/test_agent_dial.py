@@ -16,8 +16,9 @@ import pytest
 from tests.agent.harness import BOUND, Nursery, job, listen, port_of, wait_until
 
 from ft_supervisor.agent import dial
-from ft_supervisor.agent.dial import Dialer, Found, PolicyMismatch
+from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.core.model import Job
+from ft_supervisor.observe import smallfile
 
 DEAD = "127.0.0.2"
 """A host that is no more; it never answers for long."""
@@ -174,16 +175,63 @@ def test_a_store_that_is_not_the_candidates(hello: dict[str, object], nursery: N
 
 @pytest.mark.usefixtures("patient")
 def test_a_coordinator_with_another_configuration(nursery: Nursery, tmp_path: Path) -> None:
-    """Nobody comes to be a member: the node says where they differ."""
+    """The node says once where they differ, goes on looking, and knows it for certain from its job's address file."""
     listening = listen()
     port = port_of(listening)
     theirs = '{"nodes.active":4,"timeouts.join":60.0}'
     nursery.store(listening, tmp_path / "log", {"configuration": theirs})
     job = replace(of(tmp_path, port), policy='{"nodes.active":4,"timeouts.join":600.0}')
-    found = Dialer(job, 0.5).dial((0,), threading.Event())
-    assert isinstance(found, PolicyMismatch)
+    abandoned, told, certain = threading.Event(), [], threading.Event()
+
+    def differs(reason: str, by_file: bool) -> None:
+        told.append(reason)
+        if by_file:
+            certain.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        dialing = pool.submit(Dialer(job, 0.5).dial, (0,), abandoned, differs)
+        try:
+            wait_until(lambda: told, "the difference")
+            wait_until(lambda: established(port) == 0, "the end of the wrong connection")
+            assert not certain.is_set()
+            write_address(tmp_path, port)
+            assert certain.wait(BOUND)
+        finally:
+            abandoned.set()
+        assert dialing.result(BOUND) is None
+    assert len(told) == 2 and len(set(told)) == 1
     sums = [sha256(text.encode()).hexdigest() for text in (job.policy, theirs)]
-    assert str(found).startswith(f"the configuration here (sha256 {sums[0]}) is not n0's ({sums[1]}): timeouts.join")
+    assert told[0].startswith(f"the configuration here (sha256 {sums[0]}) is not n0's ({sums[1]}): timeouts.join")
+
+
+def write_address(folder: Path, port: int) -> None:
+    """As the daemon of n0 does."""
+    (folder / "addr").mkdir()
+    (folder / "addr" / "0").write_text(json.dumps({"host": "127.0.0.1", "port": port}))
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_stranger_that_answers_with_another_configuration_is_passed_by(
+    by_file: bool, nursery: Nursery, tmp_path: Path
+) -> None:
+    """It has the first of the ports; ours is on the next, or where the address file says."""
+    squatter, ours = listen(), listen()
+    first, second = port_of(squatter), port_of(ours)
+    nursery.store(squatter, tmp_path / "log", {"policy": "0" * 64})
+    nursery.store(ours, tmp_path / "log")
+    if by_file:
+        write_address(tmp_path, second)
+    job = of(tmp_path, first) if by_file else of(tmp_path, first, second)
+    assert find(Dialer(job, BOUND), 0).address == ("127.0.0.1", second)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_stranger_on_one_host_hides_no_other_candidate(nursery: Nursery, tmp_path: Path) -> None:
+    squatter, ours = socket.create_server((DEAD, 0)), listen()
+    job = of(tmp_path, port_of(squatter), port_of(ours), hosts=(DEAD, "127.0.0.1"))
+    nursery.store(squatter, tmp_path / "log", {"policy": "0" * 64})
+    nursery.store(ours, tmp_path / "log", {"infra_rank": 1})
+    assert find(Dialer(job, BOUND), 0, 1).candidate == 1
 
 
 @pytest.mark.parametrize("host", ["", "no-such-node.invalid", "127.0.0.1"])
@@ -199,13 +247,21 @@ def test_the_address_file(host: str, nursery: Nursery, tmp_path: Path) -> None:
     assert (found.candidate, found.address) == (1, ("127.0.0.1", address["port"]))
 
 
-def test_an_address_file_that_hangs(nursery: Nursery, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A FIFO without a writer, which holds who opens it, as an NFS server that is gone does."""
+def test_an_address_file_that_hangs(
+    nursery: Nursery, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on an NFS server that is gone: no FIFO would do, as one is not waited for."""
+    hangs, abandoned = threading.Event(), threading.Event()
+
+    def read(path: Path, limit: int) -> bytes:
+        hangs.wait(BOUND)
+        raise OSError("the server is gone")
+
+    monkeypatch.setattr(smallfile, "read", read)
     (tmp_path / "addr").mkdir()
-    os.mkfifo(tmp_path / "addr" / "0")
     with listen() as unused:
         port = port_of(unused)
-    dialer, abandoned = Dialer(of(tmp_path, port), 0.5), threading.Event()
+    dialer = Dialer(of(tmp_path, port), 0.5)
     try:
         with ThreadPoolExecutor(1) as pool:
             dialing = pool.submit(dialer.dial, (0,), abandoned)
@@ -217,7 +273,7 @@ def test_an_address_file_that_hangs(nursery: Nursery, tmp_path: Path, capfd: pyt
             assert isinstance(found, Found) and found.address == ("127.0.0.1", port)
     finally:
         abandoned.set()
-        os.close(os.open(tmp_path / "addr" / "0", os.O_WRONLY | os.O_NONBLOCK))  # lets the reader go
+        hangs.set()
     wait_until(lambda: steps(("file", 0)) == 0, "the reader's end")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agent.harness import BOUND, Agent, Scripted, environment, job, living_below, run, standby, wait_until
@@ -27,7 +29,7 @@ from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
 from ft_supervisor.store.verdicts import dump_verdict
 
 AgentOf = Callable[..., Agent]
-FIRST, SECOND = Cycle(0, 1), Cycle(0, 2)
+FIRST, SECOND = Cycle(0, 0), Cycle(0, 1)
 
 
 def python(code: str) -> list[str]:
@@ -91,7 +93,7 @@ def test_a_worker_sees_what_torchrun_gives(agent_of: AgentOf, coordinator: Scrip
         coordinator.expect(WorkersSucceeded)
         _, errors = reference.communicate()
         assert reference.returncode == 0, errors
-    not_ours = {"PWD", "OLDPWD", "PYTEST_CURRENT_TEST", "NOTIFY_SOCKET"}
+    not_ours = {"PWD", "OLDPWD", "PYTEST_CURRENT_TEST", "NOTIFY_SOCKET", "FT_SUPERVISOR_TERM"}
     differ = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"}
     for local_rank in "01":
         theirs = json.loads((elsewhere / f"{local_rank}.json").read_text())
@@ -103,7 +105,8 @@ def test_a_worker_sees_what_torchrun_gives(agent_of: AgentOf, coordinator: Scrip
 
 
 def test_ranks_of_a_later_node(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    agent = agent_of(job(tmp_path, coordinator.port, command=shell('env > "env.$LOCAL_RANK"'), per_node=2))
+    three: dict[str, Any] = {"nodes": ("n0", "n1", "n2"), "hosts": ("127.0.0.1",) * 3, "active": 3}
+    agent = agent_of(job(tmp_path, coordinator.port, command=shell('env > "env.$LOCAL_RANK"'), per_node=2, **three))
     coordinator.expect(Register)
     coordinator.mail(run(SECOND, group_rank=2, nodes=3, restart_count=1))
     coordinator.expect(WorkersSucceeded)
@@ -142,7 +145,7 @@ def test_a_failure_is_told_and_the_rest_are_ended(agent_of: AgentOf, coordinator
     assert stopped.cycle == FIRST and stopped.port > 1024
     assert living_below(agent.pid) == []
     coordinator.mail(run(SECOND, restart_count=1))
-    agent.expect(orders.Alive, lambda alive: alive.state == "active" and alive.cycle == "0.2")
+    agent.expect(orders.Alive, lambda alive: alive.state == "active" and alive.cycle == "0.1")
     assert "Traceback" not in agent.log()
 
 
@@ -191,7 +194,7 @@ def test_stop_ends_orphans_in_other_sessions(agent_of: AgentOf, coordinator: Scr
     coordinator.expect(Register)
     coordinator.mail(run(FIRST))
     wait_until((tmp_path / "orphan").exists, "the orphan")
-    coordinator.mail(Stop(0, FIRST, "0", 2.0))
+    coordinator.mail(Stop(0, FIRST, "1", 2.0))
     assert coordinator.expect(Stopping).cycle == FIRST
     assert coordinator.expect(WorkersStopped).cycle == FIRST
     assert living_below(agent.pid) == []
@@ -226,3 +229,35 @@ def test_workers_die_with_a_killed_agent(agent_of: AgentOf, coordinator: Scripte
     os.kill(agent.pid, signal.SIGKILL)
     assert agent.exit_code() == -signal.SIGKILL
     assert ended(pidfd)
+
+
+def test_an_agent_out_of_file_descriptors_stops_its_workers_once_there_are_some(
+    agent_of: AgentOf, coordinator: Scripted, tmp_path: Path
+) -> None:
+    """It needs some to look for what is left, and for a port of the next cycle."""
+    agent = active(agent_of, coordinator, tmp_path, shell(f"echo $$ >{tmp_path}/up; exec sleep 600"))
+    wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().strip(), "the worker")
+    agent.expect(orders.Alive, lambda alive: alive.state == "active")  # the start itself is over
+    before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    coordinator.mail(Stop(0, FIRST, "1", BOUND))  # beyond its grace it would leave the rest to its daemon
+    wait_until(lambda: "event=cannot_sweep" in agent.log(), "its complaint")
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, before)
+    assert coordinator.expect(WorkersStopped).cycle == FIRST
+    assert living_below(agent.pid) == []
+    assert "agent_dies" not in agent.log()
+
+
+def test_an_agent_out_of_file_descriptors_dies_with_its_daemon_all_the_same(
+    agent_of: AgentOf, coordinator: Scripted, tmp_path: Path
+) -> None:
+    agent = active(agent_of, coordinator, tmp_path, shell(f"echo $$ >{tmp_path}/up; exec sleep 600"))
+    wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().strip(), "the worker")
+    agent.expect(orders.Alive, lambda alive: alive.state == "active")  # the start itself is over
+    worker = os.pidfd_open(int((tmp_path / "up").read_text()))
+    before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    agent.close()
+    assert agent.exit_code() == 70
+    assert ended(worker)
+    assert "event=cannot_sweep" in agent.log() and "Traceback" not in agent.log()

@@ -15,6 +15,7 @@ from tests.agent.harness import BOUND
 
 from ft_supervisor.agent import log_files
 from ft_supervisor.agent.log_files import LogFile, LogFiles, gap
+from ft_supervisor.observe import ownfolder
 from ft_supervisor.process import sink
 
 
@@ -95,27 +96,32 @@ def test_a_folder_removed_while_running_is_made_anew(tmp_path: Path, monkeypatch
     file.close()
 
 
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is opened from now on is on one."""
+    monkeypatch.setattr(ownfolder, "append", lambda _path: os.open("/dev/full", os.O_WRONLY))
+
+
 def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_files, "_RETRY", 0.0)
     path = tmp_path / "r"
-    path.symlink_to("/dev/full")
     file = LogFile(path, 1000, 1)
+    full_disk(monkeypatch)
+    monkeypatch.setattr(log_files, "_RETRY", 0.0)
     assert file.write(b"one\n") == 4
     assert "No space left on device" in str(file.error)
     assert file.write(b"three\n") == 6
-    path.unlink()
+    monkeypatch.undo()
     assert file.write(b"seven\n") == 0
     assert file.error is None
     file.close()
     assert path.read_bytes() == gap(10) + b"seven\n"
 
 
-def test_what_is_missing_at_the_end_is_told_at_the_end(tmp_path: Path) -> None:
+def test_what_is_missing_at_the_end_is_told_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r"
-    path.symlink_to("/dev/full")
     file = LogFile(path, 1000, 1)
+    full_disk(monkeypatch)
     assert file.write(b"one\n") == 4
-    path.unlink()
+    monkeypatch.undo()
     assert file.write(b"two\n") == 4  # too early for another attempt
     file.close()
     assert path.read_bytes() == gap(8)

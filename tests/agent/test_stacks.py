@@ -80,7 +80,7 @@ def nothing(_local_rank: int, _position: int) -> tuple[int, bytes]:
 def test_py_spy(shell: bool, hung: Hung, tmp_path: Path) -> None:
     pid, printed = hung(shell=shell)
     folder = tmp_path / "stacks" / "0.1"
-    stacks.take({1: pid}, folder, 8, {1: "step 7"}, "SIGUSR2", since(printed))
+    stacks.take({1: pid}, tmp_path, "0.1", 8, {1: "step 7"}, "SIGUSR2", since(printed))
     (path,) = folder.iterdir()
     text = path.read_text()
     assert path.name == "9.txt" and path.stat().st_mode & 0o777 == 0o600
@@ -92,8 +92,8 @@ def test_py_spy(shell: bool, hung: Hung, tmp_path: Path) -> None:
 
 def test_faulthandler(no_py_spy: Path, hung: Hung, tmp_path: Path) -> None:
     pid, printed = hung(FAULTHANDLER)
-    stacks.take({0: pid}, tmp_path / "stacks", 0, {}, "SIGUSR2", since(printed))
-    text = (tmp_path / "stacks" / "0.txt").read_text()
+    stacks.take({0: pid}, tmp_path, "0.1", 0, {}, "SIGUSR2", since(printed))
+    text = (tmp_path / "stacks" / "0.1" / "0.txt").read_text()
     assert "it last said" not in text
     assert "What it printed at SIGUSR2:" in text and "waits_for_ever" in text and "there" not in text
     os.kill(pid, 0)
@@ -101,8 +101,8 @@ def test_faulthandler(no_py_spy: Path, hung: Hung, tmp_path: Path) -> None:
 
 def test_neither_says_what_to_do_and_sends_no_signal(no_py_spy: Path, hung: Hung, tmp_path: Path) -> None:
     pid, printed = hung("signal.signal(signal.SIGUSR1, lambda *_: None)")
-    stacks.take({0: pid}, tmp_path / "stacks", 0, {}, "SIGUSR2", since(printed))
-    text = (tmp_path / "stacks" / "0.txt").read_text()
+    stacks.take({0: pid}, tmp_path, "0.1", 0, {}, "SIGUSR2", since(printed))
+    text = (tmp_path / "stacks" / "0.1" / "0.txt").read_text()
     assert "Install py-spy, or call faulthandler.register(signal.SIGUSR2, all_threads=True)" in text
     assert f"thread {pid} " in text
     os.kill(pid, 0)
@@ -116,8 +116,8 @@ def test_a_py_spy_that_hangs_is_killed(
     (no_py_spy / "py-spy").write_text(f"#!/bin/sh\n/bin/sleep {mark} & /bin/sleep {mark}\n")
     (no_py_spy / "py-spy").chmod(0o755)
     pid, printed = hung(FAULTHANDLER)
-    stacks.take({0: pid}, tmp_path / "stacks", 0, {}, "SIGUSR2", since(printed))
-    assert "waits_for_ever" in (tmp_path / "stacks" / "0.txt").read_text()
+    stacks.take({0: pid}, tmp_path, "0.1", 0, {}, "SIGUSR2", since(printed))
+    assert "waits_for_ever" in (tmp_path / "stacks" / "0.1" / "0.txt").read_text()
 
     def left() -> list[str]:
         found = []
@@ -137,15 +137,15 @@ def test_a_py_spy_that_may_not_look(script: str, no_py_spy: Path, hung: Hung, tm
     (no_py_spy / "py-spy").write_text(f"#!{script}\n")
     (no_py_spy / "py-spy").chmod(0o755)
     pid, printed = hung(FAULTHANDLER)
-    stacks.take({0: pid}, tmp_path / "stacks", 0, {}, "SIGUSR2", since(printed))
-    assert "waits_for_ever" in (tmp_path / "stacks" / "0.txt").read_text()
+    stacks.take({0: pid}, tmp_path, "0.1", 0, {}, "SIGUSR2", since(printed))
+    assert "waits_for_ever" in (tmp_path / "stacks" / "0.1" / "0.txt").read_text()
 
 
 def test_a_process_that_is_gone(no_py_spy: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(["/bin/sh", "-c", "exit"])
     process.wait(BOUND)
-    stacks.take({0: process.pid}, tmp_path / "stacks", 0, {}, "SIGUSR2", nothing)
-    assert "It is gone" in (tmp_path / "stacks" / "0.txt").read_text()
+    stacks.take({0: process.pid}, tmp_path, "0.1", 0, {}, "SIGUSR2", nothing)
+    assert "It is gone" in (tmp_path / "stacks" / "0.1" / "0.txt").read_text()
 
 
 def test_ranks_at_the_same_time_and_one_that_hangs_us(
@@ -160,15 +160,15 @@ def test_ranks_at_the_same_time_and_one_that_hangs_us(
         return 0, b"stacks"
 
     began = time.monotonic()
-    stacks.take(pids, tmp_path / "stacks", 0, {}, "SIGUSR2", stuck)
+    stacks.take(pids, tmp_path, "0.1", 0, {}, "SIGUSR2", stuck)
     assert time.monotonic() - began < BOUND
     assert 'event=stacks_late what="stacks of rank 1"' in capfd.readouterr().err
-    done = {tmp_path / "stacks" / "0.txt", tmp_path / "stacks" / "2.txt"}
-    wait_until(lambda: set((tmp_path / "stacks").glob("*.txt")) == done, "the others")
+    done = {tmp_path / "stacks" / "0.1" / "0.txt", tmp_path / "stacks" / "0.1" / "2.txt"}
+    wait_until(lambda: set((tmp_path / "stacks" / "0.1").glob("*.txt")) == done, "the others")
 
 
 def test_a_folder_that_cannot_be(hung: Hung, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "stacks").touch()
     pid, printed = hung()
-    stacks.take({0: pid}, tmp_path / "stacks" / "0.1", 0, {}, "SIGUSR2", since(printed))
-    assert 'event=file_failed what="stacks of rank 0" error="NotADirectoryError' in capfd.readouterr().err
+    stacks.take({0: pid}, tmp_path, "0.1", 0, {}, "SIGUSR2", since(printed))
+    assert 'event=file_failed what="stacks of rank 0" error="FileExistsError' in capfd.readouterr().err

@@ -145,6 +145,16 @@ def test_verdict_of_the_newest_run(command: Command, job: Path) -> None:
     assert command("verdict", "12.0.1", "--config", job).returncode == 75
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_job_does_not_end_with_the_verdict_of_a_folder_that_is_not_its_users(command: Command, job: Path) -> None:
+    folder = job.parent / "runs" / "12" / "12.0.0"
+    verdict(folder, Outcome.SUCCESS, "planted")
+    os.chown(folder, 65534, 65534)
+    assert command("verdict", "12", "--config", job).returncode == 0  # people may look at it
+    done = command("verdict", "--config", job, SLURM_JOB_ID="12")
+    assert done.returncode == 2 and "is refused: it belongs to uid 65534" in done.stderr
+
+
 def test_no_verdict_is_75(command: Command, job: Path) -> None:
     done = command("verdict", "12", "--config", job)
     assert done.returncode == 75

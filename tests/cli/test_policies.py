@@ -105,7 +105,12 @@ def test_explain_as_json(command: Command) -> None:
     done = command("policy", "explain", "--config", "job.yaml", "--json")
     rows = {row["key"]: row for row in json.loads(done.stdout)}
     assert rows["timeouts.join"] == {"key": "timeouts.join", "value": "10m", "origin": "built-in"}
-    assert rows["failures[0]"]["value"] == {"match": "any", "action": "restart", "budget": {"max": 10}}
+    assert rows["failures[0]"]["value"] == {
+        "match": "any",
+        "action": "restart",
+        "budget": {"max": 10, "same_node": 2},
+        "backoff": {"first": "100ms", "cap": "1m", "jitter": 0.2},
+    }
     assert rows["hang.after"]["value"] is None and "hunter" not in done.stdout
 
 

@@ -26,7 +26,8 @@ from tests.observe.test_status import put, shot
 from ft_supervisor.cli import find, looking, status
 from ft_supervisor.cli.looking import Look
 from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe import left_running, verdict_file
+from ft_supervisor.observe.left_running import LeftRunning
 from ft_supervisor.observe.runs import Wanted
 from ft_supervisor.observe.snapshot import NAME
 from ft_supervisor.observe.status import Files, Seen, Slurm, judge
@@ -294,6 +295,27 @@ def test_a_fresh_job_costs_slurm_nothing(command: Command, slurm: FakeSlurm, tmp
     a_run(tmp_path, "4242.0.0")
     assert command("status", "4242").returncode == 0
     assert slurm.asked() == []
+
+
+def test_a_job_that_has_ended_and_still_runs(command: Command, slurm: FakeSlurm, tmp_path: Path) -> None:
+    """The file is believed unless Slurm says otherwise; without one Slurm is asked once the job should be over."""
+    folder = a_run(tmp_path, "4242.0.0")
+    end(folder)
+    slurm.job("cancel-running")
+    assert first_line(command("status", "4242")).startswith("job 4242.0.0: ended")
+    assert slurm.asked() == []
+    left_running.write(folder, LeftRunning(4242, "there is no libslurmfull.so here", time.time()))
+    done = command("status", "4242")
+    told = " ".join(done.stdout.split())
+    assert told.startswith("! the job still runs in Slurm: there is no libslurmfull.so here; it ends by `scancel 4242`")
+    assert done.returncode == 0 and "ended: success" in told
+    assert json.loads(command("status", "4242", "--json").stdout)["left_running"]["ends_it"] == "scancel 4242"
+    slurm.job("cancel-end")
+    assert first_line(command("status", "4242")).startswith("job 4242.0.0: ended")
+    left_running.remove(folder)
+    slurm.job("cancel-running")
+    os.utime(folder / verdict_file.NAME, (0, time.time() - 1000))
+    assert "it is RUNNING 1000 s after its verdict" in " ".join(command("status", "4242").stdout.split())
 
 
 def test_slurm_that_is_away(command: Command, slurm: FakeSlurm) -> None:

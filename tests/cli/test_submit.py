@@ -155,6 +155,15 @@ def test_refused_in_one_line(words: list[str], parts: list[str], command: Comman
     assert all(part in line for part in parts), line
 
 
+def test_environment_that_the_job_would_not_survive(command: Command, job: Path, tmp_path: Path) -> None:
+    """Of most variables our own options win; of this one no option but --no-requeue does."""
+    environ = {"PATH": fake(tmp_path, "sbatch"), "SBATCH_REQUEUE": "expedite"}
+    done = command("submit", "--config", job, "--requeue", **environ)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "SBATCH_REQUEUE=expedite" in done.stderr and not (tmp_path / "sbatch.json").exists()
+    assert command("submit", "--config", job, "--no-requeue", **environ).returncode == 0
+
+
 def test_a_wrong_configuration_is_what_validate_says(command: Command, job: Path) -> None:
     job.write_text(JOB.replace("nodes:", "nodse:"))
     validated, submitted = command("validate", job), command("submit", "--config", job)

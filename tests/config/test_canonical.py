@@ -107,7 +107,12 @@ def test_it_is_sorted_compact_and_the_hash_is_its_own(site: Site) -> None:
     assert config.policy == json.dumps(values, sort_keys=True, separators=(",", ":"))
     assert config.policy_sha256 == hashlib.sha256(config.policy.encode()).hexdigest()
     assert values["timeouts.join"] == "10m" and values["failures"] == [
-        {"match": "any", "action": "restart", "budget": {"max": 10}}
+        {
+            "match": "any",
+            "action": "restart",
+            "budget": {"max": 10, "same_node": 2},
+            "backoff": {"first": "100ms", "cap": "1m", "jitter": 0.2},
+        }
     ]
 
 

@@ -8,6 +8,7 @@ from tests.config.site import JOB, Site
 from ft_supervisor.config import Domain
 from ft_supervisor.config.topology import domain_of_name
 from ft_supervisor.core.settings import (
+    ANY_FAILURE,
     Backoff,
     Budget,
     Cause,
@@ -120,6 +121,8 @@ policy:
         ("{exception: torch.OutOfMemoryError}", Match(exceptions=("torch.OutOfMemoryError",))),
         ("{log: 'Xid.*: (48|63)'}", Match(log="Xid.*: (48|63)")),
         ("{check: c}", Match(check="c")),
+        ("{check: workers}", Match(check="workers")),  # built in
+        ("{check: disk}", Match(check="disk")),
         ("{check: c, cause: health}", Match(causes=(Cause.HEALTH,), check="c")),
     ],
 )
@@ -149,7 +152,7 @@ policy:
     assert second.budget == Budget(2, 3600.0, 3, 4) and second.backoff == Backoff(1.0, 120.0, 0.0)
     assert (second.response, second.reason) == (Response.STOP_FOR_REQUEUE, "too large")
     assert second.where == f"{site.job}:7" == config.sources["failures[1]"]
-    assert last == Rule() and config.max_restarts == 10
+    assert last == ANY_FAILURE and config.max_restarts == 10
 
 
 def test_an_own_rule_for_any_failure_is_the_last(site: Site) -> None:

@@ -26,7 +26,7 @@ MAIN = "import runpy; runpy.run_module('ft_supervisor.coordinator', run_name='__
 def begin(tmp_path: Path, repository: Path) -> Iterator[Begun]:
     """begin(ports, infra_rank=, incarnation=, memory=): a coordinator of a job with three nodes, one of them active.
 
-    `before`: what its process does first, in Python.
+    `before`: what its process does first, in Python. `listen`: Job.listen, the node's own address where it is None.
     """
     started: list[Coordinator] = []
 
@@ -38,11 +38,14 @@ def begin(tmp_path: Path, repository: Path) -> Iterator[Begun]:
         memory: Memory = Memory(),  # noqa: B008 - frozen
         timeouts: Timeouts = CALM,
         before: str = "",
+        listen: str | None = None,
     ) -> Coordinator:
+        hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
         job = Job(
             run_id=RUN_ID,
             nodes=("n0", "n1", "n2"),
-            hosts=("127.0.0.1", "127.0.0.2", "127.0.0.3"),
+            hosts=hosts,
+            listen=hosts[infra_rank] if listen is None else listen,
             ports=ports,
             run_folder=str(tmp_path / "shared" / RUN_ID),
             local_folder=str(tmp_path / f"local{infra_rank}"),

@@ -158,5 +158,6 @@ class Begun(Protocol):
         memory: Memory = Memory(),  # noqa: B008 - frozen
         timeouts: Timeouts = ...,
         before: str = ...,
+        listen: str | None = ...,
     ) -> Coordinator:
         """Start a coordinator."""

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from tests.coordinator.coordinator_harness import BOUND, KEYS, RUN_ID, Agents, Begun, Coordinator, until
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.model import PROTOCOL, Cycle, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import Closed, Done
+from ft_supervisor.core.codec import encode
+from ft_supervisor.core.model import PROTOCOL, Cycle, Failure, Memory, Outcome, Verdict
+from ft_supervisor.core.orders import Closed, Done, Listening, Promise
 from ft_supervisor.core.summary import Summary
 from ft_supervisor.observe import verdict_file
 
@@ -60,13 +64,14 @@ def in_charge(agents: Agents, term: int | None) -> None:
 
 def promise(agents: Agents, infra_rank: int, term: int, running: Cycle | None = None) -> None:
     assert agents.mail(infra_rank, messages.Prepare) == messages.Prepare(term)
-    agents.register(infra_rank, Memory(promise=term, newest=CYCLE, group="0"), running=running)
+    known = RAN if infra_rank == 0 else FRESH
+    agents.register(infra_rank, replace(known, promise=term), running=running)
 
 
 def take_over(agents: Agents, term: int) -> None:
     """Node 0, whose workers run, and node 2 come, and promise."""
     agents.register(0, RAN, running=CYCLE)
-    agents.register(2, RAN)
+    agents.register(2, FRESH)
     promise(agents, 0, term, running=CYCLE)
     promise(agents, 2, term)
     in_charge(agents, term)
@@ -103,6 +108,57 @@ def test_a_job_from_the_first_register_to_the_verdict(begin: Begun, free_port: F
     header, *lines = map(json.loads, journal.read_text().splitlines())
     assert header["begin"]["incarnation"] == 1
     assert lines[-1]["reason"] == SUCCESS.reason
+
+
+HUGE = b"1" + b"0" * 400
+"""More than a float can be."""
+
+
+def test_no_number_makes_it_deaf(begin: Begun, free_port: FreePort) -> None:
+    """From torch's plain client, as anybody in the network may have one."""
+    coordinator = begin((free_port(),))
+    agents = coordinator.agents()
+    start_cycle(agents)
+    stranger = TCPStore(
+        coordinator.host, agents.store.torch_store.port, wait_for_workers=False, timeout=timedelta(seconds=BOUND)
+    )
+    failure = Failure(0, 0, exit_code=1, time=4.5)
+    real = encode(messages.WorkersFailed(0, 0, 1, CYCLE, (failure,)))
+    for number in (HUGE, b"NaN", b"Infinity", b"1e999", b"9" * 5000, b"-1"):
+        for _ in range(100):
+            stranger.queue_push(KEYS.inbox, real.replace(b"4.5", number))
+    agents.say(messages.WorkersFailed(0, 0, 1, CYCLE, (failure,)))
+    assert agents.mail(0, messages.Stop).cycle == CYCLE  # a failed worker is answered
+    agents.say(messages.WorkersStopped(0, 0, 1, CYCLE, 20100))
+    again = agents.mail(0, messages.Run).cycle
+    assert again == Cycle(0, 1)
+    assert coordinator.stderr.read_text().count("event=message_dropped") <= 3  # of 600
+
+
+BREAKS = """
+from ft_supervisor.core import codec
+real = codec.decode
+def decode(data, *arguments, **options):
+    if b"20777" in data:
+        raise ZeroDivisionError("a bug\\nin two lines")
+    return real(data, *arguments, **options)
+codec.decode = decode
+"""
+
+
+@pytest.mark.parametrize("thread", ["inbox", "link"])
+def test_a_bug_in_a_thread_ends_it_with_one_line(begin: Begun, free_port: FreePort, thread: str) -> None:
+    coordinator = begin((free_port(),), before=BREAKS)
+    agents = coordinator.agents()
+    if thread == "inbox":
+        agents.say(messages.WorkersStopped(0, 0, 1, CYCLE, 20777))
+    else:
+        coordinator.link.send(Promise(20777))
+    assert coordinator.process.wait(BOUND) == 70  # its daemon starts another
+    said = coordinator.stderr.read_text()
+    assert said.count("event=coordinator_failed") == 1 and f"thread {thread}: " in said
+    assert "a bug" in said and not said.count("\nTraceback"), said
+    assert all(" event=" in line for line in said.splitlines()), said
 
 
 def test_whose_node_is_not_there_any_more_is_told_with_the_verdict(begin: Begun, free_port: FreePort) -> None:
@@ -155,7 +211,7 @@ def test_a_successor_takes_over_and_the_cycle_goes_on(begin: Begun, free_port: F
     assert agents.mail(2, messages.Standby).cycle == CYCLE
     until(lambda: agents.pulse().lease > 0, "a lease")
     # A node that comes later promises, and is told the same.
-    agents.register(1, RAN)
+    agents.register(1, FRESH)
     promise(agents, 1, 1)
     assert agents.mail(1, messages.Standby).cycle == CYCLE
 
@@ -176,7 +232,7 @@ def test_who_hears_of_a_promise_to_somebody_else_is_in_charge_no_more(begin: Beg
     agents = begin((free_port(),)).agents()
     start_cycle(agents)
     in_charge(agents, 0)
-    agents.register(1, Memory(promise=1, newest=CYCLE, group="0"), connection=2)
+    agents.register(1, Memory(promise=1), connection=2)
     until(lambda: agents.pulse().term is None, "no term any more")
 
 
@@ -217,6 +273,40 @@ def test_a_file_that_cannot_be_written_or_hangs_stops_nobody(
     assert coordinator.says(Closed) == Closed(SUCCESS, "")
     closed(coordinator, agents, 0, SUCCESS)
     assert f"event={event}" in coordinator.stderr.read_text()
+
+
+def refuses(host: str, port: int) -> bool:
+    """Whether nothing listens there."""
+    try:
+        socket.create_connection((host, port), BOUND).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_the_store_listens_on_the_announced_address_alone(begin: Begun, free_port: FreePort) -> None:
+    coordinator = begin((free_port(),), infra_rank=1)
+    port = coordinator.says(Listening).port
+    assert [refuses(f"127.0.0.{last}", port) for last in (1, 2, 3)] == [True, False, True]
+    assert "listens_everywhere" not in coordinator.stderr.read_text()
+
+
+@pytest.mark.parametrize(
+    ("announced", "why"),
+    [
+        ("192.0.2.1", "192.0.2.1 is no address of this node"),
+        ("", "127.0.0.1 is not one address that others share"),
+    ],
+)
+def test_a_store_whose_address_is_not_certain_listens_on_all(
+    begin: Begun, free_port: FreePort, announced: str, why: str
+) -> None:
+    """An address that is translated on the way; a name that stands for several, or for the loopback."""
+    coordinator = begin((free_port(),), listen=announced)
+    port = coordinator.says(Listening).port
+    assert not any(refuses(f"127.0.0.{last}", port) for last in (1, 2, 3))
+    log = coordinator.stderr.read_text()
+    assert log.count("event=listens_everywhere") == 1 and why in log
 
 
 def test_no_free_port_is_no_verdict(begin: Begun, taken: socket.socket) -> None:

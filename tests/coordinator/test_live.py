@@ -18,6 +18,7 @@ from ft_supervisor.coordinator.live import COPY_EVERY, SOONEST, JournalCopy, Liv
 from ft_supervisor.core.model import Memory, Node
 from ft_supervisor.core.orders import Begin
 from ft_supervisor.observe import journal as journals
+from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.observe.snapshot import EVERY, NAME, DecisionStatus, Snapshot, dump, load
 from ft_supervisor.observe.view import snapshot
@@ -86,11 +87,19 @@ def test_a_candidate_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nobody_waits_for_a_file_system_that_hangs(tmp_path: Path, talk: Talk) -> None:
+def test_nobody_waits_for_a_file_system_that_hangs(tmp_path: Path, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe that nobody reads stands in for it."""
     live = Live(tmp_path, Node(0, "n0", ""), tmp_path / "journal-coordinator-1.jsonl")
-    pipe = live._status._temporary
+    pipe, replace = tmp_path / "pipe", ownfolder.replace
     os.mkfifo(pipe)
+
+    def hang(path: Path, data: bytes) -> None:
+        if pipe.exists():  # the first one
+            pipe.write_bytes(data)
+            pipe.unlink()
+        replace(path, data)
+
+    monkeypatch.setattr(ownfolder, "replace", hang)
     before = threading.active_count()
     began = time.monotonic()
     for number in range(50):
@@ -108,7 +117,7 @@ def test_nobody_waits_for_a_file_system_that_hangs(tmp_path: Path, talk: Talk) -
 
 def test_what_cannot_be_written_is_said_once(tmp_path: Path, talk: Talk, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("not a folder")
-    status = StatusFile(tmp_path / "file", Node(0, "n0", ""))
+    status = StatusFile(tmp_path / "file")
     for _ in range(3):
         status.write(shot_of(talk))
     assert capfd.readouterr().err.count("event=file_failed") == 1
@@ -132,7 +141,7 @@ def test_a_snapshot_that_cannot_be_made_ends_nothing(
 def test_a_deposed_coordinator_does_not_overwrite_a_newer_terms(tmp_path: Path, talk: Talk) -> None:
     old, new = shot_of(talk), shot_of(successor())
     assert (new.coordinator.term or 0) > (old.coordinator.term or 0)
-    first, second = (StatusFile(tmp_path, Node(rank, f"n{rank}", "")) for rank in (0, 1))
+    first, second = (StatusFile(tmp_path) for rank in (0, 1))
     first.write(old)
     second.write(new)
     first.write(old)
@@ -150,13 +159,13 @@ def test_a_successor_keeps_what_only_its_predecessor_knew(tmp_path: Path, talk: 
     (tmp_path / NAME).write_bytes(dump(old))
     new = shot_of(successor())
     assert new.cycle is not None and new.cycle.name == str(C0)
-    status = StatusFile(tmp_path, Node(1, "n1", ""))
+    status = StatusFile(tmp_path)
     status.write(replace(new, cycle=replace(new.cycle, name=old.cycle.name)))
     assert there(tmp_path).cycle == old.cycle
     status.write(new)  # another cycle than the one that it knew
     assert there(tmp_path).cycle == new.cycle
     assert there(tmp_path).decision == old.decision
-    other = StatusFile(tmp_path, Node(1, "n1", ""))
+    other = StatusFile(tmp_path)
     other.write(replace(new, run_id="another"))
     assert there(tmp_path).decision is None
 
@@ -167,7 +176,7 @@ def test_whoever_takes_over_once_more_asks_its_newest_predecessor(tmp_path: Path
         return replace(shot, coordinator=replace(shot.coordinator, term=term), decision=decision)
 
     shot = shot_of(talk)
-    first, other = (StatusFile(tmp_path, Node(rank, f"n{rank}", "")) for rank in (0, 1))
+    first, other = (StatusFile(tmp_path) for rank in (0, 1))
     first.write(in_charge(shot, 0, "the first one's"))
     other.write(in_charge(shot, 1, None))
     other.write(in_charge(shot, 1, "the other one's"))
@@ -191,7 +200,7 @@ def test_whatever_has_the_name_is_replaced(tmp_path: Path, talk: Talk, what: str
             os.mkfifo(path)
         case "folder":
             path.mkdir()
-    status = StatusFile(tmp_path, Node(0, "n0", ""))
+    status = StatusFile(tmp_path)
     status.write(shot_of(talk))
     if what == "folder":  # which is somebody's, and stays
         assert path.is_dir() and list(tmp_path.iterdir()) == [path]
@@ -233,54 +242,56 @@ def parts(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_copy_grows_with_the_journal(tmp_path: Path, source: Source) -> None:
-    copy = JournalCopy(source.journal.path, tmp_path / "shared" / "n0")
+    copy = JournalCopy(source.journal.path, tmp_path / "shared", "n0")
     copy.update()
-    inode = (tmp_path / "shared" / "n0" / source.journal.path.name).stat().st_ino
+    inode = (tmp_path / "shared" / "journal" / "n0" / source.journal.path.name).stat().st_ino
     for _ in range(3):
         source.grow(7)
         copy.update()
-        assert parts(tmp_path / "shared" / "n0") == source.parts()
-    assert (tmp_path / "shared" / "n0" / source.journal.path.name).stat().st_ino == inode  # only what is new
+        assert parts(tmp_path / "shared" / "journal" / "n0") == source.parts()
+    assert (
+        tmp_path / "shared" / "journal" / "n0" / source.journal.path.name
+    ).stat().st_ino == inode  # only what is new
 
 
 def test_the_copy_follows_the_journal_into_its_rest(tmp_path: Path, source: Source) -> None:
-    copy = JournalCopy(source.journal.path, tmp_path / "n0")
+    copy = JournalCopy(source.journal.path, tmp_path, "n0")
     seen: set[str] = set()
     for _ in range(60):
         source.grow(11)
         copy.update()
-        assert parts(tmp_path / "n0") == source.parts()
+        assert parts(tmp_path / "journal" / "n0") == source.parts()
         seen |= source.parts().keys()
     assert len(seen) == 3
 
 
 def test_a_former_copy_under_the_name_is_replaced(tmp_path: Path, source: Source) -> None:
-    folder = tmp_path / "n0"
-    folder.mkdir()
+    folder = tmp_path / "journal" / "n0"
+    folder.mkdir(parents=True)
     (folder / source.journal.path.name).write_text("longer than what there is now" * 1000)
-    JournalCopy(source.journal.path, folder).update()
+    JournalCopy(source.journal.path, tmp_path, "n0").update()
     assert parts(folder) == source.parts()
 
 
 def test_a_copy_that_somebody_removes_is_made_anew(
     tmp_path: Path, source: Source, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    copy = JournalCopy(source.journal.path, tmp_path / "n0")
+    copy = JournalCopy(source.journal.path, tmp_path, "n0")
     copy.update()
-    (tmp_path / "n0" / source.journal.path.name).unlink()
+    (tmp_path / "journal" / "n0" / source.journal.path.name).unlink()
     source.grow(1)
     copy.update()
     assert "event=file_failed" in capfd.readouterr().err
     copy.update()
-    assert parts(tmp_path / "n0") == source.parts()
+    assert parts(tmp_path / "journal" / "n0") == source.parts()
 
 
 def test_the_daemons_copy_takes_its_place(tmp_path: Path, source: Source) -> None:
-    folder = tmp_path / "n0"
-    copy = JournalCopy(source.journal.path, folder)
+    folder = tmp_path / "journal" / "n0"
+    copy = JournalCopy(source.journal.path, tmp_path, "n0")
     copy.update()
     source.grow(5)
-    journals.publish(source.folder, folder)
+    journals.publish(source.folder, tmp_path, "n0")
     assert parts(folder) == source.parts()
     source.grow(5)
     copy.update()  # of a coordinator that hung until now
@@ -308,11 +319,11 @@ def test_the_journal_is_copied_now_and_then_and_at_the_end(tmp_path: Path, sourc
 
 
 def test_a_part_that_got_the_inode_of_a_former_one_is_copied_anew(tmp_path: Path, source: Source) -> None:
-    copy = JournalCopy(source.journal.path, tmp_path / "n0")
+    copy = JournalCopy(source.journal.path, tmp_path, "n0")
     old, rest = (source.journal.path.with_suffix(suffix) for suffix in (".rest-old.jsonl", ".rest.jsonl"))
     old.write_bytes(b"former\n" * 10)
     copy.update()
     old.replace(rest)  # stands in for an inode that is free and taken again
     rest.write_bytes(b"new\n" * 100)
     copy.update()
-    assert (tmp_path / "n0" / rest.name).read_bytes() == rest.read_bytes()
+    assert (tmp_path / "journal" / "n0" / rest.name).read_bytes() == rest.read_bytes()

@@ -15,6 +15,7 @@ from ft_supervisor.core.messages import Goodbye
 from ft_supervisor.core.model import Job, Memory, Node, Timeouts
 from ft_supervisor.core.orders import Alive, Begin
 from ft_supervisor.observe.journal import Journal
+from ft_supervisor.process import clock
 from ft_supervisor.process.link import Link, pair
 from ft_supervisor.store.base import StoreLost
 from ft_supervisor.store.keys import Keys
@@ -27,7 +28,7 @@ HEARTBEAT = 0.01
 def test_a_flood_does_not_keep_the_pulse_waiting(tmp_path: Path) -> None:
     job = Job("7.0.0", ("n0", "n1"), ("", ""), (1,), str(tmp_path), str(tmp_path), 1, 1, ("true",))
     job = Job(**{**job.__dict__, "timeouts": Timeouts(heartbeat=HEARTBEAT)})
-    node, now = Node(0, "n0", "127.0.0.1"), time.monotonic()
+    node, now = Node(0, "n0", "127.0.0.1"), clock.now()
     machine = CoordinatorMachine(job, node, 1, Memory(), now)
     journal = Journal.open(tmp_path, "coordinator-1", Begin(job, node, 1, Memory()), now, pytest.fail)
     inbox: Inbox = queue.SimpleQueue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from ft_supervisor.core.model import Memory
 from ft_supervisor.core.orders import SlurmsWord
 from ft_supervisor.core.settings import Metrics
 from ft_supervisor.observe.metric_families import FAMILIES, RUN_ID, Kind, catalogue
+from ft_supervisor.process import clock
 
 
 def told() -> tuple[Watched, bytes]:
@@ -92,7 +92,7 @@ class Asked:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> CoordinatorMachine:
     monkeypatch.setattr(exporter, "Server", Asked)
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(clock, "now", lambda: 100.0)
     a_job = job()
     a_job = replace(a_job, settings=replace(a_job.settings, metrics=Metrics(listen="loopback")))
     return CoordinatorMachine(a_job, node(0), 1, Memory(), 90.0)

@@ -32,7 +32,7 @@ def job(
     return Job(
         run_id="1.0.0",
         nodes=names,
-        hosts=names,
+        hosts=tuple(f"a{i}" for i in range(nodes)),
         ports=(1,),
         run_folder="/r",
         local_folder="/l",

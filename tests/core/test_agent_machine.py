@@ -8,7 +8,7 @@ from tests.core.machines import BEAT, C0, C1, C2, FAILURE, TIMEOUTS, deeds, job,
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
-from ft_supervisor.core.agent import STOP_MARGIN, AgentMachine, State
+from ft_supervisor.core.agent import GUARD_MARGIN, STOP_MARGIN, AgentMachine, State
 from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Mailed, Terminated, Tick
 from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.ledger import EMPTY, Ledger
@@ -28,9 +28,9 @@ EPOCH = 1.7e9
 class Play:
     """An agent on node 1, its clock, and a store of n0 whose rounds and leases move while it is connected."""
 
-    def __init__(self, memory: Memory | None = None, a_job: Job | None = None) -> None:
+    def __init__(self, memory: Memory | None = None, a_job: Job | None = None, waited: float = 0.0) -> None:
         self.now = 0.0
-        self.machine = AgentMachine(a_job or job(), node(1), 1, memory or Memory(), 0.0, EPOCH)
+        self.machine = AgentMachine(a_job or job(), node(1), 1, memory or Memory(), 0.0, EPOCH, waited)
         self.first = deeds(self.machine.start(0.0))
         self.lease = True
         self.round = 1
@@ -481,6 +481,29 @@ def test_with_a_verdict_there_is_no_fence() -> None:
     assert play.alive().fence_in is None
 
 
+def unguarded(play: Play) -> bool:
+    """Nothing is to be ended, whatever the lease."""
+    return play.machine.fence_at is None and play.machine.guard_at is None
+
+
+def test_the_guard_knows_of_each_proof_and_of_nothing_where_nothing_runs() -> None:
+    """It acts a little later than the agent would, and soon enough for the promise that a lost node runs nothing."""
+    play = Play()
+    play.connect()
+    assert unguarded(play)
+    play = running()
+    first = play.machine.fence_at
+    assert first is not None and play.machine.guard_at == first + GUARD_MARGIN
+    assert 0 < GUARD_MARGIN < KILL_BOUND
+    play.wait(3 * BEAT)
+    assert play.machine.fence_at is not None and play.machine.fence_at > first
+    play.feed(events.WorkersExited(C0, ()))
+    assert unguarded(play)
+    play = running()
+    play.feed(mail(messages.Close(0, FAILED)))
+    assert unguarded(play)
+
+
 def test_a_new_agent_of_a_job_that_has_run_is_not_as_patient_as_a_fresh_job() -> None:
     a_job = replace(job(), timeouts=replace(TIMEOUTS, join=10 * TIMEOUTS.takeover))
     play = Play(knows(C0), a_job)
@@ -504,36 +527,68 @@ def test_no_coordinator_at_all() -> None:
     assert play.wait(BEAT) == [Leave(75, None, f"no coordinator with a majority for {TIMEOUTS.join:g} s")]
 
 
+@pytest.mark.parametrize("waited", [TIMEOUTS.takeover, 4.5 * TIMEOUTS.takeover, 100 * TIMEOUTS.takeover])
+def test_nodes_give_up_together_though_some_have_lost_an_agent_on_the_way(waited: float) -> None:
+    """But a new agent has the time of a takeover: it had no chance yet."""
+    join = 5 * TIMEOUTS.takeover
+    play = Play(None, replace(job(), timeouts=replace(TIMEOUTS, join=join)), waited)
+    left = max(join - waited, TIMEOUTS.takeover)
+    assert not [deed for deed in play.wait(left - BEAT) if isinstance(deed, Leave)]
+    assert play.wait(BEAT) == [Leave(75, None, f"no coordinator with a majority for {join:g} s")]
+
+
 # -- the end
 
 
-def test_a_standby_leaves_with_0_when_the_exit_barrier_is_passed() -> None:
+def test_the_exit_barriers_key_ends_no_standby_but_has_it_ask_once() -> None:
+    """Anyone on the network can set it."""
     play = Play()
     play.connect()
     play.feed(standby(C0))
     assert play.machine.watched == C0
-    play.feed(BarrierPassed(C0))
-    assert play.wait(TIMEOUTS.close_grace - BEAT) == []  # the verdict is better
-    assert play.wait(BEAT) == [goodbye(), Leave(0, None, "the exit barrier of cycle 0.0 is passed")]
+    assert play.feed(BarrierPassed(C0)) == []
+    assert play.wait(TIMEOUTS.close_grace - BEAT) == []  # the verdict comes by itself
+    assert play.wait(BEAT) == [register(serial=2, round_=play.round)]
+    play.feed(standby(C0))  # the coordinator says that the cycle runs
+    assert play.wait(10 * TIMEOUTS.takeover) == []
+    leave = Leave(0, SUCCESS, SUCCESS.reason)
+    assert play.feed(mail(messages.Close(0, SUCCESS))) == [remember(None, verdict=SUCCESS), goodbye(SUCCESS), leave]
 
 
-def test_after_a_signal_the_exit_barrier_says_nothing() -> None:
+def test_the_exit_barriers_key_touches_no_active_node() -> None:
+    play = running()
+    assert play.feed(BarrierPassed(C0)) == []
+    assert play.wait(10 * TIMEOUTS.takeover) == []
+    assert play.machine.state is State.ACTIVE
+
+
+def test_a_node_whose_success_was_not_heard_tells_it_once_more_behind_the_barrier() -> None:
+    play = running()
+    play.feed(events.WorkersExited(C0, ()), BarrierPassed(C0))
+    assert play.wait(TIMEOUTS.close_grace) == [register(memory=knows(C0, succeeded=C0), serial=2, round_=play.round)]
+
+
+def test_behind_the_barrier_and_without_a_coordinator_the_daemon_looks_for_the_verdict_at_once() -> None:
     play = Play()
     play.connect()
     play.feed(standby(C0))
-    play.feed(events.Terminated("SIGTERM"))
     play.feed(BarrierPassed(C0))
-    assert play.wait(TIMEOUTS.close_grace + BEAT) == []
-    leave = Leave(1, FAILED, FAILED.reason)
-    assert play.feed(events.Ended(FAILED)) == [remember(None, verdict=FAILED), goodbye(FAILED), leave]
+    assert play.alive() == orders.Alive("standby", look=True)
+    told = [d.order for d in play.machine.handle(Disconnected("gone", silent=False), play.now) if isinstance(d, Tell)]
+    assert told == [orders.Alive("joining", look=True)]
 
 
-def test_an_active_node_leaves_after_its_own_workers() -> None:
-    play = running()
-    play.feed(BarrierPassed(C0))
-    assert play.wait(TIMEOUTS.close_grace + 1) == []
-    play.feed(events.WorkersExited(C0, ()))
-    assert play.wait(BEAT) == [goodbye(), Leave(0, None, "the exit barrier of cycle 0.0 is passed")]
+def test_behind_the_barrier_a_node_that_finds_neither_coordinator_nor_verdict_ends_with_75() -> None:
+    play = Play()
+    play.connect()
+    play.feed(standby(C0))
+    play.wait(2.0)
+    play.feed(BarrierPassed(C0), Disconnected("gone", silent=False))
+    play.connection, since = 0, play.machine._lease.since
+    assert since is not None
+    left = [deed for deed in play.wait(since + TIMEOUTS.takeover - play.now) if isinstance(deed, Leave)]
+    assert left == [Leave(75, None, f"no coordinator with a majority for {TIMEOUTS.takeover:g} s")]
+    assert play.now >= since + TIMEOUTS.takeover
 
 
 def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
@@ -541,6 +596,7 @@ def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
     play.connect()
     play.feed(standby(C0), BarrierPassed(C0), standby(C1))
     assert play.wait(TIMEOUTS.close_grace + 1) == []
+    assert not play.alive().look
 
 
 @pytest.mark.parametrize("how", [events.Ended(FAILED), mail(messages.Close(0, FAILED))], ids=["key", "mail"])

@@ -9,6 +9,7 @@ from tests.core.machines import (
     BEAT,
     C0,
     C1,
+    C2,
     TIMEOUTS,
     Talk,
     job,
@@ -23,10 +24,12 @@ from ft_supervisor.core import messages
 from ft_supervisor.core.actions import ReadStep
 from ft_supervisor.core.events import StepRead
 from ft_supervisor.core.interruptions import ASK_BOUND
+from ft_supervisor.core.ledger import EMPTY
 from ft_supervisor.core.messages import Propose, Run, Standby, Stop
-from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Outcome, Verdict
+from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.orders import SlurmsWord
 from ft_supervisor.core.settings import (
+    ANY_FAILURE,
     Backoff,
     Budget,
     Cause,
@@ -41,6 +44,7 @@ from ft_supervisor.core.settings import (
 )
 
 ANY = Rule(budget=Budget(max=3))
+NO_GPU = Problem("gpu", "health check gpu failed: 7 of 8 GPUs")
 SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)
 
 
@@ -203,7 +207,7 @@ def test_a_step_file_that_hangs_is_waited_for_within_a_bound() -> None:
 def test_the_agent_that_hung_is_a_hang() -> None:
     coordinator = talk(Rule(Match(causes=(Cause.HANG,)), Response.REPLACE_NODE), hang=Hang())
     hung = Failure(1, -1, cause=Cause.HANG, message="not heard by its daemon for 3.0 s")
-    coordinator.register(1, incarnation=2, memory=Memory(0, newest=C0, failures=(hung,)))
+    coordinator.register(1, incarnation=2, memory=Memory(0, newest=C0, group="0-2", failures=(hung,)))
     all_stop(coordinator)
     assert group(coordinator) == (0, 3, 2)
 
@@ -213,28 +217,137 @@ def test_the_agent_that_hung_is_a_hang() -> None:
 
 def test_an_active_node_that_turns_unhealthy_is_replaced() -> None:
     coordinator = talk(Rule(Match(check="disk"), Response.RESTART, budget=Budget(max=9)))
-    reason = "health check disk failed: exit code 1: no space left on device"
-    assert set(mailed(coordinator.hear(messages.Unhealthy(0, 1, 1, reason)), Stop)) == {0, 1, 2}
+    full = Problem("disk", "health check disk failed: exit code 1: no space left on device")
+    assert set(mailed(coordinator.hear(messages.Unhealthy(0, 1, 1, full)), Stop)) == {0, 1, 2}
     assert set(all_stop(coordinator)) == {0, 3, 2}
     assert [spent.rule for spent in coordinator.machine._cycles.ledger.spent] == [0]
 
 
 def test_an_unhealthy_standby_is_never_promoted() -> None:
     coordinator = talk(nodes=5)
-    assert coordinator.hear(messages.Unhealthy(0, 3, 1, "health check gpu failed: 7 of 8 GPUs")) == []
+    assert coordinator.hear(messages.Unhealthy(0, 3, 1, NO_GPU)) == []
     assert coordinator.logged.count("unhealthy") == 1
     coordinator.hear(failed(1, exit_code=1))
-    coordinator.hear(messages.Unhealthy(0, 1, 1, "health check gpu failed: x"))
+    coordinator.hear(messages.Unhealthy(0, 1, 1, NO_GPU))
     all_stop(coordinator)
     assert group(coordinator) == (0, 4, 2)
 
 
 def test_a_node_that_registers_as_unhealthy_is_not_chosen() -> None:
     coordinator = Talk()
-    coordinator.register(0, memory=Memory(0, unhealthy="health check disk failed: full"))
+    coordinator.register(0, memory=Memory(0, unhealthy=NO_GPU))
     for infra_rank in (1, 2):
         coordinator.register(infra_rank)
     assert set(mailed(coordinator.register(3), Run)) == {1, 2, 3}
+
+
+CANNOT = Problem("workers", "cannot start workers: [Errno 30] Read-only file system")
+
+
+def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart() -> None:
+    coordinator = talk()
+    coordinator.hear(failed(0, exit_code=1))  # its peers miss it, and are heard first
+    coordinator.hear(messages.Unhealthy(0, 1, 1, CANNOT))
+    coordinator.hear(failed(2, exit_code=1))
+    assert set(all_stop(coordinator)) == {0, 3, 2}
+    assert coordinator.machine.cycles.ledger == EMPTY
+    assert coordinator.machine.cycles.told is not None
+    assert "n1: cannot start workers: [Errno 30]" in coordinator.machine.cycles.told.reason
+    coordinator.hear(failed(0, C1, exit_code=1))
+    coordinator.silent = {3}
+    for infra_rank in (0, 2):
+        coordinator.hear(stopped(infra_rank, C1))
+    verdict = proposed(coordinator.wait(3 * TIMEOUTS.node_lost))
+    assert verdict is not None and verdict.exit_code == 75, "n1 is not chosen again, though nobody else is left"
+
+
+@pytest.mark.parametrize("match", [Match(check="workers"), Match((Cause.HEALTH,))], ids=["check", "cause"])
+def test_a_rule_that_names_it_answers_all_the_same(match: Match) -> None:
+    coordinator = talk(Rule(match, Response.FAIL))
+    coordinator.hear(messages.Unhealthy(0, 1, 1, CANNOT))
+    for infra_rank in range(3):
+        coordinator.hear(stopping(infra_rank))
+    verdict = proposed(coordinator.wait(TIMEOUTS.probe))
+    assert verdict is not None and verdict.exit_code == 93
+
+
+def test_when_no_node_can_start_workers_the_job_soon_ends_and_says_so() -> None:
+    coordinator = talk()
+    for infra_rank in range(3):
+        coordinator.hear(messages.Unhealthy(0, infra_rank, 1, CANNOT))
+    assert all_stop(coordinator) == {}
+    verdict = proposed(coordinator.wait(2 * TIMEOUTS.node_lost))
+    reason = "too few nodes: 1 of 3 nodes are left; n0: cannot start workers: [Errno 30] Read-only file system"
+    assert verdict == Verdict(Outcome.INTERRUPTED, reason)
+    assert coordinator.machine.cycles.ledger.used == 0
+
+
+TWICE = Rule(Match(exit_codes=(1,)), budget=Budget(max=9, same_node=2))
+
+
+def fails_again_and_again(coordinator: Talk, times: int) -> list[tuple[int, ...]]:
+    """Node 1's worker fails in each cycle: the groups of those that follow."""
+    groups = []
+    for n in range(times):
+        rank = 1 if 1 in group(coordinator) else 3
+        coordinator.hear(failed(rank, Cycle(0, n), exit_code=1))
+        all_stop(coordinator, Cycle(0, n))
+        groups.append(group(coordinator))
+    return groups
+
+
+def test_a_node_that_fails_too_often_is_replaced() -> None:
+    coordinator = talk(TWICE)
+    assert fails_again_and_again(coordinator, 3) == [(0, 1, 2), (0, 1, 2), (0, 3, 2)]
+    assert coordinator.logged.count("replace_node") == 1
+    assert coordinator.machine.cycles.ledger.excluded == "1"
+
+
+def test_without_a_spare_a_node_that_fails_too_often_goes_on_until_the_budget_is_spent() -> None:
+    coordinator = talk(TWICE, nodes=3)
+    assert fails_again_and_again(coordinator, 9) == [(0, 1, 2)] * 9
+    assert "replace_node" not in coordinator.logged and coordinator.machine.cycles.ledger.excluded == ""
+    coordinator.hear(failed(1, Cycle(0, 9), exit_code=1))
+    for infra_rank in range(3):
+        coordinator.hear(stopping(infra_rank, Cycle(0, 9)))
+    verdict = proposed(coordinator.wait(TIMEOUTS.probe))
+    assert verdict is not None and verdict.exit_code == 1 and verdict.reason.startswith("9 restarts spent: n1")
+
+
+def test_a_spare_that_is_needed_for_a_lost_node_is_not_taken_for_one_that_fails_too_often() -> None:
+    coordinator = talk(TWICE)
+    fails_again_and_again(coordinator, 2)
+    coordinator.hear(failed(1, C2, exit_code=1))
+    coordinator.hear(messages.Goodbye(0, 2, 1, None))
+    all_stop(coordinator, C2)
+    assert group(coordinator) == (0, 1, 3)
+
+
+@pytest.mark.parametrize("exhausted", [OnExhausted.REQUEUE, OnExhausted.SHRINK])
+def test_a_policy_for_too_few_nodes_holds_for_one_that_fails_too_often(exhausted: OnExhausted) -> None:
+    least = 2 if exhausted is OnExhausted.SHRINK else None
+    coordinator = talk(TWICE, nodes=3, placement=Placement(least=least, on_exhausted=exhausted))
+    groups = fails_again_and_again(coordinator, 3)
+    if exhausted is OnExhausted.SHRINK:
+        assert groups[2] == (0, 2)
+    else:
+        verdict = proposed(coordinator.wait(2 * TIMEOUTS.node_lost))
+        assert verdict is not None and (verdict.exit_code, verdict.again) == (75, Again.REQUEUE)
+
+
+def test_the_built_in_rule_is_quick_at_first_and_then_patient() -> None:
+    """A job without spares has its ten restarts, the first three almost at once."""
+    coordinator = talk(ANY_FAILURE, nodes=3)
+    pauses = []
+    for n in range(10):
+        coordinator.hear(failed(1, Cycle(0, n), exit_code=1))
+        all_stop(coordinator, Cycle(0, n))
+        before = coordinator.now
+        while coordinator.machine.cycle == Cycle(0, n):
+            coordinator.wait(BEAT)
+        pauses.append(coordinator.now - before)
+    assert sum(pauses[:3]) <= 3 * BEAT and 80 < sum(pauses) < 140
+    assert group(coordinator) == (0, 1, 2)
 
 
 # -- sizes
@@ -251,7 +364,7 @@ def test_an_elastic_job_shrinks_and_grows_back_at_the_next_failure() -> None:
     assert set(runs) == {0, 2} and group(coordinator) == (0, 2)
     assert {run.group_world_size for run in runs.values()} == {2}
     coordinator.silent = set()
-    coordinator.register(1, connection=2, memory=Memory(0, newest=C0))
+    coordinator.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
     assert mailed(coordinator.wait(3 * TIMEOUTS.node_lost), Stop) == {}
     coordinator.hear(failed(0, C1, exit_code=1))
     all_stop(coordinator, C1)
@@ -264,7 +377,7 @@ def test_growing_at_once() -> None:
     coordinator.wait(TIMEOUTS.node_lost)
     all_stop(coordinator)
     coordinator.silent = set()
-    coordinator.register(1, connection=2, memory=Memory(0, newest=C0))
+    coordinator.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
     assert mailed(coordinator.wait(TIMEOUTS.node_lost - BEAT), Stop) == {}  # it might go again
     assert set(mailed(coordinator.wait(3 * BEAT), Stop)) == {0, 2}
     assert set(all_stop(coordinator, C1)) == {0, 1, 2}
@@ -307,7 +420,7 @@ def test_who_waits_goes_on_when_a_node_comes() -> None:
     all_stop(coordinator)
     coordinator.wait(TIMEOUTS.join / 2)
     coordinator.silent = set()
-    coordinator.register(1, connection=2, memory=Memory(0, newest=C0))
+    coordinator.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
     assert set(mailed(coordinator.wait(2 * BEAT), Run)) == {0, 1, 2}
 
 

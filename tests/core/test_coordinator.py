@@ -25,6 +25,7 @@ from ft_supervisor.core.cycles import STOP_MARGIN, Phase
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
 from ft_supervisor.core.orders import Closed, SlurmsWord
 
+RAN = Memory(0, newest=C0, group="0-2")
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 
 
@@ -282,7 +283,7 @@ def test_the_first_loss_of_a_node_is_free_the_second_is_charged() -> None:
     talk.hear(stopped(0))
     talk.hear(stopped(1))
     talk.silent = set()
-    talk.register(2, connection=2, memory=Memory(0, newest=C0))
+    talk.register(2, connection=2, memory=RAN)
     talk.wait(BEAT)  # it is to be on the list of members again
     assert talk.machine.cycle == C1
     talk.silent = {2}
@@ -312,7 +313,7 @@ def test_too_few_nodes_get_a_last_chance() -> None:
     assert talk.hear(stopped(2)) == []
     assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []
     talk.silent = set()
-    assert talk.register(1, incarnation=2, memory=Memory(0, newest=C0)) == [talk.standby(1, C0, incarnation=2)]
+    assert talk.register(1, incarnation=2, memory=RAN) == [talk.standby(1, C0, incarnation=2)]
     assert talk.wait(BEAT) == [  # as soon as it is on the list of members again
         talk.run(0, 0, C1, port=200),
         talk.run(1, 1, C1, port=200, incarnation=2),
@@ -370,7 +371,7 @@ def test_a_register_makes_up_for_a_lost_success() -> None:
     talk = Talk(nodes=2, active=2)
     talk.begin()
     talk.hear(succeeded(0))
-    assert talk.register(1, incarnation=2, memory=Memory(0, newest=C0, succeeded=C0)) == [
+    assert talk.register(1, incarnation=2, memory=Memory(0, newest=C0, group="0-1", succeeded=C0)) == [
         talk.go_on(1, incarnation=2),
         *talk.propose(SUCCESS, 0),
         Mail(1, 2, 1, messages.Propose(0, SUCCESS)),
@@ -380,7 +381,7 @@ def test_a_register_makes_up_for_a_lost_success() -> None:
 def test_a_register_makes_up_for_a_lost_failure() -> None:
     talk = Talk()
     talk.begin()
-    memory = Memory(0, newest=C0, failures=(FAILURE,))
+    memory = Memory(0, newest=C0, group="0-2", failures=(FAILURE,))
     assert talk.register(1, connection=2, running=C0, memory=memory) == [
         stop(0),
         stop(1, connection=2),
@@ -393,7 +394,7 @@ def test_a_register_makes_up_for_a_lost_stop() -> None:
     talk = Talk()
     talk.begin()
     talk.hear(failed(0))
-    assert talk.register(1, connection=2, running=C0, memory=Memory(0, newest=C0)) == [stop(1, connection=2)]
+    assert talk.register(1, connection=2, running=C0, memory=RAN) == [stop(1, connection=2)]
 
 
 def test_a_register_makes_up_for_a_lost_stopped() -> None:
@@ -402,7 +403,7 @@ def test_a_register_makes_up_for_a_lost_stopped() -> None:
     talk.hear(failed(0))
     talk.hear(stopped(0))
     before = talk.standby(1, C0, connection=2)
-    assert talk.register(1, connection=2, memory=Memory(0, newest=C0)) == [
+    assert talk.register(1, connection=2, memory=Memory(0, newest=C0, group="0-1")) == [
         before,
         talk.run(0, 0, C1, port=200),
         talk.run(1, 1, C1, port=200, connection=2),
@@ -412,14 +413,14 @@ def test_a_register_makes_up_for_a_lost_stopped() -> None:
 def test_a_node_that_runs_goes_on_with_a_new_connection() -> None:
     talk = Talk()
     talk.begin()
-    assert talk.register(1, connection=2, running=C0, memory=Memory(0, newest=C0)) == [talk.go_on(1, connection=2)]
+    assert talk.register(1, connection=2, running=C0, memory=RAN) == [talk.go_on(1, connection=2)]
     assert talk.machine.phase == Phase.RUNNING
 
 
 def test_an_agent_that_was_replaced_takes_its_workers_with_it() -> None:
     talk = Talk()
     talk.begin()
-    assert talk.register(1, incarnation=2, memory=Memory(0, newest=C0)) == [
+    assert talk.register(1, incarnation=2, memory=RAN) == [
         stop(0),
         stop(2),
         talk.standby(1, C0, incarnation=2, used=1),
@@ -473,7 +474,7 @@ def test_a_verdict_in_a_register_is_the_jobs() -> None:
 def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> None:
     talk = Talk()
     talk.begin()
-    talk.register(1, incarnation=2, memory=Memory(0, newest=C0))
+    talk.register(1, incarnation=2, memory=RAN)
     talk.hear(stopped(0))
     talk.hear(stopped(2))
     assert talk.machine.cycle == C1
@@ -618,7 +619,7 @@ def test_a_late_comer_hears_of_the_end() -> None:
     talk = Talk()
     talk.begin()
     talk.settle_from_outside(SUCCESS)
-    assert talk.register(1, incarnation=2, memory=Memory(0, newest=C0)) == [close(1, SUCCESS, incarnation=2)]
+    assert talk.register(1, incarnation=2, memory=RAN) == [close(1, SUCCESS, incarnation=2)]
 
 
 def test_the_coordinator_leaves_after_the_last_goodbye() -> None:

@@ -13,7 +13,7 @@ from ft_supervisor.core.actions import (
     Tell,
     WriteVerdict,
 )
-from ft_supervisor.core.daemon import DONE_BOUND, LOOK_PAUSE, MAX_CRASHES, DaemonMachine
+from ft_supervisor.core.daemon import DONE_BOUND, FIRST_PAUSE, LOOK_PAUSE, MAX_CRASHES, DaemonMachine
 from ft_supervisor.core.events import ChildExited, Ended, Ordered, Signalled, Tick
 from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.keeper import START_BOUND, STEADY
@@ -68,6 +68,18 @@ class Play:
 
 AGENT_GONE = ChildExited("agent", "killed by SIGKILL")
 COORDINATOR_GONE = ChildExited("coordinator", "exit code 0")
+
+
+def test_a_node_waits_for_its_first_coordinator_from_the_daemons_start() -> None:
+    """And not once it has been led: a spare's next agent would leave hours later at once."""
+    play = Play(1, candidates=3)
+    play.wait(5.0)
+    play.feed(AGENT_GONE)
+    assert play.machine.waited(play.now) == play.now >= 5.0
+    play.feed(Ordered("agent", orders.Alive("standby")))
+    play.feed(AGENT_GONE)
+    play.feed(Ordered("agent", orders.Alive("joining")))
+    assert play.machine.waited(play.now) == 0.0
 
 
 # -- who keeps a coordinator
@@ -382,6 +394,23 @@ def test_who_finds_no_coordinator_looks_for_the_verdict() -> None:
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
     assert play.feed(Ended(SUCCESS), Ended(FAILED)) == [KillChild("agent")]
     assert play.feed(AGENT_GONE) == [WriteVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
+
+
+def test_where_the_job_may_be_over_the_verdict_is_looked_for_at_once_and_soon_again() -> None:
+    play = Play()
+    play.state = "standby"
+    assert play.wait(LOOK_PAUSE) == []
+    assert play.order(orders.Alive("standby", look=True)) == []  # it has a coordinator
+    assert play.order(orders.Alive("joining", look=True)) == [LookForVerdict()]
+    looked, began = [], play.now
+    while play.now < began + 4 * LOOK_PAUSE:
+        play.now += BEAT
+        if play.order(orders.Alive("joining", look=True)) + play.feed(Tick()):
+            looked.append(play.now - began)
+    pauses = [after - before for before, after in zip([0.0, *looked], looked, strict=False)]
+    assert pauses == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE, 8 * FIRST_PAUSE, LOOK_PAUSE, LOOK_PAUSE]
+    assert play.order(orders.Alive("standby", look=True)) == []
+    assert play.order(orders.Alive("joining", look=True)) == [LookForVerdict()]  # another coordinator was lost
 
 
 def test_a_verdict_found_while_no_agent_is_there() -> None:

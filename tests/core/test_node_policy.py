@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.machines import BEAT, C0, TIMEOUTS, job
+from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
 from tests.core.test_agent_machine import EPOCH, Play, knows, mail, remember, run, standby, stopped
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
-from ft_supervisor.core.events import Beat, CheckAnswered, PolicyDiffers, StacksTaken, TurnedUnhealthy, WorkersExited
-from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.agent import State
+from ft_supervisor.core.events import (
+    Beat,
+    CannotStart,
+    CheckAnswered,
+    Disconnected,
+    PolicyDiffers,
+    StacksTaken,
+    TurnedUnhealthy,
+    WorkersExited,
+)
+from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
 
 BEFORE = Health(checks=(Check("net", ("ping",), when=(When.BEFORE_CYCLE,)),), min_free=None)
+FULL = Problem("disk", "health check disk failed: full")
 IGNORES = (Rule(Match(exit_codes=(3,)), Response.IGNORE), Rule())
 
 
@@ -39,17 +50,17 @@ def test_before_a_cycle_the_daemon_is_asked() -> None:
     play.feed(standby(None))
     assert play.feed(mail(run())) == [remember(C0), Tell(orders.Check("0.0"))]
     assert play.wait(3.0) == []
-    assert play.feed(CheckAnswered("0.0", "")) == [Start(run())]
+    assert play.feed(CheckAnswered("0.0", None)) == [Start(run())]
 
 
 def test_a_node_that_is_not_well_enough_says_so_and_runs_nothing() -> None:
     play = Play(a_job=a_job(health=BEFORE))
     play.connect()
     play.feed(standby(None), mail(run()))
-    reason = "health check net failed: exit code 1"
-    assert play.feed(CheckAnswered("0.0", reason)) == [
-        Tell(orders.Remember(knows(C0, unhealthy=reason))),
-        Send(messages.Unhealthy(0, 1, 1, reason)),
+    problem = Problem("net", "health check net failed: exit code 1")
+    assert play.feed(CheckAnswered("0.0", problem)) == [
+        Tell(orders.Remember(knows(C0, unhealthy=problem))),
+        Send(messages.Unhealthy(0, 1, 1, problem)),
         stopped(),
     ]
     assert play.machine.running is None
@@ -63,7 +74,7 @@ def test_a_stop_while_checks_run() -> None:
         Send(messages.Stopping(0, 1, 1, C0)),
         StopWorkers(C0, 2.0),
     ]
-    assert play.feed(CheckAnswered("0.0", "")) == []  # too late
+    assert play.feed(CheckAnswered("0.0", None)) == []  # too late
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
 
 
@@ -71,18 +82,55 @@ def test_an_answer_for_another_cycle_starts_nothing() -> None:
     play = Play(a_job=a_job(health=BEFORE))
     play.connect()
     play.feed(standby(None), mail(run()))
-    assert play.feed(CheckAnswered("0.7", "")) == []
+    assert play.feed(CheckAnswered("0.7", None)) == []
 
 
 def test_a_standby_that_turns_unhealthy_says_so() -> None:
     play = Play()
     play.connect()
     play.feed(standby(None))
-    reason = "health check disk failed: full"
-    assert play.feed(TurnedUnhealthy(reason)) == [
-        Tell(orders.Remember(knows(unhealthy=reason))),
-        Send(messages.Unhealthy(0, 1, 1, reason)),
+    assert play.feed(TurnedUnhealthy(FULL)) == [
+        Tell(orders.Remember(knows(unhealthy=FULL))),
+        Send(messages.Unhealthy(0, 1, 1, FULL)),
     ]
+    later = Problem("gpu", "health check gpu failed: 7 of 8 GPUs")
+    assert play.feed(TurnedUnhealthy(later)) == [Send(messages.Unhealthy(0, 1, 1, FULL))]  # the first one counts
+
+
+READ_ONLY = "[Errno 30] Read-only file system: '/l/workers'"
+CANNOT = Problem("workers", f"cannot start workers: {READ_ONLY}")
+
+
+def test_a_node_that_cannot_start_its_workers_is_unhealthy_and_they_have_not_failed() -> None:
+    play = active(a_job())
+    assert play.feed(CannotStart(C0, READ_ONLY)) == [
+        Tell(orders.Remember(knows(C0, unhealthy=CANNOT))),
+        Send(messages.Unhealthy(0, 1, 1, CANNOT)),
+        StopWorkers(C0, 0.0),  # some may run
+    ]
+    assert play.feed(mail(messages.Stop(0, C0, "0-2", 2.0))) == [Send(messages.Stopping(0, 1, 1, C0))]
+    assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
+    assert play.machine.state is State.STANDBY
+
+
+def test_a_node_that_cannot_start_its_workers_does_not_try_it_again() -> None:
+    """Its coordinator may not have heard of it, and may begin the next cycle with it."""
+    play = active(a_job())
+    play.feed(CannotStart(C0, READ_ONLY))
+    known = knows(C1, unhealthy=CANNOT)
+    assert play.feed(mail(run(C1))) == [Tell(orders.Remember(known))]
+    assert play.feed(events.WorkersGone(C0, 9)) == [
+        stopped(),
+        Send(messages.Unhealthy(0, 1, 1, CANNOT)),
+        stopped(C1),
+    ]
+    assert play.machine.running is None
+
+
+def test_a_node_that_could_not_start_a_former_cycle_is_unhealthy_as_well() -> None:
+    play = active(a_job())
+    play.feed(mail(messages.Stop(0, C0, "0-2", 2.0)), events.WorkersGone(C0, 9))
+    assert Send(messages.Unhealthy(0, 1, 1, CANNOT)) in play.feed(CannotStart(C0, READ_ONLY))
 
 
 # -- rules
@@ -197,12 +245,35 @@ def test_a_failed_job_has_the_usual_ones() -> None:
     assert StopWorkers(C0, TIMEOUTS.stop_grace, "SIGTERM") in play.feed(mail(messages.Close(0, verdict)))
 
 
+DIFFERS = "the configuration here (sha256 a) is not n0's (b): timeouts.join: 600 here, 60 there"
+
+
 def test_another_configuration_is_refused() -> None:
     play = Play()
-    reason = "the configuration here (sha256 a) is not n0's (b): timeouts.join: 600 here, 60 there"
-    assert play.feed(PolicyDiffers(reason)) == [Leave(2, None, reason)]
+    assert play.feed(PolicyDiffers(DIFFERS)) == [Leave(2, None, DIFFERS)]
+
+
+def test_a_store_of_another_configuration_that_anyone_may_have_made_is_refused_when_no_other_answers() -> None:
+    play = Play()
+    assert play.feed(PolicyDiffers(DIFFERS, certain=False)) == []
+    early = play.wait(TIMEOUTS.takeover - BEAT)
+    assert not [deed for deed in early if isinstance(deed, Leave)]
+    assert play.feed(PolicyDiffers("again", certain=False)) == []
+    assert Leave(2, None, DIFFERS) in play.wait(BEAT)
+
+
+def test_a_store_of_another_configuration_is_a_strangers_once_one_with_ours_has_answered() -> None:
+    play = Play()
+    play.feed(PolicyDiffers(DIFFERS, certain=False))
+    play.wait(TIMEOUTS.takeover / 2)
+    play.connect()
+    play.feed(standby(None))
+    play.feed(Disconnected("gone", silent=False))
+    play.connection = 0
+    for certain in (False, True):
+        assert play.feed(PolicyDiffers(DIFFERS, certain)) == []
+    assert not [deed for deed in play.wait(TIMEOUTS.takeover - BEAT) if isinstance(deed, Leave)]
 
 
 def test_what_is_unhealthy_stays_so() -> None:
-    memory = Memory(unhealthy="health check disk failed: full")
-    assert memory.newer(Memory(promise=3)) == Memory(promise=3, unhealthy="health check disk failed: full")
+    assert Memory(unhealthy=FULL).newer(Memory(promise=3)) == Memory(promise=3, unhealthy=FULL)

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ft_supervisor.core.bounds import MOST_NODES
 from ft_supervisor.core.codec import MAX_BYTES
-from ft_supervisor.core.ranks import MAX_RANKS, fold, unfold
+from ft_supervisor.core.ranks import fold, unfold
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ from ft_supervisor.core.ranks import MAX_RANKS, fold, unfold
         ((0,), "0"),
         ((0, 1, 2, 7, 4), "0-2,7,4"),
         ((2, 1, 0), "2,1,0"),
-        ((5, 6, 5, 6), "5-6,5-6"),
+        ((5, 6, 4, 3), "5-6,4,3"),
     ],
 )
 def test_text(ranks: tuple[int, ...], text: str) -> None:
@@ -23,7 +24,7 @@ def test_text(ranks: tuple[int, ...], text: str) -> None:
     assert unfold(text) == ranks
 
 
-@given(st.lists(st.integers(0, 200)))
+@given(st.lists(st.integers(0, 200), unique=True))
 def test_every_list_comes_back_in_its_order(ranks: list[int]) -> None:
     assert unfold(fold(ranks)) == tuple(ranks)
 
@@ -40,12 +41,17 @@ def test_no_text_does_harm(text: str) -> None:
         ranks = unfold(text)
     except ValueError:
         return
-    assert len(ranks) <= MAX_RANKS
+    assert len(ranks) <= MOST_NODES
+
+
+def test_no_rank_is_there_twice() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        unfold("5-6,5")
 
 
 def test_no_text_is_turned_into_more_than_there_can_be() -> None:
     with pytest.raises(ValueError, match="more than"):
-        unfold(f"0-{MAX_RANKS}")
+        unfold(f"0-{MOST_NODES}")
     with pytest.raises(ValueError, match="more than"):
         unfold(",".join(["0-99998"] * 1000))
 

@@ -251,5 +251,5 @@ def test_who_is_told_to_stop_a_cycle_that_it_never_ran_knows_its_group() -> None
     play = agents.Play()
     play.connect()
     play.feed(agents.standby(None))
-    play.feed(agents.mail(messages.Stop(0, C1, "0,2", TIMEOUTS.restart_grace)))
-    assert (play.machine.memory.newest, play.machine.memory.group) == (C1, "0,2")
+    play.feed(agents.mail(messages.Stop(0, C1, "0-1", TIMEOUTS.restart_grace)))
+    assert (play.machine.memory.newest, play.machine.memory.group) == (C1, "0-1")

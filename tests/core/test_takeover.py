@@ -178,7 +178,7 @@ def test_an_active_node_that_never_ran_the_cycle_ends_it() -> None:
 
 
 def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
-    talk = Takeover(memories={2: ran(failures=(FAILURE,))}, running=(0, 1))
+    talk = Takeover(memories={2: ran(failures=(replace(FAILURE, infra_rank=2),))}, running=(0, 1))
     done = talk.take(0, 1, 2, 3, 4)
     assert set(mailed(done, Stop)) == {0, 1}
     talk.hear(stopped(0, term=1))
@@ -305,7 +305,7 @@ def test_the_newest_list_is_the_one_whose_majority_is_asked() -> None:
 
 def test_an_accepted_verdict_is_proposed_again_and_only_that() -> None:
     """It may have been the job's already."""
-    accepted = ran(accepted=Accepted(0, FAILED))
+    accepted = Memory(0, accepted=Accepted(0, FAILED))
     memories = {rank: ran(succeeded=C0) for rank in range(3)} | {3: accepted}
     talk = Takeover(memories=memories, running=())
     done = talk.take(0, 2, 3)
@@ -318,7 +318,7 @@ def test_an_accepted_verdict_is_proposed_again_and_only_that() -> None:
 
 
 def test_of_two_accepted_verdicts_the_later_one_may_be_the_jobs() -> None:
-    memories = {2: ran(4, accepted=Accepted(0, FAILED)), 3: ran(accepted=Accepted(4, SUCCESS))}
+    memories = {2: ran(4, accepted=Accepted(0, FAILED)), 3: Memory(4, accepted=Accepted(4, SUCCESS))}
     talk = Takeover(memories=memories, running=())
     talk.come(0, 2, 3)
     assert talk.machine._election.term == 6

@@ -435,6 +435,13 @@ def test_a_read_only_disk_fails(full: Path) -> None:
     assert disk.problem(full / "a" / "b", 0, "n3") == reason
 
 
+def test_the_disk_check_looks_at_the_nodes_own_folder_too(full: Path, job: Job, finish: Finish, runner: Runner) -> None:
+    runner._commands = checks.built_in(replace(job, local_folder=str(full)), NODE, None)
+    runner.begin(Round(1, When.START, built_in(Health(min_free=2**60))))
+    (outcome,) = finish()
+    assert outcome == Outcome(DISK, Result.FAILED, f"exit code 1: {full} is not writable: No space left on device")
+
+
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / ".disk.n3").symlink_to("precious")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -121,11 +123,99 @@ def test_other_signals_that_end(start_daemon: StartDaemon, number: signal.Signal
 def test_signals_that_mean_nothing(start_daemon: StartDaemon) -> None:
     daemon = start_daemon('say("ready"); live(); done(Outcome.CANCELLED, "")')
     daemon.said("ready")
-    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
+    for number in (*MEAN_NOTHING, signal.SIGCONT):
         os.killpg(daemon.process.pid, number)
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.exit_code() == 130
     assert not any("agent_lost" in line for line in daemon.lines)
+
+
+MEAN_NOTHING = (
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGQUIT,
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGXCPU,
+    signal.SIGIO,
+    signal.SIGPWR,
+    signal.SIGRTMIN,
+    signal.SIGRTMAX,
+)
+
+
+def test_a_sighup_that_nohup_has_us_ignore_is_ignored(start_daemon: StartDaemon) -> None:
+    agent = 'say("ready"); say(f"told {live().reason}"); done(Outcome.CANCELLED, "")'
+    daemon = start_daemon(agent, before="import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
+    daemon.said("ready")
+    daemon.process.send_signal(signal.SIGHUP)
+    status = Path(f"/proc/{daemon.process.pid}/status")  # of two that are pending the later one may be heard first
+    daemon.wait_until(lambda: "ShdPnd:\t0000000000000000" in status.read_text(), "its delivery")
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.said("told") == ["SIGTERM"]
+    assert daemon.exit_code() == 130
+
+
+def test_a_child_that_is_just_starting_hears_no_signal(start_daemon: StartDaemon) -> None:
+    """As Ctrl-C reaches every process of a task: no traceback of Python's, and no new child."""
+    daemon = start_daemon('say("ready"); live(); done(Outcome.CANCELLED, "")')
+    pid = int(daemon.wait_for("event=started").partition("pid=")[2].split()[0])
+    for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGQUIT):
+        os.kill(pid, number)
+    daemon.said("ready")
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.exit_code() == 130
+    assert not any("Traceback" in line or "agent_lost" in line for line in daemon.lines)
+
+
+STARTING = """
+import sys
+from ft_supervisor.cli import daemon, main
+from ft_supervisor.daemon.signals import Signals
+
+def run(words):
+    print("starting", flush=True)
+    sys.stdin.read(1)
+    print(Signals().take(), flush=True)
+    return 3
+
+daemon.main = run
+sys.exit(main.main(["--config", "x"]))
+"""
+
+
+def test_a_daemon_that_is_just_starting_keeps_its_signals_for_later() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", STARTING], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as daemon:
+        assert daemon.stdout is not None and daemon.stdout.readline() == "starting\n"
+        for number in (*MEAN_NOTHING, signal.SIGTERM):
+            daemon.send_signal(number)
+        said, wrong = daemon.communicate("x", timeout=BOUND)
+    assert (said, wrong, daemon.returncode) == ("['SIGTERM']\n", "", 3)
+
+
+@pytest.mark.parametrize(("free", "told"), [(0, "cannot be started: [Errno 24]"), (-1000, "event=cannot_sweep")])
+def test_a_daemon_out_of_file_descriptors_tries_again(start_daemon: StartDaemon, free: int, told: str) -> None:
+    """`free`: how many it may open besides the agent's link, which is closed when the agent dies."""
+    agent = """
+say(f"agent {begin.incarnation} {os.getpid()}")
+live()
+done(Outcome.CANCELLED, "")
+"""
+    daemon = start_daemon(agent)
+    first = int(daemon.said("agent 1")[0])
+    pid = daemon.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    held = max(int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()) + 1
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (max(3, held + free), before[1]))
+    os.kill(first, signal.SIGKILL)
+    daemon.wait_for(told)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    daemon.wait_until(lambda: sum("CHILD agent" in line for line in daemon.lines) == 2, "another agent")
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.exit_code() == 130
+    assert not any("daemon_failed" in line for line in daemon.lines)
 
 
 def test_nothing_is_left_below_a_daemon_that_ends(start_daemon: StartDaemon) -> None:
@@ -173,6 +263,35 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+def test_a_bug_in_a_thread_of_the_daemon_ends_the_node_with_one_line(start_daemon: StartDaemon) -> None:
+    before = """
+import os, threading, time
+from ft_supervisor.daemon import shell
+real = shell.guard
+def work():
+    while not os.path.exists(begin.job.local_folder + "/pids"):
+        time.sleep(0.01)
+    {}["a\\nbug"]
+def guard(end):
+    real(end)
+    threading.Thread(target=work, name="odd").start()
+shell.guard = guard
+"""
+    agent = """
+pids = leave_children()
+open(folder + "/pids.new", "w").write(f"{pids[0]} {pids[1]}")
+os.rename(folder + "/pids.new", folder + "/pids")
+live()
+"""
+    daemon = start_daemon(agent, before=before)
+    assert daemon.exit_code() == 75
+    failed = daemon.wait_for("event=daemon_failed")
+    assert "thread odd: " in failed and "bug" in failed
+    assert not [line for line in daemon.lines if "Traceback (most" in line.split(" event=")[0]]
+    pids = (Path(daemon.job.local_folder) / "pids").read_text().split()
+    assert_gone([int(pid) for pid in pids])
+
+
 def test_a_coordinator_that_dies_after_its_verdict_has_it_written_by_its_daemon(start_daemon: StartDaemon) -> None:
     agent = """
 addr = begin.job.run_folder + "/addr/0"
@@ -216,6 +335,24 @@ def test_a_late_comer_looks_for_the_file_while_nobody_answers(start_daemon: Star
     )
     assert daemon.exit_code() == 1
     assert local_verdict(daemon) == Verdict(Outcome.FAILED, "budget spent")
+
+
+def test_where_the_job_may_be_over_the_verdict_is_found_at_once(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    """Without waiting for the next turn, which would be after this agent's patience."""
+    verdict_file.write(tmp_path / "shared" / "7.0.0", Verdict(Outcome.SUCCESS, "trained"), "7.0.0", "abc")
+    daemon = start_daemon('\nlink.send(Alive("joining", look=True)); time.sleep(60)', before="daemon.LOOK_PAUSE = 60.0")
+    assert daemon.exit_code() == 0
+    assert local_verdict(daemon) == Verdict(Outcome.SUCCESS, "trained")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_verdict_in_a_folder_that_is_not_ours_is_not_believed(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    run = tmp_path / "shared" / "7.0.0"
+    verdict_file.write(run, Verdict(Outcome.SUCCESS, "trained"), "7.0.0", "abc")
+    os.chown(run, 65534, 65534)
+    daemon = start_daemon(NOBODY_THERE)
+    assert daemon.exit_code() == 75
+    assert any("is refused: it belongs to uid 65534" in line for line in daemon.lines)
 
 
 HANGS = """

@@ -145,6 +145,47 @@ def test_an_interface_of_this_node() -> None:
         build(replace(CONFIG, network=Network(interface="ib7")), SLURM_NODE_ALIASES="")
 
 
+ELSEWHERE = "192.0.2.7"
+
+
+@pytest.mark.parametrize(
+    ("found", "listen"),
+    [
+        ([ELSEWHERE], ELSEWHERE),
+        ([ELSEWHERE, "127.0.1.1"], ELSEWHERE),
+        (["fe80::1%eth0", "2001:db8::7"], "2001:db8::7"),
+        (["127.0.1.1"], ""),  # Debian's /etc/hosts: others see another one
+        ([ELSEWHERE, "198.51.100.7"], ""),  # two networks, of which others may see either
+        ([ELSEWHERE, "2001:db8::7"], ""),
+        (["::1"], ""),
+    ],
+)
+def test_the_store_listens_on_what_the_name_stands_for_where_that_is_certain(
+    found: list[str], listen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "addresses", lambda _name: found)
+    job, node, _ = build(SLURM_NODE_ALIASES="")
+    assert (node.addr, job.listen) == ("rack1n1", listen)
+
+
+def test_the_store_listens_on_the_alias() -> None:
+    assert build()[0].listen == "127.0.0.3"
+
+
+def test_the_store_listens_on_the_interface_where_the_name_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers try the name first."""
+    config = replace(CONFIG, network=Network(interface="ib0"))
+    monkeypatch.setattr(network, "interface_address", lambda _name: ELSEWHERE)
+    for found, listen in (([ELSEWHERE], ELSEWHERE), (["198.51.100.7"], ""), ([], "")):
+        monkeypatch.setattr(network, "addresses", lambda _name, found=found: found)
+        job, node, _ = build(config, SLURM_NODE_ALIASES="")
+        assert (node.addr, job.listen) == (ELSEWHERE, listen)
+
+
+def test_a_store_whose_name_does_not_resolve_here_listens_on_all() -> None:
+    assert build(SLURM_NODE_ALIASES="")[0].listen == ""
+
+
 def test_numbers_for_peers_that_cannot_resolve() -> None:
     assert network.numeric_address("10.1.2.3") == "10.1.2.3"
     # The loopback is no use to them.

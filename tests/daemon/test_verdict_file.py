@@ -77,7 +77,7 @@ GOOD = {"outcome": "success", "reason": "r", "exit_code": 0, "run_id": "1", "non
         (b"\xff\xfe\x00", "not JSON"),
         (b"[" * 50_000, "not JSON"),
         (b"0", "not a JSON object"),
-        (json.dumps({**GOOD, "outcome": "victory"}).encode(), "unknown outcome: 'victory'"),
+        (json.dumps({**GOOD, "outcome": "victory"}).encode(), "'victory' is not a valid Outcome"),
         (json.dumps({**GOOD, "outcome": "failed"}).encode(), "exit_code is 0, which is not that of failed"),
         (json.dumps({**GOOD, "reason": None}).encode(), "'reason' is missing or no text"),
         (b" " * (verdict_file.MAX_BYTES + 1), "longer than"),

@@ -113,6 +113,20 @@ def test_requeue(tmp_path: Path) -> None:
     assert running_job.again(job(tmp_path), state) == []
 
 
+def test_requeue_without_being_asked(tmp_path: Path) -> None:
+    for config in (None, job(tmp_path), job(tmp_path, "policy: {interruption: {requeue: true}}")):
+        (found,) = running_job.again(config, JobState(7, "RUNNING", requeue=True, expedited=True))
+        assert found.level is FAIL and "after each end that is no success" in found.text
+        assert "scontrol update jobid=7 requeue=0" in found.todo
+    assert running_job.again(None, JobState(7, "RUNNING", expedited=True)) == []
+
+
+def test_environment_that_sbatch_would_read() -> None:
+    assert running_job.submission({"SBATCH_REQUEUE": "yes"}) == []
+    (found,) = running_job.submission({"SBATCH_REQUEUE": "expedite"})
+    assert found.level is FAIL and "unset SBATCH_REQUEUE" in found.todo
+
+
 def test_states_of_nodes() -> None:
     up, draining = NodeState("n0", "MIXED"), NodeState("n1", "MIXED", frozenset({"DRAIN"}), "bad GPU")
     assert running_job.nodes_states({"n0": up}, 1).level is OK

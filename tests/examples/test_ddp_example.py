@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 BOUND = 120.0  # seconds for anything here; torch alone takes 3 to import, more on a busy machine
+FIRST = "checkpoint-0.0.0.0.0.pt"
+"""The checkpoint of an incarnation that nothing has counted."""
 SCRIPT = Path(__file__).resolve().parents[2] / "configs" / "examples" / "ddp" / "train.py"
 
 # The kernel kills a process that writes past its file size limit: death in the middle of a checkpoint, every time.
@@ -26,10 +28,15 @@ train.main()
 """
 
 
+def environment() -> dict[str, str]:
+    """Ours, without a Slurm job of ours."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+
+
 def run(*command: str | Path, checkpoints: Path, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *command],
-        env={**os.environ, "CHECKPOINT_DIR": str(checkpoints), **env},
+        env={**environment(), "CHECKPOINT_DIR": str(checkpoints), **env},
         capture_output=True,
         text=True,
         timeout=BOUND,
@@ -43,7 +50,7 @@ def world(size: int, port: int, checkpoints: Path, cycle: int, *options: str) ->
     try:
         for rank in range(size):
             env = {
-                **os.environ,
+                **environment(),
                 "RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "MASTER_ADDR": "127.0.0.1",
@@ -82,24 +89,24 @@ def test_death_while_writing_a_checkpoint_leaves_the_former_one(tmp_path: Path) 
     assert log[-1]["loss"] < log[0]["loss"] / 4, "the loss must fall"
     assert {line["resumed_from"] for line in log} == {0}
 
-    half = (tmp_path / "checkpoint.pt").stat().st_size // 2
+    half = (tmp_path / FIRST).stat().st_size // 2
     options = ["--steps", "140", "--checkpoint-every", "20"]
     killed = run("-c", DIES_WHILE_WRITING, SCRIPT.parent, str(half), *options, checkpoints=tmp_path)
     assert killed.returncode == -signal.SIGXFSZ, killed.stderr
-    assert (tmp_path / "checkpoint.tmp").stat().st_size == half, "it must have died in the middle of the file"
+    assert (tmp_path / FIRST).with_suffix(".tmp").stat().st_size == half, "it must have died in the middle of the file"
 
     second = run(SCRIPT, *options, checkpoints=tmp_path)
     assert second.returncode == 0, second.stderr
     log = lines(second.stdout)
     assert [log[0]["step"], log[-1]["step"], log[0]["resumed_from"]] == [101, 140, 100]
     assert log[-1]["loss"] < 2 * lines(first.stdout)[-1]["loss"], "training goes on from what it had learned"
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    assert [path.name for path in tmp_path.iterdir()] == [FIRST]
 
 
 def test_two_ranks_go_on_from_the_checkpoint_after_one_was_killed(tmp_path: Path, free_port: Callable[[], int]) -> None:
     long = ["--steps", "100000", "--step-time", "0.01"]
     with world(2, free_port(), tmp_path, 0, *long) as (zero, one):
-        wait_for(tmp_path / "checkpoint.pt")
+        wait_for(tmp_path / FIRST)
         one.kill()
         out, _ = zero.communicate(timeout=BOUND)
         assert zero.returncode != 0, "a rank whose peer is gone must not wait for it"
@@ -113,3 +120,40 @@ def test_two_ranks_go_on_from_the_checkpoint_after_one_was_killed(tmp_path: Path
     assert 10 <= resumed <= reached + 10 and resumed % 10 == 0
     assert [log[0]["step"], log[-1]["step"]] == [resumed + 1, reached + 30]
     assert {(line["world"], line["cycle"]) for line in log} == {(2, 1)}
+
+
+def test_an_incarnation_that_stood_still_overwrites_nothing(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    long = ["--steps", "100000", "--checkpoint-every", "5", "--step-time", "0.01"]
+    old, new = tmp_path / FIRST, tmp_path / "checkpoint-0.0.0.0.1.pt"
+    with world(1, free_port(), tmp_path, 0, *long) as (stale,):
+        wait_for(old)
+        stale.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, stale.pid, os.WSTOPPED)
+        with world(1, free_port(), tmp_path, 1, "--steps", "200", "--checkpoint-every", "5") as (fresh,):
+            out, _ = fresh.communicate(timeout=BOUND)
+            assert fresh.returncode == 0
+        assert lines(out)[0]["resumed_from"] > 0
+        assert not old.exists(), "what is older goes once there is something newer"
+        written = new.read_bytes()
+        stale.send_signal(signal.SIGCONT)
+        wait_for(old)
+    assert new.read_bytes() == written
+    third = run(SCRIPT, "--steps", "210", checkpoints=tmp_path, TORCHELASTIC_RESTART_COUNT="2")
+    assert lines(third.stdout)[0]["resumed_from"] == 200, third.stderr
+
+
+def test_the_count_grows_with_each_requeue_and_each_job(tmp_path: Path) -> None:
+    incarnations = [
+        {"SLURM_JOB_ID": "9", "SLURM_STEP_ID": "0", "TORCHELASTIC_RESTART_COUNT": "11"},
+        {"SLURM_JOB_ID": "9", "SLURM_STEP_ID": "1", "TORCHELASTIC_RESTART_COUNT": "0"},
+        {"SLURM_JOB_ID": "9", "SLURM_STEP_ID": "0", "TORCHELASTIC_RESTART_COUNT": "2", "SLURM_RESTART_COUNT": "1"},
+        {"SLURM_JOB_ID": "10", "SLURM_STEP_ID": "0", "TORCHELASTIC_RESTART_COUNT": "3"},
+        {"SLURM_JOB_ID": "10", "SLURM_STEP_ID": "0", "TORCHELASTIC_RESTART_COUNT": "0", "FT_SUPERVISOR_TERM": "4"},
+    ]
+    for number, counts in enumerate(incarnations):
+        done = run(SCRIPT, "--steps", str(20 * number + 20), checkpoints=tmp_path, **counts)
+        assert done.returncode == 0, done.stderr
+        assert lines(done.stdout)[0]["resumed_from"] == 20 * number
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-10.0.0.4.0.pt"]
+    late = run(SCRIPT, "--steps", "100", checkpoints=tmp_path, **incarnations[2])
+    assert late.returncode == 1 and "checkpoint-10.0.0.4.0.pt is of a later incarnation" in late.stderr

@@ -1,4 +1,4 @@
-"""Slurm's commands for one running job whose comment can be changed, made of what 22.05 printed."""
+"""Slurm's commands for one running job whose comment and Requeue can be changed, made of what a real one printed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ echo "scontrol $*" >> $here/asked
 if test -e $here/hang; then exec sleep 1000; fi
 if test -e $here/away; then echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; fi
 case "$*" in
-    --version) echo "slurm-wlm 22.05.8" ;;
+    --version) cat $here/version.txt ;;
+    --json*) echo "scontrol: fatal: JSON support not available" >&2; exit 1 ;;
     *"show job"*) cat $here/job.txt ;;
     update*)
         if test -e $here/refused; then cat $here/refused >&2; exit 1; fi
-        printf %s "${{3#comment=}}" > $here/comment ;;
+        case "$3" in
+            comment=*) printf %s "${{3#comment=}}" > $here/comment ;;
+            requeue=0) sed -i "s/ Requeue=1 / Requeue=0 /" $here/job.txt ;;
+            *) exit 4 ;;
+        esac ;;
     *) echo "unexpected: $*" >&2; exit 3 ;;
 esac
 """
@@ -30,14 +35,17 @@ printf '{job_id}\\037' && cat {folder}/comment && echo
 class FakeComment:
     """scontrol and squeue in `bin`, below `folder`, which is made."""
 
-    def __init__(self, folder: Path, job_id: int, comment: str = "(null)") -> None:
+    def __init__(
+        self, folder: Path, job_id: int, comment: str = "(null)", release: str = "22.05", case: str = "cancel-running"
+    ) -> None:
         self.folder = folder
         self.bin = folder / "bin"
         self.bin.mkdir(parents=True)
         for name, text in (("scontrol", SCONTROL), ("squeue", SQUEUE)):
             (self.bin / name).write_text(text.format(folder=folder, job_id=job_id))
             (self.bin / name).chmod(0o755)
-        job = (RECORDED / "22.05" / "job-cancel-running.txt").read_text()
+        (folder / "version.txt").write_text((RECORDED / release / "version.txt").read_text())
+        job = (RECORDED / release / f"job-{case}.txt").read_text()
         (folder / "job.txt").write_text(job.replace(f"JobId={JOB}", f"JobId={job_id}"))
         self.comment = comment
 
@@ -54,7 +62,13 @@ class FakeComment:
         """`hang`, `away`, or `refused` with what slurmctld answers to a change."""
         (self.folder / name).write_text(text)
 
-    def updates(self) -> int:
-        """How often the comment was changed, or was to be."""
+    def updates(self, what: str = "comment") -> int:
+        """How often that was changed, or was to be."""
         path = self.folder / "asked"
-        return path.read_text().count("scontrol update") if path.exists() else 0
+        asked = path.read_text().splitlines() if path.exists() else []
+        return len([line for line in asked if line.startswith("scontrol update") and f" {what}=" in line])
+
+    @property
+    def requeue(self) -> bool:
+        """Whether Slurm may run the job again."""
+        return " Requeue=1 " in (self.folder / "job.txt").read_text()

@@ -14,10 +14,17 @@ echo "$name $*" >> $here/asked
 test "$SLURM_TIME_FORMAT" = %s || exit 9
 test -z "$SACCT_FORMAT$SLURM_CLUSTERS" || exit 9
 if test -e $here/hang; then exec sleep 1000; fi
+test $name != sacctmgr || test -e $here/old || echo " Modified jobs..."  # since 25.05 before anything is known
 if test -e $here/$name-says; then cat $here/$name-says >&2; exit 1; fi
 case "$name" in
     sacct) cat $here/rows ;;
-    sacctmgr) printf ' Modified jobs...\\n  7 submitted at 2026-01-31T12:00:00\\n' ;;
+    sacctmgr)
+        test ! -e $here/old || echo " Modified jobs..."
+        if test -e $here/lost; then exit 0; fi
+        echo "  7 submitted at 2026-01-31T12:00:00"
+        awk -F "\037" -v OFS="\037" -v job="${{5#jobid=}}" -v status="${{7#DerivedExitCode=}}" \\
+            '$2 == job {{ $5 = int(status / 256) ":0" }} {{ print }}' $here/rows > $here/new
+        mv $here/new $here/rows ;;
 esac
 """
 USER = 1000
@@ -51,7 +58,8 @@ class FakeSacct:
         (self.folder / "rows").write_text("".join(rows))
 
     def says(self, name: str, text: str = "") -> None:
-        """`hang`, or `sacct-says` and `sacctmgr-says` with what they complain of."""
+        """`hang`, `sacct-says` and `sacctmgr-says` with what they complain of; `old` for a sacctmgr before 25.05,
+        `lost` for one whose changes are not in the database."""
         (self.folder / name).write_text(text)
 
     def asked(self, name: str = "") -> list[str]:

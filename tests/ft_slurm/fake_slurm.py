@@ -3,7 +3,7 @@
 from pathlib import Path
 
 RECORDED = Path(__file__).parent / "recorded"
-RELEASES = ("22.05", "23.02-made", "24.11", "25.11-made")
+RELEASES = ("22.05", "23.02-made", "24.11", "25.11-made", "26.05")
 JOB = 4242
 
 COMMAND = """\

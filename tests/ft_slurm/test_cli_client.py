@@ -7,7 +7,7 @@ import pytest
 from tests.ft_slurm.fake_comment import FakeComment
 from tests.ft_slurm.fake_slurm import JOB, RELEASES, FakeSlurm
 
-from ft_slurm import command, sacct_text
+from ft_slurm import command, sacct_text, scontrol_text
 from ft_slurm.cli_client import CliClient
 from ft_slurm.comment import with_part
 from ft_slurm.errors import BadOutput, JobOver, NoCommands, Refused, Unanswered
@@ -60,7 +60,7 @@ def test_state_beneath_completing(slurm: FakeSlurm) -> None:
     slurm.job("cancel-0.3")
     job = CliClient(slurm.environ).job(JOB)
     assert job is not None and not job.alive
-    told = slurm.release in ("24.11", "25.11-made")
+    told = slurm.release in ("24.11", "25.11-made", "26.05")
     assert job.shown == f"{'CANCELLED' if told else 'UNKNOWN'}+COMPLETING"
 
 
@@ -110,6 +110,26 @@ def test_name_and_comment_may_hold_anything(slurm: FakeSlurm) -> None:
     assert job is not None
     assert (job.state, job.requeue, job.user_id, job.time_limit) == ("RUNNING", False, 64042, 7200)
     assert job.comment == "line one\nline two Comment=3 | \x01 ü"
+
+
+@pytest.mark.parametrize("following", ["SpreadJob=Yes", "FieldOfTomorrow=4 Other=x", ""])
+def test_comment_of_an_allocation_ends_where_fields_of_any_release_begin(tmp_path: Path, following: str) -> None:
+    """Without a batch script no field is known to follow it; 26.05's SubmitLine has it as well."""
+    slurm = FakeSlurm(tmp_path, "26.05")
+    told = slurm.recorded("job-salloc-running.txt")
+    assert told.count("of an allocation") == 2 and "Comment=of an allocation SpreadJob=Yes" in told
+    job = scontrol_text.job(told.replace("SpreadJob=Yes", following), JOB)
+    assert job is not None and (job.comment, job.nodes, job.has_batch_script) == ("of an allocation", "n[0-1]", False)
+
+
+def test_words_of_the_user_are_no_fields(slurm: FakeSlurm) -> None:
+    """What a user writes comes behind the command, and only there may it look like a field."""
+    told = slurm.recorded("job-odd.txt").replace(" BatchHost=n2", "")
+    odd = told.replace(" Command=(null)", " Command=/tmp/x BatchHost=n9 PreemptTime=7 SubmitLine=sbatch Comment=no")
+    odd += "JobId=4242 is not me\n"
+    job = scontrol_text.job(odd, JOB)
+    assert job is not None
+    assert (job.batch_host, job.preempt_time, job.comment) == ("", None, "line one\nline two Comment=3 | \x01 ü")
 
 
 @pytest.mark.parametrize("release", ["22.05", "24.11"])
@@ -259,6 +279,33 @@ def test_accounting_of_a_job_that_ran_twice(slurm: FakeSlurm) -> None:
     assert found[0].end - found[0].start == found[0].elapsed
     (line,) = lists_of(slurm, "sacct")
     assert "--duplicates" in line and f"--jobs={JOB}" in line
+
+
+def test_accounting_of_a_job_that_lost_a_node(tmp_path: Path) -> None:
+    """26.05 calls the step of a job that went on CANCELLED, where others say RESIZING."""
+    slurm = FakeSlurm(tmp_path, "26.05")
+    slurm.says("sacct.txt", slurm.recorded("sacct-node-death.txt"))
+    assert [
+        (each.step, each.state, each.exit_code, each.nodes) for each in CliClient(slurm.environ).accounting(JOB)
+    ] == [
+        ("", "RESIZING", ExitCode(0, 0), "n[0-2]"),
+        ("batch", "COMPLETED", ExitCode(0, 0), "n0"),
+        ("0", "CANCELLED", ExitCode(0, 9), "n[0-2]"),
+        ("", "COMPLETED", ExitCode(0, 0), "n[0,2]"),
+    ]
+
+
+def test_accounting_of_a_job_that_lost_its_batch_host(tmp_path: Path) -> None:
+    """In 26.05 the batch step has no exit code then."""
+    slurm = FakeSlurm(tmp_path, "26.05")
+    slurm.says("sacct.txt", slurm.recorded("sacct-batch-host-death.txt"))
+    found = CliClient(slurm.environ).accounting(JOB)
+    assert [(each.step, each.state, each.exit_code) for each in found] == [
+        ("", "RESIZING", ExitCode(0, 0)),
+        ("batch", "CANCELLED", None),
+        ("0", "CANCELLED", ExitCode(0, 15)),
+        ("", "CANCELLED", ExitCode(0, 0)),
+    ]
 
 
 def test_accounting_of_odd_comments(slurm: FakeSlurm) -> None:

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from ft_slurm import command, completion, libslurm
-from ft_slurm.completion import Outcome
+from ft_slurm.completion import BatchHost, Outcome
+from ft_slurm.errors import Unanswered
 
 JOB = (
     "JobId={id} {array}JobName=my job BatchFlag=0 UserId=ftlab(64042) GroupId=ftlab(1000) JobState={state} "
@@ -45,6 +46,7 @@ if test -s $here/$kind; then cat $here/$kind; else echo "$kind $last not found";
 
 LIBRARY = """\
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +74,7 @@ static int answer(const char *text)
     fprintf(calls, "%s\\n", text);
     fclose(calls);
     if (getenv("FT_HANG")) pause();
+    if (getenv("FT_SIGNALLED")) raise(SIGTERM);
     errno = getenv("FT_ERROR") ? atoi(getenv("FT_ERROR")) : 0;
     return errno ? -1 : 0;
 }
@@ -126,8 +129,8 @@ class Site:
         self.lines.append((event, {"level": level, **fields}))
         self.on_line(event, fields)
 
-    def complete(self, code: int = 0, **options: int) -> Outcome:
-        return completion.complete(7, 0, code, log=self.log, **options)
+    def complete(self, code: int = 0, *, restart_count: int | None = None) -> Outcome:
+        return completion.complete(7, 0, code, restart_count=restart_count, log=self.log)
 
     @property
     def events(self) -> list[str]:
@@ -403,6 +406,16 @@ def test_call_that_does_not_reach_slurmctld_is_made_again(site: Site, monkeypatc
     assert site.calls() == ["7 0", "7 0"]
 
 
+def test_the_signal_that_a_completion_brings_does_not_lose_its_answer(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """slurmctld signals every process of the job, the one that has called it too."""
+    monkeypatch.setenv("FT_SIGNALLED", "1")
+    assert site.complete() == Outcome.COMPLETED
+    assert site.events == ["completing_job", "job_completed"]
+    assert site.calls() == ["7 0"]
+
+
 def test_answer_that_was_lost(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FT_ERROR", "1800")
     site.on_line = lambda event, fields: site.job(state="COMPLETED") if event == "completing_job" else None
@@ -450,8 +463,89 @@ def test_library_beside_the_commands(site: Site, monkeypatch: pytest.MonkeyPatch
 def test_container_without_slurm(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(site.folder / "plugins"))
     assert site.complete() == Outcome.LEFT
-    assert site.left() == "there is no scontrol in PATH"
+    assert site.left() == "there is no scontrol in PATH, and pyslurm is not installed"
     assert site.calls() == []
+
+
+@pytest.fixture
+def pyslurm(site: Site, libraries: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Site:
+    """No commands, but pyslurm's stand-in, by which job 4242's host is gone and its step 0 runs, and the library."""
+    fake = Path(__file__).parent / "fake_pyslurm"
+    monkeypatch.syspath_prepend(fake)
+    for name, value in {"PATH": "/nowhere", "PYTHONPATH": fake, "FAKE_PYSLURM": site.folder}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("SLURM_LIB_DIR", str(site.folder / "plugins"))
+    return site
+
+
+def test_by_pyslurm_where_there_are_no_commands(pyslurm: Site) -> None:
+    assert completion.batch_host(4242, restart_count=0, timeout=60.0) == BatchHost.GONE
+    assert completion.complete(4242, 0, 75, restart_count=0, log=pyslurm.log) == Outcome.COMPLETED
+    assert pyslurm.calls() == ["4242 19200"]
+    assert completion.complete(4242, 0, 75, restart_count=1, log=pyslurm.log) == Outcome.NOTHING
+    assert completion.complete(4, 0, 75, log=pyslurm.log) == Outcome.NOTHING
+    assert pyslurm.calls() == ["4242 19200"]
+
+
+def test_by_pyslurm_another_step_is_waited_for(pyslurm: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "MARGIN", -completion.USUAL_SLURMD_TIMEOUT)
+    assert completion.complete(4242, 3, 0, log=pyslurm.log) == Outcome.LEFT
+    ((_, fields),) = [line for line in pyslurm.lines if line[0] == "job_left_running"]
+    assert fields["why"] == "other steps of the job run: 0"
+    assert pyslurm.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "listed", "node", "expected"),
+    [
+        ("n[0-3]", ("7.0", "7.batch"), "MIXED", BatchHost.MEMBER),
+        ("n[0-3]", ("7.0",), "IDLE+DRAIN", BatchHost.MEMBER),
+        ("n[0-3]", ("7.0", "7.batch"), "MIXED+NOT_RESPONDING", BatchHost.SILENT),
+        ("n[0-3]", ("7.0", "7.batch"), "DOWN", BatchHost.GONE),
+        ("n[1-3]", ("7.0",), "DOWN", BatchHost.GONE),
+        ("n[1-3]", ("7.0", "7.batch"), "DOWN", BatchHost.GONE),  # 22.05 lists it for good
+        ("n[1-3]", ("7.0",), "IDLE", BatchHost.GONE),  # slurmd is back
+    ],
+)
+def test_what_slurmctld_makes_of_the_batch_host(
+    bare: Site, nodes: str, listed: tuple[str, ...], node: str, expected: BatchHost
+) -> None:
+    bare.job(nodes=nodes)
+    bare.says("step", steps(*listed))
+    bare.says("node", NODE.format(state=node))
+    assert completion.batch_host(7, restart_count=0, timeout=60.0) == expected
+
+
+@pytest.mark.parametrize(
+    "fields", [{"state": "COMPLETING"}, {"state": "COMPLETED"}, {"batch": 0}, {"restarts": 1}, {"id": 8}], ids=str
+)
+def test_there_is_no_script_to_wait_for(bare: Site, fields: dict[str, object]) -> None:
+    bare.job(**fields)
+    if "id" in fields:
+        bare.says("away", "slurm_load_jobs error: Invalid job id specified\n")
+    assert completion.batch_host(7, restart_count=0, timeout=60.0) == BatchHost.NONE
+
+
+def test_a_host_that_only_slurm_had_lost_is_left_alone_once_it_answers(site: Site) -> None:
+    site.job(nodes="n[0-3]")
+    site.says("step", steps("7.0", "7.batch", "7.9"))
+    site.says("node", NODE.format(state="MIXED+NOT_RESPONDING"))
+
+    def waiting(event: str, fields: dict[str, object]) -> None:
+        if event == "waiting_to_complete_job":
+            site.says("node", NODE.format(state="MIXED"))
+
+    site.on_line = waiting
+    assert completion.complete(7, 0, 0, restart_count=0, host_lost=False, log=site.log) == Outcome.NOTHING
+    assert site.events == ["waiting_to_complete_job", "nothing_to_complete"]
+    assert site.calls() == []
+
+
+def test_slurmctld_does_not_say(bare: Site) -> None:
+    bare.says("away", AWAY)
+    with pytest.raises(Unanswered, match="Unable to contact"):
+        completion.batch_host(7, restart_count=0, timeout=60.0)
+    assert bare.lines == []
 
 
 def test_questions_go_to_the_own_cluster(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from ft_slurm import pyslurm_worker
 from ft_slurm.client import open_client
 from ft_slurm.errors import JobOver, NoCommands, Refused, Unanswered
 from ft_slurm.pyslurm_client import PyslurmClient, why_not
+from ft_slurm.records import Step
 
 FAKE = Path(__file__).parent / "fake_pyslurm"
 
@@ -64,6 +65,46 @@ def test_state_is_one_word(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "completing").touch()
     job = PyslurmClient(environ).job(JOB)
     assert job is not None and job.shown == "UNKNOWN+COMPLETING"
+
+
+@pytest.mark.parametrize("nodes", ["n0", "n[0-3]", "n[0,2-3],m1"])
+def test_nodes_of_a_step(environ: dict[str, str], tmp_path: Path, nodes: str) -> None:
+    """pyslurm cuts the expression at its commas, within brackets too."""
+    (tmp_path / "spread").write_text(nodes)
+    client = PyslurmClient(environ)
+    job = client.job(JOB)
+    assert job is not None
+    assert client.running_steps(job) == (Step("batch", "n2"), Step("0", nodes))
+
+
+@pytest.mark.parametrize("state", ["no-steps", "waits"])
+def test_job_without_steps(environ: dict[str, str], tmp_path: Path, state: str) -> None:
+    (tmp_path / state).touch()
+    client = PyslurmClient(environ)
+    job = client.job(JOB)
+    assert job is not None
+    assert client.running_steps(job) == ()
+    (tmp_path / "away").touch()
+    with pytest.raises(Unanswered, match="Unable to contact"):
+        client.running_steps(job)
+
+
+def test_task_0_of_an_array_has_its_number(environ: dict[str, str], tmp_path: Path) -> None:
+    """pyslurm calls it None, as it does where several tasks wait."""
+    (tmp_path / "array").write_text("0")
+    job = PyslurmClient(environ).job(JOB)
+    assert job is not None and (job.array_task_id, job.name) == (0, "4242_0")
+    (tmp_path / "tasks-wait").touch()
+    job = PyslurmClient(environ).job(JOB)
+    assert job is not None and (job.array_task_id, job.name) == (None, "4242")
+
+
+def test_words_for_nothing(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "waits").touch()
+    (tmp_path / "endless").touch()
+    client = PyslurmClient(environ)
+    assert {record.nodes for record in client.accounting(JOB)} == {""}
+    assert client.configuration()["SlurmdTimeout"] == "0 sec"
 
 
 def test_comment_of_others_is_kept(environ: dict[str, str], tmp_path: Path) -> None:

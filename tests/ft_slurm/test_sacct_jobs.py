@@ -183,15 +183,18 @@ def test_other_peoples_jobs_are_not_meant(slurm: FakeSacct) -> None:
 
 
 def test_derived_exit_code_is_a_wait_status(slurm: FakeSacct) -> None:
+    earlier = row(7, "REQUEUED", DerivedExitCode="3:0", Submit=900)
+    slurm.rows(row(7, DerivedExitCode="0:9"), earlier, row(15, JobID="12_3", DerivedExitCode="0:9"))
     client = CliClient(slurm.environ)
     client.set_derived_exit_code("12_3", 75)
     client.set_derived_exit_code("7", 0)
-    assert slurm.asked() == [
+    assert slurm.asked("sacctmgr") == [
         "sacctmgr --immediate modify job where jobid=12_3 set DerivedExitCode=19200",
         "sacctmgr --immediate modify job where jobid=7 set DerivedExitCode=0",
     ]
 
 
+@pytest.mark.parametrize("release", ["old", "new"])
 @pytest.mark.parametrize(
     ("said", "error"),
     [
@@ -201,7 +204,25 @@ def test_derived_exit_code_is_a_wait_status(slurm: FakeSacct) -> None:
         ("", Unanswered),
     ],
 )
-def test_derived_exit_code_that_does_not_change(slurm: FakeSacct, said: str, error: type[Exception]) -> None:
+def test_derived_exit_code_that_does_not_change(
+    slurm: FakeSacct, release: str, said: str, error: type[Exception]
+) -> None:
+    """Since 25.05 sacctmgr says "Modified jobs" even then."""
+    slurm.says(release)
     slurm.says("sacctmgr-says", said)
     with pytest.raises(error, match=r"^sacctmgr modify job 7: [^\n]+$"):
+        CliClient(slurm.environ).set_derived_exit_code("7", 0)
+
+
+@pytest.mark.parametrize(("rows", "has"), [((row(7, DerivedExitCode="0:9"),), "0:9"), ((row(8),), "no such job")])
+def test_change_that_is_not_in_the_database(slurm: FakeSacct, rows: tuple[str, ...], has: str) -> None:
+    slurm.rows(*rows)
+    slurm.says("lost")
+    with pytest.raises(Unanswered, match=rf"^sacctmgr modify job 7: [^\n]+ the database has {has}$"):
+        CliClient(slurm.environ).set_derived_exit_code("7", 0)
+
+
+def test_database_that_does_not_tell_what_it_has(slurm: FakeSacct) -> None:
+    slurm.says("sacct-says", "sacct: error: Problem talking to the database: Connection refused\n")
+    with pytest.raises(Unanswered, match=r"^sacct: .*Connection refused$"):
         CliClient(slurm.environ).set_derived_exit_code("7", 0)

@@ -1,4 +1,5 @@
-"""How sbatch reads its options: what `sbatch -v` of 22.05 and 24.11 called the same is the same here."""
+"""How sbatch reads its options: what `sbatch -v` of 22.05 and 24.11 called the same is the same here. What later
+releases added is by their source (common/slurm_opt.c)."""
 
 import pytest
 
@@ -25,6 +26,16 @@ from ft_slurm.sbatch_options import parse
         ("--no off", "--no=off"),  # ambiguous, as sbatch will say
         ("--export=A=1,B", "--export=A=1,B"),
         ("--requeue", "--requeue"),
+        ("--requeue=expedite -H", "--requeue=expedite --hold"),
+        ("--requeue --consolidate-segments --spread-segments", "--requeue --consolidate-segments --spread-segments"),
+        ("--external --stepmgr -H", "--external --stepmgr --hold"),
+        ("--resources flat:2,natural:1", "--resources=flat:2,natural:1"),
+        ("--container-type -x", "--container-type=-x"),
+        ("--mem-update -5", "--mem-update=-5"),
+        ("--extra -1", "--extra=-1"),  # and not --extra-node-info
+        ("--batch -a --wait-all-nodes -1", "--batch=-a --wait-all-nodes=-1"),
+        ("--cluster -x --context -y --kill-on-invalid-dep -z", "--cluster=-x --context=-y --kill-on-invalid-dep=-z"),
+        ("--resv-ports --resv-ports=4", "--resv-ports --resv-ports=4"),
         ("", ""),
     ],
 )
@@ -37,7 +48,20 @@ def test_a_value_may_be_anything() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["foo", "--hold foo", "--exclusive user", "-p gpu foo", "-", "--", "-Zx", "-p", "--time"]
+    "given",
+    [
+        "foo",
+        "--hold foo",
+        "--exclusive user",
+        "--external foo",
+        "--requeue expedite",
+        "-p gpu foo",
+        "-",
+        "--",
+        "-Zx",
+        "-p",
+        "--time",
+    ],
 )
 def test_refused(given: str) -> None:
     with pytest.raises(BadOption):

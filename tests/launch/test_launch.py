@@ -176,6 +176,15 @@ def test_interrupt_is_passed_on_once(launched: list[Launched], tmp_path: Path) -
     assert launch.signals() == ["SIGINT"]
 
 
+def test_a_hangup_that_nohup_has_it_ignore_is_ignored(launched: list[Launched], tmp_path: Path) -> None:
+    launched.append(launch := Launched(tmp_path, "hang", patience=30, close="30s", FAKE_NOHUP="1"))
+    launch.wait_for("hangs")
+    launch.process.send_signal(signal.SIGHUP)
+    launch.process.send_signal(signal.SIGINT)
+    assert launch.code() == 130
+    assert launch.signals() == ["SIGINT"] and "SIGHUP" not in launch.stderr and "SIGINT" in launch.stderr
+
+
 def test_second_interrupt_ends_srun(launched: list[Launched], tmp_path: Path) -> None:
     launched.append(launch := Launched(tmp_path, "deaf", stop="1h"))
     launch.wait_for("hangs")

@@ -1,4 +1,4 @@
-"""The job's comment by `launch`, for runs whose coordinator's node has not written it."""
+"""The job's comment, and its Requeue, by `launch`, for runs whose coordinator's node has not changed them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ __all__ = ["launched"]  # a fixture
 class Commented(Launched):
     """A launch whose Slurm takes comments. There `scontrol` is where srun is."""
 
+    recorded = ("22.05", "cancel-running")
+
     def __init__(self, folder: Path, plan: str, comment: str = "mine", *says: str, **environ: str) -> None:
-        self.slurm = FakeComment(folder / "slurm", 1, comment)
+        self.slurm = FakeComment(folder / "slurm", 1, comment, *self.recorded)
         for name in says:
             self.slurm.says(*name.split(":"))
         super().__init__(folder, plan, 0.3, "30s", "200ms", **environ)
@@ -84,4 +86,37 @@ def test_the_policy_may_forbid_it(launched: list[Launched], tmp_path: Path, monk
     )
     launched.append(launch := Commented(tmp_path, "told 0"))
     assert launch.code() == 0
-    assert not (launch.slurm.folder / "asked").exists()
+    assert launch.slurm.updates() == 0
+
+
+class Expedited(Commented):
+    """Its job has --requeue=expedite."""
+
+    recorded = ("26.05", "expedited")
+
+
+@pytest.mark.parametrize(
+    ("plan", "code", "again"),
+    [("told 0", 0, False), ("failed 0", 1, False), ("3", 3, False), ("0", 75, True)],
+)
+def test_a_job_that_slurm_would_run_again_ends(
+    launched: list[Launched], tmp_path: Path, plan: str, code: int, again: bool
+) -> None:
+    """With a verdict and without one, unless the code says that trying again may help."""
+    launched.append(launch := Expedited(tmp_path, plan))
+    assert launch.code() == code
+    assert launch.slurm.requeue == again
+    assert ("--requeue=expedite" in launch.stderr) != again
+
+
+def test_an_older_runs_launch_leaves_the_next_run_alone(launched: list[Launched], tmp_path: Path) -> None:
+    launched.append(launch := Expedited(tmp_path, "failed 0", SLURM_RESTART_COUNT="1"))
+    assert launch.code() == 1
+    assert launch.slurm.requeue
+
+
+def test_a_slurm_that_is_away_is_told_of(launched: list[Launched], tmp_path: Path) -> None:
+    launched.append(launch := Expedited(tmp_path, "3", "mine", "away"))
+    assert launch.code() == 3
+    (line,) = (line for line in launch.stderr.splitlines() if "by itself is not known" in line)
+    assert "Unable to contact" in line

@@ -1,17 +1,20 @@
 """Stands in for a daemon under `local`, doing what $FAKE_PLAN says for its node, "NODE:WORD ..." or "WORD ..." for all.
 
-verdict: writes the job's as the coordinator's node would. orphan: leaves a process of a session of its own. hang: until
-SIGTERM or SIGINT, then exits with 130. deaf: no signal but SIGKILL ends it. A number: exits with it.
+verdict: writes the job's as the coordinator's node would. own: the same in this node's own folder. orphan: leaves a
+process of a session of its own. flood: prints 16 MiB in numbered lines. stop: stops itself. wait: for the file "go".
+hang: until SIGTERM or SIGINT, then exits with 130. deaf: no signal but SIGKILL ends it. A number: exits with it.
 """
 
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from ft_slurm import environment
 from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.observe import verdict_file
 
 STEP = environment.read(os.environ)
@@ -34,10 +37,21 @@ def main() -> None:
         if node not in ("", STEP.node_name):
             continue
         match word:
-            case "verdict":
+            case "verdict" | "own":
                 verdict = Verdict(Outcome.SUCCESS, "as planned")
-                folder = Path("runs") / str(STEP.job_id) / STEP.run_id
+                run, own = Path("runs") / str(STEP.job_id) / STEP.run_id, local_folder(STEP.run_id) / STEP.node_name
+                folder = own if word == "own" else run
                 verdict_file.write(folder, verdict, STEP.run_id, os.environ["FT_SUPERVISOR_NONCE"])
+            case "flood":
+                line = "x" * 1000
+                for number in range(16 << 10):
+                    print(number, line)
+                print("flooded", flush=True)
+            case "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case "wait":
+                while not Path("go").exists():
+                    time.sleep(0.01)
             case "orphan":
                 orphan = subprocess.Popen(["sleep", "1000"], start_new_session=True)
                 print("orphan", orphan.pid, flush=True)

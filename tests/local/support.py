@@ -73,10 +73,14 @@ class Local:
 
     def daemons(self) -> dict[str, psutil.Process]:
         """The daemons by node, from local.json."""
+        return {name: psutil.Process(pid) for name, pid in self.pids().items()}
+
+    def pids(self) -> dict[str, int]:
+        """The same of those that have ended, too."""
         (state,) = self.folder.glob("runs/*/*/local.json")
         nodes = json.loads(state.read_text())["nodes"]
         assert [node["infra_rank"] for node in nodes] == list(range(len(nodes)))
-        return {node["name"]: psutil.Process(node["pid"]) for node in nodes}
+        return {node["name"]: node["pid"] for node in nodes}
 
     def end(self) -> None:
         """Whatever of it is left."""

@@ -64,7 +64,7 @@ def log_line(event: str, level: str = "info", rest: str = "", proc: str = "agent
 
 
 def test_the_terminal_tells_changes_once(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(["node0", "node1"], quiet=False)
+    terminal = Terminal(["node0", "node1"], quiet=False, put=print)
     assert terminal.line("node0", log_line("standby"))
     assert not terminal.line("node0", log_line("standby"))
     assert not terminal.line("node0", log_line("active", proc="daemon"))
@@ -79,7 +79,7 @@ def test_the_terminal_tells_changes_once(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_terminal_tells_who_is_in_charge(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(["node0", "node1"], quiet=True)
+    terminal = Terminal(["node0", "node1"], quiet=True, put=print)
     assert terminal.line("node0", log_line("cycle_started", proc="coordinator"))
     assert not terminal.line("node0", log_line("cycle_started", proc="coordinator"))
     assert not terminal.line("node1", log_line("in_charge", proc="agent"))
@@ -99,8 +99,33 @@ def test_the_terminal_tells_who_is_in_charge(capsys: pytest.CaptureFixture[str])
     ]
 
 
+def test_the_terminal_tells_of_agents_and_nodes_that_are_lost() -> None:
+    """As long as they are: what others say of a node may be older than what it says itself."""
+    said: list[str] = []
+    terminal = Terminal(["node0", "node1"], quiet=True, put=said.append)
+
+    def at(second: int, line: str) -> str:
+        return line.replace("12:00:00", f"12:00:{second:02}")
+
+    assert terminal.line("node1", at(1, log_line("active", rest="group_rank=1")))
+    assert terminal.line("node1", at(2, log_line("agent_lost", rest='status="killed by SIGKILL"', proc="daemon")))
+    terminal.status()
+    assert terminal.line("node1", at(3, log_line("standby")))
+    lost = log_line("node_lost", "warning", rest='reason="n proc=x" node=node1', proc="coordinator")
+    assert not terminal.line("node0", at(2, lost))
+    terminal.status()
+    assert terminal.line("node0", at(9, lost))
+    assert not terminal.line("node0", at(9, lost.replace("node=node1", "node=node7")))
+    terminal.status()
+    assert [line for line in said if line.startswith("local| ")] == [
+        "local| node0 starting, node1 restarting",
+        "local| node0 starting, node1 standby",
+        "local| node0 starting, node1 lost",
+    ]
+
+
 def test_quiet_hides_what_is_ours_and_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(["node0"], quiet=True)
+    terminal = Terminal(["node0"], quiet=True, put=print)
     terminal.line("node0", log_line("standby"))
     terminal.line("node0", log_line("worker_failed", "warning"))
     terminal.line("node0", "loss 0.1")

@@ -1,14 +1,22 @@
 """How `local` starts, shows and ends its daemons, with a stand-in for them (fake_daemon.py)."""
 
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import psutil
+import pytest
 from tests.local.support import BOUND, JOB, PYTHONPATH, Start, gone
 
 DRIVER = str(Path(__file__).with_name("driver.py"))
+IGNORING = """
+import os, signal, sys
+signal.signal({number}, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, {driver!r}, *sys.argv[1:]])
+"""
+"""What nohup does, for any signal."""
 
 
 def test_shows_all_nodes_and_ends_with_the_verdict(start: Start) -> None:
@@ -22,10 +30,22 @@ def test_shows_all_nodes_and_ends_with_the_verdict(start: Start) -> None:
     ]
 
 
-def test_without_a_verdict_the_highest_code(start: Start) -> None:
-    local = start(DRIVER, "3", FAKE_PLAN="node1:75 3")
+def test_without_a_verdict_the_highest_code_of_those_that_ended_by_themselves(start: Start) -> None:
+    local = start(DRIVER, "3", FAKE_PLAN="node1:75 node2:hang 3")
+    local.wait_for("node2| hangs")
+    os.kill(local.pids()["node2"], signal.SIGKILL)
     assert local.code() == 75
-    assert local.lines[-1] == "local| no verdict; exit code 75"
+    assert local.lines[-2:] == [
+        "local| node0 gone (3), node1 gone (75), node2 gone (137)",
+        "local| no verdict; exit code 75",
+    ]
+
+
+def test_without_a_verdict_and_all_killed_trying_again_may_help(start: Start) -> None:
+    local = start(DRIVER, "1", FAKE_PLAN="hang")
+    local.wait_for("node0| hangs")
+    local.daemons()["node0"].kill()
+    assert local.code() == 75
 
 
 def test_says_who_is_active(start: Start) -> None:
@@ -36,7 +56,7 @@ def test_says_who_is_active(start: Start) -> None:
     local.wait_for("local| node0 gone (137), node1 active 1")
     local.process.send_signal(signal.SIGTERM)
     local.wait_for("node1| got SIGTERM")
-    assert local.code() == 137
+    assert local.code() == 130
 
 
 def test_interrupt_reaches_all_and_the_second_one_kills(start: Start) -> None:
@@ -63,17 +83,55 @@ def test_what_a_killed_daemon_leaves_is_ended(start: Start) -> None:
     assert gone([orphans["node0"]])
     assert orphans["node1"].is_running()
     local.process.send_signal(signal.SIGTERM)
-    assert local.code() == 137
+    assert local.code() == 130
     assert gone([orphans["node1"]])
 
 
-def test_daemons_do_not_outlive_it(start: Start) -> None:
-    local = start(DRIVER, "2", FAKE_PLAN="deaf")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGALRM, signal.SIGRTMIN])
+def test_every_signal_that_would_end_it_ends_the_job_in_its_own_way(start: Start, number: int) -> None:
+    local = start(DRIVER, "2", FAKE_PLAN="orphan hang")
     for _ in range(2):
         local.wait_for("| hangs")
-    daemons = local.daemons()
-    local.process.kill()
-    assert gone(list(daemons.values()))
+    orphans = [psutil.Process(int(line.rpartition(" ")[2])) for line in local.lines if "| orphan" in line]
+    assert len(orphans) == 2
+    local.process.send_signal(number)
+    assert {local.wait_for("| got SIGTERM").partition("|")[0] for _ in range(2)} == {"node0", "node1"}
+    assert local.code() == 130
+    assert gone(orphans)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
+def test_what_nohup_has_it_ignore_it_ignores(start: Start, number: signal.Signals) -> None:
+    local = start("-c", IGNORING.format(number=number, driver=DRIVER), "1", FAKE_PLAN="wait 3")
+    local.wait_for("local| node0 active 0")
+    local.process.send_signal(number)
+    (local.folder / "go").touch()
+    assert local.code() == 3, local.lines
+    assert not any("ending all nodes" in line for line in local.lines)
+
+
+def test_a_node_that_is_stopped_does_not_hold_it_once_there_is_a_verdict(start: Start) -> None:
+    local = start(DRIVER, "3", FAKE_PLAN="node0:verdict node1:stop 0", FAKE_MARGIN="0.5")
+    assert local.code() == 0, local.lines
+    assert "local| killing node1, which has not ended by itself" in local.lines
+    assert local.lines[-2:] == [
+        "local| node0 gone (0), node1 gone (137), node2 gone (0)",
+        "local| success: as planned (exit code 0)",
+    ]
+
+
+def test_a_node_that_is_stopped_does_not_hold_it_when_it_is_the_last(start: Start) -> None:
+    local = start(DRIVER, "3", FAKE_PLAN="node1:stop 75", FAKE_MARGIN="0.5")
+    assert local.code() == 75, local.lines
+    assert any("all nodes that are left are stopped" in line for line in local.lines)
+
+
+def test_a_node_that_goes_on_again_is_not_killed(start: Start) -> None:
+    local = start(DRIVER, "2", FAKE_PLAN="node1:stop node1:wait node1:5 3", FAKE_MARGIN="3600")
+    local.wait_for("all nodes that are left are stopped")
+    os.kill(local.pids()["node1"], signal.SIGCONT)
+    (local.folder / "go").touch()
+    assert local.code() == 5
 
 
 def test_ends_when_nobody_reads(tmp_path: Path) -> None:
@@ -86,5 +144,5 @@ def test_ends_when_nobody_reads(tmp_path: Path) -> None:
         text=True,
         timeout=BOUND,
     )
-    assert done.stdout.splitlines()[-1] in ("130", "143")  # 143 where SIGTERM came before the stand-in was ready
+    assert done.stdout.splitlines()[-1] == "130"
     assert done.stderr == ""

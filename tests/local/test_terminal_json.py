@@ -14,7 +14,7 @@ def line(event: str, proc: str, level: str = "info", **fields: object) -> str:
 
 
 def test_states_and_who_is_in_charge(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(["n0", "n1"], quiet=True)
+    terminal = Terminal(["n0", "n1"], quiet=True, put=print)
     assert terminal.line("n0", line("active", "agent", group_rank=0))
     assert not terminal.line("n0", line("active", "agent", group_rank=0)), "it was that already"
     assert terminal.line("n0", line("in_charge", "coordinator", term=0))
@@ -24,7 +24,7 @@ def test_states_and_who_is_in_charge(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_quiet_shows_warnings_and_what_workers_print(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(["n0"], quiet=True)
+    terminal = Terminal(["n0"], quiet=True, put=print)
     shown = [
         line("restart", "coordinator", "warning", reason="x"),
         '{"time":"now"}',

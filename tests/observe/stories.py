@@ -110,4 +110,4 @@ def live(one: Recorder, beats: int = 2) -> None:
 
 
 def run(cycle: Cycle) -> messages.Run:
-    return messages.Run(cycle.term, cycle, "0-1", 1, 2, 0, 10, "10.0.0.0", 4711, EMPTY, 0.25)
+    return messages.Run(cycle.term, cycle, "0-1", 1, 2, cycle.n, 10, "10.0.0.0", 4711, EMPTY, 0.25)

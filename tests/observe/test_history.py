@@ -15,6 +15,7 @@ from ft_supervisor.observe.history import CycleEnd, CycleStory, History, LostNod
 from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_build import build
 from ft_supervisor.observe.history_clocks import offsets
+from ft_supervisor.observe.history_coordinator import CoordinatorEvent
 from ft_supervisor.observe.history_cycles import cycles
 from ft_supervisor.observe.history_fact import Fact, Told
 from ft_supervisor.observe.history_facts import facts
@@ -265,16 +266,29 @@ def test_a_failing_node_s_clock_that_is_ahead_makes_no_time_negative() -> None:
     assert loss.total is not None and loss.at == history.cycles[0].end
 
 
-@pytest.mark.parametrize("time", ["0.0", "NaN", "-Infinity", "1e300", "12.5"])
-def test_a_failure_s_time_that_is_none_is_no_time(time: str) -> None:
+def with_failure_time(time: str) -> Told:
+    """The recorded coordinator's journal, in which the failure has this time."""
     path = RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
     (failure,) = recorded("crash").cycles[0].failures
-    odd = path.read_text().replace(str(failure.time), time)
-    history = build("4242.0.0", [facts(odd.encode().splitlines(keepends=True))], None)
+    return facts(path.read_text().replace(str(failure.time), time).encode().splitlines(keepends=True))
+
+
+@pytest.mark.parametrize("time", ["0.0", "12.5"])
+def test_a_failure_s_time_that_is_none_is_no_time(time: str) -> None:
+    history = build("4242.0.0", [with_failure_time(time)], None)
     check(history)
     loss = history.cycles[0].loss
     assert loss is not None and loss.detection is None and loss.at == history.cycles[0].end
     assert history.first_failure is not None and json.dumps(history.first_failure.failure.time, allow_nan=False)
+
+
+@pytest.mark.parametrize("time", ["NaN", "-Infinity", "1e300"])
+def test_a_failure_at_a_time_that_cannot_be_is_a_strange_line(time: str) -> None:
+    found = with_failure_time(time)
+    assert found.strange > with_failure_time("0.0").strange
+    history = build("4242.0.0", [found], None)
+    check(history)
+    assert history.verdict == recorded("crash").verdict
 
 
 @pytest.mark.parametrize("now", ["NaN", "1e300", "-1e300", "Infinity"])
@@ -575,3 +589,15 @@ def test_a_new_field_is_no_hindrance() -> None:
     assert newer != lines
     found = facts(newer.splitlines(keepends=True))
     assert not found.strange and found.facts == facts(lines.splitlines(keepends=True)).facts
+
+
+@pytest.mark.parametrize("unhealthy", ["no disk", {"check": "disk", "reason": "no disk"}], ids=["before", "today"])
+def test_why_a_node_is_unhealthy_is_read_from_journals_of_today_and_of_before(unhealthy: object) -> None:
+    register = {
+        "type": "Register",
+        "node": {"infra_rank": 1},
+        "memory": {"newest": None, "group": "", "unhealthy": unhealthy},
+    }
+    event = CoordinatorEvent(1.0, 0, 0, ("n0", "n1"), lambda _: 0.0)
+    (fact,) = event.facts(register, [])
+    assert (fact.what, fact.node, fact.reason) == ("unhealthy", 1, "no disk")

@@ -227,12 +227,13 @@ def test_a_file_system_that_hangs_is_left_behind(tmp_path: Path, monkeypatch: py
 
 
 def test_exit_codes_are_put_right(tmp_path: Path) -> None:
-    slurm = FakeSacct(tmp_path / "slurm")
-    listing = Listing(jobs(
+    rows = (
         row(7, DerivedExitCode="0:9", Comment="[ft: success]"),
         row(8, Comment="[ft: success]"),
         row(14, "FAILED", "75:0", JobID="12_3", Comment="[ft: interrupted]"),
-    ))  # fmt: skip
+    )
+    slurm = FakeSacct(tmp_path / "slurm", *rows)
+    listing = Listing(jobs(*rows))
     jobs_sources.fix_exit_codes(CliClient(slurm.environ), listing)
     assert [line.split("where ")[1] for line in slurm.asked("sacctmgr")] == [
         "jobid=7 set DerivedExitCode=0",

@@ -349,35 +349,36 @@ def test_publish_copies_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "node" / "verdict.json").touch()
     destination = tmp_path / "run" / "journal" / "n1"
     for _ in range(2):  # the second finds those of the first
-        publish(tmp_path / "node", destination)
+        publish(tmp_path / "node", tmp_path / "run", "n1")
         copies = {path.name: path.read_bytes() for path in destination.iterdir()}
         assert copies == {path.name: path.read_bytes() for path in (tmp_path / "node").glob("journal-*")}
     assert len(copies) == 3
+    assert {path.stat().st_mode & 0o777 for path in destination.iterdir()} == {0o600}  # as the originals
 
 
 def test_a_copy_is_replaced_as_a_whole(tmp_path: Path) -> None:
     """Whoever reads it meanwhile goes on reading the former one."""
-    destination = tmp_path / "run"
+    destination = tmp_path / "run" / "journal" / "n1"
     with agent(tmp_path / "node") as one:
         one.start()
-        publish(tmp_path / "node", destination)
+        publish(tmp_path / "node", tmp_path / "run", "n1")
         with (destination / "journal-agent-1.jsonl").open() as reader:
             before = reader.read()
             one.beat(3, None)
-            publish(tmp_path / "node", destination)
+            publish(tmp_path / "node", tmp_path / "run", "n1")
             assert reader.read() == ""
         assert (destination / "journal-agent-1.jsonl").read_text().startswith(before)
 
 
 def test_publish_without_journals_makes_nothing(tmp_path: Path) -> None:
-    publish(tmp_path / "none", tmp_path / "run")
+    publish(tmp_path / "none", tmp_path / "run", "n1")
     assert not list(tmp_path.iterdir())
 
 
 def test_publish_says_what_goes_wrong_and_leaves_no_half_file(tmp_path: Path) -> None:
     open_journal(tmp_path / "node").close()
-    destination = tmp_path / "run"
+    destination = tmp_path / "run" / "journal" / "n1"
     (destination / "journal-agent-1.jsonl").mkdir(parents=True)
     with pytest.raises(IsADirectoryError):
-        publish(tmp_path / "node", destination)
+        publish(tmp_path / "node", tmp_path / "run", "n1")
     assert [path.name for path in destination.iterdir()] == ["journal-agent-1.jsonl"]

@@ -168,12 +168,13 @@ def test_what_takes_over_counts_from_there_on() -> None:
     talk = Watched(3, 2, infra_rank=1)
     assert talk.value("in_charge") == 0 and talk.value("takeovers_total") == 0
     assert not talk.values("nodes")  # it knows nothing of them yet
-    memory = Memory(promise=0, newest=C0, group="0-1")
+    memory, spare = Memory(promise=0, newest=C0, group="0-1"), Memory(promise=0)
     for infra_rank in (1, 2):
-        talk.register(infra_rank, running=C0 if infra_rank == 1 else None, memory=memory)
-    promised = replace(memory, promise=talk.machine._election.term or 0)
+        talk.register(infra_rank, running=C0 if infra_rank == 1 else None, memory=memory if infra_rank == 1 else spare)
+    term = talk.machine._election.term or 0
     for infra_rank in (1, 2):
-        talk.register(infra_rank, running=C0 if infra_rank == 1 else None, memory=promised)
+        known = replace(memory if infra_rank == 1 else spare, promise=term)
+        talk.register(infra_rank, running=C0 if infra_rank == 1 else None, memory=known)
     talk.wait(2)
     assert (talk.value("in_charge"), talk.value("takeovers_total")) == (1, 1)
     assert talk.value("nodes", "unregistered") == 1
@@ -198,7 +199,8 @@ def test_what_was_deposed_and_takes_charge_again_begins_anew() -> None:
     memory = Memory(promise=0, newest=C1, group="0-1")
     for _ in range(2):  # to be asked for their promise, and to give it
         for infra_rank in (0, 1, 2):
-            talk.register(infra_rank, running=C1 if infra_rank < 2 else None, memory=memory)
+            known = memory if infra_rank < 2 else Memory(promise=memory.promise)
+            talk.register(infra_rank, running=C1 if infra_rank < 2 else None, memory=known)
         memory = replace(memory, promise=talk.machine._election.term or 0)
     talk.wait(3)
     assert (talk.value("in_charge"), talk.value("takeovers_total"), talk.value("phase", "running")) == (1, 1, 1)

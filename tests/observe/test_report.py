@@ -8,8 +8,9 @@ from tests.observe.report_texts import controls, evil, report, row, sacct
 from tests.observe.test_history import CASES, recorded
 
 from ft_supervisor.core.model import Again, Outcome, Verdict
-from ft_supervisor.observe import report_json, report_text
+from ft_supervisor.observe import report_html, report_json, report_text
 from ft_supervisor.observe.history import Fault, NodeStory, Span, State
+from ft_supervisor.observe.left_running import LeftRunning
 from ft_supervisor.observe.report_bars import MOST_NODES
 from ft_supervisor.observe.report_model import join
 from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_FAULTS
@@ -68,6 +69,35 @@ def test_a_state_that_contradicts_the_verdict_is_told(case: str, state: str, cod
         assert f"{state} {code}:0" in text(told).splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("state", "file", "age", "told"),
+    [
+        (None, True, 1.0, "no library here"),
+        ("RUNNING", True, 1.0, "no library here"),
+        ("COMPLETED", True, 1.0, None),
+        ("RUNNING", False, 1.0, None),  # its batch script is about to end
+        ("RUNNING", False, 500.0, "it is RUNNING 500 s after its verdict"),
+        ("COMPLETED", False, 500.0, None),
+        (None, False, 500.0, None),
+    ],
+)
+def test_a_job_that_has_ended_and_still_runs(state: str | None, file: bool, age: float, told: str | None) -> None:
+    history = recorded("crash")
+    assert history.ended is not None
+    left = LeftRunning(4242, "no library here", 1000.0) if file else None
+    records = [row(state, 100)] if state else []
+    found = join("4242", [replace(history, left=left)], records, now=history.ended + age)
+    shown, page, data = text(found, width=200), report_html.render(found), json.loads(report_json.render(found))
+    if told is None:
+        assert found.left is None and data["left_running"] is None
+        assert "still runs in Slurm" not in shown + page
+    else:
+        assert shown.startswith(f"! the job still runs in Slurm: {told}")
+        assert "it ends by `scancel 4242`" in shown.splitlines()[0]
+        assert page.index("still runs in Slurm") < page.index("<h2>")
+        assert data["left_running"]["ends_it"] == "scancel 4242" and told in data["left_running"]["why"]
+
+
 def test_of_several_steps_the_last_one_s_verdict_counts() -> None:
     last = replace(recorded("crash"), run_id="4242.1.0")
     told = join("4242", [last, recorded("budget-spent")], [row("COMPLETED", 100)])
@@ -117,10 +147,14 @@ def test_the_text_tells_it_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("again", "words"), [(Again.NEVER, "(not to be run again)"), (Again.REQUEUE, "(Slurm is to run it again)")]
+    ("outcome", "again", "words"),
+    [
+        (Outcome.FAILED, Again.NEVER, "(not to be run again)"),
+        (Outcome.INTERRUPTED, Again.REQUEUE, "(Slurm is to run it again)"),
+    ],
 )
-def test_whether_it_is_to_run_again_is_told(again: Again, words: str) -> None:
-    assert words in text(report("crash", verdict=Verdict(Outcome.INTERRUPTED, "too few nodes", again)))
+def test_whether_it_is_to_run_again_is_told(outcome: Outcome, again: Again, words: str) -> None:
+    assert words in text(report("crash", verdict=Verdict(outcome, "too few nodes", again)))
 
 
 def test_forty_columns_tell_the_same() -> None:
@@ -282,7 +316,7 @@ def test_the_json_has_its_documented_keys(case: str) -> None:
     """A key that changes or goes needs a new version; add new ones here."""
     value = json.loads(report_json.render(report(case, sacct("requeue-second"), ["a note"])))
     assert value["version"] == 1 and value["job"] == "4242" and value["notes"] == ["a note"]
-    assert list(value) == ["version", "job", "runs", "slurm", "contradictions", "notes"]
+    assert list(value) == ["version", "job", "runs", "slurm", "left_running", "contradictions", "notes"]
     (run,) = value["runs"]
     assert set(run) == {
         *("run_id", "verdict", "start", "until", "ended", "training_seconds", "effective_training_time_ratio"),

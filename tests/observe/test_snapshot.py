@@ -8,7 +8,7 @@ import pytest
 from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, goodbye, job, stopped, succeeded
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Verdict
+from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.orders import SlurmsWord
 from ft_supervisor.core.settings import Budget, Cause, Match, OnExhausted, Placement, Response, Rule
 from ft_supervisor.observe import snapshot as snapshots
@@ -151,7 +151,7 @@ def test_unhealthy_excluded_draining_and_gone() -> None:
     for rank in (0, 1):
         talk.hear(stopped(rank))
     talk.wait(1)
-    talk.hear(messages.Unhealthy(0, 3, 1, "health check disk failed: full"))
+    talk.hear(messages.Unhealthy(0, 3, 1, Problem("disk", "health check disk failed: full")))
     talk.slurm(SlurmsWord.NOTHING, draining=(4,), end_in=100.0)
     talk.hear(goodbye(5))
     talk.wait(10)
@@ -205,12 +205,12 @@ def successor() -> Talk:
     memory = Memory(promise=0, newest=C0, group="0-2")
     talk = Talk(infra_rank=1, memory=memory)
     for rank in (1, 2, 3):
-        talk.register(rank, running=C0 if rank < 3 else None, memory=memory)
+        talk.register(rank, running=C0 if rank < 3 else None, memory=memory if rank < 3 else Memory(promise=0))
     promised = replace(memory, promise=talk.machine._election.term or 0)
     for rank in (1, 2):
         talk.register(rank, running=C0, memory=promised)
     talk.wait(0.5)
-    talk.register(3, memory=promised)
+    talk.register(3, memory=Memory(promise=promised.promise))
     return talk
 
 
@@ -231,7 +231,7 @@ def test_a_candidate_is_not_in_charge() -> None:
 
 
 def test_a_proposal_that_a_successor_finds() -> None:
-    memory = Memory(promise=0, newest=C0, group="0-2", accepted=Accepted(0, Verdict(Outcome.FAILED, "why not")))
+    memory = Memory(promise=0, accepted=Accepted(0, Verdict(Outcome.FAILED, "why not")))
     talk = Talk(infra_rank=1, memory=memory)
     for rank in (1, 2, 3):
         talk.register(rank, memory=memory)

@@ -13,13 +13,16 @@ import pytest
 from tests.core.machines import Talk
 
 from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.observe import status, verdict_file
+from ft_supervisor.observe import left_running, status, verdict_file
+from ft_supervisor.observe.left_running import LeftRunning
 from ft_supervisor.observe.snapshot import NAME, Snapshot, VerdictStatus, dump
 from ft_supervisor.observe.status import STALE, Files, Slurm, State, document, judge, read, read_patiently
 from ft_supervisor.observe.view import snapshot
 
 RUN = "1.0.0"
 SUCCESS = Verdict(Outcome.SUCCESS, "all done")
+AFTER = ["verdict", "left_running", "notes", "status"]
+LEFT = LeftRunning(1, "no libslurmfull.so here", 1000.0)
 
 
 @pytest.fixture
@@ -50,7 +53,8 @@ def test_a_snapshot_and_a_verdict(folder: Path) -> None:
     put(folder, shot())
     assert read(folder).snapshot == shot() and read(folder).verdict is None
     verdict_file.write(folder, SUCCESS, RUN, "nonce")
-    assert read(folder) == Files(folder, shot(), SUCCESS)
+    written = (folder / verdict_file.NAME).stat().st_mtime
+    assert read(folder) == Files(folder, shot(), SUCCESS, ended=written)
 
 
 def test_a_final_verdict_in_the_snapshot_will_do(folder: Path) -> None:
@@ -136,6 +140,46 @@ def test_slurm_says_what_has_become_of_a_stale_job(slurm: Slurm, words: str) -> 
     assert seen(9000.0, slurm).notes[0].startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("slurm", "file", "age", "told"),
+    [
+        (None, True, 1.0, "no libslurmfull.so here"),
+        (Slurm("RUNNING", restart_count=0), True, 1.0, "no libslurmfull.so here"),
+        (Slurm("COMPLETED", over=True), True, 1.0, None),
+        (Slurm(""), True, 1.0, None),
+        (Slurm("RUNNING", restart_count=1), True, 1.0, None),  # the next run of the job
+        (Slurm("PENDING", pending=True, restart_count=1), True, 1.0, None),
+        (Slurm("RUNNING", restart_count=0), False, 1.0, None),  # its batch script is about to end
+        (Slurm("RUNNING", restart_count=0), False, 500.0, "it is RUNNING 500 s after its verdict"),
+        (Slurm("COMPLETED", over=True), False, 500.0, None),
+        (None, False, 500.0, None),
+    ],
+)
+def test_a_job_that_has_ended_and_still_runs(slurm: Slurm | None, file: bool, age: float, told: str | None) -> None:
+    found = seen(1000.0 + age, slurm, verdict=SUCCESS, ended=1000.0, left=LEFT if file else None)
+    assert found.state is State.ENDED
+    assert (found.left is None) == (told is None)
+    if found.left is not None:
+        assert str(told) in found.left.why
+        assert document(found)["left_running"] == {
+            "why": found.left.why, "ends_it": "scancel 1", "since": 1000.0, "until": None
+        }  # fmt: skip
+    assert seen(1000.0 + age, slurm, ended=1000.0, left=LEFT).left is None, "without a verdict it is a running job"
+
+
+def test_the_file_is_read_beside_the_verdict(folder: Path) -> None:
+    left_running.write(folder, LEFT)
+    assert read(folder).left is None
+    verdict_file.write(folder, SUCCESS, RUN, "")
+    found = read(folder)
+    assert found.left == LEFT and status.is_in_doubt(found, 0.0)
+    (folder / left_running.NAME).write_text("{}")
+    found = read(folder)
+    assert found.left is None and left_running.NAME in found.problems[0]
+    assert found.ended is not None and not status.is_in_doubt(found, found.ended + 1)
+    assert status.is_in_doubt(found, found.ended + 1000)
+
+
 def test_without_any_file() -> None:
     assert judge("7", Files(), None, 0.0).state is State.NONE
     assert judge("7", Files(), Slurm("PENDING", "Resources", pending=True), 0.0).state is State.PENDING
@@ -204,7 +248,7 @@ def test_what_is_fresh_or_over_is_not_waited_for(folder: Path, monkeypatch: pyte
 
 def test_the_document_has_an_object_for_each_node() -> None:
     found = json.loads(json.dumps(document(seen(1004.0))))
-    assert list(found) == ["version", "state", "job", "folder", "age", "slurm", "verdict", "notes", "status"]
+    assert list(found) == ["version", "state", "job", "folder", "age", "slurm", *AFTER]
     assert (found["version"], found["state"], found["age"], found["folder"]) == (1, "running", 4.0, f"/run/{RUN}")
     told = found["status"]
     assert "names" not in told and told["candidates"] == [0, 1, 2]

@@ -14,8 +14,9 @@ from tests.core.machines import C0, Talk, failed, stopped
 from tests.observe.test_snapshot import crowd, successor
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.core.model import Outcome, Problem, Verdict
 from ft_supervisor.core.orders import SlurmsWord
+from ft_supervisor.observe.left_running import LeftRunning
 from ft_supervisor.observe.snapshot import Snapshot
 from ft_supervisor.observe.status import Files, Seen, Slurm, judge
 from ft_supervisor.observe.status_nodes import FEW, MOST
@@ -73,6 +74,14 @@ def test_a_running_job_in_eighty_columns() -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_first_of_all_that_the_job_still_runs(width: int) -> None:
+    verdict = Verdict(Outcome.SUCCESS, "all done")
+    files = Files(Path("/runs/1/1.0.0"), None, verdict, left=LeftRunning(1, "no library here", 1000.0))
+    found = words(judge("1", files, None, 1001.0), width)
+    assert found.startswith("! the job still runs in Slurm: no library here; it ends by `scancel 1` job 1.0.0: ended:")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_letters_that_take_two_columns_fit_too(width: int) -> None:
     shot = shot_of(small())
     assert shot.decision is not None
@@ -91,7 +100,7 @@ def test_a_text_that_is_wrapped_loses_nothing_but_spaces(told: str, width: int, 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_lost_in_a_narrow_terminal(width: int) -> None:
     talk = small()
-    talk.hear(messages.Unhealthy(0, 3, 1, "health check disk failed: no space left on device"))
+    talk.hear(messages.Unhealthy(0, 3, 1, Problem("disk", "health check disk failed: no space left on device")))
     talk.slurm(SlurmsWord.NOTHING, end_in=7230.0)
     found = words(seen(shot_of(talk)), width)
     for what in ("running", "n0, term 0", "3 active", "restart for any", "2 h 0 min left", "enough nodes are here"):
@@ -172,7 +181,7 @@ def test_a_crowd_is_folded_and_who_stands_out_is_listed() -> None:
     talk = crowd(1000)
     talk.silent = {17, 555}
     talk.wait(3)
-    talk.hear(messages.Unhealthy(0, 300, 1, "health check disk failed: full"))
+    talk.hear(messages.Unhealthy(0, 300, 1, Problem("disk", "health check disk failed: full")))
     talk.slurm(SlurmsWord.NOTHING, draining=(995,))
     shot = shot_of(talk)
     for width in WIDTHS:

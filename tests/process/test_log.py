@@ -48,7 +48,7 @@ def test_a_machines_line_is_written_alike(capfd: pytest.CaptureFixture[str]) -> 
         ("", '""'),
         ("a=b", '"a=b"'),
         ("a\nb", '"a b"'),
-        ("\x1b[31mred", '"\\u001b[31mred"'),
+        ("\x1b[31mred", "[31mred"),
         ("/a/b:c,d", "/a/b:c,d"),
         ("grün", "grün"),
         (None, None),

@@ -64,6 +64,17 @@ def test_a_sweep_leaves_nobody(nursery: Start, gone: Callable[[int], bool]) -> N
     assert not gone_now(root.pid)
 
 
+def test_a_strike_hits_what_it_has_seen_if_that_is_still_wanted(nursery: Start, gone: Callable[[int], bool]) -> None:
+    root = nursery(SLEEPER, IN_ITS_OWN_SESSION, ORPHAN, count=3)
+    kept = root.pids[0]
+    assert not tree.strike(root.pid, (), lambda: False)
+    assert living(root.pids, root.pid) == set(root.pids)
+    assert tree.strike(root.pid, (kept,), lambda: True)
+    assert all(gone(pid) for pid in root.pids[1:])
+    assert living(root.pids, root.pid) == {kept} and not gone_now(root.pid)
+    assert not tree.strike(root.pid, (kept,), lambda: True)
+
+
 def gone_now(pid: int) -> bool:
     """Whether the process has ended."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
@@ -124,6 +135,28 @@ for pid in (known.pid, orphan):
 assert tree.reap_orphans([known.pid]) == [orphan]
 assert tree.reap_orphans([known.pid]) == []
 assert known.wait() == 0
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_without_file_descriptors_nobody_says_that_nothing_is_left(python_path: None) -> None:
+    code = """
+import errno, os, resource, subprocess
+from ft_supervisor.process import tree
+tree.become_subreaper()
+child = subprocess.Popen(["sleep", "600"])
+before = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+for look in (lambda: tree.stat(child.pid), tree.scan, lambda: tree.sweep(os.getpid(), bound=0.2)):
+    try:
+        raise AssertionError(look())
+    except OSError as error:
+        assert error.errno == errno.EMFILE, error
+assert child.poll() is None
+resource.setrlimit(resource.RLIMIT_NOFILE, before)
+assert tree.stat(2**30) is None
+assert tree.sweep(os.getpid(), bound=60) == []
+assert child.wait() == -9
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

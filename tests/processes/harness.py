@@ -59,8 +59,9 @@ class Job:
         candidates: int | list[int] = 3,
         policy: dict[str, Any] | None = None,
         job: dict[str, Any] | None = None,
+        before: Iterable[str] = (),
     ) -> None:
-        """`policy` and `job`: further keys of the policy, and of job.yaml."""
+        """`policy` and `job`: further keys of the policy, and of job.yaml. `before`: what to start it by."""
         self.folder = folder
         self.nodes = [f"node{rank}" for rank in range(nodes)]
         script = str(Path(__file__).with_name("worker.py"))
@@ -83,7 +84,7 @@ class Job:
         (folder / "job.yaml").write_text(json.dumps(settings))  # YAML too
         self._marker = uuid.uuid4().hex
         self.local = subprocess.Popen(
-            [*COMMAND, "local", "--config", "job.yaml", "-N", str(nodes)],
+            [*before, *COMMAND, "local", "--config", "job.yaml", "-N", str(nodes)],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": PYTHONPATH, MARKER: self._marker},
             stdin=subprocess.DEVNULL,

@@ -2,11 +2,17 @@
 
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.processes.harness import BOUND, CALM, QUICK, Job, StartJob, until
 from tests.processes.lines import Line
+
+from ft_supervisor.daemon.identity import local_folder
 
 ANY = {"match": "any", "action": "restart", "budget": {"max": 5}}
 SICK = ["bash", "-c", "! test -e sick-$FT_SUPERVISOR_NODE || { echo no link on mlx5_0; exit 4; }"]
@@ -135,6 +141,35 @@ def test_a_check_before_each_cycle(start: StartJob) -> None:
     job.fail(one)
     job.wait("unhealthy", "node1", proc="agent")
     assert nodes_of(job, 2) == ["node0", "node2"]
+    job.finish()
+    job.assert_end(0, "success")
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """As the kernel makes a file system whose disk fails."""
+    subprocess.run(["mount", "--bind", str(folder), str(folder)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart(start: StartJob) -> None:
+    job = start(nodes=4, active=3, max_restarts=1)
+    workers = [job.worker(rank) for rank in range(3)]
+    assert [worker.said for worker in workers] == ["node0", "node1", "node2"]
+    with read_only(local_folder(job.run_folder.name) / "node1"):
+        job.fail(workers[0])
+        job.wait("unhealthy", "node1", proc="agent")
+        assert [job.worker(rank, restart=2).said for rank in range(3)] == ["node0", "node3", "node2"]
+    told = job.wait("unhealthy", "node0", proc="coordinator", node="node1")["reason"]
+    assert told.startswith("cannot start workers: [Errno 30] Read-only file system: ")
+    first, second = job.all("restart")
+    assert (first["used"], second["used"], second["cause"]) == ("1", "1", "health")
+    assert not job.all("worker_failed", "node1") and not job.all("agent_lost")
     job.finish()
     job.assert_end(0, "success")
 

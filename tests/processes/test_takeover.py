@@ -1,11 +1,19 @@
 """The coordinator is killed or frozen, alone or with its node: somebody else is in charge, and the job goes on."""
 
+import json
 import os
 import signal
+from datetime import timedelta
 
 import pytest
-from tests.processes.harness import CALM, QUICK, Job, StartJob, until
+from tests.processes.harness import BOUND, CALM, QUICK, Job, StartJob, until
 from tests.processes.lines import Line
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from ft_supervisor.core.codec import encode
+from ft_supervisor.core.messages import WorkersFailed
+from ft_supervisor.core.model import Cycle, Failure
+from ft_supervisor.store.keys import Keys
 
 HASTY = {"coordinator": "2s", "fence": "15s", "node_lost": "25s", "agent": "20s"}
 """For tests that wait for the coordinator to be called silent, and for nothing else."""
@@ -35,6 +43,27 @@ def assert_untouched(job: Job, workers: list[Line]) -> None:
     pids = {int(line["pid"]) for line in workers}
     assert pids <= set(job.processes()), job.output
     assert len(job.all("worker")) == len(workers), job.output
+
+
+def test_numbers_that_cannot_be_make_nobody_deaf(start: StartJob) -> None:
+    """One message of a stranger, by torch's plain client, into the inbox of a job that trains."""
+    job = start(nodes=2, active=2)
+    workers = in_place(job, 2, candidates=2)
+    file = job.run_folder / "addr" / "0"
+    address = json.loads(until(lambda: file.read_text() if file.exists() else None, "node0's address"))
+    bound = timedelta(seconds=BOUND)
+    stranger = TCPStore(address["host"], address["port"], wait_for_workers=False, timeout=bound)
+    failure = Failure(0, 0, exit_code=1, time=4.5)
+    real = encode(WorkersFailed(0, 0, 1, Cycle(0, 0), (failure,)))
+    stranger.queue_push(Keys(job.run_folder.name).inbox, real.replace(b"4.5", b"1" + b"0" * 400))
+    job.wait("message_dropped", "node0")
+    assert_untouched(job, workers)
+    job.fail(workers[1])
+    for rank in (0, 1):
+        job.worker(rank, restart=1)
+    job.finish()
+    job.assert_end(0, "success", "all workers of cycle 0.1 exited with 0")
+    assert not job.all("coordinator_lost") and not job.all("coordinator_failed")
 
 
 def test_a_killed_coordinator_and_then_its_successor_disturb_nobody(start: StartJob) -> None:

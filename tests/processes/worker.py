@@ -2,12 +2,14 @@
 
 SIGUSR2: it complains, and exits with 7. `deaf`: SIGTERM does nothing to it. `family`: it has a child in a session of
 its own, and an orphan in another. `beats`: heartbeats by systemd's notify protocol, until the file `silent-RANK` is
-there. `checkpoints`: it writes the step that the file `next-step` tells to the file `step`.
+there. `checkpoints`: it writes the step that the file `next-step` tells to the file `step`. `records`: it writes when
+it ran first and last, by CLOCK_MONOTONIC, to the file `ran-RESTART-RANK`.
 """
 
 import os
 import signal
 import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -53,6 +55,11 @@ def checkpoint() -> None:
         Path("step.new").replace("step")
 
 
+def record(file: int, first: float) -> None:
+    """Where no other can be seen: it runs now, and did at `first`."""
+    os.pwrite(file, struct.pack("2d", first, time.monotonic()), 0)
+
+
 def run(what: str) -> None:
     """Until a signal."""
     say(what)
@@ -70,10 +77,18 @@ if __name__ == "__main__":
     if "beats" in sys.argv:
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\0", 1))
+        beat(notify)  # before it says that it is there, so that a test may have it fall silent from then on
+    began, file = time.monotonic(), -1
+    if "records" in sys.argv:
+        path = f"ran-{os.environ['TORCHELASTIC_RESTART_COUNT']}-{os.environ['RANK']}"
+        file = os.open(path, os.O_RDWR | os.O_CREAT)
+        record(file, began)
     say("worker")
     while not Path("finish").exists():
         if "beats" in sys.argv:
             beat(notify)
         if "checkpoints" in sys.argv and os.environ["RANK"] == "0":
             checkpoint()
-        time.sleep(0.02)
+        if file >= 0:
+            record(file, began)
+        time.sleep(0.02 if file < 0 else 0.001)

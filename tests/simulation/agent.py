@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.guard import SimGuard
 from tests.simulation.process import Process
 from tests.simulation.wire import Wire
 from tests.simulation.words import brief
@@ -12,7 +13,7 @@ from tests.simulation.workers import SimWorkers
 from ft_supervisor.core import actions
 from ft_supervisor.core.actions import AgentAction
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.events import AgentEvent, Looked, Tick, WorkersGone
+from ft_supervisor.core.events import AgentEvent, CannotStart, Looked, Tick, WorkersGone
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Memory
 from ft_supervisor.core.orders import Done
@@ -28,7 +29,7 @@ IMPORTS = (0.2, 2.5)
 class SimAgent(Process):
     """One incarnation."""
 
-    def __init__(self, node: SimNode, incarnation: int, memory: Memory) -> None:
+    def __init__(self, node: SimNode, incarnation: int, memory: Memory, waited: float) -> None:
         world = node.world
         super().__init__(world, node.beat)
         self.world: World = world
@@ -37,8 +38,10 @@ class SimAgent(Process):
         self.incarnation: int = incarnation
         self.wire: Wire | None = None
         self.machine: AgentMachine | None = None
+        self._guard = SimGuard(self)
         self._dials = 0
         self._memory = memory
+        self._waited = waited
         world.after(world.between(*IMPORTS), self.do, self._begin)
 
     @property
@@ -71,17 +74,23 @@ class SimAgent(Process):
 
     def _begin(self) -> None:
         node, now = self.node, self.node.local()
-        self.machine = self.world.machines.agent(self.world.job, node.node, self.incarnation, self._memory, now)
+        self.machine = self.world.machines.agent(
+            self.world.job, node.node, self.incarnation, self._memory, now, waited=self._waited
+        )
         self._perform(self.machine.start(now))
         self.start_beating()
 
     def _perform(self, todo: list[AgentAction]) -> None:
+        assert self.machine is not None
+        self._guard.set(self.machine.guard_at)
         for action in todo:
             if not self.alive:
                 return
             if self.world.history is not None:
                 self.world.note_action(f"{self.node.name} agent", action)
             match action:
+                case actions.Log(event, fields, _):
+                    self.world.checks.logged(event, fields)
                 case actions.Tell(order):
                     self.node.tell_daemon("agent", order)
                 case actions.Send(message):
@@ -111,9 +120,18 @@ class SimAgent(Process):
 
     def _start(self, run: Run) -> None:
         self.world.checks.start(self.node, run)
+        if self.node.unable:
+            self._start_in_vain(run)
+            return
         self.node.workers = SimWorkers(self, run)
         self.node.workers.start()
         self.world.moment("running", self.node.rank)
+
+    def _start_in_vain(self, run: Run) -> None:
+        """Some of the workers run by then, or none does."""
+        if self.world.between(0.0, 1.0) < 0.5:
+            self.node.workers = SimWorkers(self, run, over=True)
+        self.world.after(0.01, self.do, self.feed, CannotStart(run.cycle, "read-only"))
 
     def _stop(self, cycle: Cycle, grace: float) -> None:
         workers = self.node.workers

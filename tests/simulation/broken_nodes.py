@@ -7,7 +7,7 @@ from dataclasses import replace
 from ft_supervisor.core import actions, events, messages, orders
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.daemon import DaemonMachine
-from ft_supervisor.core.model import Cycle, Failure, Memory
+from ft_supervisor.core.model import CONFIG_ERROR, Cycle, Failure, Memory
 from ft_supervisor.core.roster import first_candidate
 
 
@@ -77,6 +77,35 @@ class NeverCallsAnybodyElse(AgentMachine):
             actions.Dial((first_candidate(self.job),)) if isinstance(action, actions.Dial) else action
             for action in super().handle(event, now)
         ]
+
+
+class LeavesByTheBarrier(AgentMachine):
+    """Its key alone sends a node home."""
+
+    def _tick(self, now: float) -> None:
+        super()._tick(now)
+        if self._end_as is None and self._run is None and self._alone.hinted:
+            self._end(actions.Leave(0, None, "the exit barrier is passed"), 0.0, now)
+
+
+class BelievesAnyStore(AgentMachine):
+    """One with another configuration ends the node, whoever has made it."""
+
+    def _hear_of_another_policy(self, event: events.PolicyDiffers, now: float) -> None:
+        self._end(actions.Leave(CONFIG_ERROR, None, event.reason), 0.0, now)
+
+
+def believes(*_: object) -> str:
+    """Instead of a look whether a message can be true."""
+    return ""
+
+
+class HasNoGuard(AgentMachine):
+    """Nothing beside the workers looks at their lease."""
+
+    @property
+    def guard_at(self) -> float | None:
+        return None
 
 
 class DoesNotGuardTheFence(DaemonMachine):

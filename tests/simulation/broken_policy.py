@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ft_supervisor.core import messages
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.cycles import Cycles
 from ft_supervisor.core.members import Member
+from ft_supervisor.core.model import Cycle, Failure, Problem
+from ft_supervisor.core.policy import Trouble
 from ft_supervisor.core.selection import Selection
+from ft_supervisor.core.settings import Cause
 
 
 class ChoosesTheExcluded(Selection):
@@ -21,8 +26,22 @@ class ChoosesTheUnhealthy(Selection):
 
 
 class RunsWhateverTheChecksSay(AgentMachine):
-    def _checked(self, cycle: str, problem: str, now: float) -> None:
-        super()._checked(cycle, "", now)
+    def _checked(self, cycle: str, problem: Problem | None, now: float) -> None:
+        super()._checked(cycle, None, now)
+
+
+class ChargesForTheNodesHealth(Cycles):
+    """What a check has found costs a restart, as if a worker had failed."""
+
+    def _trouble(self, trouble: Trouble, now: float) -> None:
+        super()._trouble(replace(trouble, charged=trouble.charged or trouble.cause is Cause.HEALTH), now)
+
+
+class BlamesItsWorkers(AgentMachine):
+    """A node that cannot start its workers calls that a failure of theirs."""
+
+    def _cannot_start(self, cycle: Cycle, reason: str, now: float) -> None:
+        self._exited(cycle, (Failure(self.node.infra_rank, 0, exit_code=126, message=reason),), now)
 
 
 class DecidesBeforeAllHaveStopped(Cycles):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ft_supervisor.core import actions, events, messages, orders
+from ft_supervisor.core import actions, events, messages
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.coordinator import CoordinatorMachine
@@ -80,18 +80,11 @@ class LeasesToAnybody(Proof):
 
 
 class NeverFences(AgentMachine):
-    """Nor lets its daemon do it."""
+    """Nor lets its daemon or the guard do it."""
 
-    def _fence_is_over(self, now: float) -> bool:
-        return False
-
-    def handle(self, event: events.AgentEvent, now: float) -> list[actions.AgentAction]:
-        return [
-            replace(action, order=replace(action.order, fence_in=None))
-            if isinstance(action, actions.Tell) and isinstance(action.order, orders.Alive)
-            else action
-            for action in super().handle(event, now)
-        ]
+    @property
+    def fence_at(self) -> float | None:
+        return None
 
 
 class CountsItsOwnDelay(Members):

@@ -6,12 +6,23 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.clockwork import Breach
-from tests.simulation.endings import Endings
+from tests.simulation.endings import HARMLESS, Endings
 from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
+from ft_supervisor.core.codec import CodecError, decode, encode
 from ft_supervisor.core.coordinator import Role
-from ft_supervisor.core.messages import Close, Prepare, Propose, Register, Run, ToAgent, ToCoordinator
+from ft_supervisor.core.messages import (
+    TO_AGENT,
+    TO_COORDINATOR,
+    Close,
+    Prepare,
+    Propose,
+    Register,
+    Run,
+    ToAgent,
+    ToCoordinator,
+)
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.roster import candidates
@@ -35,8 +46,6 @@ class Checks(Endings):
         self.ranks: dict[Cycle, dict[int, int]] = {}
         """infra_ranks by group_rank, of workers that were started."""
         self.terms: dict[int, SimCoordinator] = {}
-        self.touched: set[int] = set()
-        """Nodes that some fault was about."""
         self._lost: dict[SimCoordinator, set[int]] = {}
         self._heard: dict[SimCoordinator, dict[int, tuple[float, int]]] = {}
         self._led: dict[SimCoordinator, set[int]] = {}
@@ -89,12 +98,12 @@ class Checks(Endings):
             raise Breach("8", f"training is disturbed: {node.name} stops {cycle}")
 
     def _overlap(self, node: SimNode, workers: SimWorkers, cycle: Cycle) -> None:
-        """Only on a node whose processes all stand still, or have only just begun to go on."""
+        """Only on a node that stands still as a whole, or has only just begun to go on: the guard needs nobody else."""
         world = self._world
         if not workers.alive:
             return
         bound = world.job.timeouts.heartbeat + KILL_BOUND + WAKING
-        if node.guarded and world.now - node.guarded_since > bound:
+        if not node.frozen and world.now - node.thawed_at > bound:
             raise Breach("10", f"{cycle} runs while {node.name} still runs {workers.cycle}")
         world.after(bound / 4, self._overlap, node, workers, cycle)
 
@@ -113,6 +122,7 @@ class Checks(Endings):
 
     def received(self, coordinator: SimCoordinator, message: ToCoordinator) -> None:
         """A message is about to be handled."""
+        self._travels(message, TO_COORDINATOR)
         if isinstance(message, Register):
             self._lost.get(coordinator, set()).discard(message.infra_rank)
             self._world.moment("joining", message.infra_rank)
@@ -124,6 +134,7 @@ class Checks(Endings):
 
     def coordinator_log(self, coordinator: SimCoordinator, event: str, fields: tuple[tuple[str, object], ...]) -> None:
         """A log line: of interest is who was lost."""
+        self.logged(event, fields)
         if event == "in_charge":
             self.heard(coordinator, range(len(self._world.nodes)))
         closing = coordinator.machine is not None and coordinator.machine.role is Role.CLOSING
@@ -145,11 +156,31 @@ class Checks(Endings):
         if silence + (2 * (coordinator.thaws - thaws) + 1) * timeouts.heartbeat < timeouts.node_lost:
             raise Breach("lost", f"{coordinator.node.name} gives up n{rank} after {silence:.1f} s, itself not counted")
 
+    def _travels(self, message: ToCoordinator | ToAgent, types: tuple[type, ...]) -> None:
+        """In one job of twenty: what our own machines say is within the bounds of its fields."""
+        if self._world.plan.seed % 20:
+            return
+        try:
+            back = decode(encode(message), types)
+        except CodecError as error:
+            raise Breach("believed", f"{message}: {error}") from None
+        if back != message:
+            raise Breach("believed", f"{message} does not come back")
+
+    def logged(self, event: str, fields: tuple[tuple[str, object], ...]) -> None:
+        """A machine's log line: what our own machines say can always be true of the job."""
+        reasons = [value for key, value in fields if key == "reason" and value != "no lease to run it"]
+        if event in ("message_dropped", "mail_dropped") and reasons:
+            raise Breach("believed", f"one of ours is not believed: {fields}")
+
     def mail(self, coordinator: SimCoordinator, infra_rank: int, message: ToAgent) -> None:
         """A coordinator tells an agent something."""
+        self._travels(message, TO_AGENT)
         if not isinstance(message, Prepare | Close):  # only who is in charge says such a thing
             self.in_charge(coordinator, message.term)
             self._led.setdefault(coordinator, set()).add(infra_rank)
+        if isinstance(message, Run):
+            self.charged = max(self.charged, message.ledger.used)
         match message:
             case Run() if infra_rank in self._lost.get(coordinator, ()):
                 raise Breach("3", f"n{infra_rank} is to run {message.cycle} though lost")
@@ -176,7 +207,7 @@ class Checks(Endings):
         elif fault.kind == "freeze-coordinator":
             if not self._harmless(fault):
                 self.touched.update(range(len(world.nodes)))
-        elif fault.kind not in ("repeat", "files", "reset"):
+        elif fault.kind not in HARMLESS:
             self.touched.update(ranks)
 
     def _harmless(self, freeze: Fault) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from tests.simulation.network import Channel
 from tests.simulation.store import Connection
 
+from ft_supervisor.core.events import PolicyDiffers
+
 if TYPE_CHECKING:
     from tests.simulation.wire import Wire
 
@@ -29,7 +31,8 @@ class Attempt:
         wire = self._wire
         server = wire.agent.world.nodes[self._candidate].coordinator
         if server is None or not server.alive or not server.listening:
-            self._back.send(wire.agent.do, self._fail)
+            squatted = wire.agent.world.now < wire.agent.world.nodes[self._candidate].squatted_until
+            self._back.send(wire.agent.do, self._differ if squatted else self._fail)
         else:
             server.do(self._welcome, server)
 
@@ -53,6 +56,12 @@ class Attempt:
         if not self._done:
             self._done = True
             self._wire.found(self._candidate, connection, round_, asked)
+
+    def _differ(self) -> None:
+        """A stranger's store has answered, and no other one is there."""
+        if not self._done and not self._wire.abandoned:
+            self._wire.agent.feed(PolicyDiffers("a stranger's store", certain=False))
+        self._fail()
 
     def _fail(self) -> None:
         if not self._done:

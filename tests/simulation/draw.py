@@ -69,8 +69,11 @@ _WEIGHTS = {
         "repeat": 10,
         "files": 3,
         "sick": 6,
+        "unable": 5,
         "drain": 5,
         "limit": 2,
+        "stranger": 6,
+        "squatter": 6,
     },
     "outside": 0,
 }
@@ -99,6 +102,6 @@ def _draw_fault(dice: random.Random, nodes: int, at: float, moment: str) -> Faul
             return Fault(kind, at, tuple(sorted(side)), round(seconds + dice.uniform(0.0, 12.0), 2), moment)
         case "repeat":
             return Fault(kind, at, (node,), float(dice.randint(1, 12)), moment)
-        case _ if kind.startswith(("freeze", "cut")):
+        case _ if kind.startswith(("freeze", "cut", "squatter")):
             return Fault(kind, at, (node,), seconds, moment)
     return Fault(kind, at, (node,), 0.0, moment)

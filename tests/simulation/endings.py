@@ -8,11 +8,14 @@ from tests.simulation.clockwork import Breach
 from tests.simulation.plan import Fault
 
 from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
+from ft_supervisor.core.model import CONFIG_ERROR, KILL_BOUND, NO_PROMISE, Cycle, Outcome, Verdict
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
     from tests.simulation.world import World
+
+HARMLESS = {"repeat", "files", "reset", "stranger", "squatter"}
+"""Faults that touch no training and no verdict."""
 
 
 class Endings:
@@ -27,14 +30,21 @@ class Endings:
         self.chosen_at = 0.0
         self.outside = False
         """Whether somebody else has a say in the verdict, too."""
+        self.touched: set[int] = set()
+        """Nodes that some fault was about."""
+        self.charged = 0
+        """Restarts that were charged to a budget, as nodes were told."""
         self._worked: dict[Cycle, set[int]] = {}
-        self._by_barrier: set[int] = set()
-        self._left_at: dict[int, float] = {}
+        self.left_at: dict[int, float] = {}
+        """When daemons have left, by infra_rank."""
+        self.worked_at = 0.0
+        """When workers have exited with 0 last."""
         self._disturbed_until = 0.0
 
     def worked(self, cycle: Cycle, rank: int) -> None:
         """All workers of the cycle on this node have exited with 0."""
         self._worked.setdefault(cycle, set()).add(rank)
+        self.worked_at = self._world.now
 
     def succeeded(self, cycle: Cycle) -> set[int]:
         """Where they have."""
@@ -61,19 +71,29 @@ class Endings:
 
     def agent_leaves(self, node: SimNode, leave: Leave) -> None:
         """An agent says Leave."""
+        if leave.code == CONFIG_ERROR:
+            self._check_refusal(node)
         if leave.verdict is not None:
             self.verdict(leave.verdict, f"{node.name} leaves")
+
+    def _check_refusal(self, node: SimNode) -> None:
+        """All nodes of a job have one configuration here: only a squatter can make a node believe otherwise, and that
+        none that has ever had a coordinator."""
+        assert node.agent is not None and node.agent.machine is not None
+        met = node.agent.machine.memory.promise != NO_PROMISE
+        if met or self._world.now < self._world.job.timeouts.takeover:
+            raise Breach("4", f"{node.name} leaves for a stranger's store")
 
     def daemon_leaves(self, node: SimNode, leave: Leave, code: int) -> None:
         """A daemon leaves with this code."""
         self._world.note(node.name, f"leaves with {code}: {leave.reason}")
-        self._left_at[node.rank] = self._world.now
+        self.left_at[node.rank] = self._world.now
         if leave.verdict is not None:
             self.verdict(leave.verdict, f"{node.name}'s daemon leaves")
             if code != leave.verdict.exit_code:
                 raise Breach("4", f"{node.name} leaves with {code} for {leave.verdict}")
-        elif code == 0:  # by the exit barrier alone, which is no verdict
-            self._by_barrier.add(node.rank)
+        elif leave.code == 0:
+            raise Breach("5", f"{node.name} leaves with 0 and knows no verdict: {leave.reason}")
         if code == 0:
             self.check_success(f"{node.name}'s code")
 
@@ -86,13 +106,17 @@ class Endings:
         if self.chosen is not None and world.file not in (None, self.chosen) and not self.outside:
             raise Breach("4", f"the file holds {world.file}, but {self.chosen} was chosen")
         said = {self.chosen.exit_code} if self.chosen is not None else {0}
-        by_verdict = {code for rank, code in codes.items() if rank not in self._by_barrier}
-        if not by_verdict <= said | {75, 130} and not self.outside:
+        squatted = any(fault.kind == "squatter" for fault in world.plan.faults)
+        if not set(codes.values()) <= said | {75, 130} | ({CONFIG_ERROR} if squatted else set()) and not self.outside:
             raise Breach("4", f"codes {codes} with the verdict {self.chosen}")
         self._check_time()
-        harmless = all(fault.kind in ("repeat", "files", "reset") for fault in world.plan.faults)
-        good = (harmless and not world.plan.fails) or world.plan.gentle
-        if good and list(codes.values()) != [0] * len(world.nodes):
+        kinds = {fault.kind for fault in world.plan.faults} - HARMLESS
+        spared = len(world.nodes) - len(self.touched) >= world.job.active
+        good = (not kinds or (kinds == {"unable"} and spared)) and not world.plan.fails
+        # a rule for exit code 1 answers for the peers, which come before a cause that it does not name
+        if kinds == {"unable"} and not world.plan.fails and world.plan.policy != "replace" and self.charged:
+            raise Breach("charged", f"{self.charged} restarts are charged, and no worker has failed by itself")
+        if (good or world.plan.gentle) and list(codes.values()) != [0] * len(world.nodes):
             raise Breach("8" if world.plan.gentle else "success", f"codes {codes}, verdict {self.chosen}")
 
     def _check_time(self) -> None:
@@ -102,6 +126,6 @@ class Endings:
             return
         grace = t.stop_grace + t.close_grace + KILL_BOUND + 5.0
         bound = max(self.chosen_at, self._disturbed_until) + t.takeover + t.node_lost + 2 * grace
-        for rank, at in self._left_at.items():
+        for rank, at in self.left_at.items():
             if at > bound:
                 raise Breach("6", f"n{rank} left at {at:.1f}, the verdict was there at {self.chosen_at:.1f}")

@@ -114,6 +114,8 @@ class Injector:
                     node.agent.wire.connection.sever()
             case "sick":
                 node.sick = True
+            case "unable":
+                node.unable = True
             case "drain":
                 world.slurm.draining |= {node.rank}
             case "signal":
@@ -121,6 +123,10 @@ class Injector:
             case "repeat":
                 for _ in range(int(fault.seconds)):
                     world.after(world.between(0.0, 15.0), self._repeat, node)
+            case "stranger" if node.coordinator is not None and node.coordinator.alive:
+                node.coordinator.store.open_barriers()
+            case "squatter":
+                node.squatted_until = max(node.squatted_until, world.now + fault.seconds)
             case "outside" if node.coordinator is not None and node.coordinator.alive:
                 node.coordinator.store.claim(Verdict(Outcome.FAILED, "from outside"))
 

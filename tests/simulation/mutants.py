@@ -15,7 +15,7 @@ from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import coordinator, cycles, majority, roster
+from ft_supervisor.core import agent, coordinator, cycles, majority, roster
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
@@ -61,16 +61,28 @@ def _part(name: str, part: type, *says: str, theme: Theme | None = None) -> Muta
     return Mutant(part.__name__, says, theme, parts=((coordinator, name, part),))
 
 
+BELIEVES = tuple(
+    (module, name, broken_nodes.believes) for module, name in ((agent, "to_node"), (coordinator, "from_node"))
+)
+"""Every message, also one that cannot be true: else a broken machine's are refused before they do any harm."""
+
 REQUIRED = (
     Mutant(
         "FencesNoOlderTerms",
         ("4", "7", "9", "10"),
         themes.see_saw,
         Machines(agent=broken_takeover.HeedsOlderTerms, coordinator=broken_takeover.IgnoresNewerPromises),
+        BELIEVES,
     ),
     Mutant("AnyMinoritySuffices", ("4", "9", "10"), parts=((roster, "majority", broken_takeover.any_minority),)),
     _part("RosterChange", broken_takeover.AsksOnlyTheNewList, "4", "9", "10", theme=themes.drift),
-    _daemon(broken_takeover.ForgetsPromises, "4", "7", "9", "10", theme=themes.see_saw),
+    Mutant(
+        "ForgetsPromises",
+        ("4", "7", "9", "10"),
+        themes.see_saw,
+        Machines(daemon=broken_takeover.ForgetsPromises),
+        BELIEVES,
+    ),
     _part("Members", broken_takeover.WaitsForNobodyToStop, "10"),
     Mutant("LeasesToAnybody", ("9", "10"), parts=((majority, "Proof", broken_takeover.LeasesToAnybody),)),
     _agent(broken_takeover.NeverFences, "10"),
@@ -90,7 +102,7 @@ OTHERS = (
     _coordinator(broken_cycles.ForgetsTheLost, "3"),
     _coordinator(broken_cycles.LosesNobody, "6"),
     _part("Cycles", broken_cycles.ShiftsRanks, "survivors"),
-    _part("Cycles", broken_cycles.TwoOfTheSameRank, "2"),
+    Mutant("TwoOfTheSameRank", ("2",), parts=((coordinator, "Cycles", broken_cycles.TwoOfTheSameRank), *BELIEVES)),
     _part("Cycles", broken_cycles.NeverGivesUp, "6"),
     _part("Cycles", broken_cycles.JoinsForEver, "6"),
     _part("Cycles", broken_cycles.DoesNotListenToRegisters, "6"),
@@ -106,7 +118,15 @@ OTHERS = (
     _agent(broken_nodes.NeverLeaves, "6"),
     _agent(broken_nodes.SaysGoodbyeTooEarly, "10"),
     _agent(broken_nodes.NeverCallsAnybodyElse, "8"),
-    _daemon(broken_nodes.DoesNotGuardTheFence, "10", theme=themes.unguarded),
+    _agent(broken_nodes.LeavesByTheBarrier, "5"),
+    _agent(broken_nodes.BelievesAnyStore, "4"),
+    _agent(broken_nodes.HasNoGuard, "10", theme=themes.unguarded),
+    Mutant(
+        "DoesNotGuardTheFence",
+        ("10",),
+        themes.unguarded,
+        Machines(agent=broken_nodes.HasNoGuard, daemon=broken_nodes.DoesNotGuardTheFence),
+    ),
     Mutant(
         "ChoosesTheExcluded",
         ("3",),
@@ -120,5 +140,7 @@ OTHERS = (
         Machines(agent=broken_policy.RunsWhateverTheChecksSay),
         ((cycles, "Selection", broken_policy.ChoosesTheUnhealthy),),
     ),
+    _part("Cycles", broken_policy.ChargesForTheNodesHealth, "charged", "success", theme=themes.unable),
+    _agent(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
     _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),
 )

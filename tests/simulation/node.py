@@ -59,7 +59,7 @@ class SimDaemon(Process):
                 node.world.note_action(f"{node.name} daemon", action)
             match action:
                 case actions.SpawnAgent(incarnation, memory):
-                    node.agent = SimAgent(node, incarnation, memory)
+                    node.agent = SimAgent(node, incarnation, memory, self.machine.waited(node.local()))
                 case actions.SpawnCoordinator(incarnation, memory):
                     node.coordinator = SimCoordinator(node, incarnation, memory)
                 case actions.KillChild(child):
@@ -68,8 +68,8 @@ class SimDaemon(Process):
                     node.agent.do(node.agent.feed, Terminated(reason))
                 case actions.RunChecks(round_):
                     node.world.after(node.world.between(0.02, 0.3), self._check, round_)
-                case actions.Tell(Sick(reason)) if node.agent is not None:
-                    node.agent.do(node.agent.feed, events.TurnedUnhealthy(reason))
+                case actions.Tell(Sick(problem)) if node.agent is not None:
+                    node.agent.do(node.agent.feed, events.TurnedUnhealthy(problem))
                 case actions.Tell(Checked(cycle, problem)) if node.agent is not None:
                     node.agent.do(node.agent.feed, events.CheckAnswered(cycle, problem))
                 case actions.CallSlurm():
@@ -120,8 +120,14 @@ class SimNode:
         self.coordinator: SimCoordinator | None = None
         self.workers: SimWorkers | None = None
         self.frozen = False
+        """Everything of it stands still, the guard of its workers too."""
+        self.thawed_at = 0.0
         self.sick = False
         """Its health checks fail."""
+        self.squatted_until = 0.0
+        """Until when a stranger's store has the first port here."""
+        self.unable = False
+        """It cannot start workers."""
         self._rate = 1.0 + world.between(-DRIFT, DRIFT)
         self._offset = world.between(0.0, 1e6)
         self._frozen_since = 0.0
@@ -189,21 +195,10 @@ class SimNode:
 
     def _thaw(self) -> None:
         self.frozen = False
+        self.thawed_at = self.world.now
         self._stood_still += self.world.now - self._frozen_since
         self.note("goes on")
 
     def stood_still(self) -> float:
         """Seconds in which this node's workers could not run, so far."""
         return self._stood_still + (self.world.now - self._frozen_since if self.frozen else 0.0)
-
-    @property
-    def guarded(self) -> bool:
-        """Whether agent or daemon can act: with both standing still, nobody can end the workers."""
-        agent = self.agent is not None and self.agent.alive and not self.agent.frozen
-        return not self.frozen and (agent or not self.daemon.frozen)
-
-    @property
-    def guarded_since(self) -> float:
-        """When one of them was last seen to go on."""
-        agent = self.agent.went_on_at if self.agent is not None else 0.0
-        return max(agent, self.daemon.went_on_at)

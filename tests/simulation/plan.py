@@ -9,12 +9,15 @@ KINDS = (
     *("worker", "agent", "coordinator", "daemon", "node"),
     *("freeze-agent", "freeze-coordinator", "freeze-daemon", "freeze-children", "freeze-node"),
     *("cut-node", "cut-pair", "cut-way", "split", "reset"),
-    *("signal", "cancel", "repeat", "files", "outside"),
-    *("sick", "drain", "limit"),
+    *("signal", "cancel", "repeat", "files", "outside", "stranger", "squatter"),
+    *("sick", "unable", "drain", "limit"),
 )
 """The first five kill. cut-way A.B: nothing gets from A to B. split: these nodes and the others are apart.
-reset: this node's connection breaks, and what is on its way is lost. sick: its health checks fail from now on. drain:
-Slurm says that it drains this node. limit: Slurm says that the job ends in so many seconds."""
+reset: this node's connection breaks, and what is on its way is lost. sick: its health checks fail from now on.
+unable: it cannot start workers from now on. drain: Slurm says that it drains this node. limit: Slurm says that the job
+ends in so many seconds. stranger: someone on the network sets the exit barrier's keys in the store of this node's
+coordinator. squatter: someone has the first port on this node, with a store that says to be of the job and has another
+configuration."""
 
 MOMENTS = (
     *("joining", "ordering", "running", "stopping", "promoting", "losing", "changing"),

@@ -16,8 +16,6 @@ class Process:
         self.alive = True
         self.frozen = 0
         self.thaws = 0
-        self.went_on_at = 0.0
-        """When it last did, after a freeze."""
         self._beat = beat
         self._beat_is_due = False
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -69,7 +67,6 @@ class Process:
         self.frozen -= 1
         if self.frozen or not self.alive:
             return
-        self.went_on_at = self.clock.now
         self.thaws += 1
         self._stood_still += self.clock.now - self._stopped_at
         self.on_thaw(self.clock.now - self._stopped_at)

@@ -113,6 +113,23 @@ def test_the_coordinator_is_lost_while_it_ends_the_job(kind: str, moment: str) -
 KILLS = ("coordinator", "node")
 
 
+def test_nodes_that_cannot_start_workers_are_replaced_and_nothing_is_charged() -> None:
+    for seed in range(20):
+        world = lived(f"{seed} nodes=6 active=3 work=20 peers=crash slow=0.005 restarts=0 unable@0:1 unable@0:3")
+        assert codes(world) == [0] * 6
+        assert world.checks.ranks[max(world.checks.ranks)] == {0: 0, 1: 4, 2: 2}
+        assert world.checks.charged == 0
+
+
+def test_when_no_node_can_start_workers_the_job_soon_ends_and_says_so() -> None:
+    for seed in range(20):
+        unable = " ".join(f"unable@0:{rank}" for rank in range(4))
+        world = lived(f"{seed} nodes=4 active=3 work=20 {QUIET} {unable}")
+        assert codes(world) == [75] * 4
+        assert world.file is not None and "cannot start workers: read-only" in world.file.reason
+        assert world.now < 40
+
+
 def test_a_signal_cancels_the_job() -> None:
     world = lived(f"1 nodes=4 active=3 work=60 {QUIET} signal@10:2")
     assert codes(world) == [130] * 4
@@ -143,6 +160,39 @@ def test_a_run_dir_that_hangs_delays_no_decision() -> None:
         world = lived(f"{seed} nodes=4 active=3 {QUIET} files@1~100")
         assert codes(world) == [0] * 4
         assert world.now < 40
+
+
+def test_a_stranger_at_the_exit_barrier_ends_no_node() -> None:
+    for seed in range(10):
+        strangers = " ".join(f"stranger@{at}:charge" for at in (3, 10, 19))
+        world = lived(f"{seed} nodes=5 active=3 work=20 gentle=1 {QUIET} {strangers}")
+        assert codes(world) == [0] * 5
+        assert list(world.checks.ranks) == [Cycle(0, 0)] and len(world.checks.terms) == 1
+
+
+def test_a_stranger_on_the_first_port_keeps_no_node_from_its_coordinator() -> None:
+    for seed in range(20):
+        squatters = " ".join(f"squatter@0:{rank}~60" for rank in range(4))
+        world = lived(f"{seed} nodes=4 active=3 gentle=1 work=20 {QUIET} {squatters} coordinator@12:charge")
+        assert codes(world) == [0] * 4
+        assert list(world.checks.ranks) == [Cycle(0, 0)] and len(world.checks.terms) == 2
+
+
+def test_a_stranger_and_no_coordinator_end_no_node_with_0() -> None:
+    for seed in range(10):
+        lost = "node@14:0 node@14:1 node@14:2"
+        world = lived(f"{seed} nodes=5 active=2 work=60 {QUIET} stranger@10:charge {lost}")
+        assert codes(world) == [None, None, None, 75, 75]
+
+
+def test_spares_leave_at_once_though_the_coordinator_is_killed_at_the_exit_barrier() -> None:
+    for seed in range(40):
+        late = seed % 10 * 0.005
+        world = lived(f"{seed} nodes=5 active=3 {QUIET} coordinator@succeeding+{late}:charge")
+        assert codes(world) == [0] * 5
+        assert world.checks.chosen is not None and world.checks.chosen.outcome is Outcome.SUCCESS
+        for spare in (3, 4):
+            assert world.checks.left_at[spare] - world.checks.worked_at < 1.0
 
 
 def test_whoever_sets_the_key_from_outside_ends_the_job() -> None:

@@ -46,7 +46,7 @@ def ailing(dice: random.Random, plan: Plan) -> Plan:
     """Nodes turn unhealthy or fail for good, and others have to take their places."""
     faults, at = [], dice.uniform(3.0, 8.0)
     for _ in range(dice.randint(2, 5)):
-        kind = dice.choice(("sick", "sick", "worker", "drain", "node", "agent"))
+        kind = dice.choice(("sick", "sick", "unable", "worker", "drain", "node", "agent"))
         faults.append(_fault(kind, at, [dice.randrange(plan.nodes)]))
         at += dice.choice((dice.uniform(0.0, 0.5), dice.uniform(0.0, 4.0)))
     if dice.random() < 0.4:
@@ -54,6 +54,19 @@ def ailing(dice: random.Random, plan: Plan) -> Plan:
     fails = tuple((dice.randrange(plan.nodes), n) for n in range(dice.randint(0, 2)))
     policy = dice.choice(("checks", "replace"))
     return replace(_long(dice, plan, at), policy=policy, fails=fails, faults=tuple(faults))
+
+
+def unable(dice: random.Random, plan: Plan) -> Plan:
+    """Some nodes cannot start workers, and spares that have to take their places cannot either; one spare can."""
+    spares = dice.randint(1, 3)
+    nodes = plan.active + spares
+    broken = dice.sample(range(nodes), dice.randint(1, spares))
+    moments = ("", "", "joining", "ordering", "promoting")
+    faults = [_fault("unable", dice.uniform(0.0, 3.0), [node], moment=dice.choice(moments)) for node in broken]
+    if dice.random() < 0.5:
+        faults.append(_fault("reset", dice.uniform(0.0, 0.3), [ACTOR], moment="ordering"))
+    faults[0] = replace(faults[0], at=0.0, nodes=(dice.randrange(plan.active),), moment="")
+    return replace(_long(dice, plan, 3.0), nodes=nodes, restarts=dice.choice((0, 0, 3)), faults=tuple(faults))
 
 
 def see_saw(dice: random.Random, plan: Plan) -> Plan:
@@ -94,19 +107,17 @@ def drift(dice: random.Random, plan: Plan) -> Plan:
 
 
 def unguarded(dice: random.Random, plan: Plan) -> Plan:
-    """A node is cut off, and one of its processes stands still just when its workers would have to be killed."""
+    """A node is cut off, and some or all of it stands still just when its workers would have to be killed."""
     at, node = dice.uniform(6.0, 12.0), dice.randrange(plan.active)
-    frozen = _fault(
-        dice.choice(("freeze-agent", "freeze-agent", "freeze-daemon", "freeze-node")),
-        at + dice.uniform(2.5, 5.5),
-        [node],
-        dice.uniform(2.0, 9.0),
-    )
+    both = ("freeze-agent", "freeze-daemon")
+    kinds = dice.choice((both, both, ("freeze-agent",), ("freeze-daemon",), ("freeze-node",)))
+    frozen_at, seconds = at + dice.uniform(2.5, 5.5), dice.uniform(2.0, 9.0)
+    frozen = [_fault(kind, frozen_at, [node], seconds) for kind in kinds]
     cut = _fault(dice.choice(("cut-node", "cut-node", "cut-way")), at, [node], dice.uniform(7.0, 18.0))
     if cut.kind == "cut-way":
         cut = replace(cut, nodes=(IN_CHARGE, node))
     nodes = max(plan.nodes, plan.active + 1, 3)
-    return replace(_long(dice, plan, at), nodes=nodes, stubborn=tuple(range(nodes)), faults=(cut, frozen))
+    return replace(_long(dice, plan, at), nodes=nodes, stubborn=tuple(range(nodes)), faults=(cut, *frozen))
 
 
 def stale_orders(dice: random.Random, plan: Plan) -> Plan:
@@ -149,10 +160,12 @@ def endings(dice: random.Random, plan: Plan) -> Plan:
     faults: list[Fault] = []
     for _ in range(dice.randint(1, 3)):
         moment = dice.choice(("closing", "closing", "recording", "closed", "succeeding"))
-        kind = dice.choice(("coordinator", "node", "freeze-coordinator", "cut-node", "freeze-node", "split", "files"))
+        kind = dice.choice(
+            ("coordinator", "node", "freeze-coordinator", "cut-node", "freeze-node", "split", "files", "stranger")
+        )
         nodes = [] if kind == "files" else [dice.choice((IN_CHARGE, ACTOR, dice.randrange(plan.nodes)))]
         at = dice.choice((0.0, dice.uniform(0.0, 0.05), dice.uniform(0.0, 2.0)))
-        seconds = 0.0 if kind in ("coordinator", "node") else dice.uniform(1.0, 15.0)
+        seconds = 0.0 if kind in ("coordinator", "node", "stranger") else dice.uniform(1.0, 15.0)
         if kind == "split":
             nodes = sorted({*nodes, *dice.sample(range(plan.nodes), plan.nodes // 2)})
         faults.append(_fault(kind, at, nodes, seconds, moment))
@@ -164,4 +177,15 @@ def _long(dice: random.Random, plan: Plan, last: float) -> Plan:
     return replace(plan, work=round(last + dice.uniform(5.0, 20.0), 2), restarts=5, fails=())
 
 
-THEMES: tuple[Theme, ...] = (gentle, see_saw, drift, unguarded, stale_orders, stutter, old_words, endings, ailing)
+THEMES: tuple[Theme, ...] = (
+    gentle,
+    see_saw,
+    drift,
+    unguarded,
+    stale_orders,
+    stutter,
+    old_words,
+    endings,
+    ailing,
+    unable,
+)

@@ -76,6 +76,19 @@ class SimWorkers:
         self.over = True
         self.agent.clock.after(self.agent.clock.between(0.0, ORPHAN_TIME), self.gone)
 
+    def strike(self) -> None:
+        """SIGKILL by the guard, whatever the agent is at."""
+        self.over = True
+        self.agent.clock.after(self.agent.clock.between(0.0, KILL_TIME), self._struck)
+
+    def _struck(self) -> None:
+        if self.killed_at is not None:  # the agent wants them to end as well, and waits for it
+            self.gone()
+        elif self.alive:
+            self._die()
+            failure = Failure(self.agent.node.rank, 0, signal="SIGKILL")
+            self.agent.do(self.agent.feed, WorkersExited(self.cycle, (failure,)))
+
     def gone(self) -> None:
         """Nothing is left of them."""
         if self.alive:

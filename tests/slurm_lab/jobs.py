@@ -179,7 +179,8 @@ class BatchJob:
 
     def seconds_since_training(self) -> float:
         """By the last checkpoint."""
-        return time.time() - (self.folder / f"checkpoints/{self.id}/checkpoint.pt").stat().st_mtime
+        checkpoints = (self.folder / f"checkpoints/{self.id}").glob("checkpoint-*.pt")
+        return time.time() - max(path.stat().st_mtime for path in checkpoints)
 
     def states(self, *, duplicates: bool = False) -> list[str]:
         """The state of each of sacct's records of the job; with `duplicates` also of its earlier runs."""

@@ -179,15 +179,35 @@ def test_living_batch_script_ends_its_job_itself(lab: Lab) -> None:
     assert "completing_job" not in case.events()
 
 
+def pyslurm_does_not_fit(lab: Lab) -> str:
+    """Why it is of no use on this cluster; empty where it is."""
+    code = f"import os, sys; sys.path.insert(0, {str(PACKAGE)!r})\n"
+    code += "from ft_slurm.pyslurm_client import why_not; print(why_not(os.environ))"
+    return lab.run([sys.executable, "-c", code], user=LAB_USER).stdout.strip()
+
+
+def test_by_pyslurm_where_there_are_no_commands(lab: Lab) -> None:
+    if why := pyslurm_does_not_fit(lab):
+        pytest.skip(why)
+    case = submit(lab, "pyslurm", code=75, environ={"PATH": "/nowhere"})
+    case.kill_batch_host(noticed=True)
+    case.go()
+    case.ends("FAILED", "75:0")
+    assert "completing_job" in case.events()
+
+
 @ONCE
 def test_container_without_slurm(lab: Lab) -> None:
     """The command that the log tells does end the job."""
+    if not pyslurm_does_not_fit(lab):
+        pytest.skip("pyslurm is here and fits")
     case = submit(lab, "container", environ={"PATH": "/nowhere"})
     case.kill_batch_host(noticed=True)
     case.go()
     case.wait("the outcome", lambda: "outcome" in case.events())
     left, outcome = case.lines()
-    assert (left["event"], left["why"]) == ("job_left_running", "there is no scontrol in PATH")
+    assert left["event"] == "job_left_running"
+    assert left["why"].startswith("there is no scontrol in PATH, and pyslurm ")
     assert outcome["outcome"] == "left"
     lab.run(left["ends_it"].split(), user=LAB_USER)
     case.ends("CANCELLED", "0:0")

@@ -14,8 +14,8 @@ from slurm_lab.prefix import COMMANDS, DAEMONS, HEADER, PLUGINS, missing_librari
 from slurm_lab.releases import Pin
 
 MADISON = """\
-libmariadb3 | 1:11.8.9+ds-2 | http://deb.debian.org/debian forky/main amd64 Packages
-libmariadb3 | 1:11.8.6-0+deb13u1 | http://deb.debian.org/debian trixie/main amd64 Packages
+libmariadb3 | 1:11.8.9+ds-2 | http://mirror.example/debian forky/main amd64 Packages
+libmariadb3 | 1:11.8.6-0+deb13u1 | http://mirror.example/debian trixie/main amd64 Packages
 """
 LDD = """\
 /opt/slurm/sbin/slurmctld: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.42' not found (required by /opt/slurm/x)

@@ -4,6 +4,8 @@ import contextlib
 import gc
 import os
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -90,3 +92,27 @@ def test_torchs_exit_barrier_sets_the_key_that_standbys_watch() -> None:
     barrier(PrefixStore(keys.barrier_prefix(other), store.torch_store), 1, BARRIER, barrier_timeout=60)
     assert store.get(keys.barrier_done(other)) is not None
     assert store.get(keys.barrier_done(cycle)) is None
+
+
+MUTE = """
+import socket, sys, threading
+from ft_supervisor.store import tcp
+from ft_supervisor.store.base import StoreLost
+
+def die(server):
+    while True:
+        server.accept()[0].close()
+
+server = socket.create_server(("127.0.0.1", 0))
+threading.Thread(target=die, args=(server,), daemon=True).start()
+try:
+    tcp.connect(*server.getsockname(), timeout=2)
+except StoreLost as error:
+    print("lost")
+"""
+
+
+def test_a_store_that_dies_under_a_new_connection_is_no_stack_trace() -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "TORCH_CPP_LOG_LEVEL"}
+    done = subprocess.run([sys.executable, "-c", MUTE], env=environ, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("lost\n", "")

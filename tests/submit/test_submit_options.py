@@ -26,10 +26,17 @@ NAMES = "policy: {topology: {domain: {source: node_name, pattern: '(rack[0-9]+)-
         ("-koff", "spares or not"),
         ("--no-kill=no", "spares or not"),
         ("--wrap=hostname", "goes after --"),
+        ("--ntasks-per-tres=1", "one daemon"),
+        ("--requeue=expedite", "after each end that is no success"),
+        ("--requeue=Expedite", "after each end that is no success"),
+        ("--external", "runs no script"),
+        ("--async", "an option of srun's"),
+        ("--wait-for-children", "an option of srun's"),
+        ("--ignore-signals=TERM", "an option of srun's"),
         ("--signal=B:USR1@60", "SIGUSR1 would kill launch"),
         ("--signal=RB:12", "SIGUSR2 would kill launch"),
-        ("--signal=ALRM@60", "SIGALRM would kill the daemons"),
-        ("--signal=9", "SIG9 would kill the daemons"),
+        ("--signal=ALRM@60", "SIGALRM would kill the workers"),
+        ("--signal=9", "SIG9 would kill the workers"),
     ],
 )
 def test_refused(word: str, why: str) -> None:
@@ -39,10 +46,23 @@ def test_refused(word: str, why: str) -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["--ntasks-per-node=1", "-n6", "-k", "--no-kill=set", "--signal=B:TERM@300", "--signal=usr1", "--signal=10", "-c4"],
+    [
+        *("--ntasks-per-node=1", "-n6", "-k", "--no-kill=set", "--signal=B:TERM@300", "--signal=usr1", "--signal=10"),
+        *("-c4", "--requeue", "--spread-segments", "--consolidate-segments", "--resources=a", "--mem-update=20@5"),
+        *("--container-type=oci", "--extra=a", "--extra-node-info=1"),
+    ],
 )
 def test_not_refused(word: str) -> None:
     options.refuse(sbatch_options.parse([word]), 6)
+
+
+def test_environment_that_sbatch_reads() -> None:
+    for environ in ({}, {"SBATCH_REQUEUE": "1"}):
+        options.refuse_environment(environ, ())
+    expedite = {"SBATCH_REQUEUE": "expedite"}
+    options.refuse_environment(expedite, sbatch_options.parse(["--no-requeue"]))
+    with pytest.raises(BadOption, match=r"^SBATCH_REQUEUE=expedite in the environment: Slurm would run the job again"):
+        options.refuse_environment(expedite, sbatch_options.parse(["--requeue"]))
 
 
 @pytest.mark.parametrize(

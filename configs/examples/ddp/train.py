@@ -32,14 +32,35 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def checkpoint_path() -> Path:
+def checkpoints() -> Path:
     """$CHECKPOINT_DIR, else a folder of this job's own; a requeued job keeps its id and so finds its checkpoint."""
     default = Path("checkpoints", os.environ.get("SLURM_JOB_ID", "ddp-example"))
-    return Path(os.environ.get("CHECKPOINT_DIR") or default) / "checkpoint.pt"
+    return Path(os.environ.get("CHECKPOINT_DIR") or default)
+
+
+# A fencing token: greater for every later incarnation of this training, in the order in which these come.
+COUNTS = (
+    "SLURM_JOB_ID",
+    "SLURM_RESTART_COUNT",
+    "SLURM_STEP_ID",
+    "FT_SUPERVISOR_TERM",
+    "TORCHELASTIC_RESTART_COUNT",
+)
+
+
+def own_path() -> Path:
+    """Where this incarnation saves, and no other: one that stood still and wakes up late overwrites nothing newer."""
+    return checkpoints() / f"checkpoint-{'.'.join(os.environ.get(name, '0') for name in COUNTS)}.pt"
+
+
+def token(path: Path) -> tuple[int, ...]:
+    """What is in the name of a checkpoint, whole or unfinished."""
+    return tuple(map(int, path.stem.removeprefix("checkpoint-").split(".")))
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Replace the checkpoint in one step: whoever is killed in the middle leaves the old one whole."""
+    """Replace this incarnation's checkpoint in one step, so that death in the middle leaves the former one whole, and
+    then remove those of earlier ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
     with unfinished.open("wb") as file:
@@ -52,13 +73,20 @@ def save(path: Path, state: dict[str, Any]) -> None:
         os.fsync(folder)  # the rename itself must survive a power cut, too
     finally:
         os.close(folder)
+    for other in path.parent.glob("checkpoint-*"):
+        if token(other) < token(path):
+            other.unlink(missing_ok=True)
 
 
 def load(path: Path, rank: int) -> dict[str, Any] | None:
-    """The last checkpoint, None when there is none. Rank 0 reads it and tells the others, so that all start alike."""
+    """The newest incarnation's checkpoint, None when there is none. Rank 0 reads it and tells the others, so that all
+    start alike."""
     shared: list[dict[str, Any] | None] = [None]
-    if rank == 0 and path.exists():
-        shared[0] = torch.load(path, map_location="cpu", weights_only=True)
+    newest = max(path.parent.glob("checkpoint-*.pt"), key=token, default=None) if rank == 0 else None
+    if newest is not None:
+        if token(newest) > token(path):
+            raise SystemExit(f"{newest} is of a later incarnation than this one, which would save {path.name}")
+        shared[0] = torch.load(newest, map_location="cpu", weights_only=True)
     dist.broadcast_object_list(shared, src=0)
     return shared[0]
 
@@ -78,7 +106,7 @@ def network(seed: int) -> torch.nn.Module:
 
 def train(options: argparse.Namespace, device: torch.device) -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
-    path = checkpoint_path()
+    path = own_path()
     teacher = network(seed=1)
     student = network(seed=2).to(device)
     model = DistributedDataParallel(student)

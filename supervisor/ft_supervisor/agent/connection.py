@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from ft_supervisor.agent.clock import ClockWatch
-from ft_supervisor.agent.dial import Dialer, Found, PolicyMismatch
+from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.core import codec
 from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed, PolicyDiffers
 from ft_supervisor.core.messages import TO_AGENT
 from ft_supervisor.core.model import Cycle, Job, Node
+from ft_supervisor.core.refusals import Refusals
+from ft_supervisor.process import clock
 from ft_supervisor.process.log import current_traceback, log
 from ft_supervisor.store import pulses
 from ft_supervisor.store.base import Store, StoreLost
@@ -34,7 +36,7 @@ _WAKE = b""
 
 @dataclass(frozen=True)
 class Up:
-    """A generation is connected; `round` is the pulse's, asked for at `asked`."""
+    """A generation is connected; `round` is the pulse's, asked for at `asked` (process.clock)."""
 
     candidate: int
     round: int
@@ -71,7 +73,7 @@ class Generation:
         self.number = number
         self.address: tuple[str, int] | None = None
         self.answered = 0.0
-        """When the store has last answered all of a look."""
+        """When the store has last answered all of a look (process.clock)."""
         self.watched: Cycle | None = None
         self._outbox: SimpleQueue[bytes | threading.Event | None] = SimpleQueue()
         self._abandoned = threading.Event()
@@ -125,16 +127,16 @@ class Generation:
     def _connect_and_beat(self) -> None:
         if self.number > 1:
             self._abandoned.wait(_PAUSE)
-        found = self._dialer.dial(self._candidates, self._abandoned)
+        found = self._dialer.dial(self._candidates, self._abandoned, self._differs)
         if found is None:
             return
-        if isinstance(found, PolicyMismatch):
-            self._post(PolicyDiffers(str(found)))
-            return
-        self.address, self.answered = found.address, time.monotonic()
+        self.address, self.answered = found.address, clock.now()
         self._post(Up(found.candidate, found.round, found.asked))
         self._run(lambda: self._read_mail(found.mail), "mail")
         self._beat(found)
+
+    def _differs(self, reason: str, certain: bool) -> None:
+        self._post(PolicyDiffers(reason, certain))
 
     def _beat(self, found: Found) -> None:
         store, due = found.store, time.monotonic()
@@ -153,7 +155,7 @@ class Generation:
         store.push(self._mail, _WAKE)
 
     def _look(self, store: Store) -> None:
-        asked = time.monotonic()
+        asked = clock.now()
         written = pulses.parse(store.get(self._keys.pulse))
         self._clock.look(written.time, time.time())
         pulse = written.pulse
@@ -170,9 +172,10 @@ class Generation:
         if not self._ended and (verdict := store.get(self._keys.permanent_close)) is not None:
             self._ended = True
             self._post(Ended(parse_verdict(verdict)))
-        self.answered = time.monotonic()
+        self.answered = clock.now()
 
     def _read_mail(self, store: Store) -> None:
+        refusals = Refusals()
         while not self._abandoned.is_set():
             data = store.pop(self._mail, _POP)
             if data is None or self._abandoned.is_set():
@@ -180,4 +183,5 @@ class Generation:
             try:
                 self._post(Mailed(codec.decode(data, TO_AGENT)))
             except codec.CodecError as error:
-                log("mail_dropped", level="warning", reason=str(error))
+                if (more := refusals.due("mail", time.monotonic())) is not None:
+                    log("mail_dropped", level="warning", reason=str(error), more=more or None)

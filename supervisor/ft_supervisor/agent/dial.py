@@ -12,7 +12,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,11 @@ from queue import Empty, SimpleQueue
 
 from ft_supervisor.agent.steps import Steps
 from ft_supervisor.config.canonical import differs
-from ft_supervisor.core.model import Job
+from ft_supervisor.core.bounds import Name, Port
+from ft_supervisor.core.codec import from_plain
+from ft_supervisor.core.model import Job, one_line
+from ft_supervisor.observe import ownfolder, smallfile
+from ft_supervisor.process import clock
 from ft_supervisor.process.log import log
 from ft_supervisor.store import hello, tcp
 from ft_supervisor.store.base import HostSilent, Store, StoreLost
@@ -35,6 +39,8 @@ _BACKOFF = (0.05, 0.5)
 """Seconds between two attempts of a route: the first, doubled up to the second."""
 _FILE_BACKOFF = 2.0
 """The same for a file that is looked at besides a name, by every node of the job, on a shared file system."""
+_MOST = 4096
+"""Bytes of such a file."""
 _PATIENCE = 1.0
 """Seconds until a search that finds nothing is worth a log line: a coordinator may just be slower to start than we."""
 _GLANCE = 0.5
@@ -45,7 +51,7 @@ _GLANCE = 0.5
 class Found:
     """Two connections to the store of `candidate`, which listens at `address`.
 
-    `round` is its pulse's, asked for at `asked` (monotonic clock) on one of them.
+    `round` is its pulse's, asked for at `asked` (process.clock) on one of them.
     """
 
     candidate: int
@@ -56,8 +62,16 @@ class Found:
     round: int
 
 
-class PolicyMismatch(Exception):
-    """A coordinator of this job has another configuration; one line."""
+class PolicyMismatch(StoreLost):
+    """A store that answers as this job's has another configuration; one line."""
+
+
+@dataclass(frozen=True)
+class _Address:
+    """What the file of daemon.files.write_address says."""
+
+    host: Name
+    port: Port
 
 
 @dataclass(eq=False)
@@ -82,13 +96,17 @@ class Dialer:
         self._keys = Keys(job.run_id)
         self._steps = Steps()
 
-    def dial(self, candidates: Sequence[int], abandoned: threading.Event) -> Found | PolicyMismatch | None:
+    def dial(
+        self, candidates: Sequence[int], abandoned: threading.Event, differs: Callable[[str, bool], None] | None = None
+    ) -> Found | None:
         """The first store that answers. Candidates are asked in this order, each with a head start before the next.
 
-        PolicyMismatch if its configuration is not ours. Goes on until one is found, or `abandoned` is set: None. A
-        candidate without a name has only its file.
+        Goes on until one is found, or `abandoned` is set: None. A candidate without a name has only its file. A store
+        with another configuration does not end the search, as anyone on that host could have made it: `differs` gets
+        the line that says so, once, and whether the job's own address file names that store.
         """
         began, told = time.monotonic(), False
+        others: set[tuple[str, bool]] = set()
         routes = [
             _Route(candidate, not self._job.hosts[candidate], began + i * HEAD_START)
             for i, candidate in enumerate(dict.fromkeys(candidates))
@@ -105,10 +123,12 @@ class Dialer:
             error = future.exception()
             if error is None:
                 return future.result()
-            if isinstance(error, PolicyMismatch):
-                return error
             if not isinstance(error, StoreLost):
                 raise error
+            if isinstance(error, PolicyMismatch) and (other := (str(error), route.by_file)) not in others:
+                others.add(other)
+                if differs is not None:
+                    differs(*other)
             _fail(route, routes, str(error))
             if not told and time.monotonic() - began >= _PATIENCE and all(route.why for route in routes):
                 told = True
@@ -128,8 +148,10 @@ class Dialer:
                 asked[route].add_done_callback(partial(_answer, answers, route))
 
     def _ask(self, candidate: int, by_file: bool) -> Found:
-        """Every address of one route once. Raises StoreLost with the last one's reason."""
+        """Every address of one route once. Raises PolicyMismatch where a store has another configuration and none has
+        ours, else StoreLost with the last one's reason."""
         why, silent = "no address", set()
+        other: PolicyMismatch | None = None
         for host, port in self._from_file(candidate) if by_file else self._from_name(candidate):
             if host in silent:
                 continue
@@ -140,7 +162,9 @@ class Dialer:
                 why = str(error)
                 if isinstance(error, HostSilent):
                     silent.add(host)
-        raise StoreLost(why)
+                elif isinstance(error, PolicyMismatch):
+                    other = error
+        raise other or StoreLost(why)
 
     def _from_name(self, candidate: int) -> Iterator[tuple[str, int]]:
         name = self._job.hosts[candidate]
@@ -161,9 +185,10 @@ class Dialer:
         if theirs != (ours := hello.policy_sum(self._job)):
             told = (store.get(self._keys.policy) or b"").decode(errors="replace")
             where = differs(self._job.policy, told) or "they say the same"
-            raise PolicyMismatch(f"the configuration here (sha256 {ours}) is not {name}'s ({theirs}): {where}")
+            text = f"the configuration here (sha256 {ours}) is not {name}'s ({theirs}): {where}"
+            raise PolicyMismatch(one_line(text))
         mail = store.clone()
-        asked = time.monotonic()
+        asked = clock.now()
         return Found(candidate, (host, port), store, mail, asked, parse_pulse(store.get(self._keys.pulse)).round)
 
 
@@ -192,18 +217,19 @@ def _fail(route: _Route, routes: list[_Route], why: str) -> None:
 
 
 def _read_address(path: Path) -> list[tuple[str, int]]:
-    """What a coordinator's daemon wrote."""
+    """What a coordinator's daemon wrote: below a folder of ours, as it is believed."""
     try:
-        address = json.loads(path.read_text())
-        return [(host, int(address["port"])) for host in _resolve(str(address["host"]))]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreLost(f"{path}: {error}") from None
+        ownfolder.check(path.parent.parent)
+        address: _Address = from_plain(json.loads(smallfile.read(path, _MOST)), _Address)
+    except (OSError, smallfile.NotSmall, ValueError, RecursionError) as error:
+        raise StoreLost(f"{path}: {one_line(str(error), 200)}") from None
+    return [(host, address.port) for host in _resolve(address.host)]
 
 
 def _resolve(name: str) -> list[str]:
     """All its addresses, the preferred one first."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:  # no name at all, perhaps
         raise StoreLost(f"{name}: {error}") from None
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

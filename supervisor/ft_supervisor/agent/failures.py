@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -13,8 +14,12 @@ from typing import Any
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """A shell's exit codes for a command that can't be started."""
+_IS_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
+"""What stat(2) says of a file that is missing, or out of reach, on every node alike."""
 _LIMIT = 1 << 20
 """Bytes read of an error file."""
+_NAME = 500
+"""Characters of a class's full name."""
 _BEGINNING = re.compile(rb'\A\{"message": (?:\{"message": )?"((?:[^"\\]|\\.){1,1000})')
 """Of a file that is longer than that: what can be told from its first bytes, the message's beginning."""
 
@@ -28,11 +33,18 @@ class Told:
 
 
 def look_up(command: str) -> tuple[int, str] | None:
-    """Exit code and message for a command that can't be run; None for one that can."""
+    """Exit code and message for a command that can't be run; None for one that can. Raises OSError where this node
+    cannot tell, as with a file system that is broken here."""
     if shutil.which(command) is not None:
         return None
     if shutil.which(command, mode=os.F_OK) is not None:
         return NOT_EXECUTABLE, f"{command}: not executable"
+    for folder in [""] if "/" in command else os.get_exec_path():
+        try:
+            Path(folder, command).stat()
+        except OSError as error:
+            if error.errno not in _IS_NOT_THERE:
+                raise
     return NOT_FOUND, f"{command}: command not found"
 
 
@@ -84,4 +96,4 @@ def _exception(message: str, stack: str) -> str:
         return ""
     # the last such line: an exception that another one followed comes before it, and a text may have several lines
     full = re.findall(rf"^((?:\w+\.)*{name})(?=:|$)", stack, re.MULTILINE)
-    return str(full[-1]) if full else name
+    return str(full[-1] if full else name)[-_NAME:]

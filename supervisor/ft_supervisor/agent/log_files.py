@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from ft_supervisor.observe import ownfolder
 from ft_supervisor.process.log import log
 from ft_supervisor.process.sink import Sink
 
@@ -22,7 +23,6 @@ _LOOK = 1.0
 """Seconds between two looks whether a file is still there."""
 _TELL = 10.0
 """Seconds between two lines about what is missing."""
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class LogFile:
@@ -31,8 +31,10 @@ class LogFile:
     `missed`: bytes that have not even got into the queue; for the reading thread.
     """
 
-    def __init__(self, path: Path, max_size: int, keep: int) -> None:
+    def __init__(self, path: Path, max_size: int, keep: int, run_folder: Path | None = None) -> None:
+        """`run_folder`: the folder above that has to be ours; None: any will do."""
         self.path = path
+        self._run_folder = run_folder
         self.missed = 0
         self.error: OSError | None = None
         """Why the last attempt failed."""
@@ -99,11 +101,11 @@ class LogFile:
             if os.fstat(self._fd).st_nlink == 0:
                 self._let_go()
         if self._fd is None:
-            try:
-                self._fd = os.open(self.path, _FLAGS, 0o666)
-            except FileNotFoundError:
+            if self._run_folder is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._fd = os.open(self.path, _FLAGS, 0o666)
+            else:
+                ownfolder.make(self._run_folder, *self.path.parent.relative_to(self._run_folder).parts)
+            self._fd = ownfolder.append(self.path)
             self._size, self._looked = os.fstat(self._fd).st_size, now
         return self._fd
 

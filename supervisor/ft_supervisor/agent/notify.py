@@ -8,7 +8,6 @@ back, but a file descriptor that came along is closed, as a sender with BARRIER=
 from __future__ import annotations
 
 import array
-import math
 import os
 import secrets
 import select
@@ -53,7 +52,7 @@ def parse(data: bytes) -> tuple[str | None, float | None, str | None]:
         if name == "STATUS":
             status = one_line("".join(c if c.isprintable() else " " for c in value), _STATUS)
         elif name == "WATCHDOG_USEC" and value.isascii() and value.isdecimal() and len(value) <= 20:
-            after = math.inf if int(value) in (0, _FOREVER) else int(value) / 1e6
+            after = 0.0 if int(value) == _FOREVER else int(value) / 1e6
             said = "beat"  # systemd starts anew then
         if said is not None and (kind is None or _WEIGHT[said] > _WEIGHT[kind]):
             kind = said
@@ -192,9 +191,9 @@ def _is_below(pid: int, worker: int | None) -> bool:
             return True
         try:
             text = Path(f"/proc/{pid}/stat").read_bytes()
-        except OSError:
+            pid = int(text[text.rindex(b")") + 2 :].split()[1])
+        except (OSError, ValueError, IndexError):  # gone, perhaps in the middle of it
             return False
-        pid = int(text[text.rindex(b")") + 2 :].split()[1])
         if pid <= 1:
             return False
     return False

@@ -81,8 +81,12 @@ class _Stream:
 class Output:
     """For the main thread. `open` before workers are started, `started` after, `release` once they are gone."""
 
-    def __init__(self, node: str, logs: Logs, stdout: int = 1, stderr: int = 2) -> None:
+    def __init__(
+        self, node: str, logs: Logs, stdout: int = 1, stderr: int = 2, *, run_folder: Path | None = None
+    ) -> None:
+        """`run_folder`: see LogFile."""
         self._node = node
+        self._run_folder = run_folder
         self._logs = logs
         self._to = (stdout, stderr)
         self._lock = threading.Lock()  # over all below, and held for a moment only
@@ -175,7 +179,7 @@ class Output:
             local_rank,
             prefix=f"[rank {rank} {self._node}] ".encode() if logs.prefix or logs.tee is Tee.FAILED else b"",
             passes=logs.tee is Tee.ALL or (logs.tee is Tee.RANK0 and rank == 0),
-            file=None if path is None else LogFile(path, logs.max_size, logs.keep),
+            file=None if path is None else LogFile(path, logs.max_size, logs.keep, self._run_folder),
         )
 
     def _pipe(self, worker: _Worker, to: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import NoReturn
 
 from ft_supervisor.agent import barrier, stacks
 from ft_supervisor.agent.connection import FromWire
+from ft_supervisor.agent.guard import Guard
 from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
 from ft_supervisor.agent.wire import Wire
 from ft_supervisor.agent.workers import Workers
@@ -40,9 +40,11 @@ from ft_supervisor.core.model import KILL_BOUND, Cycle
 from ft_supervisor.core.orders import Begin, Done, Order, Terminate
 from ft_supervisor.observe.background import Background
 from ft_supervisor.observe.journal import Journal
+from ft_supervisor.process import clock
 from ft_supervisor.process import log as logs
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, journal_failed, log
+from ft_supervisor.process.threads import guard
 from ft_supervisor.process.tree import become_subreaper, sweep
 
 BROKEN = 70
@@ -80,10 +82,12 @@ def run(link: Link) -> NoReturn:
         if not isinstance(begin, Begin):
             raise RuntimeError(f"{begin!r} instead of Begin")
         logs.setup("agent", begin.node.name, begin.job.settings.logs.format)
+        guard(_die)
         quiet_torch()
+        lease_guard = Guard(dict(os.environ))
         worker_environment(begin.job)
         become_subreaper()
-        Shell(link, begin).run()
+        Shell(link, begin, lease_guard).run()
     except LinkClosed:
         _die("the daemon is gone")
     except BaseException:
@@ -93,7 +97,10 @@ def run(link: Link) -> NoReturn:
 def _die(reason: str) -> NoReturn:
     """Take the workers along, at once."""
     log("agent_dies", level="error", reason=reason)
-    sweep(os.getpid(), bound=KILL_BOUND)
+    try:
+        sweep(os.getpid(), bound=KILL_BOUND)
+    except OSError as error:  # the workers die with this process all the same, and the daemon sweeps after it
+        log("cannot_sweep", level="error", reason=str(error))
     _exit(BROKEN)
 
 
@@ -107,16 +114,19 @@ def _exit(code: int) -> NoReturn:
 class Shell:
     """Everything of one agent; all methods but those of the link's thread are for the main thread."""
 
-    def __init__(self, link: Link, begin: Begin) -> None:
+    def __init__(self, link: Link, begin: Begin, guard: Guard) -> None:
         self._job = begin.job
         self._link = link
         self._queue: SimpleQueue[Order | FromWire | _WorkerExited] = SimpleQueue()
-        now = time.monotonic()
-        self._machine = AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch)
+        now = clock.now()
+        self._machine = AgentMachine(
+            begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch, begin.waited
+        )
         self._journal = Journal.open(
             Path(begin.job.local_folder), f"agent-{begin.incarnation}", begin, now, journal_failed
         )
-        self._workers = Workers(begin.job, begin.node, lambda: self._queue.put(_WorkerExited()))
+        self._guard = guard
+        self._workers = Workers(begin.job, begin.node, lambda: self._queue.put(_WorkerExited()), lambda: guard.pids)
         self._wire = Wire(begin.job, begin.node, begin.incarnation, self._queue.put)
         self._stacks: _Stacks | None = None
         self._tick_at = now
@@ -125,24 +135,26 @@ class Shell:
 
     def run(self) -> NoReturn:
         """The main loop."""
-        now = time.monotonic()
+        now = clock.now()
         self._carry_out(None, self._machine.start(now), now)
         while True:
+            self._kill_first()
             self._wire.watch(self._machine.watched)
-            now = time.monotonic()
+            now = clock.now()
             self._handle(*self._wire.judge(now))
             if now >= self._tick_at:
                 self._tick_at = now + self._job.timeouts.heartbeat
+                self._guard.keep()
                 self._handle(*self._workers.witness.beats(), Tick())
             else:
                 dues = (self._tick_at, self._workers.due, self._wire.due, STACKS_LOOK + now if self._stacks else None)
                 self._next_item(min(due for due in dues if due is not None) - now)
-            self._handle(*self._workers.poll(time.monotonic()), *self._taken())
+            self._handle(*self._workers.poll(clock.now()), *self._taken())
 
     def _taken(self) -> list[AgentEvent]:
         """Whether the stacks are there, or it has taken too long."""
         stacks = self._stacks
-        if stacks is None or not (stacks.work is None or stacks.work.wait(0) or time.monotonic() >= stacks.until):
+        if stacks is None or not (stacks.work is None or stacks.work.wait(0) or clock.now() >= stacks.until):
             return []
         self._stacks = None
         words = {rank: self._workers.witness.last_words(rank) for rank in stacks.ranks}
@@ -154,15 +166,17 @@ class Shell:
             item = self._queue.get(timeout=max(0.0, timeout))
         except Empty:
             return
+        finally:
+            self._kill_first()
         match item:
             case FromWire():
-                self._handle(*self._wire.receive(item, time.monotonic()))
+                self._handle(*self._wire.receive(item, clock.now()))
             case Terminate(reason):
                 self._handle(Terminated(reason))
             case orders.Checked(cycle, problem):
                 self._handle(CheckAnswered(cycle, problem))
-            case orders.Sick(reason):
-                self._handle(TurnedUnhealthy(reason))
+            case orders.Sick(problem):
+                self._handle(TurnedUnhealthy(problem))
             case _WorkerExited():
                 pass
             case _:
@@ -170,11 +184,20 @@ class Shell:
 
     def _handle(self, *events: AgentEvent) -> None:
         for event in events:
-            now = time.monotonic()
+            self._kill_first()
+            now = clock.now()
             self._carry_out(event, self._machine.handle(event, now), now)
+
+    def _kill_first(self) -> None:
+        """A node that stood still past its fence may be replaced already: before it reads or writes anything else its
+        workers get SIGKILL. What this means is the machine's business, which finds the fence passed, too."""
+        end = self._machine.fence_at
+        if end is not None and clock.now() >= end:
+            self._workers.kill()
 
     def _carry_out(self, event: AgentEvent | None, actions: Sequence[AgentAction], now: float) -> None:
         """`event` None: the machine's start. Recorded first, as the last action does not return."""
+        self._guard.set(self._machine.guard_at)
         memory = self._machine.memory
         self._journal.record(now, event, actions, term=memory.promise, cycle=memory.newest)
         for action in actions:
@@ -193,9 +216,9 @@ class Shell:
             case Start(run):
                 self._workers.start(run)
             case StopWorkers(cycle, grace, signal):
-                self._workers.stop(cycle, grace, signal, time.monotonic())
+                self._workers.stop(cycle, grace, signal, clock.now())
             case TakeStacks(cycle, local_ranks):
-                until = time.monotonic() + STACKS_BOUND
+                until = clock.now() + STACKS_BOUND
                 hung = {rank: pid for rank, pid in self._workers.pids().items() if rank in local_ranks}
                 self._stacks = _Stacks(cycle, local_ranks, self._workers.witness.take_stacks(hung), until)
             case EnterBarrier(cycle, world_size):

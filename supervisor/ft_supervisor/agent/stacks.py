@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.process.log import file_failed, log
 from ft_supervisor.process.tree import descendants
@@ -54,9 +55,16 @@ class _Rank:
 
 
 def take(
-    pids: Mapping[int, int], folder: Path, first_rank: int, said: Mapping[int, str], signal_name: str, since: Since
+    pids: Mapping[int, int],
+    run_folder: Path,
+    cycle: str,
+    first_rank: int,
+    said: Mapping[int, str],
+    signal_name: str,
+    since: Since,
 ) -> None:
-    """Write the stacks of hung workers to `folder`/RANK.txt, within BOUND seconds; what can't be had is logged.
+    """Write the stacks of hung workers to `run_folder`/stacks/`cycle`/RANK.txt, within BOUND seconds; what can't be had
+    is logged.
 
     `pids` and what workers last `said` of themselves (STATUS=) by local rank; `first_rank` is the rank of local rank 0.
     `signal_name`, as in "SIGUSR2", is sent only to processes that catch it. `since` tells what a rank has printed.
@@ -67,27 +75,20 @@ def take(
         rank = _Rank(
             first_rank + local_rank, local_rank, pid, said.get(local_rank, ""), signal_name, since, began + _ASKING
         )
-        pieces.append(Background(f"stacks of rank {rank.rank}", partial(_take_one, rank, folder), file_failed))
+        pieces.append(
+            Background(f"stacks of rank {rank.rank}", partial(_take_one, rank, run_folder, cycle), file_failed)
+        )
     for late in wait_all(pieces, began + BOUND - time.monotonic()):
         log("stacks_late", "warning", what=late)
 
 
-def _take_one(rank: _Rank, folder: Path) -> None:
+def _take_one(rank: _Rank, run_folder: Path, cycle: str) -> None:
     head = f"rank {rank.rank} (local rank {rank.local_rank}), {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if rank.said:
         head += f"\nit last said: {rank.said}"
     text = "\n\n".join([head, *(_process(pid, rank) for pid in [rank.pid, *_python_below(rank.pid)])])
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{rank.rank}.txt"
-    unfinished = folder / f".{rank.rank}.{os.getpid()}"
-    try:
-        with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", errors="replace"
-        ) as file:
-            file.write(text + "\n")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    path = ownfolder.make(run_folder, "stacks", cycle) / f"{rank.rank}.txt"
+    ownfolder.replace(path, f"{text}\n".encode(errors="replace"), 0o600)
     log("stacks_taken", rank=rank.rank, path=path)
 
 

@@ -41,7 +41,7 @@ class Wire:
 
     @property
     def due(self) -> float | None:
-        """When `judge` is to be called though nothing has come: seconds of the monotonic clock, or None."""
+        """When `judge` is to be called though nothing has come: seconds of process.clock, or None."""
         return self._silence.due
 
     def dial(self, candidates: Sequence[int]) -> None:
@@ -66,7 +66,11 @@ class Wire:
         if isinstance(item.event, Up):
             self._up = True
             self._silence.begin(now)
-            port = free_port("", avoid=self._job.ports)
+            try:
+                port = free_port("", avoid=self._job.ports)
+            except OSError as error:  # out of file descriptors, say: the machine calls again, until there are some
+                self._abandon()
+                return [Disconnected(f"no port for workers: {error}", silent=False)]
             return [Connected(item.event.candidate, self._number, item.event.round, item.event.asked, port)]
         if isinstance(item.event, Disconnected):
             self._abandon()

@@ -35,7 +35,7 @@ class Witness:
         self._job = job
         self._node = node
         self._run: Run | None = None
-        self._output = Output(node.name, job.settings.logs)
+        self._output = Output(node.name, job.settings.logs, run_folder=Path(job.run_folder))
         self._beats = Beats()
         self._kills: dict[int, Counter | None] = {}
         self._exited: set[int] = set()
@@ -51,8 +51,9 @@ class Witness:
         sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks)
         hang = self._job.settings.hang
         watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
+        term = {"FT_SUPERVISOR_TERM": str(run.cycle.term)}  # a restart count can come again after a takeover
         return {
-            local_rank: Outfit(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog)
+            local_rank: Outfit(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog | term)
             for local_rank in local_ranks
         }
 
@@ -75,8 +76,8 @@ class Witness:
         self._output.release()
 
     def failure(self, local_rank: int, code: int, error_file: Path | None, message: str = "") -> Failure:
-        """What is to be told of a failed worker. `code`: Popen's, a signal's negative; `message`: when it could not be
-        started, and so has left no error file."""
+        """What is to be told of a failed worker. `code`: Popen's, a signal's negative; `message`: why its command can't
+        be run, so that it has left no error file."""
         told = read_error(error_file) if error_file and not message else None
         kills = self._kills.get(local_rank)
         rules, lines = ((), "") if message else self.last_words(local_rank)
@@ -118,7 +119,8 @@ class Witness:
         work = partial(
             stacks.take,
             dict(pids),
-            Path(self._job.run_folder) / "stacks" / str(self._run.cycle),
+            Path(self._job.run_folder),
+            str(self._run.cycle),
             self._run.group_rank * self._job.per_node,
             self._beats.statuses(),
             (self._job.settings.hang or Hang()).signal,

@@ -1,5 +1,6 @@
 """Starting, watching and stopping this node's workers, without ever blocking the main loop for long.
 
+    start     -> CannotStart, if this node is not able to
     running   -> failures: WorkersExited with them, each once; all exited: sweep, WorkersExited without any
     stopping  -> SIGTERM, then at the deadline, or once all have exited: sweep, WorkersGone
 
@@ -9,24 +10,26 @@ double-forked is still below it.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import select
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from functools import partial
 
 from ft_supervisor.agent.failures import NOT_EXECUTABLE, look_up
 from ft_supervisor.agent.node_agent import NodeAgent
 from ft_supervisor.agent.witness import Witness
-from ft_supervisor.core.events import AgentEvent, WorkersExited, WorkersGone
+from ft_supervisor.core.events import AgentEvent, CannotStart, WorkersExited, WorkersGone
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Failure, Job, Node
+from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process import clock
 from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.process.tree import reap_orphans, sweep
@@ -48,18 +51,25 @@ class _Stopping:
 class Workers:
     """For the main thread. `wake` is called from another thread whenever a worker has exited: call `poll` then.
 
-    `witness` knows more of them.
+    `witness` knows more of them. `others`: processes below this one that are no workers' and live on.
     """
 
-    def __init__(self, job: Job, node: Node, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, job: Job, node: Node, wake: Callable[[], None], others: Callable[[], Collection[int]] = tuple
+    ) -> None:
         self._job = job
         self.witness = Witness(job, node)
-        self._agent = NodeAgent(job)
+        self._agent: NodeAgent | None = None
+        """Made with the first start: where its folder cannot be made, the node can still say so, and be a spare."""
         self._wake = wake
+        self._others = others
         self._run: Run | None = None
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         self._pidfds: dict[int, int] = {}
         self._failures: list[Failure] = []
+        self._unable = ""
+        """Why this node could not start the workers of `_run`: their end is no success, whatever becomes of them."""
+        self._unable_told = False
         self._stopping: _Stopping | None = None
         self._retry_at: float | None = None
         self._warned = False
@@ -69,30 +79,41 @@ class Workers:
 
     @property
     def due(self) -> float | None:
-        """When `poll` is to be called though nobody wakes: seconds of the monotonic clock, or None."""
+        """When `poll` is to be called though nobody wakes: seconds of process.clock, or None."""
         if self._retry_at is not None:
             return self._retry_at
         return self._stopping.deadline if self._stopping else None
 
     def start(self, run: Run) -> None:
-        """Start the workers of `run`. What goes wrong is reported as a failure of worker 0 by `poll`."""
+        """Start the workers of `run`. What goes wrong `poll` tells: a command that can't be run as a failure of worker
+        0, all else as CannotStart."""
         if self._run is not None:
             raise RuntimeError(f"workers of cycle {self._run.cycle} may still be there")
         self._run = run
-        if (failure := self._cannot_start()) is not None:
-            self._failures.append(failure)
-            return
         try:
-            handlers = self._agent.start(run, self.witness.open(run))
-        except OSError as error:
-            self.witness.started({})
-            self._failures.append(self.witness.failure(0, NOT_EXECUTABLE, None, f"can't start: {error}"))
-            return
-        for local_rank, handler in handlers.items():
-            process = self._live[local_rank] = handler.proc
-            self._pidfds[local_rank] = os.pidfd_open(process.pid)
-            self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
-        self.witness.started(self.pids())
+            failure = self._wrong_command()
+            if failure is None:
+                self._launch(run)
+        except (OSError, MemoryError) as error:
+            if isinstance(error, OSError) and error.errno == errno.E2BIG:  # the job's words, on every node the same
+                failure = self.witness.failure(0, NOT_EXECUTABLE, None, f"can't start: {error}")
+            else:
+                self._unable = str(error) or type(error).__name__
+                self._retry_at = clock.now()  # nobody else wakes us
+        if failure is not None:
+            self._failures.append(failure)
+
+    def _launch(self, run: Run) -> None:
+        """Raises OSError, MemoryError; some workers may run then, of whom only a sweep knows."""
+        if self._agent is None:
+            self._agent = NodeAgent(self._job)
+        try:
+            for local_rank, handler in self._agent.start(run, self.witness.open(run)).items():
+                self._pidfds[local_rank] = os.pidfd_open(handler.proc.pid)
+                self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
+                self._live[local_rank] = handler.proc
+        finally:
+            self.witness.started(self.pids())
 
     def stop(self, cycle: Cycle, grace: float, signal_name: str, now: float) -> None:
         """See actions.StopWorkers."""
@@ -106,16 +127,29 @@ class Workers:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.Signals[signal_name])
 
+    def kill(self) -> None:
+        """SIGKILL to each worker and its process group, without a look at anything. What has left the group is ended by
+        the sweep that follows when the workers are stopped."""
+        for process in self._live.values():
+            for send in (os.killpg, os.kill):
+                with suppress(ProcessLookupError, PermissionError):
+                    send(process.pid, signal.SIGKILL)
+
     def poll(self, now: float) -> list[AgentEvent]:
         """What has become of the workers since the last call. Takes at most about 0.1 s."""
         self._collect()
+        if self._unable and not self._unable_told and self._run is not None:
+            self._unable_told, self._retry_at = True, None
+            return [CannotStart(self._run.cycle, self._unable)]
         if self._stopping is not None:
             if (self._live and now < self._stopping.deadline) or not self._swept():
                 return []
+            if (port := self._port()) is None:
+                return []
             cycle, self._stopping = self._stopping.cycle, None
             self._forget()
-            return [WorkersGone(cycle, free_port("", avoid=self._job.ports))]
-        if self._run is None:
+            return [WorkersGone(cycle, port)]
+        if self._run is None or self._unable:
             return []
         cycle = self._run.cycle
         if self._failures:
@@ -146,32 +180,61 @@ class Workers:
             self.witness.exited(local_rank)
             os.close(self._pidfds.pop(local_rank))
             if code != 0 and self._stopping is None:  # or it's our own doing, and nobody is told
-                self._failures.append(self.witness.failure(local_rank, code, self._agent.error_file(local_rank)))
+                error_file = self._agent.error_file(local_rank) if self._agent else None
+                self._failures.append(self.witness.failure(local_rank, code, error_file))
 
     def _swept(self) -> bool:
         """Whether nothing is left below this process; if not, `due` says when to try again."""
-        left = sweep(os.getpid(), bound=_PIECE)
-        self._collect()
-        reap_orphans([process.pid for process in self._live.values()])
-        self._retry_at = time.monotonic() + _PIECE if left or self._live else None
+        try:
+            left = sweep(os.getpid(), self._others(), bound=_PIECE)
+            self._collect()
+            reap_orphans([*(process.pid for process in self._live.values()), *self._others()])
+        except OSError as error:
+            if self._later():
+                log("cannot_sweep", level="error", reason=str(error))
+            return False
+        self._retry_at = clock.now() + _PIECE if left or self._live else None
         if left and not self._warned:
             self._warned = True
             log("workers_left", level="warning", pids=",".join(map(str, left)))
         return self._retry_at is None
 
+    def _port(self) -> int | None:
+        """A free port for the next cycle; None, and `due` says when to ask again, where none can be looked for."""
+        try:
+            return free_port("", avoid=self._job.ports)
+        except OSError as error:
+            if self._later():
+                log("no_port", level="warning", reason=str(error))
+            return None
+
+    def _later(self) -> bool:
+        """Poll again soon: there may be file descriptors again then. The machine bounds how often. Whether it is the
+        first time in this cycle that something is worth a line."""
+        self._retry_at = clock.now() + _PIECE
+        first, self._warned = not self._warned, True
+        return first
+
     def _forget(self) -> None:
         self._run, self._failures, self._warned = None, [], False
+        self._unable, self._unable_told = "", False
+        for pidfd in self._pidfds.values():  # of a start that got no further
+            os.close(pidfd)
+        self._pidfds.clear()
         self.witness.close()
-        self._agent.release()
+        if self._agent is not None:
+            self._agent.release()
 
-    def _cannot_start(self) -> Failure | None:
-        """A failure with a reason instead of setpriv's bare exit code; None also when the file system hangs."""
-        found: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
-        command = self._job.command[0]
-        threading.Thread(target=lambda: found.put(look_up(command)), daemon=True, name="look up").start()
+    def _wrong_command(self) -> Failure | None:
+        """A failure with a reason instead of setpriv's bare exit code; None also when the file system hangs. Raises
+        OSError where it is not the command's fault."""
         try:
-            wrong = found.get(timeout=_LOOK_UP)
-        except Empty:
+            looking = Background("look up", partial(look_up, self._job.command[0]))
+        except RuntimeError as error:  # of Thread.start, where the node has no more threads to give
+            raise OSError(errno.EAGAIN, str(error)) from error
+        try:
+            wrong = looking.result(_LOOK_UP)
+        except Hangs:
             return None
         return None if wrong is None else self.witness.failure(0, wrong[0], None, wrong[1])
 

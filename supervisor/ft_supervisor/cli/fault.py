@@ -163,6 +163,9 @@ def freeze(
 ) -> None:
     """SIGSTOP, and SIGCONT when the time is over, even if this command is killed. Ctrl-C ends it at once.
 
+    A node that stood still for longer than timeouts.node_lost has been replaced. When it goes on, its old workers run
+    for some milliseconds more until they are killed, beside the new ones; a write that was under way completes.
+
     \b
     Examples:
       ft-supervisor fault freeze worker --job 1234 --rank 5 --for 20s

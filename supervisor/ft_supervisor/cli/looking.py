@@ -57,7 +57,8 @@ class Look:
         files = self._read_in_time(read, bound)
         if files.folder is None and not files.problems and self._search_by_slurm():
             files = self._read_in_time(read, bound)
-        if files.verdict is None and (files.snapshot is None or statuses.is_old(files, time.time())):
+        stands = files.snapshot is None or statuses.is_old(files, time.time())
+        if stands if files.verdict is None else statuses.is_in_doubt(files, time.time()):
             self._ask_slurm(files)
         else:
             self._slurm, self._slurm_note = None, ""
@@ -119,4 +120,5 @@ def _ask(job_id: int) -> Slurm:
         return Slurm("")
     state = job_states.find(found.state)
     completing = "COMPLETING" in found.flags
-    return Slurm(found.shown, found.reason, state.over and not completing, state.means is Means.PENDING)
+    over, pending = state.over and not completing, state.means is Means.PENDING
+    return Slurm(found.shown, found.reason, over, pending, found.restart_count)

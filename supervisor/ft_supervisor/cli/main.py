@@ -5,10 +5,12 @@ The daemon runs beside the training on every node, so its way through here impor
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 CANCELLED = 130
+INTERRUPTED = 75
 HELP = ("-h", "--help", "--version")
 
 
@@ -16,12 +18,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line, that of the process by default; returns the exit code. May raise SystemExit."""
     words = sys.argv[1:] if argv is None else list(argv)
     if words and words[0].startswith("-") and words[0] not in HELP:
-        from ft_supervisor.cli import daemon
-
-        return daemon.main(words)
+        return _daemon(words)
     try:
         return _command(words)
     except KeyboardInterrupt:  # before the command has begun, which has its own end for it
+        return CANCELLED
+
+
+def _daemon(words: list[str]) -> int:
+    from ft_supervisor.process import signals
+
+    try:
+        with signals.held():  # until it has its handlers: it imports and reads files first
+            from ft_supervisor.cli import daemon
+
+            return daemon.main(words)
+    except KeyboardInterrupt:  # one that came before this, or that the daemon has not lived to hear
         return CANCELLED
 
 
@@ -29,7 +41,13 @@ def _command(words: list[str]) -> int:
     from ft_supervisor.cli import app
     from ft_supervisor.cli.errors import complain
     from ft_supervisor.cli.output import abandon
+    from ft_supervisor.process.threads import guard
 
+    def fail(error: str) -> None:
+        complain(error)
+        os._exit(INTERRUPTED)
+
+    guard(fail)
     try:
         return app.main(words)
     except OSError as error:  # of stdout; on a full disk, say

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def gather(
         if not found.histories:
             shown = " or ".join(map(str, dict.fromkeys(places)))
             found.notes.append(f"no run of job {wanted} in {shown}; --config or --run-dir say where else")
-    return found, join(str(wanted), found.histories, found.records, found.notes)
+    return found, join(str(wanted), found.histories, found.records, found.notes, now=time.time())
 
 
 def _newest(search: find.Search, found: Found) -> Path | None:

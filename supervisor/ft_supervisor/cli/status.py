@@ -75,6 +75,8 @@ def status(
       state     running, stale, ended, pending, unknown or none
       job, folder, age (seconds since status was taken), notes (a list of lines)
       verdict   outcome, reason, exit_code, again; null while there is none
+      left_running   why, ends_it (a command), since, until: the job has its verdict and still runs
+                in Slurm; else null
       slurm     state, reason; null if Slurm was not asked
       status    version, run_id, job, time, interval, phase, coordinator, wanted, cycle,
                 nodes (an object for each), candidates, members, spares, survives, budgets,
@@ -202,7 +204,7 @@ def is_over(seen: Seen) -> bool:
 
 def _told(seen: Seen) -> object:
     shot = seen.files.snapshot
-    return seen.state, seen.notes, seen.slurm, None if shot is None else shot.time
+    return seen.state, seen.notes, seen.slurm, seen.left, None if shot is None else shot.time
 
 
 def _reader_leaves(seconds: float) -> bool:

@@ -94,7 +94,7 @@ def submit(
 
 def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], command: Sequence[str]) -> int:
     users = sbatch_options.parse(words)
-    environ, note = cluster.environment(os.environ, options.value(users, "clusters"))
+    environ, note = cluster.environment(os.environ, options.value(users, "clusters", "cluster"))
     asked = options.value(users, "nodes")
     if asked is not None and spares is not None:
         return complain(f"--nodes={asked} and --spares={spares}: give one of them; --nodes counts the spares too")
@@ -109,6 +109,7 @@ def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], co
         settings = configuration.load(path, command=command, environ=environ, allocation_nodes=size[0])
     fixed = size[0] if size is not None and size[0] == size[1] else None
     options.refuse(users, fixed)
+    options.refuse_environment(os.environ, users)
     for line in filter(None, (cluster.concerns(settings, note), *options.warnings(users, settings, fixed))):
         say(line)
     beyond_active = None if fixed is None else max(0, fixed - settings.active)

@@ -11,6 +11,10 @@ import typer
 from ft_supervisor import config as configuration
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.config import JobConfig
+from ft_supervisor.core.model import one_line
+
+LONGEST = 2000
+"""Characters of a line."""
 
 
 def validate(
@@ -45,7 +49,8 @@ def _one(path: Path) -> int:
         return 0
     settings = configuration.load(path, environ=os.environ)
     note = f"; {settings.policy_note}" if settings.policy_note else ""
-    typer.echo(f"{path}: ok: job {settings.name}, {_active(settings)}, {settings.per_node} workers each{note}")
+    text = f"{path}: ok: job {settings.name}, {_active(settings)}, {settings.per_node} workers each{note}"
+    typer.echo(one_line(text, LONGEST))
     return 0
 
 

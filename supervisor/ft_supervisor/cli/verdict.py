@@ -13,7 +13,7 @@ from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.output import put
 from ft_supervisor.core.model import INTERRUPTED, Outcome, Verdict
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe import ownfolder, verdict_file
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.verdict_file import BadVerdictFile
 
@@ -67,6 +67,8 @@ def _read(search: find.Search) -> Verdict | None:
         with suppress(SlurmError):  # it is no answer either way: there may be no Slurm
             folder = find.folder(find.by_slurm(search, os.environ))
     try:
+        if folder and "SLURM_JOB_ID" in os.environ:  # a batch script ends with what is found
+            ownfolder.check(folder)
         return verdict_file.read(folder, folder.name) if folder else None
     except BadVerdictFile as error:
         return Verdict(Outcome.FAILED, str(error))  # as in the store: what is no verdict is never success

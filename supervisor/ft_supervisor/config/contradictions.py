@@ -8,6 +8,7 @@ from ft_supervisor.config.job import Active
 from ft_supervisor.config.kind import Setting
 from ft_supervisor.config.limits import BUILT_IN
 from ft_supervisor.config.values import written_seconds
+from ft_supervisor.core.health import DISK, GPU, WORKERS
 from ft_supervisor.core.model import KILL_BOUND
 from ft_supervisor.core.settings import OnExhausted, Rule
 
@@ -63,7 +64,7 @@ def _before_end(settings: Mapping[str, Setting]) -> None:
 def _checks(rules: tuple[Rule, ...], checks: Setting) -> None:
     names = sorted(check.name for check in checks.value)
     for at, rule in enumerate(rules):
-        if rule.match.check and rule.match.check not in names:
+        if rule.match.check and rule.match.check not in (*names, DISK, GPU, WORKERS):
             wrong = f"there is no health check {rule.match.check!r} in health.checks ({checks.where})"
             right = f"those there are: {', '.join(names)}" if names else "write one, or remove the rule"
             raise ConfigError(rule.where, f"failures[{at}].match.check", wrong, right)

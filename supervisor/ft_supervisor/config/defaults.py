@@ -9,7 +9,17 @@ from ft_supervisor.config.kind import Setting
 from ft_supervisor.config.limits import BUILT_IN
 from ft_supervisor.config.model import Domain, Network
 from ft_supervisor.core.model import Job, Timeouts
-from ft_supervisor.core.settings import Accounting, Hang, Health, Interruption, Logs, Metrics, Placement, Rule, Settings
+from ft_supervisor.core.settings import (
+    ANY_FAILURE,
+    Accounting,
+    Hang,
+    Health,
+    Interruption,
+    Logs,
+    Metrics,
+    Placement,
+    Settings,
+)
 
 
 def built_in() -> dict[str, Setting]:
@@ -28,7 +38,7 @@ def built_in() -> dict[str, Setting]:
         "coordinator.candidates": Job.candidates,
         "spares.pools": placement.pools,
         "spares.on_exhausted": placement.on_exhausted.value,
-        "failures": (Written(Rule()),),
+        "failures": (Written(ANY_FAILURE),),
         "health.checks": health.checks,
         "health.interval": health.interval,
         "health.disk": Disk(),

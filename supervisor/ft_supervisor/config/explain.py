@@ -81,9 +81,19 @@ def _rank(item: tuple[str, Any]) -> int:
 def _flow(value: Any) -> str:
     """A value on one line, as YAML has it."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {_flow(got)}" for name, got in sorted(value.items(), key=_rank)) + "}"
+        return (
+            "{" + ", ".join(f"{_printable(name)}: {_flow(got)}" for name, got in sorted(value.items(), key=_rank)) + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(_flow(got) for got in value) + "]"
     if isinstance(value, str) and _BARE.fullmatch(value) and not _NOT_TEXT.fullmatch(value):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return _printable(json.dumps(value, ensure_ascii=False))
+
+
+def _printable(text: str) -> str:
+    """What a terminal would take for an order, or what hides a part of the line, as YAML escapes it."""
+    return "".join(
+        char if char.isprintable() else f"\\U{ord(char):08x}" if ord(char) > 0xFFFF else f"\\u{ord(char):04x}"
+        for char in text
+    )

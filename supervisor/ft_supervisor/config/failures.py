@@ -11,7 +11,7 @@ from ft_supervisor.config.patterns import regular_expression
 from ft_supervisor.config.values import choice, count, duration, fraction, signal_name, text, written_seconds
 from ft_supervisor.config.yamltree import Value
 from ft_supervisor.core.ledger import MAX_TIMES
-from ft_supervisor.core.settings import Backoff, Budget, Cause, Match, Response, Rule
+from ft_supervisor.core.settings import ANY_FAILURE, Backoff, Budget, Cause, Match, Response, Rule
 
 MAX_RESTARTS = 1_000_000
 EXAMPLE = "[{match: any, action: restart, budget: {max: N}}]"
@@ -46,7 +46,7 @@ def failures() -> Kind:
         "action": choice(*(response.value for response in Response)).about("What to do about them."),
         "budget.max": count(0, MAX_RESTARTS).about("So many times; then the job fails."),
         "budget.window": duration().about("Count only those of so long."),
-        "budget.same_node": count(1, MAX_RESTARTS).about("Failures of one node beyond this replace it."),
+        "budget.same_node": count(1, MAX_RESTARTS).about("Failures of one node beyond this replace it by a spare."),
         "budget.no_progress": count(1, MAX_RESTARTS).about("So many restarts in a row without a newer checkpoint."),
         "backoff.first": duration(zero=True).about("The pause before the first new cycle; it doubles each time."),
         "backoff.cap": duration(zero=True).about("The longest pause."),
@@ -73,7 +73,7 @@ def failures() -> Kind:
 def settled(setting: Setting) -> tuple[Rule, ...]:
     """The rules; the built-in one for any failure comes last where they have none."""
     rules = tuple(written.rule for written in setting.value)
-    return rules if rules[-1].match == Match() else (*rules, Rule())
+    return rules if rules[-1].match == Match() else (*rules, ANY_FAILURE)
 
 
 def _match() -> Kind:

@@ -68,7 +68,7 @@ POLICY: Table = {
     "spares.on_exhausted": choice(*(word.value for word in OnExhausted)).about("What happens with too few nodes."),
     "health.checks": health.checks().about("Commands that exit with 0 on a healthy node."),
     "health.interval": duration().about("Between two rounds of checks on a standby."),
-    "health.disk": health.disk().about("Whether run_dir can be written, and has room."),
+    "health.disk": health.disk().about("Whether run_dir and the node's own folder are writable, and run_dir has room."),
     "health.gpu": health.gpu().about("What NVML says of the GPUs."),
     "health.clock_offset": duration().about("From the coordinator's clock; beyond it there is a warning."),
     "failures": failures().about("What answers a failure; the first rule that matches."),

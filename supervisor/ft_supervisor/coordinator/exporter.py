@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -14,6 +13,7 @@ from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent
 from ft_supervisor.observe.metric_families import Sample
 from ft_supervisor.observe.metrics import Metrics
+from ft_supervisor.process import clock
 from ft_supervisor.process.log import log
 
 EVERY = 1.0
@@ -24,7 +24,7 @@ STALE = 15.0
 
 @dataclass(frozen=True)
 class _Values:
-    """What the main loop hands over. `at`: time.monotonic()."""
+    """What the main loop hands over. `at`: process.clock."""
 
     at: float
     samples: tuple[Sample, ...]
@@ -66,7 +66,7 @@ class Exporter:
     def _text(self) -> bytes | None:
         """In the server's thread: made once for each hand-over, whoever asks how often."""
         values = self._values
-        if values is None or time.monotonic() - values.at > STALE:
+        if values is None or clock.now() - values.at > STALE:
             return None
         if self._rendered is None or self._rendered[0] is not values:
             self._rendered = values, render(self._run_id, values.samples)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ft_supervisor.core.bounds import MOST
 from ft_supervisor.core.events import Ended, StepRead
 from ft_supervisor.core.model import Job, Verdict
 from ft_supervisor.core.summary import Summary, line
@@ -42,14 +43,15 @@ def write(job: Job, verdict: Verdict, summary: Summary, tell: Callable[[Written]
 
 
 def read_step(job: Job, tell: Callable[[StepRead], None]) -> Background[None]:
-    """Begin to read the job's step file: StepRead is told what the first number in it is, an error logged."""
+    """Begin to read the job's step file: StepRead is told what the first number in it is (None
+    beyond bounds.MOST, too), an error logged."""
 
     def work() -> None:
         step = None
         try:
             with Path(job.settings.step_file).open("rb") as file:
                 found = re.search(rb"[0-9]{1,18}", file.read(STEP_BYTES))
-            step = int(found[0]) if found else None
+            step = int(found[0]) if found and int(found[0]) <= MOST else None
         except FileNotFoundError:
             pass  # there is no checkpoint yet
         finally:
@@ -62,7 +64,7 @@ def look(job: Job, tell: Callable[[Ended], None]) -> Background[None]:
     """Begin to look for the file; Ended is told if it is there, an error logged."""
 
     def work() -> None:
-        if verdict := verdict_file.read(Path(job.run_folder), job.run_id, job.nonce):
+        if verdict := verdict_file.read_own(Path(job.run_folder), job.run_id, job.nonce):
             tell(Ended(verdict))
 
     return Background("reading the verdict's file", work, file_failed)

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.model import Node
-from ft_supervisor.observe import smallfile
+from ft_supervisor.observe import ownfolder, smallfile
 from ft_supervisor.observe.background import Background
 from ft_supervisor.observe.snapshot import EVERY, MAX_BYTES, NAME, BadSnapshot, Snapshot, dump, load
 from ft_supervisor.observe.view import snapshot
@@ -40,8 +40,8 @@ class Live:
     """For the main thread: it takes snapshots, and hands them over. `journal`: the coordinator's own file."""
 
     def __init__(self, run_folder: Path, node: Node, journal: Path) -> None:
-        self._status = StatusFile(run_folder, node)
-        self._copy = JournalCopy(journal, run_folder / "journal" / node.name)
+        self._status = StatusFile(run_folder)
+        self._copy = JournalCopy(journal, run_folder, node.name)
         self._writing: Background[None] | None = None
         self._copying: Background[None] | None = None
         self._written_at = self._copied_at = float("-inf")
@@ -100,9 +100,8 @@ class _Failures:
 class StatusFile:
     """<run folder>/status.json, whole or as it was before."""
 
-    def __init__(self, run_folder: Path, node: Node) -> None:
+    def __init__(self, run_folder: Path) -> None:
         self._path = run_folder / NAME
-        self._temporary = run_folder / f".{NAME}.{node.infra_rank}.{os.getpid()}"
         self._former: Snapshot | None = None
         """What the coordinator in charge before this one's term has left."""
         self._term: int | None = None
@@ -121,17 +120,13 @@ class StatusFile:
                 self._failures.tell(None)
 
     def _write(self, shot: Snapshot) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        ownfolder.make(self._path.parent)
         there = self._there()
         if (_term(there, shot.run_id) or -1) > (shot.coordinator.term or -1):
             return
         if self._term != shot.coordinator.term:
             self._term, self._former = shot.coordinator.term, _parsed(there, shot)
-        try:
-            self._temporary.write_bytes(dump(self._completed(shot)))
-            self._temporary.replace(self._path)
-        finally:
-            self._temporary.unlink(missing_ok=True)
+        ownfolder.replace(self._path, dump(self._completed(shot)))
 
     def _there(self) -> bytes:
         try:
@@ -170,9 +165,10 @@ def _parsed(data: bytes, ours: Snapshot) -> Snapshot | None:
 class JournalCopy:
     """A copy, byte by byte, of a journal that grows, and of the parts that it goes on in (observe.journal)."""
 
-    def __init__(self, journal: Path, folder: Path) -> None:
+    def __init__(self, journal: Path, run_folder: Path, node: str) -> None:
         self._sources = [journal.with_suffix(suffix) for suffix in (".jsonl", ".rest-old.jsonl", ".rest.jsonl")]
-        self._folder = folder
+        self._run_folder = run_folder
+        self._folder = run_folder / "journal" / node
         self._known: dict[int, tuple[Path, int]] = {}
         """By inode, as a part changes its name: its copy, and how much of it is there."""
         self._lock = threading.Lock()
@@ -202,7 +198,7 @@ class JournalCopy:
             found = os.fstat(file.fileno())
             copy, done = self._continued(source, found.st_ino, found.st_size)
             try:
-                with copy.open("r+b") as out:
+                with os.fdopen(os.open(copy, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b") as out:
                     self._append(file, out, found.st_ino, copy, done)
             except FileNotFoundError:
                 del self._known[found.st_ino]  # somebody has removed it: all of it again, next time
@@ -217,9 +213,9 @@ class JournalCopy:
             if known != copy:
                 known.replace(copy)
         else:  # new, or the inode of a part that is gone
-            self._folder.mkdir(parents=True, exist_ok=True)
+            ownfolder.make(self._run_folder, "journal", self._folder.name)
             copy.unlink(missing_ok=True)  # another's, or what a former part had under the name
-            copy.touch()
+            os.close(ownfolder.create(copy, 0o600))
             done = 0
         self._known[inode] = copy, done
         return copy, done

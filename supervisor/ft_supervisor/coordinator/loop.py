@@ -29,6 +29,7 @@ from ft_supervisor.core.model import Job, Verdict
 from ft_supervisor.core.orders import Closed, Done
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
+from ft_supervisor.process import clock
 from ft_supervisor.process.link import Link
 from ft_supervisor.process.log import emit, flush, log
 from ft_supervisor.store.base import Store, StoreLost
@@ -124,9 +125,9 @@ class Loop:
                 log("file_hangs", "warning", what="verdict file")
                 self._recorded(verdict, verdict)
         self._handle(Tick())
-        self._live.beat(self._machine, time.monotonic())
+        self._live.beat(self._machine, clock.now())
         if self._exporter is not None:
-            self._exporter.beat(time.monotonic())
+            self._exporter.beat(clock.now())
 
     def _moved(self) -> tuple[tuple[int, int], ...]:
         ranks = {
@@ -145,7 +146,7 @@ class Loop:
         self._handle(Ended(parse_verdict(data)))
 
     def _handle(self, event: CoordinatorEvent) -> None:
-        now = time.monotonic()
+        now = clock.now()
         todo = self._machine.handle(event, now)
         self._journal.record(now, event, todo, term=self._machine.term, cycle=self._machine.cycle)
         if self._exporter is not None:
@@ -191,7 +192,7 @@ class Loop:
     def _leave(self, leave: actions.Leave) -> NoReturn:
         """Say Done and end, the store with us; not by sys.exit, which would wait for threads."""
         self._store.get(self._keys.hello)  # answered: so are all pushes on this connection before it
-        last = self._live.end(self._machine, time.monotonic())
+        last = self._live.end(self._machine, clock.now())
         for what in wait_all([*self._writing, *last], FILE_BOUND):
             log("file_hangs", "warning", what=what)
         verdict = leave.verdict

@@ -6,14 +6,13 @@ coordinator whose main loop hangs no longer moves the pulse.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import queue
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from ft_supervisor.coordinator import listen
 from ft_supervisor.coordinator.loop import Inbox, Loop
 from ft_supervisor.core import events
 from ft_supervisor.core.codec import CodecError, decode
@@ -22,11 +21,14 @@ from ft_supervisor.core.events import Received
 from ft_supervisor.core.messages import TO_COORDINATOR
 from ft_supervisor.core.model import INTERRUPTED
 from ft_supervisor.core.orders import Begin, Listening, Promise, SlurmSaid
+from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.observe.journal import Journal
+from ft_supervisor.process import clock
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, flush, journal_failed, log, setup
-from ft_supervisor.process.ports import PortsTaken, bind_first
+from ft_supervisor.process.ports import PortsTaken
+from ft_supervisor.process.threads import guard
 from ft_supervisor.store import hello
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
@@ -49,6 +51,7 @@ def main() -> NoReturn:
         if not isinstance(begin, Begin):
             os._exit(CRASHED)
         setup("coordinator", begin.node.name, begin.job.settings.logs.format)
+        guard(_fail)
         inbox: Inbox = queue.SimpleQueue()
         threading.Thread(target=_read_link, args=(link, inbox), name="link", daemon=True).start()
         _serve(begin, link, inbox)
@@ -57,7 +60,14 @@ def main() -> NoReturn:
     except PortsTaken as error:
         log("cannot_listen", "error", error=str(error))
     except Exception:
-        log("coordinator_failed", "error", error=current_traceback())
+        _fail(current_traceback())
+    flush()
+    os._exit(CRASHED)
+
+
+def _fail(error: str) -> NoReturn:
+    """A bug: the daemon starts another coordinator, and another candidate takes over."""
+    log("coordinator_failed", "error", error=error)
     flush()
     os._exit(CRASHED)
 
@@ -67,13 +77,14 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     # packet would stop it for a second. Without any attempt only /etc/hosts is asked.
     os.environ["RES_OPTIONS"] = "attempts:0"
     job, node, keys = begin.job, begin.node, Keys(begin.job.run_id)
-    bind_first(_host(node.addr), job.ports).close()  # to find no port free shall cost little
+    listen.bind(job).close()  # to find no port free shall cost little
     from ft_supervisor.store import tcp  # takes seconds (torch): the daemon's death is noticed meanwhile
 
-    sock = bind_first(_host(node.addr), job.ports)
+    sock = listen.bind(job)
+    listen.tell(job, node, sock)
     port = sock.getsockname()[1]
     store = tcp.serve(sock)
-    now = time.monotonic()
+    now = clock.now()
     machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now, begin.epoch)
     journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, journal_failed)
     loop = Loop(job, machine, journal, store, link, inbox, _exporter(machine, now))
@@ -100,15 +111,6 @@ def _exporter(machine: CoordinatorMachine, now: float) -> Exporter | None:
         return None
 
 
-def _host(addr: str) -> str:
-    """What to listen on: everything, but a loopback address is one of several pretended nodes' on this machine, who
-    would take the ports away from one another."""
-    try:
-        return addr if ipaddress.ip_address(addr).is_loopback else ""
-    except ValueError:  # a name
-        return ""
-
-
 def _read_link(link: Link, inbox: Inbox) -> None:
     """What the daemon says, and its death, whatever the main loop is at."""
     try:
@@ -125,6 +127,7 @@ def _read_link(link: Link, inbox: Inbox) -> None:
 
 
 def _read_inbox(store: Store, name: str, inbox: Inbox) -> None:
+    refusals = Refusals()
     while True:
         try:
             data = store.pop(name, INBOX_POLL)
@@ -136,4 +139,5 @@ def _read_inbox(store: Store, name: str, inbox: Inbox) -> None:
         try:
             inbox.put(Received(decode(data, TO_COORDINATOR)))
         except CodecError as error:
-            log("message_dropped", "warning", error=str(error))
+            if (more := refusals.due("message", clock.now())) is not None:
+                log("message_dropped", "warning", error=str(error), more=more or None)

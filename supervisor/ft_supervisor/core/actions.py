@@ -105,7 +105,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Start:
-    """Start the workers. WorkersExited follows, also when they can't be started."""
+    """Start the workers. WorkersExited follows, also when their command can't be run, or CannotStart."""
 
     run: Run
 

@@ -6,14 +6,15 @@ Whom it listens to is the Caller's business (core.caller); here is what it does 
     joining    none      Standby: standby; Run: checking
     standby    none      Run: checking
     checking   none      Checked: active, or unhealthy; without checks for a cycle: active at once
-    active     running   a failure, Stop, Standby, a newer Run: stopping; all exited with 0: succeeded
+    active     running   a failure, CannotStart, Stop, Standby, a newer Run: stopping; all exited with 0: succeeded
     stopping   ending    WorkersGone: the newer Run's checking, else standby
     succeeded  none      Run: checking
     closing    ending    WorkersGone, or none there: Goodbye and out
 
 The fence (no lease for `fence`) ends the workers and leaves the rest as it is: the node is a standby again once it
-finds a coordinator. Whatever ends the node (verdict, exit barrier, no coordinator for `takeover`, a signal without a
-coordinator to tell) goes through `_end`.
+finds a coordinator. Whatever ends the node (verdict, no coordinator for `takeover`, a signal without a coordinator to
+tell) goes through `_end`. The exit barrier's key ends none: it is a hint, upon which the coordinator is asked, and
+without one the daemon looks for the verdict's file.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ft_supervisor.core.events import (
     AgentEvent,
     BarrierPassed,
     Beat,
+    CannotStart,
     CheckAnswered,
     Connected,
     Disconnected,
@@ -45,6 +47,7 @@ from ft_supervisor.core.events import (
 )
 from ft_supervisor.core.failures import fit_to_tell
 from ft_supervisor.core.hangs import Hangs
+from ft_supervisor.core.health import WORKERS
 from ft_supervisor.core.lease import Lease
 from ft_supervisor.core.ledger import newer
 from ft_supervisor.core.model import (
@@ -59,13 +62,19 @@ from ft_supervisor.core.model import (
     Memory,
     Node,
     Outcome,
+    Problem,
     Roster,
     Verdict,
+    one_line,
 )
+from ft_supervisor.core.plausible import to_node
 from ft_supervisor.core.policy import ignored
-from ft_supervisor.core.ranks import highest
+from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When
+
+GUARD_MARGIN = KILL_BOUND / 2
+"""Seconds that the agent gets after the fence to end its workers itself; then the guard beside them does it."""
 
 STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
@@ -86,16 +95,27 @@ class State(StrEnum):
 class AgentMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
 
-    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float = 0.0) -> None:
+    def __init__(
+        self,
+        job: Job,
+        node: Node,
+        incarnation: int,
+        memory: Memory,
+        now: float,
+        epoch: float = 0.0,
+        waited: float = 0.0,
+    ) -> None:
+        """`waited`: see orders.Begin."""
         self.job = job
         self.node = node
         self.incarnation = incarnation
         self.memory = memory
         self.state = State.JOINING
-        self._alone = Alone(job, memory.newest, now)
+        self._alone = Alone(job, memory.newest, now, waited)
         self._caller = Caller(job, node)
         self._lease = Lease()
         self._hangs = Hangs(job, node, epoch)
+        self._refusals = Refusals()
         self._said = now
         self._serial = 0
         self._port = 0
@@ -120,6 +140,20 @@ class AgentMachine:
         """The cycle whose exit barrier is to be looked at."""
         return self._alone.watched
 
+    @property
+    def fence_at(self) -> float | None:
+        """Until when workers may run, as far as the lease goes; None where nothing runs or is to be fenced. With a
+        verdict there is nothing to fence: no other node will run anything any more."""
+        since = self._lease.since
+        if self._run is None or since is None or self.memory.verdict is not None:
+            return None
+        return since + self.job.timeouts.fence
+
+    @property
+    def guard_at(self) -> float | None:
+        """When the guard beside the workers ends them, which needs neither agent nor daemon."""
+        return None if self.fence_at is None else self.fence_at + GUARD_MARGIN
+
     def handle(self, event: AgentEvent, now: float) -> list[AgentAction]:
         """One event in, actions out, in order."""
         self._actions = []
@@ -131,6 +165,7 @@ class AgentMachine:
             case Disconnected(reason):
                 self._do(log("disconnected", "warning", reason=reason))
                 self._do(self._caller.lose(self.memory))
+                self._look_if_over(now)
             case Mailed(message):
                 self._mail(message, now)
             case Looked(asked, round_, term, lease):
@@ -140,8 +175,11 @@ class AgentMachine:
                 self._lease.look(asked, round_, lease if ours else 0)
             case BarrierPassed(cycle):
                 self._alone.passed(cycle, now)
+                self._look_if_over(now)
             case WorkersExited(cycle, failures):
                 self._exited(cycle, failures, now)
+            case CannotStart(cycle, reason):
+                self._cannot_start(cycle, reason, now)
             case WorkersGone(cycle, port):
                 self._gone(cycle, port, now)
             case Beat():
@@ -150,10 +188,10 @@ class AgentMachine:
                 self._blame_hung(event, now)
             case CheckAnswered(cycle, problem):
                 self._checked(cycle, problem, now)
-            case TurnedUnhealthy(reason):
-                self._turn_unhealthy(reason)
-            case PolicyDiffers(reason):
-                self._end(Leave(CONFIG_ERROR, None, reason), 0.0, now)
+            case TurnedUnhealthy(problem):
+                self._turn_unhealthy(problem)
+            case PolicyDiffers():
+                self._hear_of_another_policy(event, now)
             case Terminated(reason):
                 self._terminate(reason, now)
             case Ended(verdict):
@@ -167,6 +205,7 @@ class AgentMachine:
     def _connect(self, event: Connected, now: float) -> None:
         self._port, self._said = event.port, now
         self._caller.connect(event, now)
+        self._alone.differs = None
         self._lease.connect(event.round, event.asked)
         self._do(log("connected", candidate=self.job.nodes[event.candidate]))
         if self.memory.succeeded is not None and self._run is None and self.state is State.JOINING:
@@ -192,6 +231,9 @@ class AgentMachine:
         self._do(Send(register))
 
     def _mail(self, message: messages.ToAgent, now: float) -> None:
+        if wrong := to_node(message, self.job, self.node, self.memory):
+            self._drop(message, wrong, now)
+            return
         if isinstance(message, messages.Close):  # the job's verdict is that in every term
             self._close(message.verdict, now)
             return
@@ -201,7 +243,7 @@ class AgentMachine:
             self._next = None
             self._do(log("promised", term=message.term))
         elif message.term != self.memory.promise:
-            self._do(log("mail_dropped", "warning", message=type(message).__name__, term=message.term))
+            self._drop(message, None, now)
             return
         if not prepare:
             self._caller.charge()
@@ -211,11 +253,17 @@ class AgentMachine:
                 self._register()
             case messages.Members(roster=roster):
                 self._keep(roster)
-            case messages.Propose(verdict=verdict):
-                self._remember(replace(self.memory, accepted=Accepted(message.term, verdict)))
+            case messages.Propose(verdict=verdict, deputy=deputy):
+                self._remember(replace(self.memory, accepted=Accepted(message.term, verdict, deputy)))
                 self._send(messages.VerdictKept)
             case _:
                 self._be_led(message, now)
+
+    def _drop(self, message: messages.ToAgent, wrong: str | None, now: float) -> None:
+        """`wrong`: what cannot be true of it; None if it is of another term."""
+        name = type(message).__name__
+        if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
+            self._do(log("mail_dropped", "warning", message=name, term=message.term, reason=wrong, more=more or None))
 
     def _be_led(self, message: messages.Standby | messages.Run | messages.Continue | messages.Stop, now: float) -> None:
         """By a coordinator that is in charge."""
@@ -235,9 +283,6 @@ class AgentMachine:
                 self._stand_by(cycle, now)
 
     def _keep(self, roster: Roster) -> None:
-        if highest(roster.members) >= len(self.job.nodes):
-            self._do(log("mail_dropped", "warning", message="Members", reason="names nodes that the job does not have"))
-            return
         if self.memory.roster is None or roster.stamp > self.memory.roster.stamp:
             self._remember(replace(self.memory, roster=roster))
         if roster == self.memory.roster:
@@ -289,29 +334,38 @@ class AgentMachine:
         """First see whether the node is well enough, where the policy wants that."""
         self._run, self._next = run, None
         health = self.job.settings.health
+        if self.memory.unhealthy is not None:  # the coordinator did not know when it sent this Run
+            self._run_nothing(self.memory.unhealthy)
+            return
         if health.gpu is None and not any(When.BEFORE_CYCLE in check.when for check in health.checks):
             self._be_active(run, now)
         else:
             self._become(State.CHECKING, cycle=run.cycle)
             self._do(Tell(orders.Check(str(run.cycle))))
 
-    def _checked(self, cycle: str, problem: str, now: float) -> None:
-        if problem:
+    def _checked(self, cycle: str, problem: Problem | None, now: float) -> None:
+        asked = self.state is State.CHECKING and self._run is not None and str(self._run.cycle) == cycle
+        if problem is not None and asked:
+            self._run_nothing(problem)
+        elif problem is not None:
             self._turn_unhealthy(problem)
-        if self.state is not State.CHECKING or self._run is None or str(self._run.cycle) != cycle:
-            return
-        if problem:
-            run, self._run = self._run, None
-            self._become(State.STANDBY)
-            self._send(messages.WorkersStopped, cycle=run.cycle, port=self._port)
-        else:
+        elif asked and self._run is not None:
             self._be_active(self._run, now)
 
-    def _turn_unhealthy(self, reason: str) -> None:
-        if not self.memory.unhealthy:
-            self._remember(replace(self.memory, unhealthy=reason))
-            self._do(log("unhealthy", "warning", reason=reason))
-        self._send(messages.Unhealthy, reason=self.memory.unhealthy)
+    def _run_nothing(self, problem: Problem) -> None:
+        """The node is told to run a cycle, has not begun, and is not fit for it."""
+        assert self._run is not None
+        run, self._run = self._run, None
+        self._turn_unhealthy(problem)
+        self._become(State.STANDBY)
+        self._send(messages.WorkersStopped, cycle=run.cycle, port=self._port)
+
+    def _turn_unhealthy(self, problem: Problem) -> None:
+        """The first problem counts, for good."""
+        if self.memory.unhealthy is None:
+            self._remember(replace(self.memory, unhealthy=problem))
+            self._do(log("unhealthy", "warning", reason=problem.reason))
+        self._send(messages.Unhealthy, problem=self.memory.unhealthy)
 
     def _be_active(self, run: messages.Run, now: float) -> None:
         self._become(State.ACTIVE, cycle=run.cycle, group_rank=run.group_rank, group_world_size=run.group_world_size)
@@ -341,6 +395,12 @@ class AgentMachine:
         self._become(State.SUCCEEDED, cycle=cycle)
         self._send(messages.WorkersSucceeded, cycle=cycle)
         self._do(EnterBarrier(cycle, world_size))
+
+    def _cannot_start(self, cycle: Cycle, reason: str, now: float) -> None:
+        """Not the workers' fault but the node's: another one has to take its place."""
+        self._turn_unhealthy(Problem(WORKERS, one_line(f"cannot start workers: {reason}")))
+        if self._run is not None and self._run.cycle == cycle:
+            self._stop(0.0, now)  # nothing that was started has done any work
 
     def _ignores(self, failure: Failure) -> bool:
         """A rule says so: the other workers go on."""
@@ -400,6 +460,16 @@ class AgentMachine:
             self._do(log("terminated", reason=reason))
             self._send(messages.Leaving, reason=reason)
 
+    def _hear_of_another_policy(self, event: PolicyDiffers, now: float) -> None:
+        """A node that has ever had a coordinator has its configuration: then the store is a stranger's."""
+        self._do(log("policy_differs", "warning", reason=event.reason))
+        if self.memory.promise != NO_PROMISE:
+            return
+        if event.certain:
+            self._end(Leave(CONFIG_ERROR, None, event.reason), 0.0, now)
+        else:
+            self._alone.differs = self._alone.differs or (event.reason, now)
+
     def _end(self, leave: Leave, grace: float, now: float, signal: str = "SIGTERM") -> None:
         """Leave as soon as no worker is left. What ends the node first decides how; only a verdict overrides it."""
         if self._end_as is not None and self._run is None:
@@ -426,22 +496,26 @@ class AgentMachine:
             self._do(dial)
         if self._end_as is None:
             self._leave_if_alone(now)
+            if self._run is None and self._caller.charged and self._alone.asks(now):
+                self._register()  # the answer is what its coordinator wants of this node
         if self._gone_by is not None and now >= self._gone_by:
             code = self._end_as.code if self._end_as else INTERRUPTED
             self._do(Leave(code, self.memory.verdict, "workers that can't be ended"))
 
     def _leave_if_alone(self, now: float) -> None:
-        runs, led = self._run is not None, self._caller.charged
-        found = self._alone.leave(self.memory.newest, self._lease.since, now, runs=runs, led=led)
+        found = self._alone.leave(self.memory.newest, self._lease.since, now, led=self._caller.charged)
         if found is not None:
             leave, grace = found
             self._end(leave, grace, now)
 
+    def _look_if_over(self, now: float) -> None:
+        """Without a coordinator the daemon looks for the verdict, not only at its next turn."""
+        if self._alone.hinted:
+            self._tell_alive(now)
+
     def _tell_alive(self, now: float) -> None:
         led = self._caller.charged or self._run is not None or self.state is State.CLOSING
-        fence_in = None
-        if self._run is not None and self._lease.since is not None and self.memory.verdict is None:
-            fence_in = self._lease.since + self.job.timeouts.fence - now
+        fence_in = None if self.fence_at is None else self.fence_at - now
         self._do(
             Tell(
                 orders.Alive(
@@ -449,16 +523,13 @@ class AgentMachine:
                     cycle=str(self.memory.newest) if self.memory.newest else "",
                     group_rank=self._run.group_rank if self._run else None,
                     fence_in=fence_in,
+                    look=self._alone.hinted,
                 )
             )
         )
 
     def _fence_is_over(self, now: float) -> bool:
-        """With a verdict there is nothing to fence: no other node will run anything any more."""
-        since = self._lease.since
-        if self._run is None or since is None or self.memory.verdict is not None:
-            return False
-        return now - since >= self.job.timeouts.fence
+        return self.fence_at is not None and now >= self.fence_at
 
     def _fence(self, now: float) -> None:
         """Our peers may be about to run our replacement: end our workers, with no grace."""

@@ -42,11 +42,14 @@ from ft_supervisor.core.model import (
     Memory,
     Node,
     Outcome,
+    Problem,
     Roster,
     Verdict,
     one_line,
 )
-from ft_supervisor.core.ranks import fold, highest, unfold
+from ft_supervisor.core.plausible import Heights, from_node
+from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.rosterchange import RosterChange
 from ft_supervisor.core.summary import Summary
@@ -77,8 +80,11 @@ class CoordinatorMachine:
         self._cycles_told = 0
         """How many cycles nodes have told of."""
         self._closing = Closing()
+        self._deputy: int | None = None
         self._interruptions = Interruptions(job, now)
         self._epoch = epoch
+        self._known = Heights().with_(memory)
+        self._refusals = Refusals()
         self._early: list[messages.ToCoordinator] = []
         self._last_tick = now
         self._actions: list[CoordinatorAction] = []
@@ -178,6 +184,7 @@ class CoordinatorMachine:
             return
         self._majority.proof.echo(message.infra_rank, message.round)
         self._election.hear(message)
+        self._known = self._known.with_(message.memory)
         if (newest := message.memory.newest) is not None:
             self._cycles_told = max(self._cycles_told, newest.n + 1)
         if self._closing.closed:
@@ -266,16 +273,17 @@ class CoordinatorMachine:
     # -- messages
 
     def _receive(self, message: messages.ToCoordinator, now: float) -> None:
-        known = 0 <= message.infra_rank < len(self.job.nodes) and self._fits(message)
-        if known and isinstance(message, messages.Register):
+        if wrong := from_node(message, self.job, self._heights()):
+            self._drop(message, wrong, now)
+            return
+        if isinstance(message, messages.Register):
             self._register(message, now)
             return
-        if known and self.role is Role.PREPARING and message.term == self._election.term:
+        if self.role is Role.PREPARING and message.term == self._election.term:
             self._early.append(message)
             return
-        if not known or message.term != self.term or isinstance(message, messages.Register):
-            name = type(message).__name__
-            self.log("message_dropped", "warning", message=name, node=message.infra_rank, term=message.term)
+        if message.term != self.term:
+            self._drop(message, None, now)
             return
         member = self.members.get(message.infra_rank)
         if member is None or member.incarnation != message.incarnation or member.gone:
@@ -289,19 +297,43 @@ class CoordinatorMachine:
                     self._settle(kept)
             case messages.Goodbye(verdict=verdict):
                 self._goodbye(member, verdict, now)
-            case messages.Unhealthy(reason=reason):
-                self._hear_unhealthy(member, reason, now)
+            case messages.Unhealthy(problem=problem):
+                self._hear_unhealthy(member, problem, now)
             case messages.Leaving(reason=reason):
                 self._hear_leaving(member, reason, now)
             case _ if self.role is Role.LEADING:
                 self._cycles.hear(message, member, now)
 
-    def _hear_unhealthy(self, member: Member, reason: str, now: float) -> None:
-        if not member.unhealthy:
-            member.unhealthy, member.problem = True, reason
-            self.log("unhealthy", "warning", node=member.node.name, reason=reason)
+    def _drop(self, message: messages.ToCoordinator, wrong: str | None, now: float) -> None:
+        """`wrong`: what cannot be true of it; None if it is merely old."""
+        name = type(message).__name__
+        if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
+            self.log(
+                "message_dropped",
+                "warning",
+                message=name,
+                node=message.infra_rank,
+                term=message.term,
+                reason=wrong,
+                more=more or None,
+            )
+
+    def _heights(self) -> Heights:
+        """What is known, our own term's cycles included."""
+        cycle, ledger, known = self.cycle, self._cycles.ledger, self._known
+        return Heights(
+            max(known.term, self._election.term or 0),
+            max(known.cycle, cycle.n if cycle else 0),
+            max(known.entries, ledger.entries),
+            max(known.roster, self.roster.number),
+        )
+
+    def _hear_unhealthy(self, member: Member, problem: Problem, now: float) -> None:
+        if member.problem is None:
+            member.problem = problem
+            self.log("unhealthy", "warning", node=member.node.name, reason=problem.reason)
         if self.role is Role.LEADING:
-            self._cycles.unhealthy(member, reason, now)
+            self._cycles.unhealthy(member, problem, now)
 
     def _hear_leaving(self, member: Member, reason: str, now: float) -> None:
         if self.role is Role.LEADING:
@@ -323,14 +355,6 @@ class CoordinatorMachine:
             elif said.draining is not None:
                 self._cycles.drain(frozenset(said.draining), now)
 
-    def _fits(self, message: messages.ToCoordinator) -> bool:
-        """Whether it speaks of this job's nodes alone."""
-        if not isinstance(message, messages.Register):
-            return True
-        roster = message.memory.roster
-        lists = [message.memory.group, *((roster.members, roster.former) if roster else ())]
-        return all(highest(ranks) < len(self.job.nodes) for ranks in lists)
-
     def _welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node that has promised our term, and all that it knows."""
         assert self.term is not None
@@ -343,7 +367,7 @@ class CoordinatorMachine:
         if memory.verdict is not None:
             self._settle(memory.verdict)
         if (verdict := self.verdict or self._closing.proposal) is not None:
-            self.mail(member, messages.Propose(self.term, verdict))
+            self._send_proposal(member, verdict)
             return
         if message.told:
             self._hear_leaving(member, message.told, now)
@@ -492,7 +516,21 @@ class CoordinatorMachine:
         self.role, verdict = Role.CLOSING, replace(verdict, reason=one_line(verdict.reason))
         self._closing.propose(verdict)
         self.log("proposed", outcome=verdict.outcome.value, reason=verdict.reason)
-        self._mail_all(messages.Propose(self._election.term, verdict))
+        self._deputy = self._choose_deputy()
+        for member in self.members:
+            if member.registered:
+                self._send_proposal(member, verdict)
+
+    def _choose_deputy(self) -> int | None:
+        """The node that sees to the job's end in Slurm where Slurm did not answer ours: slurmctld may have lost this
+        node alone, and taken it out of the job."""
+        here = (m.node.infra_rank for m in self.members if m.registered and m.node.infra_rank != self.node.infra_rank)
+        return min(here, default=None) if self._interruptions.away else None
+
+    def _send_proposal(self, member: Member, verdict: Verdict) -> None:
+        assert self._election.term is not None
+        deputy = member.node.infra_rank == self._deputy
+        self.mail(member, messages.Propose(self._election.term, verdict, deputy))
 
     def _settle(self, verdict: Verdict) -> None:
         """This is the job's verdict, whoever says so."""

@@ -18,9 +18,9 @@ from ft_supervisor.core import messages
 from ft_supervisor.core.ending import Ending
 from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
-from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.placement import Assignment
-from ft_supervisor.core.policy import Decision, Told, Trouble
+from ft_supervisor.core.policy import Decision, MayGo, Told, Trouble
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
@@ -160,7 +160,9 @@ class Cycles:
             self._go_on(member, now)
             self._succeeded(member, now)
         elif message.running == self.cycle:
-            if failure is not None:
+            if memory.unhealthy is not None:
+                self.unhealthy(member, memory.unhealthy, now)
+            elif failure is not None:
                 self._failed(member, failure, now)
             if self.phase is Phase.STOPPING:
                 self._lead.mail(member, self._stop())
@@ -172,7 +174,7 @@ class Cycles:
         elif self.cycle.term == self._term and (memory.newest is None or memory.newest < self.cycle):
             self._run_or_stop(member, now)
         else:
-            if self.phase is Phase.RUNNING:
+            if self.phase is Phase.RUNNING or memory.unhealthy is not None:  # its peers may have been heard first
                 self._explain(member, memory, failure, now)
             self._stand_by(member, now)
             self._stopped(member, now)
@@ -187,7 +189,7 @@ class Cycles:
 
     def _explain(self, member: Member, memory: Memory, failure: Failure | None, now: float) -> None:
         """It is active, and runs nothing."""
-        if memory.unhealthy:
+        if memory.unhealthy is not None:
             self.unhealthy(member, memory.unhealthy, now)
         elif failure is not None:
             self._failed(member, failure, now)
@@ -205,11 +207,11 @@ class Cycles:
         cause = Cause.EXIT if charged else None
         self._trouble(Trouble(reason, cause, member.node.infra_rank, charged=charged), now)
 
-    def unhealthy(self, member: Member, reason: str, now: float) -> None:
-        """A health check has failed on this node, which is not to be chosen again."""
+    def unhealthy(self, member: Member, problem: Problem, now: float) -> None:
+        """A check has failed on this node, which is not to be chosen again."""
         if self.active(member) and member.node.infra_rank in self._pending:
-            check = reason.split(":")[0].removeprefix("health check ").removesuffix(" failed")
-            trouble = Trouble(f"{member.node.name}: {reason}", Cause.HEALTH, member.node.infra_rank, check=check)
+            reason = f"{member.node.name}: {problem.reason}"
+            trouble = Trouble(reason, Cause.HEALTH, member.node.infra_rank, check=problem.check, charged=False)
             self._trouble(trouble, now)
 
     def hear(
@@ -361,11 +363,14 @@ class Cycles:
             assert last.verdict is not None
             self._lead.conclude(last.verdict)
         elif not self._members.anybody_runs() and self._lead.may_start(now):
-            if ending.decision is None and (decision := ending.settle(wall, now)) is not None:
+            if ending.decision is None and (decision := ending.settle(wall, now, self._may_go(now))) is not None:
                 self._take_over(decision.ledger)
                 self._tell(decision, now)
             if ending.decision is not None and now >= ending.not_before:
                 self._begin_next(ending.decision, now)
+
+    def _may_go(self, now: float) -> MayGo:
+        return lambda failing: self.selection.may_go(failing, self.group, now)
 
     def _begin_when_enough(self, now: float) -> None:
         if self.selection.enough(self._since, now) and self._lead.may_start(now):

@@ -85,6 +85,9 @@ WORKING = ("checking", "active", "stopping")
 LOOK_PAUSE = 5.0
 """Seconds between looks for the run's verdict file while the agent finds no coordinator."""
 
+FIRST_PAUSE = 0.5
+"""Seconds between the first two of these where the job may be over; doubled up to LOOK_PAUSE."""
+
 
 class DaemonMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
@@ -103,7 +106,11 @@ class DaemonMachine:
         """No agent before the checks at the start are over, as it would promise a node that may not be fit."""
         self._fence_at: float | None = None
         self._state = "joining"
+        self._unled_since: float | None = now
+        """None once a coordinator has led this node."""
         self._looked = now
+        self._look_pause = LOOK_PAUSE
+        self._may_be_over = False
         self._done: Done | None = None
         self._signalled: float | None = None
         self._met: float | None = None
@@ -111,6 +118,10 @@ class DaemonMachine:
         self._last_tick = now
         self._epoch = epoch
         self._actions: list[DaemonAction] = []
+
+    def waited(self, now: float) -> float:
+        """See orders.Begin."""
+        return 0.0 if self._unled_since is None else now - self._unled_since
 
     def start(self, now: float) -> list[DaemonAction]:
         """The first actions."""
@@ -171,8 +182,8 @@ class DaemonMachine:
         for finding in news:
             level = "info" if finding.effect is None else "warning"
             self._do(log("health", level, check=finding.check, effect=finding.effect, reason=finding.reason))
-        problem = self._health.excluded.reason if self._health.excluded else ""
-        if problem and not self.memory.unhealthy:
+        problem = self._health.problem
+        if problem is not None and self.memory.unhealthy is None:
             self.memory = replace(self.memory, unhealthy=problem)
             self._tell_agent(Sick(problem))
         if cycle:
@@ -199,9 +210,11 @@ class DaemonMachine:
             self._coordinator_ordered(order, now)
             return
         match order:
-            case Alive(state=state, fence_in=fence_in):
+            case Alive(state=state, fence_in=fence_in, look=look):
                 self._agent.alive, self._state = now, state
                 self._met = self._met or now
+                self._hurry(look, now)
+                self._unled_since = self._unled_since if state == "joining" else None
                 self._fence_at = None if fence_in is None else now + fence_in + self.job.timeouts.heartbeat
             case Remember(memory):
                 news = memory.promise != self.memory.promise
@@ -286,6 +299,21 @@ class DaemonMachine:
         elif name == "SIGINT" and now - self._signalled > 0.5:  # a person, for the second time
             self._agent.kill_at = self._coordinator.kill_at = now
 
+    def _hurry(self, may_be_over: bool, now: float) -> None:
+        """Where the job may be over, the first look is at once, and the next ones follow soon."""
+        former, self._may_be_over = self._may_be_over, may_be_over and self._state == "joining"
+        if not self._may_be_over:
+            self._look_pause = LOOK_PAUSE
+        elif not former:
+            self._look_pause = FIRST_PAUSE / 2
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        """Our agent finds no coordinator, perhaps because the job is over."""
+        if self._state == "joining" and self._ending is None:
+            self._looked, self._look_pause = now, min(2 * self._look_pause, LOOK_PAUSE)
+            self._do(LookForVerdict())
+
     def _find_verdict(self, verdict: Verdict) -> None:
         """The run's verdict file is there, and our agent has no coordinator to hear it from."""
         if self.memory.verdict is None and self._ending is None and self._done is None:
@@ -328,9 +356,8 @@ class DaemonMachine:
         for child, keeper in ((AGENT, self._agent), (COORDINATOR, self._coordinator)):
             if keeper.is_due(now):
                 self._do(KillChild(child))
-        if self._state == "joining" and self._ending is None and now - self._looked >= LOOK_PAUSE:
-            self._looked = now
-            self._do(LookForVerdict())
+        if now - self._looked >= self._look_pause:
+            self._look(now)
 
     def _watch_agent(self, now: float) -> None:
         agent, silence = self._agent, self._agent.silence(now)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from ft_supervisor.core import policy
 from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Job
-from ft_supervisor.core.policy import Decision, Trouble
+from ft_supervisor.core.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.settings import Response
 
 STEP_BOUND = 2.0
@@ -87,9 +87,9 @@ class Ending:
         decision = self._preview(wall)
         return decision if decision.verdict is not None else None
 
-    def settle(self, wall: float, now: float) -> Decision | None:
+    def settle(self, wall: float, now: float, may_go: MayGo) -> Decision | None:
         """All have stopped: `decision`, just now; None if it is not time yet, or the end."""
-        if self._waits_for_step(now) or (decision := self._preview(wall)).verdict is not None:
+        if self._waits_for_step(now) or (decision := self._preview(wall, may_go)).verdict is not None:
             return None
         self.decision, self.ledger, self.not_before = decision, decision.ledger, now + decision.delay
         return decision
@@ -110,7 +110,7 @@ class Ending:
         if self._worst is None or weight < self._worst[0]:
             self._worst = weight, rule, trouble
 
-    def _preview(self, wall: float) -> Decision:
+    def _preview(self, wall: float, may_go: MayGo = lambda _: True) -> Decision:
         assert self._worst is not None
         _, rule, trouble = self._worst
         return policy.decide(
@@ -123,4 +123,5 @@ class Ending:
             step=self._step,
             steps=bool(self._job.settings.step_file),
             seed=self._job.run_id,
+            may_go=may_go,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ft_supervisor.core.health import Outcome
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
-from ft_supervisor.core.model import Cycle, Failure, Verdict
+from ft_supervisor.core.model import Cycle, Failure, Problem, Verdict
 from ft_supervisor.core.orders import Order, SlurmSaid
 
 
@@ -107,7 +107,8 @@ class Looked:
 
 @dataclass(frozen=True)
 class BarrierPassed:
-    """All active nodes of `cycle` have entered its exit barrier."""
+    """The store's key says that all active nodes of `cycle` have entered its exit barrier. Anyone on the network may
+    have set it."""
 
     cycle: Cycle
 
@@ -118,6 +119,15 @@ class WorkersExited:
 
     cycle: Cycle
     failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class CannotStart:
+    """After Start: this node was not able to start the workers of `cycle`, by no fault of theirs; `reason` is the
+    system's. Some of them may run, until a StopWorkers."""
+
+    cycle: Cycle
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -132,7 +142,7 @@ class WorkersGone:
 class Beat:
     """What a worker has said by systemd's notify protocol since it was last asked: what weighs most, of trigger (it
     calls itself hung), stopping, ready and beat. `after`: seconds of silence from which it hangs, if it has said so;
-    infinity: never."""
+    0: never."""
 
     local_rank: int
     kind: str
@@ -150,24 +160,26 @@ class StacksTaken:
 
 @dataclass(frozen=True)
 class CheckAnswered:
-    """After Tell(Check): `problem` is what keeps this node from running `cycle`; "" nothing."""
+    """After Tell(Check): `problem` is what keeps this node from running `cycle`; None: nothing does."""
 
     cycle: str
-    problem: str
+    problem: Problem | None
 
 
 @dataclass(frozen=True)
 class TurnedUnhealthy:
     """A health check of the daemon's has failed."""
 
-    reason: str
+    problem: Problem
 
 
 @dataclass(frozen=True)
 class PolicyDiffers:
-    """The coordinator's configuration is another one; `reason` says where."""
+    """A store that answers as a candidate's has another configuration; `reason` says where. The search for one with
+    ours goes on. `certain`: the job's own address file names that store; else anyone on that host may have made it."""
 
     reason: str
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -237,6 +249,7 @@ AgentEvent = (
     | Looked
     | BarrierPassed
     | WorkersExited
+    | CannotStart
     | WorkersGone
     | Beat
     | StacksTaken

@@ -29,7 +29,7 @@ class Watch:
         self._ranks = {rank: _Beating(now, hang.first, hang.after) for rank in local_ranks}
 
     def beat(self, local_rank: int, now: float, after: float | None = None) -> None:
-        """It has been heard of. `after`: its patience from now on, if it asks for one (0 or infinity: for none)."""
+        """It has been heard of. `after`: its patience from now on, if it asks for one (0: for none)."""
         if (rank := self._ranks.get(local_rank)) is None:
             return
         if after is not None:

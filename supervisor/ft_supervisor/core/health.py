@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.model import Problem, one_line
 from ft_supervisor.core.settings import Check, Health, OnFail, When
 
 DISK = "disk"
 GPU = "gpu"
+WORKERS = "workers"
+"""Nothing that is run: an agent has failed it that could not start its workers."""
 BUILT_IN_TIMEOUT = 10.0
 PAUSE = 1.0
 """Seconds between two attempts of one check."""
@@ -103,6 +105,11 @@ class HealthMachine:
         """Whether the checks at the start are over."""
         self.running: Round | None = None
         self.excluded: Finding | None = None
+
+    @property
+    def problem(self) -> Problem | None:
+        """What has made the node unfit, in the form in which other processes and nodes hear of it."""
+        return None if self.excluded is None else Problem(self.excluded.check, self.excluded.reason)
 
     @property
     def at_start(self) -> tuple[Check, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ft_supervisor.core.bounds import Count, Moment, Rank
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.settings import Budget
 
@@ -17,10 +18,10 @@ class Spent:
     """What one rule has answered. `times`: when, in seconds since the epoch by the coordinator's clock, for a rule with
     a window only. `nodes`: (infra_rank, how often), for a rule that counts by node only."""
 
-    rule: int
-    count: int
-    times: tuple[float, ...] = ()
-    nodes: tuple[tuple[int, int], ...] = ()
+    rule: Rank
+    count: Count
+    times: tuple[Moment, ...] = ()
+    nodes: tuple[tuple[Rank, Count], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,18 @@ class Ledger:
     `in_a_row`: charged restarts since a cycle last ran steadily. `excluded`: infra_ranks that a rule has excluded,
     folded."""
 
-    entries: int = 0
-    used: int = 0
+    entries: Count = 0
+    used: Count = 0
     spent: tuple[Spent, ...] = ()
-    step: int | None = None
-    stalled: int = 0
-    in_a_row: int = 0
+    step: Count | None = None
+    stalled: Count = 0
+    in_a_row: Count = 0
     excluded: str = ""
 
     def __post_init__(self) -> None:
         unfold(self.excluded)  # ValueError
+        if max(self.used, self.stalled, self.in_a_row) > self.entries:
+            raise ValueError("more was counted than entered")
 
     def of(self, rule: int) -> Spent:
         """What this rule has spent."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ft_supervisor.core.messages import Register
-from ft_supervisor.core.model import Cycle, Node
+from ft_supervisor.core.model import Cycle, Node, Problem
 
 NEVER = -1
 """The incarnation and connection of a node that has not registered with this coordinator."""
@@ -33,10 +33,8 @@ class Member:
     gone: bool = False
     """It said Goodbye: it runs nothing and will never be back."""
     times_lost: int = 0
-    unhealthy: bool = False
-    """A health check has failed there."""
-    problem: str = ""
-    """Which, in words."""
+    problem: Problem | None = None
+    """Which check has failed there: it is not to be chosen."""
 
     @property
     def here(self) -> bool:
@@ -86,7 +84,6 @@ class Members:
             register=message,
             running=message.running is not None,
             cycle=message.running,
-            unhealthy=bool(message.memory.unhealthy),
             problem=message.memory.unhealthy,
         )
         if known is not None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ft_supervisor.core.bounds import AnyTerm, Count, Duration, Name, Ordinal, Port, Rank, Term, Text
 from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Roster, Verdict
+from ft_supervisor.core.model import Cycle, Failure, Memory, Node, Problem, Roster, Verdict
 from ft_supervisor.core.ranks import unfold
 
 
@@ -25,14 +26,14 @@ class Register:
     """
 
     node: Node
-    incarnation: int
-    connection: int
-    round: int
-    port: int
+    incarnation: Ordinal
+    connection: Ordinal
+    round: Count
+    port: Port
     running: Cycle | None
     memory: Memory
-    serial: int = 1
-    told: str = ""
+    serial: Ordinal = 1
+    told: Text = ""
 
     @property
     def infra_rank(self) -> int:
@@ -49,9 +50,9 @@ class Register:
 class WorkersFailed:
     """Workers of `cycle` failed on this node; the agent is stopping the others."""
 
-    term: int
-    infra_rank: int
-    incarnation: int
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
     cycle: Cycle
     failures: tuple[Failure, ...]
 
@@ -60,9 +61,9 @@ class WorkersFailed:
 class WorkersSucceeded:
     """All workers of `cycle` on this node have exited with 0, and nothing of them is left."""
 
-    term: int
-    infra_rank: int
-    incarnation: int
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
     cycle: Cycle
 
 
@@ -70,9 +71,9 @@ class WorkersSucceeded:
 class Stopping:
     """The Stop was heard: the answer to the probe that every Stop is."""
 
-    term: int
-    infra_rank: int
-    incarnation: int
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
     cycle: Cycle
 
 
@@ -80,59 +81,59 @@ class Stopping:
 class WorkersStopped:
     """No worker of `cycle` or an older one is left on this node, nor any process that they started."""
 
-    term: int
-    infra_rank: int
-    incarnation: int
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
     cycle: Cycle
-    port: int
+    port: Port
 
 
 @dataclass(frozen=True)
 class RosterKept:
     """This node's daemon keeps the roster with this stamp."""
 
-    term: int
-    infra_rank: int
-    incarnation: int
-    stamp: tuple[int, int]
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    stamp: tuple[AnyTerm, Count]
 
 
 @dataclass(frozen=True)
 class VerdictKept:
     """This node's daemon keeps the verdict that was proposed in this term."""
 
-    term: int
-    infra_rank: int
-    incarnation: int
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
 
 
 @dataclass(frozen=True)
 class Unhealthy:
-    """A health check has failed: this node is not to be chosen again."""
+    """A check has failed: this node is not to be chosen again."""
 
-    term: int
-    infra_rank: int
-    incarnation: int
-    reason: str
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    problem: Problem
 
 
 @dataclass(frozen=True)
 class Leaving:
     """This node was told to end by a signal: somebody cancels the job, or Slurm ends it."""
 
-    term: int
-    infra_rank: int
-    incarnation: int
-    reason: str
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    reason: Text
 
 
 @dataclass(frozen=True)
 class Goodbye:
     """The last message of a node that ends, with the job's verdict if it knows that."""
 
-    term: int
-    infra_rank: int
-    incarnation: int
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
     verdict: Verdict | None
 
 
@@ -140,14 +141,14 @@ class Goodbye:
 class Prepare:
     """Promise this term: refuse all lower ones from now on. The answer is a new Register."""
 
-    term: int
+    term: Term
 
 
 @dataclass(frozen=True)
 class Members:
     """Keep this roster; the answer is RosterKept."""
 
-    term: int
+    term: Term
     roster: Roster
 
 
@@ -158,10 +159,10 @@ class Standby:
     `age`: seconds since the coordinator's last proof that it has a majority; None without one.
     """
 
-    term: int
+    term: Term
     cycle: Cycle | None
     ledger: Ledger
-    age: float | None
+    age: Duration | None
 
 
 @dataclass(frozen=True)
@@ -171,30 +172,33 @@ class Run:
     `group`: infra_ranks by group_rank, folded. `ledger`: what the budgets have been used for. `age` as in Standby.
     """
 
-    term: int
+    term: Term
     cycle: Cycle
     group: str
-    group_rank: int
-    group_world_size: int
-    restart_count: int
-    max_restarts: int
-    master_addr: str
-    master_port: int
+    group_rank: Rank
+    group_world_size: Ordinal
+    restart_count: Count
+    max_restarts: Count
+    master_addr: Name
+    master_port: Port
     ledger: Ledger
-    age: float
+    age: Duration
 
     def __post_init__(self) -> None:
-        unfold(self.group)  # ValueError
+        if not self.group_rank < len(unfold(self.group)) == self.group_world_size:  # ValueError
+            raise ValueError(f"rank {self.group_rank} of {self.group_world_size} nodes does not fit the group")
+        if self.max_restarts < self.restart_count:
+            raise ValueError(f"restart {self.restart_count} of {self.max_restarts}")
 
 
 @dataclass(frozen=True)
 class Continue:
     """A new coordinator, or a new connection to the old one: the workers of `cycle` simply go on. `age` as above."""
 
-    term: int
+    term: Term
     cycle: Cycle
     ledger: Ledger
-    age: float | None
+    age: Duration | None
 
 
 @dataclass(frozen=True)
@@ -202,10 +206,10 @@ class Stop:
     """Stop the workers of `cycle`, with SIGKILL after `grace` seconds, and answer: a new cycle waits for it. `group` as
     in Run, which may have been lost."""
 
-    term: int
+    term: Term
     cycle: Cycle
     group: str
-    grace: float
+    grace: Duration
 
     def __post_init__(self) -> None:
         unfold(self.group)  # ValueError
@@ -213,17 +217,21 @@ class Stop:
 
 @dataclass(frozen=True)
 class Propose:
-    """Keep this verdict, which becomes the job's once a majority does; the answer is VerdictKept."""
+    """Keep this verdict, which becomes the job's once a majority does; the answer is VerdictKept.
 
-    term: int
+    `deputy`: see model.Accepted. It goes with the proposal, as nodes may learn of the end from the key.
+    """
+
+    term: Term
     verdict: Verdict
+    deputy: bool = False
 
 
 @dataclass(frozen=True)
 class Close:
     """The job is over."""
 
-    term: int
+    term: Term
     verdict: Verdict
 
 

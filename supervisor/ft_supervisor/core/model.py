@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from ft_supervisor.core.bounds import AnyTerm, Count, LocalRank, Moment, Name, Rank, Term, Text
 from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.settings import DEFAULTS, Cause, Settings
@@ -27,8 +28,8 @@ PROTOCOL = 1
 class Cycle:
     """One incarnation of the training world; a restart is a new cycle. Ordered as the pair (term, n)."""
 
-    term: int
-    n: int
+    term: Term
+    n: Count
 
     def __str__(self) -> str:
         return f"{self.term}.{self.n}"
@@ -64,8 +65,13 @@ class Verdict:
     """How the job ended, once and for all; `reason` is one line."""
 
     outcome: Outcome
-    reason: str
+    reason: Text
     again: Again = Again.OPEN
+
+    def __post_init__(self) -> None:
+        fits = {Again.NEVER: Outcome.FAILED, Again.REQUEUE: Outcome.INTERRUPTED}.get(self.again, self.outcome)
+        if fits is not self.outcome:
+            raise ValueError(f"{self.outcome} and again {self.again} contradict each other")
 
     @property
     def exit_code(self) -> int:
@@ -82,17 +88,17 @@ class Failure:
     the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
     """
 
-    infra_rank: int
-    local_rank: int
+    infra_rank: Rank
+    local_rank: LocalRank
     exit_code: int | None = None
-    signal: str | None = None
-    error_file: str | None = None
-    message: str = ""
-    time: float = 0.0
+    signal: Name | None = None
+    error_file: Text | None = None
+    message: Text = ""
+    time: Moment = 0.0
     cause: Cause = Cause.EXIT
-    exception: str = ""
-    rules: tuple[int, ...] = ()
-    last_lines: str = ""
+    exception: Name = ""
+    rules: tuple[Rank, ...] = ()
+    last_lines: Text = ""
 
     def __str__(self) -> str:
         who = f"worker {self.local_rank}" if self.local_rank >= 0 else "agent"
@@ -104,6 +110,14 @@ class Failure:
             return "hangs"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
         return f"out of memory, {how}" if self.cause is Cause.OOM else how
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a node is not to be chosen any more: the name of the check that failed there, and one line for people."""
+
+    check: Name
+    reason: Text
 
 
 @dataclass(frozen=True)
@@ -128,10 +142,10 @@ class Timeouts:
 class Node:
     """Who a node is, for the job's life. `addr` is what peers connect to; `domain_id` is "" where there is none."""
 
-    infra_rank: int
-    name: str
-    addr: str
-    domain_id: str = ""
+    infra_rank: Rank
+    name: Name
+    addr: Name
+    domain_id: Name = ""
 
 
 @dataclass(frozen=True)
@@ -142,6 +156,7 @@ class Job:
     "" where only the address file can tell, and `ports` the ports to try there, in this order.
     `candidates`: how many of the first members keep a coordinator, or the infra_ranks of those that do.
     `run_folder` is shared between nodes, `local_folder` is this node's own; both absolute.
+    `listen` is the address of this node that its store listens on, "" all of them.
     `signal_workers` says that this job's daemon passes SIGTERM on to workers (there is no Slurm that does it).
     `policy` is the whole merged configuration as JSON, the same on every node of the job or something is wrong.
     """
@@ -159,6 +174,7 @@ class Job:
     timeouts: Timeouts = Timeouts()
     candidates: int | tuple[int, ...] = 3
     signal_workers: bool = False
+    listen: str = ""
     nonce: str = ""
     settings: Settings = DEFAULTS
     policy: str = ""
@@ -190,8 +206,8 @@ class Roster:
     of two rosters the one with the greater stamp counts.
     """
 
-    term: int
-    number: int
+    term: AnyTerm
+    number: Count
     members: str
     former: str = ""
 
@@ -206,10 +222,14 @@ class Roster:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A verdict that the coordinator of `term` has proposed and this node has accepted: not yet the job's."""
+    """A verdict that the coordinator of `term` has proposed and this node has accepted: not yet the job's.
 
-    term: int
+    `deputy`: Slurm does not answer that coordinator, and so this node sees to the job's end in Slurm.
+    """
+
+    term: Term
     verdict: Verdict
+    deputy: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,10 +237,10 @@ class Memory:
     """What a node's daemon keeps for it while agents come and go; it only ever grows.
 
     `promise`: the highest term that the node has promised to. `group`: the active nodes of `newest` by group_rank,
-    folded. `unhealthy`: why it is not to be chosen. `verdict`: the job's.
+    folded. `unhealthy`: why it is not to be chosen, None if it may be. `verdict`: the job's.
     """
 
-    promise: int = NO_PROMISE
+    promise: AnyTerm = NO_PROMISE
     roster: Roster | None = None
     ledger: Ledger = EMPTY
     newest: Cycle | None = None
@@ -228,8 +248,11 @@ class Memory:
     succeeded: Cycle | None = None
     failures: tuple[Failure, ...] = ()
     accepted: Accepted | None = None
-    unhealthy: str = ""
+    unhealthy: Problem | None = None
     verdict: Verdict | None = None
+
+    def __post_init__(self) -> None:
+        unfold(self.group)  # ValueError
 
     def newer(self, other: Self) -> Self:
         """`other`, a later truth of the same node, but with what this one knows for good: the first verdict that was
@@ -244,6 +267,10 @@ def last_grace(timeouts: Timeouts, settings: Settings, outcome: Outcome) -> floa
 
 
 def one_line(text: str, limit: int = 500) -> str:
-    """`text` with every run of white space as one blank, at most `limit` characters."""
-    line = " ".join(text.split())
+    """`text` with every run of white space as one blank and without what cannot be printed, at most `limit` characters.
+
+    What cannot be printed (str.isprintable: escape, C1, changes of direction, lone surrogates and so on) is an order to
+    a terminal, or hides what a line says.
+    """
+    line = "".join(filter(str.isprintable, " ".join(text.split())))
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ft_supervisor.core.model import Job, Memory, Node, Verdict
+from ft_supervisor.core.bounds import AnyTerm, Count, ExitCode, Name, Port, Rank
+from ft_supervisor.core.model import Job, Memory, Node, Problem, Verdict
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.summary import Summary
 
@@ -14,14 +15,16 @@ from ft_supervisor.core.summary import Summary
 class Begin:
     """Daemon to a new child: who it is, what its node remembers. Agents and coordinators are counted each.
 
-    `epoch`: what makes seconds since the epoch of this node's monotonic clock.
+    `epoch`: what makes seconds since the epoch of this node's monotonic clock. `waited`: for how many seconds the node
+    has been looking for its first coordinator; 0 once it has had one.
     """
 
     job: Job
     node: Node
-    incarnation: int
+    incarnation: Count
     memory: Memory
     epoch: float = 0.0
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,14 @@ class Alive:
 
     `state` is one word for people: an agent's joining, standby, active, stopping, succeeded, closing; a coordinator's
     phase. `fence_in`: seconds until the agent will end its workers for want of a lease; should it be frozen then, its
-    daemon does it.
+    daemon does it. `look`: the job may be over, so that without a coordinator the verdict's file is worth a look.
     """
 
-    state: str
-    cycle: str = ""
-    group_rank: int | None = None
+    state: Name
+    cycle: Name = ""
+    group_rank: Rank | None = None
     fence_in: float | None = None
+    look: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,14 @@ class Remember:
 class Promise:
     """Daemon to coordinator: what its node has promised, perhaps to another one."""
 
-    term: int
+    term: AnyTerm
 
 
 @dataclass(frozen=True)
 class Done:
     """Child to daemon: my last word, nothing of mine is left running. `code` is what the daemon leaves with."""
 
-    code: int
+    code: ExitCode
     verdict: Verdict | None
     reason: str
 
@@ -73,7 +77,7 @@ class Done:
 class Listening:
     """Coordinator to daemon: the store listens here."""
 
-    port: int
+    port: Port
 
 
 @dataclass(frozen=True)
@@ -96,22 +100,22 @@ class Closed:
 class Check:
     """Agent to daemon: may this node run `cycle`? Checked is the answer."""
 
-    cycle: str
+    cycle: Name
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Daemon to agent: `problem` is what keeps this node from running `cycle`; "" nothing."""
+    """Daemon to agent: `problem` is what keeps this node from running `cycle`; None: nothing does."""
 
-    cycle: str
-    problem: str
+    cycle: Name
+    problem: Problem | None
 
 
 @dataclass(frozen=True)
 class Sick:
     """Daemon to agent: a health check has failed, and this node is not to be chosen again."""
 
-    reason: str
+    problem: Problem
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ class SlurmSaid:
     word: SlurmsWord = SlurmsWord.NOTHING
     end_in: float | None = None
     limit: float | None = None
-    draining: tuple[int, ...] | None = None
+    draining: tuple[Rank, ...] | None = None
     problem: str = ""
 
 

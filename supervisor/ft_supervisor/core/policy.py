@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -10,13 +10,17 @@ from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Again, Cycle, Failure, Outcome, Verdict
 from ft_supervisor.core.settings import Cause, Match, Response, Rule
 
+MayGo = Callable[[Collection[int]], bool]
+"""Whether the nodes with these infra_ranks may be left out of the next cycle."""
+
 
 @dataclass(frozen=True)
 class Trouble:
     """Why a cycle cannot go on. `reason` is one line.
 
-    `charged` False: nobody's fault yet (a takeover, growth, a node's first loss: spares bound how many nodes can be
-    lost, but not how often one comes back). Only a rule that names its cause answers that.
+    `charged` False: nobody's fault yet (a takeover, growth, a node's first loss, a node that a check has taken out for
+    good: spares bound how many nodes can be lost, but not how often one comes back). Only a rule that names its cause,
+    or its check, answers that.
     """
 
     reason: str
@@ -56,7 +60,8 @@ class Told:
 def find(rules: Sequence[Rule], trouble: Trouble, name: str) -> int | None:
     """The first rule for it; `name` is its node's."""
     for index, rule in enumerate(rules):
-        if _matches(rule.match, index, trouble, name) and (trouble.charged or trouble.cause in rule.match.causes):
+        named = trouble.cause in rule.match.causes or rule.match.check
+        if _matches(rule.match, index, trouble, name) and (trouble.charged or named):
             return index
     return None
 
@@ -84,12 +89,13 @@ def decide(
     step: int | None = None,
     steps: bool = False,
     seed: str = "",
+    may_go: MayGo = lambda _: True,
 ) -> Decision:
     """The answer of `rule`, which `find` has found.
 
     `bad`: nodes that other rules want replaced as well. `at`: seconds since the epoch by our clock. `step`: of the
     newest checkpoint, None if there is none that can be read; `steps`: the job says where, without which nobody knows
-    of its progress. `seed` makes the jitter.
+    of its progress. `seed` makes the jitter. `may_go`: whether nodes that fail too often may be replaced for that.
     """
     replaced = frozenset(bad)
     if rule is None:
@@ -111,11 +117,11 @@ def decide(
         step_said = "" if charged.step is None else f" (step {charged.step})"
         spent = f"{charged.stalled} restarts in a row without a newer checkpoint{step_said}"
         return Decision(response, reason, rule, charged, verdict=Verdict(Outcome.FAILED, f"{spent}: {reason}"))
-    if trouble.infra_rank is not None and (
-        response is Response.REPLACE_NODE
-        or (budget.same_node is not None and charged.of_node(rule, trouble.infra_rank) > budget.same_node)
-    ):
-        response, replaced = Response.REPLACE_NODE, replaced | {trouble.infra_rank}
+    if trouble.infra_rank is not None:
+        too_often = budget.same_node is not None and charged.of_node(rule, trouble.infra_rank) > budget.same_node
+        without = replaced | {trouble.infra_rank}
+        if response is Response.REPLACE_NODE or (too_often and may_go(without)):
+            response, replaced = Response.REPLACE_NODE, without
     delay = _delay(chosen, charged.in_a_row, f"{seed}/{charged.entries}")
     return Decision(response, reason, rule, _exclude(charged, replaced), replaced, delay)
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-MAX_RANKS = 100_000
+from ft_supervisor.core.bounds import MOST_NODES
+
 _PIECE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
 
@@ -23,7 +24,8 @@ def fold(ranks: Iterable[int]) -> str:
 
 @lru_cache(maxsize=64)
 def unfold(text: str) -> tuple[int, ...]:
-    """The ranks of `fold`'s text. Raises ValueError for any other text, and for more than MAX_RANKS."""
+    """The ranks of `fold`'s text. Raises ValueError for any other text, for more than MOST_NODES, and for
+    a rank that is there twice."""
     ranks: list[int] = []
     for piece in text.split(",") if text else []:
         match = _PIECE.fullmatch(piece)
@@ -31,8 +33,10 @@ def unfold(text: str) -> tuple[int, ...]:
             raise ValueError(f"{piece[:40]!r} is no range of ranks")
         low = int(match[1])
         ranks += range(low, int(match[2] or low) + 1)
-        if len(ranks) > MAX_RANKS:
-            raise ValueError(f"more than {MAX_RANKS} ranks")
+        if len(ranks) > MOST_NODES:
+            raise ValueError(f"more than {MOST_NODES} ranks")
+    if len(set(ranks)) < len(ranks):
+        raise ValueError("a rank twice")
     return tuple(ranks)
 
 

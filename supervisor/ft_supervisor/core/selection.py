@@ -78,6 +78,14 @@ class Selection:
         stay = (self._present(now) | set(former)) - set(leaving) - self.draining
         return self._assign(former, stay, len(former)).group is not None
 
+    def may_go(self, failing: Collection[int], former: Sequence[int], now: float) -> bool:
+        """Whether these nodes, which fail too often, are to be replaced: others can take their places, or the policy
+        says how to go on with too few. Nobody is better off with a job that ends for it."""
+        if self._settings.on_exhausted is not OnExhausted.FAIL:
+            return True
+        others = self.healthy(now) - set(failing) - self.draining
+        return self._assign(former, others, max(len(former), self.least)).group is not None
+
     def can_grow(self, group: Sequence[int], now: float) -> int | None:
         """To how many active nodes the training could grow; None while it cannot, or could only just now."""
         present = self._present(now)
@@ -96,7 +104,7 @@ class Selection:
         return self._fit(self._members.present(now, self._job.timeouts.coordinator)) & self._eligible()
 
     def _fit(self, nodes: set[int]) -> set[int]:
-        return {rank for rank in nodes if rank not in self.excluded and not self._members[rank].unhealthy}
+        return {rank for rank in nodes if rank not in self.excluded and self._members[rank].problem is None}
 
     def _assign(self, former: Sequence[int], nodes: Collection[int], least: int) -> Assignment:
         candidates = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ft_supervisor.core.bounds import Count, Name
 from ft_supervisor.core.model import Verdict
 
 MOST_NAMES = 8
@@ -20,12 +21,12 @@ class Summary:
     took over; after one, the last four are what it has seen itself, and the truth is no less.
     """
 
-    cycles: int = 0
-    replaced: int = 0
-    dropped: int = 0
-    names: tuple[str, ...] = ()
+    cycles: Count = 0
+    replaced: Count = 0
+    dropped: Count = 0
+    names: tuple[Name, ...] = ()
     lost: float = 0.0
-    takeovers: int = 0
+    takeovers: Count = 0
 
 
 class Tally:

@@ -15,7 +15,7 @@ from ft_supervisor.core import codec
 from ft_supervisor.core.health import DISK, GPU, Outcome, Result, Round, time_allowed
 from ft_supervisor.core.model import Job, Node
 from ft_supervisor.core.settings import Check
-from ft_supervisor.process import tree
+from ft_supervisor.process import signals, tree
 
 UNCHECKED_CODE = 3
 """The exit code of a built-in check that could not look."""
@@ -40,7 +40,7 @@ def built_in(job: Job, node: Node, gpus: int | None) -> dict[str, tuple[str, ...
     disk = (sys.executable, "-I", "-S", str(Path(__file__).with_name("disk.py")))
     gpu = (sys.executable, "-P", "-m", "ft_supervisor.daemon.nvml")
     return {
-        DISK: (*disk, job.run_folder, str(job.settings.health.min_free or 0), node.name),
+        DISK: (*disk, str(job.settings.health.min_free or 0), node.name, job.run_folder, job.local_folder),
         GPU: gpu if gpus is None else (*gpu, "--expect", str(gpus)),
     }
 
@@ -152,9 +152,7 @@ def _spawn(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, soc
     ours, theirs = socket.socketpair()
     with theirs:
         try:
-            stdin = (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)
-            defaults = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores these two, and ignoring is inherited
-            pid = os.posix_spawn(command[0], list(command), environ, file_actions=[stdin], setsigdef=defaults)
+            pid = signals.spawn(command, environ, [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)])
         except BaseException:
             ours.close()
             raise
@@ -231,5 +229,13 @@ def _await(examiners: Sequence[_Examiner], bound: float) -> None:
 
 def _kill(examiner: _Examiner) -> None:
     """What it has started first, and not itself before that is gone: nobody would know any more whose that is."""
-    if _reap(examiner) and examiner.pid is not None and not tree.sweep(examiner.pid, (), _SWEEP_PIECE):
+    if _reap(examiner) and examiner.pid is not None and not _left(examiner.pid):
         os.kill(examiner.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
+
+
+def _left(pid: int) -> bool:
+    """Whether anything is, or may be, below this process after a sweep."""
+    try:
+        return bool(tree.sweep(pid, (), _SWEEP_PIECE))
+    except OSError:  # nobody can look just now
+        return True

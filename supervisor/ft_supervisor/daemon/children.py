@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ft_supervisor.core.daemon import AGENT, COORDINATOR
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered
 from ft_supervisor.core.orders import Begin, Order
-from ft_supervisor.process import tree
+from ft_supervisor.process import signals, tree
 from ft_supervisor.process.link import LINK_FD_ENV, Link, LinkClosed, pair
 from ft_supervisor.process.log import log
 
@@ -36,6 +36,8 @@ class _Child:
     status: str | None = None
     """How it ended; None while it lives."""
     deaf_since: float | None = None
+    unswept: bool = False
+    """Whether the log has told that nobody can look for what it has left."""
 
 
 class Children:
@@ -68,24 +70,27 @@ class Children:
         """
         if name in self._children:
             raise RuntimeError(f"there is a {name} already")
-        ours, theirs = pair()
-        link = Link(ours)  # says its first line, while there is certainly somebody to take it
         try:
-            os.set_inheritable(theirs.fileno(), True)
-            command = list(self._commands[name])
-            environ = {**os.environ, LINK_FD_ENV: str(theirs.fileno())}
-            # Python ignores these two, and ignoring is inherited.
-            defaults = [signal.SIGPIPE, signal.SIGXFSZ]
-            pid = os.posix_spawn(command[0], command, environ, setsigdef=defaults)
-        except OSError as error:
-            link.close()
+            pid, link = self._start(name)
+        except OSError as error:  # no file descriptor, process or memory to be had: the machine tries again later
             self._stillborn.append(ChildExited(name, f"cannot be started: {error}"))
             return
-        finally:
-            theirs.close()
         child = self._children[name] = _Child(name, pid, link)
         log("started", child=name, pid=pid, incarnation=begin.incarnation)
         self._send(child, begin)
+
+    def _start(self, name: str) -> tuple[int, Link]:
+        """Its pid, and our end of its link. Raises OSError."""
+        ours, theirs = pair()
+        with theirs:
+            link = Link(ours)  # says its first line, while there is certainly somebody to take it
+            try:
+                os.set_inheritable(theirs.fileno(), True)
+                environ = {**os.environ, LINK_FD_ENV: str(theirs.fileno())}
+                return signals.spawn(self._commands[name], environ), link
+            except OSError:
+                link.close()
+                raise
 
     def tell(self, name: str, order: Order) -> None:
         """Dropped when there is no such child, or it no longer listens: its exit is on the way."""
@@ -115,8 +120,15 @@ class Children:
         return events
 
     def end(self, bound: float) -> Collection[int]:
-        """SIGKILL to everything below this process; the pids that still live after `bound` seconds."""
-        left = tree.sweep(os.getpid(), (), bound)
+        """SIGKILL to everything below this process; the pids that still live after `bound` seconds. Where they cannot
+        be looked for, agent and coordinator at least are killed, and their workers with them."""
+        left: Collection[int] = ()
+        try:
+            left = tree.sweep(os.getpid(), (), bound)
+        except OSError as error:
+            log("cannot_sweep", "error", reason=str(error))
+            for name in self._children:
+                self.kill(name)
         for child in self._children.values():
             if child.status is None:
                 child.status = _exit_status(child.pid)
@@ -138,7 +150,13 @@ class Children:
         # Only agents have anything below them. Sweeping for a coordinator would hit what the agent's workers started.
         if child.name != AGENT:
             return True
-        return not tree.sweep(os.getpid(), self._living(), SWEEP_PIECE)
+        try:
+            return not tree.sweep(os.getpid(), self._living(), SWEEP_PIECE)
+        except OSError as error:
+            if not child.unswept:
+                child.unswept = True
+                log("cannot_sweep", "error", reason=str(error))
+            return False  # tried again until it can: no agent runs workers beside what may be left
 
     def _heard(self, child: _Child) -> list[DaemonEvent]:
         if child.link is None:

@@ -1,4 +1,5 @@
-"""`python -I -S disk.py FOLDER MIN_FREE NODE`: the built-in health check of the run's folder. 1 and a line if it fails.
+"""`python -I -S disk.py MIN_FREE NODE RUN_FOLDER LOCAL_FOLDER`: the built-in health check of the two folders that a
+node writes to, the run's and its own. 1 and a line if it fails.
 
 Run by its path, and importing nothing of ours, so that it starts in milliseconds. Any of its calls may hang for as long
 as the file system does.
@@ -30,7 +31,9 @@ def problem(folder: Path, min_free: int, node: str) -> str:
 
 def _write(path: Path) -> None:
     """Make a small file that reaches the disk, and remove it."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with suppress(FileNotFoundError):
+        path.unlink()  # a check that was killed has left it, or another user something of that name
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         try:
             os.write(fd, b"x" * 4096)
@@ -43,6 +46,8 @@ def _write(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    if reason := problem(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]):
+    _, min_free, node, run_folder, local_folder = sys.argv
+    # of its own folder a node asks no more than that its workers can be started
+    if reason := problem(Path(local_folder), 0, node) or problem(Path(run_folder), int(min_free), node):
         print(reason)
         raise SystemExit(1)

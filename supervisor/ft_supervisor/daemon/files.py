@@ -12,7 +12,7 @@ from pathlib import Path
 from ft_supervisor.core.model import Job, Node, Verdict
 from ft_supervisor.daemon import network
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.observe import journal, run_index, runs, verdict_file
+from ft_supervisor.observe import journal, ownfolder, run_index, runs, verdict_file
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process.log import file_failed
 
@@ -60,11 +60,9 @@ def write_address(job: Job, node: Node, port: int) -> None:
 
     Raises OSError. May hang for as long as the file system does.
     """
-    folder = Path(job.run_folder) / "addr"
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{node.infra_rank}.{os.getpid()}"
-    temporary.write_text(json.dumps({"host": network.numeric_address(node.addr), "port": port}) + "\n")
-    temporary.replace(folder / str(node.infra_rank))
+    folder = ownfolder.make(Path(job.run_folder), "addr")
+    address = {"host": network.numeric_address(node.addr), "port": port}
+    ownfolder.replace(folder / str(node.infra_rank), f"{json.dumps(address)}\n".encode())
 
 
 def write_verdict(job: Job, verdict: Verdict, shared: bool, summary: str = "") -> list[Background[Verdict]]:
@@ -81,7 +79,7 @@ def write_verdict(job: Job, verdict: Verdict, shared: bool, summary: str = "") -
 def look_for_verdict(job: Job) -> Background[Verdict | None]:
     """Begin to read the run's verdict, for one who comes too late to hear it."""
     folder = Path(job.run_folder)
-    return Background("reading the verdict's file", lambda: verdict_file.read(folder, job.run_id, job.nonce))
+    return Background("reading the verdict's file", lambda: verdict_file.read_own(folder, job.run_id, job.nonce))
 
 
 def result(looking: Background[Verdict | None]) -> Verdict | None:
@@ -95,5 +93,5 @@ def result(looking: Background[Verdict | None]) -> Verdict | None:
 
 def publish_journals(job: Job, node: Node) -> Background[None]:
     """Begin to copy this node's journals to <run folder>/journal/<node>/; errors are logged."""
-    destination = Path(job.run_folder) / "journal" / node.name
-    return Background("journals", lambda: journal.publish(Path(job.local_folder), destination), file_failed)
+    run_folder = Path(job.run_folder)
+    return Background("journals", lambda: journal.publish(Path(job.local_folder), run_folder, node.name), file_failed)

@@ -22,7 +22,7 @@ from ft_supervisor.daemon import domain, network
 LOCAL = "FT_SUPERVISOR_LOCAL"
 """Set to 1 by `ft-supervisor local`: no Slurm passes signals on to workers."""
 NONCE = "FT_SUPERVISOR_NONCE"
-"""What `launch` wants to see in the verdict's file."""
+"""What `launch` and `local` want to see in the verdict's file: for the daemon alone (shell.run)."""
 
 
 class IdentityError(Exception):
@@ -45,7 +45,7 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
     if beyond := beyond_nodes(config.candidates, len(step.nodes)):
         where = config.sources.get("coordinator.candidates", "coordinator.candidates")
         raise IdentityError(f"{where}: coordinator.candidates: {'; '.join(beyond)}")
-    addr, warnings = _own_addr(config, step)
+    addr, listen, warnings = _own_addr(config, step)
     domain_id, why_none = domain.find(config.domain, step, environ)
     run_dir = config.run_dir.replace("{job_id}", str(step.job_id))
     job = Job(
@@ -61,6 +61,7 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
         env=config.env,
         timeouts=config.timeouts,
         candidates=config.candidates,
+        listen=listen,
         signal_workers=environ.get(LOCAL) == "1",
         nonce=environ.get(NONCE, ""),
         settings=_settings(config, step),
@@ -82,11 +83,14 @@ def local_folder(run_id: str) -> Path:
     return Path(f"/tmp/ft-{os.getuid()}") / run_id
 
 
-def _own_addr(config: JobConfig, step: StepEnvironment) -> tuple[str, tuple[str, ...]]:
-    """What peers connect to, and warnings."""
+def _own_addr(config: JobConfig, step: StepEnvironment) -> tuple[str, str, tuple[str, ...]]:
+    """What peers connect to, what the store listens on ("": everything), and warnings.
+
+    Peers know the alias, else they try the name first (Job.hosts).
+    """
     if alias := step.addresses.get(step.node_name):
-        return alias, ()
-    interface = config.network.interface
+        return alias, network.numeric(alias) or network.only(network.addresses(alias)), ()
+    interface, name = config.network.interface, step.node_name + config.network.suffix
     if interface != "auto":
         address = network.interface_address(interface)
         if address is None:
@@ -95,12 +99,11 @@ def _own_addr(config: JobConfig, step: StepEnvironment) -> tuple[str, tuple[str,
             raise IdentityError(
                 f"{where}: network.interface: {interface!r} has no IPv4 address here; these have: {there}"
             )
-        return address, ()
-    name = step.node_name + config.network.suffix
-    if network.resolve(name) is not None:
-        return name, ()
+        return address, address if network.only(network.addresses(name)) == address else "", ()
+    if found := network.addresses(name):
+        return name, network.only(found), ()
     address = network.primary_address()
-    return address, (f"{name} does not resolve on this node; peers get its address {address} instead",)
+    return address, "", (f"{name} does not resolve on this node; peers get its address {address} instead",)
 
 
 def _per_node(config: JobConfig, environ: Mapping[str, str]) -> int:

@@ -6,6 +6,7 @@ import fcntl
 import ipaddress
 import socket
 import struct
+from collections.abc import Iterable
 
 from ft_supervisor.observe.background import Background, Hangs
 
@@ -45,11 +46,26 @@ def primary_address() -> str:
 
 def resolve(name: str, bound: float = RESOLVE_BOUND) -> str | None:
     """The first address of a name; None when it has none, or no answer came within `bound` seconds."""
+    return next(iter(addresses(name, bound)), None)
+
+
+def addresses(name: str, bound: float = RESOLVE_BOUND) -> list[str]:
+    """All addresses of a name, the preferred one first; none when no answer came within `bound` seconds."""
     try:
         found = Background(f"look-up of {name}", lambda: socket.getaddrinfo(name, None)).result(bound)
     except (OSError, UnicodeError, Hangs):
-        return None
-    return str(found[0][4][0]) if found else None
+        return []
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def only(found: Iterable[str]) -> str:
+    """The one address among those of this node's name that peers certainly use; "" where that is not certain.
+
+    A name may stand for 127.0.1.1 on its own node alone (Debian's /etc/hosts), and for addresses of several networks
+    (nss-myhostname gives all), of which peers know one.
+    """
+    outside = [each for each in found if not (_is_loopback(each) or _is_link_local(each))]
+    return outside[0] if len(outside) == 1 else ""
 
 
 def numeric_address(addr: str, bound: float = RESOLVE_BOUND) -> str:
@@ -57,14 +73,24 @@ def numeric_address(addr: str, bound: float = RESOLVE_BOUND) -> str:
 
     A name may stand for 127.0.1.1 on its own node (Debian's /etc/hosts): that is no use to others.
     """
-    try:
-        return str(ipaddress.ip_address(addr))
-    except ValueError:
-        pass
+    if literal := numeric(addr):
+        return literal
     found = resolve(addr, bound)
     if found is not None and not _is_loopback(found):
         return found
     return primary_address()
+
+
+def numeric(text: str) -> str:
+    """`text` if it is an address and no name; else ""."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
+
+
+def _is_link_local(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_link_local
 
 
 def _is_loopback(address: str) -> bool:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,38 +21,44 @@ from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ended, Ordered, S
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
 from ft_supervisor.core.orders import Begin, Closed, Listening
 from ft_supervisor.core.summary import line
-from ft_supervisor.daemon import batch, files, identity
+from ft_supervisor.daemon import batch, files, identity, parent
 from ft_supervisor.daemon.checks import Runner, built_in
 from ft_supervisor.daemon.children import COMMANDS, Children
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.daemon.slurm import SlurmDesk
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
-from ft_supervisor.process import tree
+from ft_supervisor.process import clock, tree
 from ft_supervisor.process.log import current_traceback, emit, file_failed, flush, journal_failed, log, say, setup
+from ft_supervisor.process.threads import guard
 
 END_BOUND = 5.0
 """Seconds that the last sweep may take."""
 CHECKS_BOUND = 2.0
 """Seconds that running health checks get to be ended."""
 SWEEP_PAUSE = 0.05
-"""Seconds between two sweeps for a child that is gone while something below it still lives."""
+"""Seconds between two sweeps for a child that is gone while something below it still lives, and between two looks
+whether the verdict's file has been read."""
 
 
 def run(config: JobConfig, environ: Mapping[str, str]) -> int:
     """Be this node's daemon. Returns 2 after one line on stderr if configuration and step do not fit; else never."""
     setup("daemon", environ.get("SLURMD_NODENAME", ""), config.settings.logs.format)
+    parent_fd = parent.take(os.environ)
     try:
         step = environment.read(environ)
         job, node, warnings = identity.build(config, step, environ)
     except (identity.IdentityError, SlurmError) as error:
         say(f"ft-supervisor: {error}", "error")
         return CONFIG_ERROR
+    os.environ.pop(identity.NONCE, None)  # workers and health checks could write the verdict's file with it
     notes = [actions.log("policy", note=config.policy_note)] if config.policy_note else []
     notes += [actions.log("identity", "warning", note=text) for text in warnings]
     gpus = job.per_node if config.per_node == "gpu" else None
     slurm = None if job.signal_workers else SlurmDesk(step, environ)
-    supervise(job, node, notes=notes, batch_job=batch.of_step(step, environ), slurm=slurm, gpus=gpus)
+    supervise(
+        job, node, notes=notes, batch_job=batch.of_step(step, environ), slurm=slurm, gpus=gpus, parent_fd=parent_fd
+    )
 
 
 def supervise(
@@ -63,29 +70,41 @@ def supervise(
     batch_job: batch.BatchJob | None = None,
     slurm: SlurmDesk | None = None,
     gpus: int | None = None,
+    parent_fd: int | None = None,
 ) -> NoReturn:
     """Start the children, watch them, and leave by os._exit with the node's code. Main thread only.
 
-    `slurm` None: there is nobody to ask. `gpus`: how many the node has to have, if anybody has said.
+    `slurm` None: there is nobody to ask. `gpus`: how many the node has to have, if anybody has said. `parent_fd`:
+    see parent.take.
     """
     setup("daemon", node.name, job.settings.logs.format)
     signals = Signals()
     tree.become_subreaper()
     checks = Runner(job, node, built_in(job, node, gpus))
     children = Children(commands, lambda: checks.pids)
+    guard(partial(_fail, children, checks))
     code = INTERRUPTED
     try:
         if _made_local_folder(job):
-            _Shell(job, node, signals, children, checks, slurm).loop(notes)
+            _Shell(job, node, signals, children, checks, slurm, parent_fd).loop(notes)
     except _Left as left:
         code = left.code
         if batch_job and left.closed:
             children.end(END_BOUND)
-            batch.last_deed(batch_job, left.closed, job.nodes, signals, comment=job.settings.accounting.comment)
+            batch.last_deed(batch_job, left.closed, job, node.name, signals)
+        elif batch_job and left.deputy_of:
+            children.end(END_BOUND)
+            batch.stand_in(batch_job, left.deputy_of, job, node.name, signals)
     except Exception:
-        log("daemon_failed", "error", error=current_traceback())
+        _fail(children, checks, current_traceback())
     finally:
         _end(children, checks, code)
+
+
+def _fail(children: Children, checks: Runner, error: str) -> NoReturn:
+    """A bug: this node ends, and another one can take its place."""
+    log("daemon_failed", "error", error=error)
+    _end(children, checks, INTERRUPTED)
 
 
 def _made_local_folder(job: Job) -> bool:
@@ -114,14 +133,23 @@ def _end(children: Children, checks: Runner, code: int) -> NoReturn:
 class _Left(Exception):
     """The machine said Leave, and it is done."""
 
-    def __init__(self, code: int, closed: Closed | None) -> None:
+    def __init__(self, code: int, closed: Closed | None, deputy_of: Verdict | None) -> None:
+        """`deputy_of`: the job's verdict, where another node has closed the job, and ours sees to its end in Slurm."""
         self.code = code
         self.closed = closed
+        self.deputy_of = deputy_of
 
 
 class _Shell:
     def __init__(
-        self, job: Job, node: Node, signals: Signals, children: Children, checks: Runner, slurm: SlurmDesk | None
+        self,
+        job: Job,
+        node: Node,
+        signals: Signals,
+        children: Children,
+        checks: Runner,
+        slurm: SlurmDesk | None,
+        parent_fd: int | None,
     ) -> None:
         self._job = job
         self._node = node
@@ -129,7 +157,8 @@ class _Shell:
         self._children = children
         self._checks = checks
         self._slurm = slurm
-        now = time.monotonic()
+        self._parent_fd = parent_fd
+        now = clock.now()
         epoch = time.time() - now
         self._machine = DaemonMachine(job, node, now, epoch)
         begin = Begin(job, node, 0, Memory(), epoch)
@@ -141,7 +170,7 @@ class _Shell:
 
     def loop(self, notes: Iterable[actions.Log]) -> NoReturn:
         """Raises _Left at the end."""
-        now = time.monotonic()
+        now = clock.now()
         self._carry_out(None, self._machine.start(now), now)
         for note in notes:
             emit(note)
@@ -158,15 +187,20 @@ class _Shell:
                 self._handle(Tick())
 
     def _sleep(self, until: float) -> None:
+        """Until something happens, or the time. Raises _Left when the parent is gone, and so the whole job."""
         if (wake := self._checks.wake) is not None:
             until = min(until, wake)
         bound = until - time.monotonic()
-        if self._children.busy:
+        if self._children.busy or self._looking is not None:
             bound = min(bound, SWEEP_PAUSE)
         poll = select.poll()
         for fd in (self._signals.fileno(), *self._children.filenos(), *self._checks.filenos()):
             poll.register(fd, select.POLLIN)
-        poll.poll(max(0.0, bound) * 1000)
+        if self._parent_fd is not None:
+            poll.register(self._parent_fd, select.POLLIN)
+        if self._parent_fd in dict(poll.poll(max(0.0, bound) * 1000)):
+            log("parent_gone", "warning")
+            raise _Left(INTERRUPTED, None, None)
 
     def _events(self) -> list[DaemonEvent]:
         signalled = [Signalled(name) for name in self._signals.take()]
@@ -189,7 +223,7 @@ class _Shell:
             self._write("address file", lambda: files.write_address(self._job, self._node, port))
         if isinstance(event, Ordered) and isinstance(event.order, Closed):
             self._closed = event.order
-        now = time.monotonic()
+        now = clock.now()
         self._carry_out(event, self._machine.handle(event, now), now)
 
     def _carry_out(self, event: DaemonEvent | None, todo: list[actions.DaemonAction], now: float) -> None:
@@ -229,8 +263,9 @@ class _Shell:
         return line(closed.summary, verdict, self._job.run_id) if closed and closed.verdict == verdict else ""
 
     def _spawn(self, child: str, incarnation: int, memory: Memory) -> None:
-        epoch = time.time() - time.monotonic()
-        self._children.spawn(child, Begin(self._job, self._node, incarnation, memory, epoch))
+        now = clock.now()
+        begin = Begin(self._job, self._node, incarnation, memory, time.time() - now, self._machine.waited(now))
+        self._children.spawn(child, begin)
 
     def _write(self, what: str, work: Any) -> None:
         self._writing = [piece for piece in self._writing if not piece.wait(0)]
@@ -245,4 +280,5 @@ class _Shell:
         for what in wait_all(self._writing, files.SHARED_BOUND):
             log("file_hangs", "warning", what=what)
         log("leaving", code=code, verdict=verdict.outcome.value if verdict else None, reason=reason)
-        raise _Left(code, self._closed)
+        accepted = self._machine.memory.accepted
+        raise _Left(code, self._closed, verdict if accepted is not None and accepted.deputy else None)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import signal
 import socket
-from types import FrameType
+
+from ft_supervisor.process import signals
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# Slurm and terminals signal every process of a task; for the daemon these mean nothing.
-UNHEEDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+"""What asks for the node's end. Slurm and terminals signal every process of a task; all others mean nothing."""
 
 
 class Signals:
-    """From here on no signal but SIGKILL, SIGSTOP and the like of SIGSEGV does anything to this process."""
+    """From here on no signal ends this process but SIGKILL and those of its own faults, such as SIGSEGV. What was kept
+    pending until now (process.signals) comes now."""
 
     def __init__(self) -> None:
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
         self._write.setblocking(False)
         signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
-        for number in (*ENDING, *UNHEEDED, signal.SIGCHLD):
-            signal.signal(number, _nothing)
+        self._ending = signals.heeded(ENDING)
+        for number in (*signals.TERMINATING, signal.SIGCONT, signal.SIGCHLD):
+            signal.signal(number, signals.nothing)
+        signals.release()
 
     def fileno(self) -> int:
         """Readable when a signal has come, SIGCHLD included."""
@@ -34,8 +37,4 @@ class Signals:
                 numbers = self._read.recv(4096)
             except BlockingIOError:
                 return names
-            names += [signal.Signals(number).name for number in numbers if number in ENDING]
-
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    """Not SIG_IGN, which children would inherit."""
+            names += [signal.Signals(number).name for number in numbers if number in self._ending]

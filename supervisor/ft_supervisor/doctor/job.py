@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ft_slurm import submit_lines
+from ft_slurm import expedite, submit_lines
 from ft_slurm.records import JobState, NodeState
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import one_line
 from ft_supervisor.doctor.asking import Answers, or_problem
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
 from ft_supervisor.doctor.place import Place, Where
-from ft_supervisor.submit.options import requeues
+from ft_supervisor.submit.options import EXPEDITED, requeues
 
 USE = "submit with `ft-supervisor submit`, or see slurm/job_scripts/launch.sbatch"
 
@@ -20,7 +20,7 @@ USE = "submit with `ft-supervisor submit`, or see slurm/job_scripts/launch.sbatc
 def check(place: Place, answers: Answers) -> list[Finding]:
     """All about the job that this runs in; nothing outside of one."""
     if place.where is Where.OUTSIDE:
-        return tasks(place) if place.problem else []
+        return [*(tasks(place) if place.problem else []), *submission(place.environ)]
     found = [*spares(place.config, len(place.nodes)), *tasks(place)]
     job, problem = or_problem(answers.job)
     if job is None:
@@ -93,8 +93,19 @@ def step_line(line: str | None) -> list[Finding]:
     return [ok("srun", "--no-kill --kill-on-bad-exit=0 --wait=0 were given")]
 
 
+def submission(environ: Mapping[str, str]) -> list[Finding]:
+    """What sbatch would take from this environment, whatever its options are."""
+    if not expedite.is_set(environ):
+        return []
+    text = f"{expedite.VARIABLE}={environ[expedite.VARIABLE]}: {EXPEDITED}"
+    return [fail("requeue", text, f"unset {expedite.VARIABLE} before you submit")]
+
+
 def again(config: JobConfig | None, job: JobState) -> list[Finding]:
-    """Whether Slurm may run it again, where the policy wants that."""
+    """Whether Slurm may run it again, where the policy wants that, and whether it does so without being asked."""
+    if expedite.runs_again(job):
+        todo = f"submit without it; this job: scontrol update jobid={job.name} requeue=0"
+        return [fail("requeue", f"--requeue=expedite was given: {EXPEDITED}", todo)]
     if config is None or not requeues(config):
         return []
     if job.requeue:

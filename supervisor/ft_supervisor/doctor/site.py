@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 
 from ft_slurm import ports
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.model import Timeouts
+from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN, Outcome, Timeouts
 from ft_supervisor.doctor.finding import Finding, ok, warn
 from ft_supervisor.submit.options import requeues
 
 Conf = Mapping[str, str]
 USUAL_SLURMD_TIMEOUT = 300.0
+FINAL = (EXIT_CODES[Outcome.FAILED], CONFIG_ERROR, NEVER_AGAIN, EXIT_CODES[Outcome.CANCELLED])
+"""Exit codes of jobs that are not to run again as they are."""
 
 
 def judge(conf: Conf, config: JobConfig | None) -> list[Finding]:
@@ -136,6 +138,20 @@ def requeue(conf: Conf, config: JobConfig | None) -> Finding | None:
     return ok("JobRequeue", "0; the policy does not need it")
 
 
+def requeue_exit(conf: Conf, _config: JobConfig | None) -> Finding | None:
+    """The exit codes after which Slurm runs any job again, or holds it (slurm.conf(5): `1-9,93`)."""
+    given = {key: plain(conf, key) for key in ("RequeueExit", "RequeueExitHold") if key in conf}
+    if not given:
+        return None
+    listed = [(int(low), int(high or low)) for text in given.values() for low, high in _CODES.findall(text)]
+    hit = [str(code) for code in FINAL if any(low <= code <= high for low, high in listed)]
+    text = ", ".join(f"{key}={value}" for key, value in given.items() if value) or "none"
+    if not hit:
+        return ok("RequeueExit", text)
+    about = f"{text}: Slurm runs a job again that ends with {' or '.join(hit)}, which final verdicts have"
+    return warn("RequeueExit", about, "submit with --no-requeue")
+
+
 def preemption(conf: Conf, _config: JobConfig | None) -> Finding | None:
     if "PreemptMode" not in conf:
         return None
@@ -186,8 +202,9 @@ def topology(conf: Conf, config: JobConfig | None) -> Finding | None:
     return ok("topology", plugin)
 
 
+_CODES = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?")
 _RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 CHECKS: tuple[Callable[[Conf, JobConfig | None], Finding | None], ...] = (
     *(kill_on_bad_exit, wait_time, slurmd_timeout, kill_wait, accounting, proctrack, memory, prolog, requeue),
-    *(preemption, mpi, step_manager, reserved_ports, topology),
+    *(requeue_exit, preemption, mpi, step_manager, reserved_ports, topology),
 )

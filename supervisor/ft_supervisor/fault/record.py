@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ft_supervisor.core.codec import to_plain
 from ft_supervisor.fault.words import Act
+from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.background import Background, Hangs
 
 NAME = "faults.jsonl"
@@ -31,7 +32,7 @@ def append(run_folder: Path, act: Act) -> str:
 
 
 def _append(path: Path, line: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = ownfolder.append(path, 0o644)
     try:
         if os.write(fd, line) != len(line):
             raise OSError(f"{path}: only a part of the line could be written")

@@ -17,15 +17,16 @@ from types import FrameType
 
 from ft_slurm.allocation import Allocation
 from ft_slurm.client import open_client
-from ft_slurm.errors import SlurmError
+from ft_slurm.errors import JobOver, NoCommands, SlurmError
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome, Verdict
+from ft_supervisor.daemon import expedited
 from ft_supervisor.daemon.identity import NONCE, local_folder
-from ft_supervisor.launch import comment, srun
+from ft_supervisor.launch import comment, ending, srun
 from ft_supervisor.launch.watch import watch
 from ft_supervisor.observe import run_index, runs
-from ft_supervisor.observe.background import Background
-from ft_supervisor.process import log
+from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process import log, signals
 
 SRUN_MARGIN = 5.0
 """Seconds that srun gets to end by itself after a verdict, beyond the job's graces; then again after SIGTERM."""
@@ -33,6 +34,8 @@ REQUEUE_BOUND = 10.0
 """Seconds for each of the two calls that a requeue takes."""
 TASKS_HEAR = 2.0
 """Seconds after Slurm's SIGTERM in which its tasks, had they got it too, would have made a verdict of it."""
+LOOK_PAUSE = 0.2
+"""Seconds between two looks whether the job is ended."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -107,7 +110,7 @@ class Launch:
         if (program := shutil.which("srun", path=self._environ.get("PATH"))) is None:
             say("there is no srun on this machine: launch needs Slurm's commands, so run it outside of any container")
             return CONFIG_ERROR
-        for number in SIGNALS:
+        for number in signals.heeded(SIGNALS):
             signal.signal(number, self._on_signal)
         process = self._start(program)
         self._note()
@@ -118,12 +121,32 @@ class Launch:
             job_id, folder = self._allocation.job_id, self._run_dir / self._run_id
             if problem := comment.write(job_id, self._run_id, self._verdict, folder, self._environ):
                 say(problem)
-        if self._verdict is not None and self._verdict.again is Again.REQUEUE:
-            self._requeue()
-        return self._exit_code()
+        code = self._exit_code()
+        self._end_for_good(code)
+        if self._verdict is None or self._verdict.again is not Again.REQUEUE or not self._requeue():
+            self._end_job(code)
+        return code
 
-    def _requeue(self) -> None:
-        """The coordinator's node has done it already, unless Slurm's commands are missing there. It ends us too."""
+    def _end_job(self, code: int) -> None:
+        """The last thing that this process does, as whatever it does not end the batch script does at once."""
+        folder = self._run_dir / self._run_id if self._run_id else None
+        work = ending.begin(self._allocation, folder, code)
+        if work is None:
+            return
+        say("Slurm has taken this node out of the job, which this script's end does not end any more")
+        while not self._events.empty():
+            self._events.get()
+        while not work.wait(0):
+            self._until = time.monotonic() + LOOK_PAUSE
+            if isinstance(event := self._next(), Asked):
+                work.give_up(f"{event.signal.name} came")
+                return
+
+    def _requeue(self) -> bool:
+        """The coordinator's node has done it already, unless Slurm's commands are missing there. It ends us too.
+
+        Whether that is done, or Slurm does it by itself; else the job has to end.
+        """
         job = self._allocation
         try:
             client = open_client(self._environ)
@@ -133,6 +156,19 @@ class Launch:
                 client.requeue(state, timeout=REQUEUE_BOUND)
         except SlurmError as error:
             say(f"the job is not requeued: {error}; `scontrol requeue {job.job_id}` does it")
+            return False
+        return True
+
+    def _end_for_good(self, code: int) -> None:
+        """The coordinator's node has done it already, if there was a verdict and Slurm's commands are there."""
+        job = self._allocation
+        try:
+            if expedited.forbid(job.job_id, job.restart_count, code, self._environ):
+                say(f"--requeue=expedite would have Slurm run the job again in spite of exit code {code}: forbidden")
+        except (NoCommands, JobOver):
+            pass
+        except (SlurmError, Hangs) as error:
+            say(f"whether Slurm runs this job again by itself is not known: {error}")
 
     def _start(self, program: str) -> subprocess.Popen[bytes]:
         line = [program, *self._line[1:]]

@@ -12,33 +12,46 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, KILL_BOUND, Outcome, Verdict
+from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, KILL_BOUND, Outcome, Verdict
+from ft_supervisor.daemon import identity, parent
 from ft_supervisor.local import environment
 from ft_supervisor.local.lines import Lines
+from ft_supervisor.local.printer import Printer
 from ft_supervisor.local.terminal import Terminal
-from ft_supervisor.observe import run_index, runs, verdict_file
-from ft_supervisor.observe.background import Background
-from ft_supervisor.process import tree
+from ft_supervisor.local.verdicts import Verdicts
+from ft_supervisor.observe import ownfolder, run_index, runs
+from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process import signals, tree
 
 END_MARGIN = 15.0
-"""Seconds beyond the job's own graces until daemons that were asked to end are killed."""
+"""Seconds beyond the job's own graces until daemons that were asked to end, or should have, are killed."""
 DRAIN_BOUND = 2.0
 """Seconds for the last lines, once all daemons are gone: whatever still holds their output open is not waited for."""
 STATUS_PAUSE = 0.1
 """Seconds that changes are collected for before they are shown in one line."""
+ROOM_PAUSE = 0.05
+"""Seconds between two looks whether a slow reader has made room for more output."""
+LOOK_PAUSE = 1.0
+"""Seconds between two looks whether all daemons that are left are stopped."""
+_STDERR = 2
+FILE_BOUND = 2.0
+"""Seconds that run_dir gets to take local.json."""
 
 
 def run(daemon: Sequence[str], config: JobConfig, nodes: int, quiet: bool, environ: Mapping[str, str]) -> int:
-    """Runs one `daemon` for each of `nodes` pretended nodes; the verdict's exit code, else the highest of theirs.
+    """Runs one `daemon` for each of `nodes` pretended nodes; the verdict's exit code. Without a verdict 130 if it was
+    asked to end, else the highest code of a daemon that has ended by itself, 75 if there is none.
 
-    Main thread only: the daemons die with the thread that started them.
+    Main thread only.
     """
     where = "/tmp"
     try:
+        _fill_standard()
         job = environment.new_job_id()
         where = "run_dir"
         folder = runs.run_dir(config.run_dir, Path.cwd(), job) / environment.run_id(job)
@@ -49,13 +62,20 @@ def run(daemon: Sequence[str], config: JobConfig, nodes: int, quiet: bool, envir
     entry = run_index.Entry(job, folder.parent)
     Background("run index", lambda: run_index.note(environ, run_index.LOCAL, entry), _not_in_index)
     tree.become_subreaper()
-    local = _Local(config, nodes, folder, Terminal(environment.names(nodes), quiet))
+    local = _Local(config, nodes, folder, quiet)
     try:
         local.start(daemon, environ, job)
         local.loop()
     finally:
-        left_behind = tree.sweep(os.getpid())
-    return local.end(left_behind)
+        local.sweep()
+    return local.end()
+
+
+def _fill_standard() -> None:
+    """Where stdin, stdout or stderr was closed from the beginning (`>&-`), no other file shall get its number."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(fd)
 
 
 def _not_in_index(_what: str, error: Exception) -> None:
@@ -63,105 +83,162 @@ def _not_in_index(_what: str, error: Exception) -> None:
 
 
 class _Local:
-    def __init__(self, config: JobConfig, nodes: int, folder: Path, terminal: Terminal) -> None:
+    def __init__(self, config: JobConfig, nodes: int, folder: Path, quiet: bool) -> None:
         self._config = config
         self._names = environment.names(nodes)
         self._folder = folder
         self._nonce = secrets.token_hex(16)
-        self._terminal = terminal
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._codes: dict[str, int] = {}
         self._selector = selectors.DefaultSelector()
-        self._outputs = 0
-        self._signalled, write = socket.socketpair()
-        self._asked = self._killed = False
-        self._kill_at = self._status_at = math.inf
-        write.setblocking(False)
-        signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
-        self._wakeup = write
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda _number, _frame: None)
+        self._outputs = selectors.DefaultSelector()
+        """What the daemons print: a selector in the other one, so that all can be left alone while nobody reads it."""
+        self._signalled, self._wakeup = socket.socketpair()
+        self._signalled.setblocking(False)
+        self._wakeup.setblocking(False)
+        signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
+        for number in signals.heeded(signals.TERMINATING):
+            signal.signal(number, signals.nothing)
         self._selector.register(self._signalled, selectors.EVENT_READ, self._on_signals)
+        self._asked = False
+        self._ended: Verdict | None = None
+        """The verdict, as soon as it is there."""
+        self._kill_at = self._give_up_at = self._status_at = self._stopped_until = math.inf
+        self._printer = Printer(self._wake)
+        self._terminal = Terminal(self._names, quiet, self._printer.put)
+        self._verdicts = self._watch()
 
     def start(self, daemon: Sequence[str], environ: Mapping[str, str], job: int) -> None:
-        """Starts all daemons, and says where they are."""
-        line = tree.pdeath_command(daemon)  # should this process be killed, its daemons must not stay
+        """Starts all daemons, and says where they are. Raises OSError."""
+        # Should this process be killed, its daemons must not stay: they see the end of this pipe.
+        end, self._life = os.pipe()
         for infra_rank, name in enumerate(self._names):
-            process = subprocess.Popen(
-                line,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=environment.of_node(environ, job, len(self._names), infra_rank, Path.cwd(), self._nonce),
-                start_new_session=True,
-            )
+            environ_of_it = environment.of_node(environ, job, len(self._names), infra_rank, Path.cwd(), self._nonce)
+            with signals.held():  # it has no handlers yet, and may be asked to end at once
+                process = subprocess.Popen(
+                    daemon,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env={**environ_of_it, parent.FD_ENV: str(end)},
+                    pass_fds=[end],
+                    start_new_session=True,
+                )
             self._daemons[name] = process
             self._selector.register(
                 os.pidfd_open(process.pid), selectors.EVENT_READ, lambda fd, name=name: self._on_exit(name, fd)
             )
             assert process.stdout is not None
             lines = Lines()
-            self._selector.register(
+            self._outputs.register(
                 process.stdout.fileno(),
                 selectors.EVENT_READ,
                 lambda fd, name=name, lines=lines: self._on_output(name, lines, fd),
             )
-            self._outputs += 1
+        os.close(end)
         self._write_state()
         self._terminal.say(f"run {self._folder.name} in {self._folder}; Ctrl-C ends it")
 
     def loop(self) -> None:
-        """Until all daemons are gone, and their output has been shown."""
+        """Until all daemons are gone, and their output has been read."""
         drain_at = math.inf
-        while self._outputs or len(self._codes) < len(self._daemons):
-            if len(self._codes) == len(self._daemons):
+        while self._outputs.get_map() or len(self._codes) < len(self._daemons):
+            if len(self._codes) < len(self._daemons) or not self._printer.has_room:
+                drain_at = math.inf
+            else:
                 drain_at = min(drain_at, time.monotonic() + DRAIN_BOUND)
-            until = min(drain_at, self._kill_at, self._status_at)
-            pause = None if until == math.inf else max(0.0, until - time.monotonic())
-            for key, _ in self._selector.select(pause):
-                key.data(key.fd)
+            self._wait(drain_at)
             now = time.monotonic()
-            if now >= drain_at:
+            if now >= min(drain_at, self._give_up_at):
                 return
             if now >= self._kill_at:
                 self._kill()
-            if now >= self._status_at or self._terminal.closed:
+            if now >= self._status_at or self._printer.closed:
                 self._on_pause()
+            self._look_for_stopped(now)
 
-    def end(self, left_behind: Sequence[int]) -> int:
+    def _wait(self, until: float) -> None:
+        """For whatever comes next."""
+        until = min(until, self._kill_at, self._give_up_at, self._status_at)
+        if self._codes and self._ended is None:
+            until = min(until, time.monotonic() + LOOK_PAUSE)
+        if not self._has_room():  # nothing tells when it has
+            until = min(until, time.monotonic() + ROOM_PAUSE)
+        pause = None if until == math.inf else max(0.0, until - time.monotonic())
+        for key, _ in self._selector.select(pause):
+            key.data(key.fd)
+
+    def _has_room(self) -> bool:
+        """Whether what the daemons print is read just now."""
+        reads, may_read = self._outputs in self._selector.get_map(), self._printer.has_room
+        if may_read and not reads:
+            self._selector.register(self._outputs, selectors.EVENT_READ, self._on_outputs)
+        elif reads and not may_read:
+            self._selector.unregister(self._outputs)
+        return may_read
+
+    def sweep(self, keep: Collection[int] = ()) -> None:
+        """SIGKILL to all that is below this process, but for those in `keep` and what is below them."""
+        try:
+            left = tree.sweep(os.getpid(), keep)
+        except OSError as error:
+            self._terminal.say(f"cannot look for what is left behind: {error}")
+            return
+        if left:
+            self._terminal.say(f"still there in spite of SIGKILL: {', '.join(map(str, left))}")
+
+    def end(self) -> int:
         """The closing line; returns the exit code."""
-        if left_behind:
-            self._terminal.say(f"still there in spite of SIGKILL: {', '.join(map(str, left_behind))}")
         self._terminal.status()
-        verdict, problem = self._verdict()
+        verdict, problem = self._verdicts.last()
         if verdict is not None:
-            self._terminal.say(f"{verdict.outcome}: {verdict.reason} (exit code {verdict.exit_code})")
-            return verdict.exit_code
-        code = EXIT_CODES[Outcome.CANCELLED] if self._killed else max(self._codes.values())
-        self._terminal.say(f"{problem}; exit code {code}")
+            code = verdict.exit_code
+            self._terminal.say(f"{verdict.outcome}: {verdict.reason} (exit code {code})")
+        else:
+            codes = [process.returncode for process in self._daemons.values()]
+            own = [code for code in codes if code is not None and code >= 0]  # neither killed nor hanging in the kernel
+            code = EXIT_CODES[Outcome.CANCELLED] if self._asked else max(own, default=INTERRUPTED)
+            self._terminal.say(f"{problem}; exit code {code}")
+        self._printer.finish(self._interrupted)
         return code
 
-    def _verdict(self) -> tuple[Verdict | None, str]:
-        try:
-            return verdict_file.read(self._folder, self._folder.name, self._nonce), "no verdict"
-        except (OSError, verdict_file.BadVerdictFile) as error:
-            return None, f"no verdict: {error}"
+    def _watch(self) -> Verdicts:
+        """In the run's folder, and in the nodes' own, which are there when that is full, read-only or gone."""
+        run_id = self._folder.name
+        own = [identity.local_folder(run_id) / name for name in self._names]
+
+        def found(verdict: Verdict) -> None:
+            self._ended = verdict
+            self._wake()
+
+        return Verdicts([[self._folder], own], run_id, self._nonce, found)
+
+    def _wake(self) -> None:
+        """From another thread: have the loop look around."""
+        with suppress(BlockingIOError):
+            self._wakeup.send(b"\0")
 
     def _write_state(self) -> None:
-        """local.json, for whoever wants to kill a node."""
+        """local.json, for whoever wants to kill a node. It goes on without."""
+        path = self._folder / "local.json"
         nodes = [
             {"name": name, "pid": process.pid, "infra_rank": index}
             for index, (name, process) in enumerate(self._daemons.items())
         ]
-        temporary = self._folder / ".local.json"
-        temporary.write_text(json.dumps({"nodes": nodes}, indent=1) + "\n")
-        temporary.replace(self._folder / "local.json")
+        data = json.dumps({"nodes": nodes}, indent=1).encode() + b"\n"
+        try:
+            Background(str(path), lambda: ownfolder.replace(path, data)).result(FILE_BOUND)
+        except (OSError, Hangs) as error:
+            self._terminal.say(f"{path} is not written: {error}")
+
+    def _on_outputs(self, _fd: int) -> None:
+        for key, _ in self._outputs.select(0):
+            key.data(key.fd)
 
     def _on_output(self, name: str, lines: Lines, fd: int) -> None:
         data = os.read(fd, 1 << 16)
         if not data:
-            self._selector.unregister(fd)
-            self._outputs -= 1
+            self._outputs.unregister(fd)
         for text in lines.feed(data):
             if self._terminal.line(name, text):
                 self._status_soon()
@@ -172,7 +249,7 @@ class _Local:
         os.close(fd)
         code = self._daemons[name].wait()
         self._codes[name] = code if code >= 0 else 128 - code
-        tree.sweep(os.getpid(), [process.pid for process in self._living()])
+        self.sweep([process.pid for process in self._living()])
         self._terminal.gone(name, f"gone ({self._codes[name]})")
         self._status_soon()
 
@@ -182,31 +259,70 @@ class _Local:
     def _on_pause(self) -> None:
         self._status_at = math.inf
         self._terminal.status()
-        if self._terminal.closed and not self._asked:  # nobody reads any more, as in `| head`
+        if self._printer.closed and not self._asked:  # nobody reads any more, as in `| head`
             self._ask(signal.SIGTERM)
 
     def _on_signals(self, _fd: int) -> None:
         for number in self._signalled.recv(4096):
-            if not self._asked:
-                self._ask(signal.Signals(number))
+            if number and not self._asked:
+                self._ask(number)
             elif number == signal.SIGINT:
                 self._kill()
+        if self._ended is not None:
+            success = self._ended.outcome is Outcome.SUCCESS
+            self._kill_by(self._bound(0.0 if success else self._config.last_grace(self._ended.outcome)))
 
-    def _ask(self, number: signal.Signals) -> None:
+    def _interrupted(self) -> bool:
+        """Whether somebody does not want to wait any longer for who reads what is printed."""
+        try:
+            return any(self._signalled.recv(4096))
+        except BlockingIOError:
+            return False
+
+    def _ask(self, number: int) -> None:
         """The daemons' own way to end, within a bound."""
         self._asked = True
-        times = self._config.timeouts
-        bound = self._config.longest_grace + times.close_grace + KILL_BOUND + END_MARGIN
-        self._kill_at = time.monotonic() + bound
-        self._terminal.say(f"{number.name}: ending all nodes, within {bound:g} s; Ctrl-C kills them at once")
+        bound = self._bound(self._config.longest_grace)
+        self._kill_by(bound)
+        self._terminal.say(f"{signals.name(number)}: ending all nodes, within {bound:g} s; Ctrl-C kills them at once")
         for process in self._living():
             process.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
 
+    def _bound(self, grace: float) -> float:
+        """Seconds in which daemons that are to end do so."""
+        return grace + self._config.timeouts.close_grace + KILL_BOUND + END_MARGIN
+
+    def _kill_by(self, bound: float) -> None:
+        self._kill_at = min(self._kill_at, time.monotonic() + bound)
+
+    def _look_for_stopped(self, now: float) -> None:
+        """Where some are gone and all others are stopped, no verdict will come, and the job would have no end."""
+        if not self._codes or self._asked or self._ended is not None:
+            return
+        living = self._living()
+        if not living or not all(_is_stopped(process.pid) for process in living):
+            self._kill_at = math.inf if self._kill_at == self._stopped_until else self._kill_at
+            self._stopped_until = math.inf
+        elif self._stopped_until == math.inf:
+            bound = self._bound(self._config.longest_grace)
+            self._stopped_until = self._kill_at = now + bound
+            self._terminal.say(f"all nodes that are left are stopped; killing them in {bound:g} s")
+
     def _kill(self) -> None:
         """SIGKILL to all daemons; what is below them is swept when they are gone."""
-        self._killed, self._kill_at = True, math.inf
-        for process in self._living():
-            process.kill()
+        self._kill_at, self._give_up_at = math.inf, time.monotonic() + KILL_BOUND
+        for name, process in self._daemons.items():
+            if process.returncode is None:
+                self._terminal.say(f"killing {name}, which has not ended by itself")
+                process.kill()
 
     def _living(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self._daemons.values() if process.returncode is None]
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        found = tree.stat(pid)
+    except OSError:  # nobody knows
+        return False
+    return found is not None and found.state in "Tt"

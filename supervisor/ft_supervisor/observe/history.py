@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ft_supervisor.core.model import Failure, Verdict
+from ft_supervisor.observe.left_running import LeftRunning
 
 
 class State(StrEnum):
@@ -192,7 +193,7 @@ class History:
     """One run. `start`: the first line in any journal; `until`: the last; `ended`: when a coordinator wrote down the
     verdict. `training`: seconds in which all workers of a cycle ran. `verdict` is the run's file's, else what a
     coordinator wrote down. `faults`: of a game day, in order. `notes`: what is missing or odd, one line each, for
-    people."""
+    people. `left`: what the run's folder says of a job that still ran in Slurm after its verdict."""
 
     run_id: str
     nodes: tuple[NodeStory, ...]
@@ -208,6 +209,7 @@ class History:
     first_failure: FirstFailure | None = None
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    left: LeftRunning | None = None
 
     @property
     def ratio(self) -> float | None:

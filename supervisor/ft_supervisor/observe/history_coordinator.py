@@ -32,7 +32,7 @@ class CoordinatorEvent:
                 newest = cycle_text(memory["newest"])
                 yield self._fact("known", cycle=newest, group=unfold(memory["group"]))
             if memory.get("unhealthy"):
-                yield self._fact("unhealthy", node=rank_of(message), reason=str(memory["unhealthy"]))
+                yield self._fact("unhealthy", node=rank_of(message), reason=_reason(memory["unhealthy"]))
         elif kind == "WorkersFailed":
             yield self._fact(
                 "exited",
@@ -85,6 +85,11 @@ class CoordinatorEvent:
 
     def _fact(self, what: str, **more: Any) -> Fact:
         return Fact(self.at, what, self.term, **more)
+
+
+def _reason(problem: Any) -> str:
+    """Of a node's problem; journals of before it had a name of a check hold the reason alone."""
+    return str(problem["reason"] if isinstance(problem, dict) else problem)
 
 
 def _verdict(fields: dict[str, str]) -> Verdict | None:

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from ft_supervisor.core.bounds import Rank
+from ft_supervisor.core.codec import from_plain
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_coordinator import CoordinatorEvent
@@ -60,7 +62,7 @@ class _Reader:
                 return self._whole(json.loads(line))
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             self.told.torn += 1
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError):
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError):
             self.told.strange += 1
         return True
 
@@ -81,7 +83,7 @@ class _Reader:
                 now = float(json.loads(line)[1])
                 _plausible(now + (self._offset or 0.0))
                 self._now = now
-            except (ValueError, IndexError, TypeError, RecursionError):
+            except (ValueError, IndexError, TypeError, RecursionError, OverflowError):
                 self.told.strange += 1
             self._touch()
 
@@ -109,8 +111,8 @@ class _Reader:
         begin, self._now = value["begin"], float(value["now"])
         job = begin["job"]
         told.machine, told.run_id = str(value["machine"]), str(job["run_id"])
-        told.node, told.nodes = int(begin["node"]["infra_rank"]), tuple(map(str, job["nodes"]))
-        told.per_node, told.active = int(job["per_node"]), int(job["active"])
+        told.node, told.nodes = from_plain(begin["node"]["infra_rank"], Rank), tuple(map(str, job["nodes"]))
+        told.per_node, told.active = from_plain(job["per_node"], Rank), from_plain(job["active"], Rank)
         self._node_lost = float(job["timeouts"]["node_lost"])
         self._offset = _plausible(datetime.fromisoformat(value["time"]).timestamp()) - self._now
         told.first = min(told.first or float("inf"), self._now + self._offset)
@@ -150,7 +152,7 @@ class _Reader:
                 if any(node in unfold(ranks) for ranks in echoes.values()):
                     found.append(float(now))
                     break
-            except (ValueError, AttributeError, TypeError):
+            except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
                 self.told.strange += 1
         return min(max(found, default=at_most), at_most) + (self._offset or 0.0)
 

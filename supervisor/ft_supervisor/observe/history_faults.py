@@ -26,7 +26,7 @@ def faults(lines: Iterable[bytes]) -> tuple[list[Fault], int]:
     for line in lines:
         try:
             found.append(_fault(json.loads(line)))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # UnicodeDecodeError is a ValueError
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             bad += 1
     return found, bad
 
@@ -55,7 +55,7 @@ def _text(value: Any) -> str:
 
 
 def _whole(value: Any) -> int:
-    if type(value) is not int:
+    if type(value) is not int or abs(value) >= 2**64:
         raise TypeError(f"{value!r:.60} is no whole number")
     return value
 

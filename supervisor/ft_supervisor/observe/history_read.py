@@ -14,11 +14,12 @@ from itertools import chain
 from pathlib import Path
 
 from ft_supervisor.core.model import Verdict
-from ft_supervisor.observe import history_faults, smallfile, verdict_file
+from ft_supervisor.observe import history_faults, left_running, smallfile, verdict_file
 from ft_supervisor.observe.history import Fault, FirstFailure, History
 from ft_supervisor.observe.history_build import build
 from ft_supervisor.observe.history_fact import Told
 from ft_supervisor.observe.history_facts import facts
+from ft_supervisor.observe.left_running import LeftRunning
 
 BUDGET = 1024 * 1024 * 1024
 """Bytes of agents' journals."""
@@ -61,7 +62,9 @@ def read(folder: Path, budget: int = BUDGET) -> History:
         notes[MOST_NOTES:] = [f"and {len(notes) - MOST_NOTES} more lines like these"]
     notes += [*_missing(history, told), *history.notes]
     failure = history.first_failure
-    return replace(history, notes=tuple(notes), first_failure=_with_lines(failure, folder) if failure else None)
+    left = _left(folder, notes) if verdict else None
+    first_failure = _with_lines(failure, folder) if failure else None
+    return replace(history, notes=tuple(notes), first_failure=first_failure, left=left)
 
 
 def _verdict(folder: Path, notes: list[str]) -> Verdict | None:
@@ -71,6 +74,16 @@ def _verdict(folder: Path, notes: list[str]) -> Verdict | None:
         notes.append(f"verdict: {error}")
     except OSError as error:
         notes.append(f"verdict: {error.strerror}: {folder / verdict_file.NAME}")
+    return None
+
+
+def _left(folder: Path, notes: list[str]) -> LeftRunning | None:
+    try:
+        return left_running.read(folder)
+    except left_running.BadFile as error:
+        notes.append(f"{left_running.NAME}: {error}")
+    except OSError as error:
+        notes.append(f"{left_running.NAME}: {error.strerror}")
     return None
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from ft_supervisor.core.model import Cycle
 from ft_supervisor.core.orders import Begin
+from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.journal_lines import event_line, header_line, is_quiet, quiet_line
 from ft_supervisor.observe.tagged import text
 
@@ -152,18 +153,21 @@ class Journal:
             raise OSError(f"{self._path}: only {written} of {len(data)} bytes could be written")
 
 
-def publish(folder: Path, destination: Path) -> None:
-    """Copy a node's journals from its own folder to the run's (made if missing), each a whole file or not at all.
+def publish(folder: Path, run_folder: Path, node: str) -> None:
+    """Copy a node's journals from its own folder to <run folder>/journal/<node>/ (made if missing), each a whole file
+    or not at all, and for the user alone, as the originals are.
 
     For a thread: a shared file system may hang. Raises OSError.
     """
     found = sorted(folder.glob("journal-*.jsonl"))
-    if found:
-        destination.mkdir(parents=True, exist_ok=True)
+    if not found:
+        return
+    destination = ownfolder.make(run_folder, "journal", node)
     for path in found:
         temporary = destination / f".{path.name}.{secrets.token_hex(8)}"
         try:
-            shutil.copyfile(path, temporary)
+            with path.open("rb") as source, os.fdopen(ownfolder.create(temporary, 0o600), "wb") as copy:
+                shutil.copyfileobj(source, copy, 1 << 20)
             temporary.replace(destination / path.name)
         finally:
             temporary.unlink(missing_ok=True)

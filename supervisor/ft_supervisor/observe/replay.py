@@ -61,7 +61,7 @@ def _make(header: Header, where: str) -> Machine:
     begin, now = header.begin, header.now
     match header.machine:
         case "agent":
-            return AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch)
+            return AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch, begin.waited)
         case "coordinator":
             return CoordinatorMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch)
         case "daemon":

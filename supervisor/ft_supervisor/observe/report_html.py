@@ -43,7 +43,7 @@ def render(report: Report) -> str:
             DEFINITIONS,
             f"<h1>{escape(title)}</h1>",
             f'<p class="soft">times are {escape(zone())}</p>',
-            *(f'<p class="warn">{escape(plain(line))}</p>' for line in report.contradictions),
+            *(f'<p class="warn">{escape(plain(line))}</p>' for line in report.alarms),
             *(_run(history, outcome(history, report)) for history in report.runs),
             _slurm(report) if report.starts else "",
             _notes("Missing", report.notes),

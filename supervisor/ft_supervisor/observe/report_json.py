@@ -25,12 +25,14 @@ observe.history.
      "slurm": [                           starts of the job, newest first
        {"restart", "records": [{"step", "state", "exit_code", "derived_exit_code", "start", "end", "elapsed", "nodes",
                                 "comment"}]}],
+     "left_running": null | {"why", "ends_it", "since", "until"},
      "contradictions": [lines], "notes": [lines]}
 
 `state` is one of standby, active, stopped, lost, excluded; `ended` of a cycle one of running, success, failed, ended,
 unknown; `exit_code` of a record is as sacct writes it, "75:0"; `step` is "" for the job's own record. `consequence_of`
 is "", or the loss of another node that came before: what a peer's workers raise then says little. `faults` are those of
-a game day, from RUN_DIR/RUN_ID/faults.jsonl.
+a game day, from RUN_DIR/RUN_ID/faults.jsonl. `left_running`: the newest run has its verdict, and the job still runs in
+Slurm; `ends_it` is the command that ends it there, `until` when a node waits to end it itself.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from typing import Any
 
 from ft_slurm.records import AccountingRecord, ExitCode
 from ft_supervisor.core.model import Failure, Verdict
+from ft_supervisor.observe import left_running
 from ft_supervisor.observe.history import CycleStory, FirstFailure, History
 from ft_supervisor.observe.report_model import Report, Start
 
@@ -55,6 +58,7 @@ def render(report: Report) -> str:
         "job": report.job,
         "runs": [_run(history) for history in report.runs],
         "slurm": [_start(start) for start in report.starts],
+        "left_running": None if report.left is None else left_running.document(report.left),
         "contradictions": report.contradictions,
         "notes": report.notes,
     }

@@ -13,8 +13,9 @@ from ft_slurm import job_states
 from ft_slurm.job_states import Means
 from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.model import Outcome
-from ft_supervisor.observe import runs
+from ft_supervisor.observe import left_running, runs
 from ft_supervisor.observe.history import History
+from ft_supervisor.observe.left_running import LeftRunning
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,21 @@ class Start:
 @dataclass(frozen=True)
 class Report:
     """All that is known of a job. `runs` and `starts`: the newest first. `lines`: where Slurm and a verdict contradict
-    each other. `notes`: what is missing, one line each."""
+    each other. `notes`: what is missing, one line each. `left`: the newest run has its verdict, and the job still runs
+    in Slurm; `now`: when that was so, seconds since the epoch."""
 
     job: str
     runs: tuple[History, ...]
     starts: tuple[Start, ...]
     contradictions: tuple[str, ...]
     notes: tuple[str, ...]
+    left: LeftRunning | None = None
+    now: float = 0.0
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What a person has to know first, one line each."""
+        return (*((self.left.sentence(self.now),) if self.left else ()), *self.contradictions)
 
     @property
     def empty(self) -> bool:
@@ -54,11 +63,32 @@ class Report:
 
 
 def join(
-    job: str, histories: Sequence[History], records: Sequence[AccountingRecord], notes: Sequence[str] = ()
+    job: str,
+    histories: Sequence[History],
+    records: Sequence[AccountingRecord],
+    notes: Sequence[str] = (),
+    *,
+    now: float = 0.0,
 ) -> Report:
-    """`histories`: the newest first. `records` as the Slurm client gives them."""
+    """`histories`: the newest first. `records` as the Slurm client gives them. `now`: seconds since the epoch."""
     starts = _starts(records)
-    return Report(job, tuple(histories), tuple(reversed(starts)), _contradictions(histories, starts), tuple(notes))
+    contradictions = _contradictions(histories, starts)
+    left = _left(histories[0], starts, now) if histories else None
+    return Report(job, tuple(histories), tuple(reversed(starts)), contradictions, tuple(notes), left, now)
+
+
+def _left(newest: History, starts: Sequence[Start], now: float) -> LeftRunning | None:
+    """By the run's folder, unless Slurm says otherwise; by Slurm's word, where the folder does not tell."""
+    run = runs.parse(newest.run_id)
+    if run is None or newest.verdict is None:
+        return None
+    start = next((each for each in starts if each.restart == run.restart_count), None)
+    state = None if start is None else job_states.find(start.rows[-1].state)
+    if state is not None and state.means is not Means.RUNNING:
+        return None
+    if newest.left is not None or state is None or newest.ended is None:
+        return newest.left
+    return left_running.by_slurm(run.job_id, state.name, newest.ended, now)
 
 
 def _starts(records: Sequence[AccountingRecord]) -> list[Start]:

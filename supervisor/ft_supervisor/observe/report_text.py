@@ -49,7 +49,7 @@ def render(report: Report, width: int | None = None) -> str:
 
 
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:
-    for line in report.contradictions:
+    for line in report.alarms:
         yield Text(f"! {plain(line)}", "bold red")
     for history in report.runs:
         yield from _run(history, outcome(history, report), width)

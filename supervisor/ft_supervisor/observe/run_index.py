@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ft_supervisor.observe import smallfile
+from ft_supervisor.observe import ownfolder, smallfile
 
 LOCAL = "local"
 """The cluster's name for runs of `ft-supervisor local`."""
@@ -46,9 +45,9 @@ def note(environ: Mapping[str, str], cluster: str | None, entry: Entry, task: st
         return
     folder = top / _folder_name(cluster)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    text = json.dumps({"job_id": entry.job_id, "run_dir": str(entry.run_dir)}) + "\n"
+    text = json.dumps({"job_id": entry.job_id, "run_dir": str(entry.run_dir)}).encode() + b"\n"
     for name in filter(None, (str(entry.job_id), task)):
-        _write(folder / name, text)
+        ownfolder.replace(folder / name, text, 0o600)
     _prune(folder)
 
 
@@ -81,15 +80,6 @@ def _top(environ: Mapping[str, str]) -> Path | None:
 
 def _folder_name(cluster: str | None) -> str:
     return cluster if cluster and re.fullmatch(r"[\w.-]{1,40}", cluster) and cluster.strip(".") else UNKNOWN
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)  # noqa: PTH105
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Entry | None:

@@ -30,8 +30,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from math import isfinite
 
+from ft_supervisor.core.bounds import AnyTerm, Count, Duration, ExitCode, Moment, Rank
 from ft_supervisor.core.codec import CodecError, from_plain, to_plain
 from ft_supervisor.core.ranks import unfold
 
@@ -72,10 +72,10 @@ class NodeStatus:
     infra_ranks: str
     group_ranks: str
     domain: str
-    heartbeat_age: float | None
+    heartbeat_age: Duration | None
     silent: bool
-    restarts: int
-    losses: int
+    restarts: Count
+    losses: Count
     running: bool
     draining: bool
     health: str
@@ -91,8 +91,8 @@ class CoordinatorStatus:
     """`in_charge` with `majority` False: it decides nothing until it hears more nodes."""
 
     node: str
-    infra_rank: int
-    term: int | None
+    infra_rank: Rank
+    term: AnyTerm | None
     in_charge: bool
     majority: bool
 
@@ -103,9 +103,9 @@ class CycleStatus:
     and nobody knows any more. `size`: its active nodes."""
 
     name: str
-    number: int
-    started: float | None
-    size: int
+    number: Count
+    started: Moment | None
+    size: Count
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ class BudgetStatus:
     rule: str
     match: str
     action: str
-    used: int
-    max: int
-    window: float | None
+    used: Count
+    max: Count
+    window: Duration | None
 
     @property
     def left(self) -> int:
@@ -135,7 +135,7 @@ class DecisionStatus:
     reason: str
     rule: str | None
     cycle: str | None
-    time: float
+    time: Moment
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class VerdictStatus:
 
     outcome: str
     reason: str
-    exit_code: int
+    exit_code: ExitCode
     again: str
     final: bool
 
@@ -160,18 +160,18 @@ class Snapshot:
     version: int
     run_id: str
     job: str
-    time: float
-    interval: float
+    time: Moment
+    interval: Duration
     coordinator: CoordinatorStatus
     phase: str
-    wanted: int
+    wanted: Count
     cycle: CycleStatus | None
     nodes: tuple[NodeStatus, ...]
     names: tuple[str, ...]
     candidates: str
-    members: int
-    spares: int
-    survives: int
+    members: Count
+    spares: Count
+    survives: Count
     budgets: tuple[BudgetStatus, ...]
     ends_in: float | None
     slurm_away: bool
@@ -206,7 +206,7 @@ def dump(snapshot: Snapshot) -> bytes:
 def load(data: bytes) -> Snapshot:
     """What `dump` was given. Raises BadSnapshot."""
     try:
-        value = json.loads(data, parse_float=_finite, parse_constant=_finite)
+        value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise BadSnapshot(f"not JSON: {error}") from None
     version = value.get("version") if isinstance(value, dict) else None
@@ -222,10 +222,3 @@ def load(data: bytes) -> Snapshot:
     except (CodecError, ValueError) as error:
         raise BadSnapshot(str(error)) from None
     return found
-
-
-def _finite(text: str) -> float:
-    """Python's JSON has NaN and infinities, of which nothing can be told."""
-    if not isfinite(number := float(text)):
-        raise ValueError(f"{text[:20]} is no number")
-    return number

@@ -10,6 +10,9 @@
     age        seconds since the snapshot was taken, null without one
     slurm      what Slurm says of the job, where it was asked: {"state", "reason"}, else null
     verdict    {"outcome", "reason", "exit_code", "again"}, null while there is none
+    left_running   {"why", "ends_it", "since", "until"} where the job has its verdict and still runs in Slurm: the
+               command that ends it there, since when (seconds since the epoch), and until when a node waits to end it
+               itself, null if none does; else null
     notes      what is odd or missing, for people: a list of lines
     status     the snapshot, null without one: its fields are those of the run's status.json, but `nodes` has an
                object for each node: {"name", "infra_rank", "group_rank" (null for none), "role", "domain",
@@ -28,7 +31,8 @@ from typing import Any
 from ft_supervisor.core.codec import to_plain
 from ft_supervisor.core.model import Again, Outcome, Verdict
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.observe import smallfile, snapshot, verdict_file
+from ft_supervisor.observe import left_running, runs, smallfile, snapshot, verdict_file
+from ft_supervisor.observe.left_running import LeftRunning
 from ft_supervisor.observe.smallfile import NotSmall
 from ft_supervisor.observe.snapshot import BadSnapshot, Snapshot
 
@@ -56,28 +60,38 @@ class State(StrEnum):
 @dataclass(frozen=True)
 class Slurm:
     """What Slurm says: `state` is all words of the job's state, "" where it does not know the job. `over`: nothing of
-    it runs any more. `pending`: it has no nodes yet."""
+    it runs any more. `pending`: it has no nodes yet. `restart_count`: of the run that it speaks of."""
 
     state: str
     reason: str = ""
     over: bool = False
     pending: bool = False
+    restart_count: int | None = None
+
+    def runs(self, run: runs.Wanted) -> bool:
+        """Whether the job's start that this run belongs to has its nodes still."""
+        same = self.restart_count is None or self.restart_count == run.restart_count
+        return bool(self.state) and not self.over and not self.pending and same
 
 
 @dataclass(frozen=True)
 class Files:
-    """A run's folder. `skew`: by how many seconds the clock of the snapshot's writer is off, if that was noticed."""
+    """A run's folder. `skew`: by how many seconds the clock of the snapshot's writer is off, if that was noticed.
+    `ended`: when the verdict's file was written, seconds since the epoch."""
 
     folder: Path | None = None
     snapshot: Snapshot | None = None
     verdict: Verdict | None = None
     skew: float = 0.0
     problems: tuple[str, ...] = ()
+    left: LeftRunning | None = None
+    ended: float | None = None
 
 
 @dataclass(frozen=True)
 class Seen:
-    """All that is known of a job at one moment."""
+    """All that is known of a job at one moment, `wall`, in seconds since the epoch. `left`: it has its verdict, and
+    still runs in Slurm."""
 
     job: str
     state: State
@@ -85,6 +99,8 @@ class Seen:
     age: float | None
     slurm: Slurm | None
     notes: tuple[str, ...]
+    left: LeftRunning | None = None
+    wall: float = 0.0
 
 
 def read(folder: Path) -> Files:
@@ -107,9 +123,16 @@ def read(folder: Path) -> Files:
         verdict = verdict_file.read(folder, folder.name)
     except (OSError, verdict_file.BadVerdictFile) as error:
         problems.append(str(error))
+    left, ended = None, None
+    try:
+        if verdict is not None:
+            ended = (folder / verdict_file.NAME).stat().st_mtime
+            left = left_running.read(folder)
+    except (OSError, left_running.BadFile) as error:
+        problems.append(str(error))
     if verdict is None and shot is not None:
         verdict = _final(shot)
-    return Files(folder, shot, verdict, 0.0, tuple(problems))
+    return Files(folder, shot, verdict, 0.0, tuple(problems), left, ended)
 
 
 def read_patiently(folder: Path) -> Files:
@@ -165,7 +188,23 @@ def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> Seen:
         notes.append(_why_stale(slurm))
     elif state is State.UNKNOWN and not notes:
         notes.append("its coordinator has not written a status yet")
-    return Seen(job if files.folder is None else files.folder.name, state, files, age, slurm, tuple(notes))
+    name = job if files.folder is None else files.folder.name
+    return Seen(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall)
+
+
+def is_in_doubt(files: Files, wall: float) -> bool:
+    """Whether only Slurm can tell that the job has really ended."""
+    return files.left is not None or (files.ended is not None and wall - files.ended >= left_running.USUAL_END)
+
+
+def _left(files: Files, slurm: Slurm | None, wall: float) -> LeftRunning | None:
+    """By the file, unless Slurm says otherwise; by Slurm's word, where the process that writes the file had no time."""
+    run = None if files.folder is None else runs.parse(files.folder.name)
+    if run is None or files.verdict is None or (slurm is not None and not slurm.runs(run)):
+        return None
+    if files.left is not None or slurm is None or files.ended is None:
+        return files.left
+    return left_running.by_slurm(run.job_id, slurm.state, files.ended, wall)
 
 
 def _why_stale(slurm: Slurm | None) -> str:
@@ -202,6 +241,7 @@ def document(seen: Seen) -> dict[str, Any]:
         "age": None if seen.age is None else round(seen.age, 3),
         "slurm": None if seen.slurm is None else {"state": seen.slurm.state or None, "reason": seen.slurm.reason},
         "verdict": None if verdict is None else {**to_plain(verdict), "exit_code": verdict.exit_code},
+        "left_running": None if seen.left is None else left_running.document(seen.left),
         "notes": list(seen.notes),
         "status": None if shot is None else _unfolded(shot),
     }

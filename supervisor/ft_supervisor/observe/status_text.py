@@ -28,7 +28,8 @@ def render(seen: Seen, width: int, *, everything: bool = False) -> list[Text]:
     """Lines of at most `width` columns, which is at least 20. `everything`: each node has one of its own."""
     width = max(20, width)
     shot = seen.files.snapshot
-    lines = [*_headline(seen, width)]
+    left = [] if seen.left is None else _wrapped(f"! {seen.left.sentence(seen.wall)}", width, "bold red", indent=2)
+    lines = [*left, *_headline(seen, width)]
     for note in seen.notes:
         lines += _wrapped(f"! {note}", width, "yellow", indent=2)
     if seen.slurm is not None and seen.slurm.state and shot is None:

@@ -93,7 +93,7 @@ def _field(value: object, hint: Any) -> Any:
     tagged = tuple(kind for kind in (get_args(hint) or (hint,)) if kind in _TAGGED)
     if tagged:
         return load(value, tagged)
-    return from_plain([value], GenericAlias(tuple, (hint,)))[0]  # type: ignore[arg-type]  # any hint, not only a class
+    return from_plain([value], GenericAlias(tuple, (hint,)))[0]  # any hint, not only a class
 
 
 @cache

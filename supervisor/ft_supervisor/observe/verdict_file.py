@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
-from ft_supervisor.observe import smallfile
+from ft_supervisor.observe import ownfolder, smallfile
 
 NAME = "verdict.json"
 MAX_BYTES = 64 * 1024
@@ -43,7 +43,7 @@ def write(
     By link(2), which fails where the name exists, also over NFS: readers see a whole file or none. Raises
     BadVerdictFile when something else has the name, and OSError. May hang for as long as the file system does.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    ownfolder.make(folder)
     temporary = folder / f".{NAME}.{secrets.token_hex(8)}"
     content: dict[str, object] = {
         "outcome": verdict.outcome.value,
@@ -82,6 +82,15 @@ def read(folder: Path, run_id: str | None = None, nonce: str | None = None) -> V
     return content.verdict if nonce in (None, content.nonce) else None
 
 
+def read_own(folder: Path, run_id: str, nonce: str) -> Verdict | None:
+    """The same for one who acts on it: a folder that is not ours may hold anything, and raises ownfolder.NotOurs."""
+    try:
+        ownfolder.check(folder)
+    except FileNotFoundError:
+        return None
+    return read(folder, run_id, nonce)
+
+
 def read_all(folder: Path) -> Content | None:
     """All that the file in `folder` says; None without one. Raises as `read` does."""
     try:
@@ -110,11 +119,11 @@ def _parse(path: Path) -> Content:
     try:
         verdict = Verdict(Outcome(texts["outcome"]), one_line(texts["reason"]), Again(texts["again"]))
     except ValueError as error:
-        raise BadVerdictFile(path, f"unknown outcome: {one_line(str(error), 80)}") from None
-    if content.get("exit_code") != verdict.exit_code:
-        raise BadVerdictFile(
-            path, f"exit_code is {content.get('exit_code')!r}, which is not that of {texts['outcome']}"
-        )
+        raise BadVerdictFile(path, f"no verdict: {one_line(str(error), 80)}") from None
+    code = content.get("exit_code")
+    if type(code) is not int or code != verdict.exit_code:
+        said = f"{code!r:.20}" if isinstance(code, int | str) else f"a {type(code).__name__}"
+        raise BadVerdictFile(path, f"exit_code is {said}, which is not that of {texts['outcome']}")
     summary, accounting = content.get("summary"), content.get("accounting")
     return Content(
         verdict,

@@ -118,7 +118,7 @@ def role_of(member: Member | None, *, active: bool, excluded: bool, listed: bool
         return Role.LEFT
     if excluded:
         return Role.EXCLUDED
-    if member.unhealthy:
+    if member.problem is not None:
         return Role.UNHEALTHY
     if member.register is None:
         return Role.UNREGISTERED
@@ -128,7 +128,8 @@ def role_of(member: Member | None, *, active: bool, excluded: bool, listed: bool
 def _entry(role: Role, member: Member | None, draining: bool, excluded: bool) -> NodeStatus:
     if member is None or member.register is None:
         return NodeStatus(role, "", "", "", None, True, 0, 0, False, draining, "excluded by a rule" if excluded else "")
-    health = "; ".join(text for text in (member.problem, "excluded by a rule" if excluded else "") if text)
+    problem = "" if member.problem is None else member.problem.reason
+    health = "; ".join(text for text in (problem, "excluded by a rule" if excluded else "") if text)
     restarts = max(0, member.incarnation - 1)
     domain = member.node.domain_id
     return NodeStatus(role, "", "", domain, None, False, restarts, member.times_lost, member.running, draining, health)

@@ -8,14 +8,11 @@ import signal
 import socket
 import struct
 import sys
-from types import FrameType
 
 from ft_supervisor.core.model import CONFIG_ERROR
+from ft_supervisor.process import signals
 from ft_supervisor.process.link import LINK_FD_ENV, Link, LinkClosed
 from ft_supervisor.process.prctl import die_with_parent
-
-IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Slurm and terminals send these to every process of a task, some twice; orders come by the link alone."""
 
 MAX_FILES = 65536
 """Two connections an agent for 30,000 nodes; not without limit, as workers inherit it, and some programs try to close
@@ -29,8 +26,10 @@ def enter_child() -> Link:
     lives as long as it does (PR_SET_PDEATHSIG looks at the thread). Raises LinkClosed when the daemon is dead already;
     exits with 2 when there is no link, so that a person started us.
     """
-    for number in IGNORED_SIGNALS:
-        signal.signal(number, _ignore)
+    # Slurm and terminals signal every process of a task, some twice; orders come by the link alone.
+    for number in signals.TERMINATING:
+        signal.signal(number, signals.nothing)
+    signals.release()
     fd = os.environ.pop(LINK_FD_ENV, "")
     if not fd.isdecimal():
         print(f"{sys.argv[0]} is started by ft-supervisor, not by hand: {LINK_FD_ENV} is not set", file=sys.stderr)
@@ -41,10 +40,6 @@ def enter_child() -> Link:
         raise LinkClosed("the daemon died before its child began")
     _raise_file_limit()
     return Link(sock)
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """A function and not SIG_IGN, which workers would inherit through exec."""
 
 
 def _creator(sock: socket.socket) -> int:

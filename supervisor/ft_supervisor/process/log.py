@@ -77,10 +77,11 @@ def journal_failed(reason: str) -> None:
     log("journal_failed", "warning", reason=reason)
 
 
-def current_traceback() -> str:
-    """That of the exception being handled, cut at its beginning: what is wrong stands at its end."""
-    text = " ".join(traceback.format_exc().split())
-    return text if len(text) <= _MAX_VALUE else f"…{text[1 - _MAX_VALUE :]}"
+def current_traceback(beginning: str = "") -> str:
+    """That of the exception being handled after `beginning`, itself cut at its beginning: what is wrong stands at its
+    end."""
+    text, room = " ".join(traceback.format_exc().split()), _MAX_VALUE - len(beginning)
+    return beginning + (text if len(text) <= room else f"…{text[1 - room :]}")
 
 
 def emit(action: Log) -> None:

@@ -22,6 +22,11 @@ def die_with_parent(parent: int) -> bool:
     return os.getppid() == parent
 
 
+def wake_with_parent() -> None:
+    """SIGCONT for this process when the thread that forked it ends: whoever is stopped then goes on, to notice it."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def become_subreaper() -> None:
     """Orphans below this process become its children, not those of init. Raises OSError."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)

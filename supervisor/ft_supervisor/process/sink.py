@@ -69,6 +69,11 @@ class Sink(Generic[T]):
             self._changed.notify_all()
         return True
 
+    def has_room(self) -> bool:
+        """Whether there is room in the queue, or no hope of any."""
+        with self._changed:
+            return self._size < ENOUGH or self._moved + self._patience <= time.monotonic()
+
     def wait_for_room(self) -> None:
         """Until there is room in the queue, or no hope of any."""
         with self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shutil
@@ -10,17 +11,31 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ft_supervisor.process.prctl import become_subreaper
 
-__all__ = ["Process", "become_subreaper", "descendants", "pdeath_command", "reap_orphans", "scan", "stat", "sweep"]
+__all__ = [
+    "Process",
+    "become_subreaper",
+    "descendants",
+    "pdeath_command",
+    "reap_orphans",
+    "scan",
+    "stat",
+    "strike",
+    "sweep",
+]
 
 _PIDFDS = 256
 """At most so many are open at once: a daemon may have only 1,024 file descriptors."""
+_BLIND_PAUSE = 0.05
+"""Seconds between two looks at /proc while it cannot be read."""
+_NOT_THERE = {errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM}
+"""Reading a process that has ended. The latter two: one of another user's, where /proc hides those (hidepid)."""
 
 
 class Process(NamedTuple):
@@ -46,25 +61,34 @@ def sweep(root: int, keep: Collection[int] = (), bound: float = 5.0) -> list[int
     """SIGKILL every descendant of `root`, those in `keep` and below them excepted, until none lives.
 
     Returns the pids still alive after `bound` seconds (in uninterruptible sleep, or not ours to kill). Zombies count as
-    dead. Nothing else is hit, even if a pid is used again meanwhile.
+    dead. Nothing else is hit, even if a pid is used again meanwhile. Raises OSError when /proc cannot be read to the
+    end of `bound`, for lack of file descriptors, say: then nobody knows what is left.
     """
     deadline = time.monotonic() + bound
-    while victims := _living(root, keep):
-        pidfds: list[int] = []
+    while True:
         try:
-            for pid, process in victims.items():
-                fd = _kill(pid, process.start)
-                if fd is not None and len(pidfds) < _PIDFDS:
-                    pidfds.append(fd)
-                elif fd is not None:
-                    os.close(fd)
-            _wait(pidfds, deadline)
-        finally:
-            for fd in pidfds:
-                os.close(fd)
-        if time.monotonic() >= deadline:
-            return sorted(_living(root, keep))
-    return []
+            if not (victims := _living(root, keep)):
+                return []
+            _kill_all(victims, deadline)
+            if time.monotonic() >= deadline:
+                return sorted(_living(root, keep))
+        except OSError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_BLIND_PAUSE)
+
+
+def strike(root: int, keep: Collection[int], still: Callable[[], bool]) -> bool:
+    """One look at the living descendants of `root`, those in `keep` and below them excepted, and SIGKILL to each, if
+    `still()` holds after the look; whether there were any. Who is below `root` later than that is not hit."""
+    victims = _living(root, keep)
+    if not victims or not still():
+        return False
+    for pid, process in victims.items():
+        fd = _kill(pid, process.start)
+        if fd is not None:
+            os.close(fd)
+    return True
 
 
 def reap_orphans(known: Collection[int]) -> list[int]:
@@ -130,16 +154,19 @@ def _living(root: int, keep: Collection[int]) -> dict[int, Process]:
 
 
 def scan() -> dict[int, Process]:
-    """All processes that /proc shows, by pid."""
+    """All processes that /proc shows, by pid. Raises OSError when it cannot be read."""
     found = {int(name): stat(int(name)) for name in os.listdir("/proc") if name.isdecimal()}  # noqa: PTH208 - faster
     return {pid: process for pid, process in found.items() if process is not None}
 
 
 def stat(pid: int) -> Process | None:
-    """None when there is no such process (any more)."""
+    """None when there is no such process (any more). Raises OSError when that cannot be seen: without a file
+    descriptor, say."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes().decode(errors="replace")
-    except OSError:
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
         return None
     # the name is in parentheses and may hold any character
     name = text[text.index("(") + 1 : text.rindex(")")]
@@ -147,6 +174,22 @@ def stat(pid: int) -> Process | None:
     threads, start = int(rest[15]), int(rest[17])
     # a first thread that has ended is a zombie as well, while others of the process go on
     return Process(int(parent), state, name, start, dead=state in "ZX" and threads <= 1)
+
+
+def _kill_all(victims: Mapping[int, Process], deadline: float) -> None:
+    """SIGKILL, and wait for their ends. Raises OSError."""
+    pidfds: list[int] = []
+    try:
+        for pid, process in victims.items():
+            fd = _kill(pid, process.start)
+            if fd is not None and len(pidfds) < _PIDFDS:
+                pidfds.append(fd)
+            elif fd is not None:
+                os.close(fd)
+        _wait(pidfds, deadline)
+    finally:
+        for fd in pidfds:
+            os.close(fd)
 
 
 def _kill(pid: int, start: int) -> int | None:
@@ -159,10 +202,14 @@ def _kill(pid: int, start: int) -> int | None:
         return None
     except OSError:
         fd = None
-    process = stat(pid)
-    if process is None or process.start != start:
-        if fd is not None:
+    same = False
+    try:
+        process = stat(pid)
+        same = process is not None and process.start == start
+    finally:
+        if fd is not None and not same:
             os.close(fd)
+    if not same:
         return None
     try:
         if fd is None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, Self
 
+DIGITS = 18
+"""Of a counter, at most."""
+
 
 class StoreLost(ConnectionError):
     """The connection to the store is gone for good: make a new one. Every error of a store is one of these."""
@@ -45,8 +48,8 @@ class Store(Protocol):
 
 
 def number(data: bytes) -> int:
-    """The number in a counter; 0 when it is none."""
+    """The number in a counter; 0 when it is none, or one that no counter of ours comes to."""
     try:
-        return int(data)
+        return int(data) if len(data) <= DIGITS else 0
     except ValueError:
         return 0

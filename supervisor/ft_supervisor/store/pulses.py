@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 
 from ft_supervisor.core.actions import Pulse
+from ft_supervisor.core.bounds import Moment
 from ft_supervisor.core.codec import CodecError, from_plain, to_plain
 from ft_supervisor.core.model import one_line
 from ft_supervisor.store.base import StoreLost
@@ -17,7 +18,7 @@ class Written:
     """`time`: seconds since the epoch by its coordinator's clock."""
 
     pulse: Pulse
-    time: float
+    time: Moment
 
 
 def dump_pulse(pulse: Pulse, time: float) -> bytes:

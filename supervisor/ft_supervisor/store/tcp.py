@@ -16,8 +16,9 @@ ADDED_TO_ENVIRONMENT = {
         # Server and clients look up the peer's name, the server on the one thread that serves everybody: a lost DNS
         # packet would stop it for 5 s. Read by the C library at its first look-up.
         ("RES_OPTIONS", "timeout:1 attempts:1"),
-        # A pop that finds nothing, or a peer that dies, is a stack trace to torch. Read when torch is imported.
-        ("TORCH_CPP_LOG_LEVEL", "ERROR"),
+        # A pop that finds nothing is a stack trace to torch, and so is, as an error, a store that dies while somebody
+        # connects to it: all of that is raised as well. Read when torch is imported.
+        ("TORCH_CPP_LOG_LEVEL", "FATAL"),
     )
     if name not in os.environ
 }

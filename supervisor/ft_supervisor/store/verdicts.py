@@ -18,7 +18,7 @@ def parse_verdict(data: bytes) -> Verdict:
     """Never raises: whatever is no valid verdict means FAILED, with its text as the reason, and never success."""
     try:
         told = json.loads(data)
-        verdict: Verdict = from_plain({"again": Again.OPEN, **told} if isinstance(told, dict) else told, Verdict)
+        verdict: Verdict = from_plain({"again": Again.OPEN.value, **told} if isinstance(told, dict) else told, Verdict)
     except (CodecError, ValueError, RecursionError):
         return Verdict(Outcome.FAILED, one_line(data.decode(errors="replace")) or "an empty verdict")
     return replace(verdict, reason=one_line(verdict.reason))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from ft_slurm import expedite
 from ft_slurm.errors import BadOption
-from ft_slurm.sbatch_options import Option
+from ft_slurm.sbatch_options import OF_SRUN, Option
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.settings import OnExhausted, Response
 
 ONE_DAEMON = "one daemon runs on each node, and workers.per_node says how many workers it starts"
-_TASKS = ("ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket")
+EXPEDITED = "Slurm would run the job again, and hold it, after each end that is no success, final verdicts included"
+_TASKS = ("ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-tres")
 _SIGNAL = re.compile(r"(?:([RB]+):)?(?:SIG)?(\w+)(?:@\d+)?", re.IGNORECASE)
 _NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM", "18": "CONT"}
 _ENDING = ("TERM", "INT", "HUP")
@@ -38,14 +40,24 @@ def refuse(options: Sequence[Option], nodes: int | None) -> None:
             raise BadOption(f"{option.word}: {reason}")
 
 
+def refuse_environment(environ: Mapping[str, str], options: Sequence[Option]) -> None:
+    """Raises BadOption for what sbatch would take from its environment. Of most variables our own options win."""
+    if expedite.is_set(environ, options):
+        raise BadOption(f"{expedite.VARIABLE}={environ[expedite.VARIABLE]} in the environment: {EXPEDITED}")
+
+
 def _broken(option: Option, nodes: int | None) -> str:
     name, given_value = option.name, option.value or ""
     if name in _TASKS or (name in ("ntasks-per-node", "tasks-per-node") and given_value != "1"):
         return ONE_DAEMON
     if name == "ntasks" and given_value != str(nodes):
         return f"{ONE_DAEMON}; sbatch would make the job smaller"
-    if name == "kill-on-bad-exit":
-        return "an option of srun's, which launch gives the right value"
+    if name in OF_SRUN:
+        return "an option of srun's; launch gives srun what it needs"
+    if name == "external":
+        return "such a job runs no script, and so no launch"
+    if expedite.is_asked_for(option):
+        return EXPEDITED
     if name == "no-kill" and given_value not in ("", "set"):
         return "Slurm would end the job when a node dies, spares or not"
     if name == "wrap":
@@ -60,7 +72,7 @@ def _bad_signal(text: str) -> str:
     flags, name = (match[1] or "").upper(), _NUMBERS.get(match[2], match[2].upper())
     if name in _ENDING or (name in _UNHEEDED and "B" not in flags):
         return ""
-    who = "launch" if "B" in flags else "the daemons"
+    who = "launch" if "B" in flags else "the workers"
     return f"SIG{name} would kill {who}; interruption.before_end and interruption.signal tell workers in time"
 
 

@@ -1,4 +1,5 @@
-"""Stands for pyslurm 25.11 for tests that put this folder on PYTHONPATH: its documented names, and answers of our own.
+"""Stands for pyslurm 25.11.2 for tests that put this folder on PYTHONPATH. Names, types and what stands for nothing are
+its source's; the answers are our own.
 
 Only `pyslurm_worker` imports it, in a process of its own. $FAKE_PYSLURM is a folder; a file there changes an answer.
 """
@@ -18,9 +19,19 @@ if os.environ.get("PYSLURM_DISABLE_AUTO_INIT") != "1" or "SLURM_CLUSTERS" in os.
 
 
 class RPCError(Exception):
-    def __init__(self, errno: int, msg: str) -> None:
+    def __init__(self, errno: int = -1, msg: str = "") -> None:
         super().__init__(msg)
         self.errno = errno
+
+
+def _none(number: int) -> int | None:
+    """As most of its properties tell a number: what is 0 is None."""
+    return number or None
+
+
+def _to_list(text: str) -> list[str]:
+    """utils/cstr.pyx: to_list."""
+    return text.split(",") if text else []
 
 
 def slurm_init() -> None:
@@ -49,20 +60,23 @@ class Job(SimpleNamespace):
             raise RPCError(2017, "Invalid job id specified")
         restarts = 1 if (HERE / "restarted").exists() else 0
         limit = 20 if (HERE / "longer").exists() else None
+        array = (HERE / "array").exists()
+        task = int((HERE / "array").read_text() or 3) if array else 0
         return Job(
             ID,
             state="COMPLETING" if (HERE / "completing").exists() else "RUNNING",
             state_reason="None",
             user_id=64042,
             is_batch_job=True,
-            heterogeneous_id=0,
+            heterogeneous_id=None,
             requeue_count=restarts,
             is_requeueable=True,
             batch_host="n0",
             allocated_nodes="n0",
             partition="lowr",
-            array_id=ID if (HERE / "array").exists() else None,
-            array_task_id=3 if (HERE / "array").exists() else None,
+            array_id=ID if array else None,
+            array_task_id=_none(task),
+            array_tasks_waiting="4-6" if (HERE / "tasks-wait").exists() else None,
             start_time=1795287649,
             end_time=1795288849 if limit else 1826823649,
             time_limit=limit,
@@ -73,6 +87,9 @@ class Job(SimpleNamespace):
         )
 
     def modify(self, changes: "JobSubmitDescription") -> None:
+        if hasattr(changes, "is_requeueable"):
+            _asked(f"is_requeueable={changes.is_requeueable} {self.id}")
+            return
         _asked(f"comment {self.id}")
         if (HERE / "refused").exists():
             raise RPCError(2010, "Access/permission denied")
@@ -108,20 +125,34 @@ class Nodes:
 class JobSteps:
     @staticmethod
     def load(job_id: int) -> dict[Any, Any]:
+        Job.load(job_id)
         _asked(f"steps {job_id}")
-        steps = (("batch", "RUNNING", "n2"), (0, "RUNNING", "n2"), (1, "COMPLETED", "n2"))
-        return {name: SimpleNamespace(id=name, state=state, allocated_nodes=nodes) for name, state, nodes in steps}
+        if (HERE / "no-steps").exists():
+            raise RPCError(msg=f"Failed to load step info for Job {job_id}.")
+        if (HERE / "waits").exists():
+            raise KeyError(job_id)
+        where = (HERE / "spread").read_text() if (HERE / "spread").exists() else "n2"
+        steps = (("batch", "RUNNING", "n2"), (0, "RUNNING", where), (1, "COMPLETED", where))
+        return {
+            name: SimpleNamespace(id=name, state=state, allocated_nodes=_to_list(nodes)) for name, state, nodes in steps
+        }
 
 
 def _config() -> Any:
     _asked("configuration")
     folders = ["/usr/lib/slurm", "/opt/slurm"]
-    return SimpleNamespace(plugin_dirs=folders, slurmd_timeout=30, kill_wait_time=15, preempt_mode="REQUEUE")
+    timeout = "UNLIMITED" if (HERE / "endless").exists() else 30
+    expedites = {"enable_expedited_requeue": True} if (HERE / "expedites").exists() else {}
+    return SimpleNamespace(
+        plugin_dirs=folders, slurmd_timeout=timeout, kill_wait_time=15, preempt_mode="REQUEUE",
+        slurmctld_parameters={"idle_on_node_suspend": True, "node_reg_mem_percent": "90", **expedites},
+    )  # fmt: skip
 
 
 def _records(wanted: Any) -> dict[int, Any]:
     _asked("accounting")
-    common = {"exit_code_signal": 0, "start_time": 1795287453, "end_time": None, "elapsed_time": 17, "nodelist": "n0"}
+    nodes = "None assigned" if (HERE / "waits").exists() else "n0"
+    common = {"exit_code_signal": 0, "start_time": 1795287453, "end_time": None, "elapsed_time": 17, "nodelist": nodes}
     step = SimpleNamespace(state="RUNNING", exit_code=0, **common)
     job = SimpleNamespace(
         id=ID, state="RUNNING", exit_code=0, derived_exit_code=0, derived_exit_code_signal=0, comment=None,

@@ -1,0 +1,79 @@
+"""Signals that end a process: which they are, and how a process starts without one ending it before it has handlers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_FAULTS = {
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGABRT,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+}
+_HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
+_STOPPING = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+_IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+
+TERMINATING = frozenset(
+    signal.valid_signals() - {signal.SIGKILL} - _FAULTS - _HARMLESS - _STOPPING - _IGNORED_BY_PYTHON
+)
+"""What ends a process without a handler (signal(7)), as long as the process itself has done nothing wrong: TERM, INT,
+HUP, QUIT, USR1, USR2, ALRM, XCPU, IO, the real-time ones and others."""
+
+
+def nothing(number: int, frame: FrameType | None) -> None:
+    """A handler, and not SIG_IGN, which children would inherit through exec."""
+
+
+def heeded(numbers: Iterable[int]) -> list[int]:
+    """Those that this process was not started to ignore: nohup ignores SIGHUP, and a shell without job control SIGQUIT
+    for what it runs in the background. SIGINT, which such a shell ignores too, is always heeded."""
+    kept = {number for number in (signal.SIGHUP, signal.SIGQUIT) if signal.getsignal(number) is signal.SIG_IGN}
+    return [number for number in numbers if number not in kept]
+
+
+def name(number: int) -> str:
+    """SIGTERM, say; "signal 40" where there is no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """TERMINATING signals are kept pending for this thread, until `release` or the end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATING)
+    try:
+        yield
+    finally:
+        release()
+
+
+def release() -> None:
+    """The handlers are there: let come what was kept pending since `held` or `spawn`."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATING)
+
+
+def spawn(command: Sequence[str], environ: Mapping[str, str], file_actions: Sequence[Any] = ()) -> int:
+    """posix_spawn of a process that keeps TERMINATING signals pending until it calls `release`; its pid.
+
+    Else a signal to all processes of a task ends a child that is still importing, with a traceback in case of SIGINT.
+    Raises OSError, ValueError.
+    """
+    return os.posix_spawn(
+        command[0],
+        list(command),
+        environ,
+        file_actions=file_actions,
+        setsigmask=TERMINATING,
+        setsigdef=_IGNORED_BY_PYTHON,  # being ignored is inherited
+    )

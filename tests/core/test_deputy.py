@@ -1,0 +1,84 @@
+"""Who sees to the job's end in Slurm, where Slurm does not answer the coordinator's node."""
+
+from __future__ import annotations
+
+from tests.core.machines import C0, C1, Talk, mailed, stopped, succeeded
+from tests.core.test_agent_machine import SUCCESS, mail, remember, running
+
+from ft_supervisor.core import messages
+from ft_supervisor.core.actions import Send
+from ft_supervisor.core.messages import Propose
+from ft_supervisor.core.model import Accepted, Memory
+from ft_supervisor.core.orders import SlurmsWord
+
+
+def deputies(talk: Talk) -> list[int]:
+    """All workers succeed; the nodes whose proposal makes them deputies."""
+    answers: list[object] = []
+    for rank in range(3):
+        answers += talk.hear(succeeded(rank))
+    return deputies_in(answers)
+
+
+def deputies_in(answers: list[object]) -> list[int]:
+    told = mailed(answers, Propose)
+    assert told
+    return [rank for rank, message in told.items() if isinstance(message, Propose) and message.deputy]
+
+
+def away(talk: Talk) -> None:
+    talk.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
+
+
+def test_nobody_is_where_slurm_answers() -> None:
+    talk = Talk()
+    talk.begin()
+    away(talk)
+    talk.slurm(SlurmsWord.NOTHING)
+    assert deputies(talk) == []
+
+
+def test_the_first_other_node_that_is_here() -> None:
+    talk = Talk()
+    talk.begin()
+    away(talk)
+    assert deputies(talk) == [1]
+
+
+def test_a_lost_node_is_none() -> None:
+    talk = Talk()
+    talk.begin()
+    talk.silent.add(1)
+    talk.wait(talk.job.timeouts.node_lost + 1)
+    for rank in (0, 2):
+        talk.hear(stopped(rank))
+    away(talk)
+    answers: list[object] = []
+    for rank in (0, 2, 3):
+        answers += talk.hear(succeeded(rank, C1))
+    assert deputies_in(answers) == [2]
+
+
+def test_nobody_is_there_to_be_one() -> None:
+    talk = Talk(nodes=1, active=1)
+    talk.begin()
+    away(talk)
+    assert deputies_in(talk.hear(succeeded(0))) == []
+
+
+def test_a_deputy_that_comes_back_stays_it() -> None:
+    talk = Talk()
+    talk.begin()
+    away(talk)
+    assert deputies(talk) == [1]
+    assert deputies_in(talk.register(1, incarnation=2, memory=Memory(0, newest=C0, succeeded=C0))) == [1]
+    assert deputies_in(talk.register(2, incarnation=2, memory=Memory(0, newest=C0, succeeded=C0))) == []
+
+
+def test_the_node_keeps_it_with_the_proposal() -> None:
+    """For its daemon, which does it once the node has left."""
+    play = running()
+    assert play.feed(mail(Propose(0, SUCCESS, deputy=True))) == [
+        remember(C0, accepted=Accepted(0, SUCCESS, deputy=True)),
+        Send(messages.VerdictKept(0, 1, 1)),
+    ]

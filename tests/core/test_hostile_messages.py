@@ -1,0 +1,262 @@
+"""Messages that no part of ours has written, against codec and machines: no exception, and what is refused changes
+nothing. `FT_MESSAGES=100000` tries that many of them; each is made from a number, and the same each time."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from tests.core.machines import C0, C1, Talk, failed, goodbye, node, stopped, stopping, succeeded, verdict_kept
+from tests.core.making import Maker, garbled, mutated
+from tests.core.test_agent_machine import Play, knows, mail, run, running, standby
+from tests.core.test_takeover import Takeover, ran
+
+from ft_supervisor.core import events, messages
+from ft_supervisor.core.actions import Log, Mail, Send
+from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.codec import CodecError, decode, encode, to_plain
+from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.ledger import EMPTY, Ledger, Spent
+from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR
+from ft_supervisor.core.model import Accepted, Failure, Memory, Outcome, Problem, Roster, Verdict
+from ft_supervisor.core.refusals import Refusals
+from ft_supervisor.observe.journal_lines import event_line
+
+MESSAGES = int(os.environ.get("FT_MESSAGES", "4000"))
+IN_A_ROW = 30
+"""Messages until a machine begins anew; what it has believed of them stays until then."""
+DROPPED = ("message_dropped", "mail_dropped")
+SUCCESS = Verdict(Outcome.SUCCESS, "over")
+LEDGER = Ledger(3, 2, (Spent(0, 2, (1.5,), ((1, 2),)),), 7, 1, 2, "3")
+MEMORY = Memory(1, Roster(1, 2, "0-3", "0-3"), LEDGER, C0, "0-2", None, (Failure(1, 0, 3),), Accepted(1, SUCCESS))
+
+FROM_NODES = (
+    messages.Register(node(1), 1, 2, 1, 9, None, MEMORY, 7),
+    messages.Register(node(2), 2, 1, 1, 9, None, Memory(0), 1, "SIGTERM"),
+    messages.Register(node(0), 1, 2, 1, 9, C0, ran(), 8),
+    *(failed(1), succeeded(1), stopping(1), stopped(1), verdict_kept(1), goodbye(2), goodbye(3, verdict=SUCCESS)),
+    messages.RosterKept(1, 1, 1, (1, 2)),
+    messages.Unhealthy(0, 1, 1, Problem("disk", "a disk")),
+    messages.Leaving(0, 1, 1, "SIGTERM"),
+)
+FROM_COORDINATORS = (
+    messages.Prepare(1),
+    messages.Members(0, Roster(0, 1, "0-3", "0-3")),
+    messages.Standby(0, C0, LEDGER, 0.0),
+    messages.Continue(0, C0, EMPTY, 0.5),
+    messages.Stop(0, C0, "0-2", 2.0),
+    messages.Propose(0, SUCCESS),
+    messages.Close(0, SUCCESS),
+    run(),
+    run(C1),
+)
+
+
+def _coordinators() -> Iterable[Talk]:
+    yield Talk()
+    yield _led()
+    stops = _led()
+    stops.hear(failed(1))
+    yield stops
+    again = _led()
+    for infra_rank in range(3):
+        again.hear(failed(infra_rank) if infra_rank == 1 else stopping(infra_rank))
+        again.hear(stopped(infra_rank))
+    assert again.machine.cycle == C1
+    yield again
+    closes = _led()
+    for infra_rank in range(3):
+        closes.hear(succeeded(infra_rank))
+    assert closes.machine.proposal is not None
+    yield closes
+    ended = _led()
+    ended.settle_from_outside(SUCCESS)
+    yield ended
+    yield Takeover()
+    prepares = Takeover()
+    prepares.come(0, 2, 4)
+    yield prepares
+    leads = Takeover()
+    leads.take(0, 1, 2, 3)
+    assert leads.machine.term == 1
+    yield leads
+
+
+def _led() -> Talk:
+    talk = Talk()
+    talk.begin()
+    assert talk.machine.cycle == C0
+    return talk
+
+
+def _agents() -> Iterable[Play]:
+    joins = Play()
+    joins.connect()
+    yield joins
+    waits = Play()
+    waits.connect()
+    waits.feed(standby(None))
+    yield waits
+    yield running()
+    stops = running()
+    stops.feed(mail(run(C1)))
+    yield stops
+    succeeds = running()
+    succeeds.feed(events.WorkersExited(C0, ()))
+    yield succeeds
+    closes = running()
+    closes.feed(mail(messages.Close(0, SUCCESS)))
+    yield closes
+    promised = Play(knows(C0, promise=2, ledger=LEDGER))
+    promised.connect()
+    yield promised
+
+
+Machine = CoordinatorMachine | AgentMachine
+
+
+class Hostile:
+    """Makes messages from numbers: real ones with something wrong, and ones that nothing but their types has made."""
+
+    def __init__(self, kinds: tuple[type, ...], real: tuple[object, ...]) -> None:
+        self._kinds = kinds
+        self._real = real
+        assert {type(message) for message in real} == set(kinds)
+
+    def data(self, random: Random) -> bytes:
+        """What comes out of the store."""
+        if random.random() < 0.3:
+            message = Maker(random).value(random.choice(self._kinds))
+        else:
+            message = random.choice(self._real)
+        plain = {"type": type(message).__name__, **to_plain(message)}
+        for _ in range(random.choice((0, 1, 1, 1, 2, 5))):
+            plain = mutated(plain, random)
+        data = json.dumps(plain).encode()
+        return garbled(data, random) if random.random() < 0.15 else data
+
+
+def _refuses(action: object) -> bool:
+    """A Run that comes after the lease is over is believed, and calls for a new connection."""
+    return isinstance(action, Log) and action.event in DROPPED and ("reason", "no lease to run it") not in action.fields
+
+
+def _state(machine: Machine) -> bytes:
+    """All that it knows, but for what it has just said, and for how often it has told of refusals."""
+    machine._actions = []
+    machine._refusals = Refusals()
+    return pickle.dumps(machine)
+
+
+def _throw(
+    base: Callable[[], list[tuple[Machine, float]]],
+    hostile: Hostile,
+    kinds: tuple[type, ...],
+    event: Callable[[Any], Any],
+    seed: str,
+) -> Counter[str]:
+    """All of them, one after the other. How many were refused by the codec, by the machine, or believed."""
+    found: Counter[str] = Counter()
+    states = [(_state(machine), now) for machine, now in base()]
+    for number in range(MESSAGES):
+        random = Random(f"{seed} {number}")
+        if number % IN_A_ROW == 0:
+            state, now = states[number // IN_A_ROW % len(states)]
+            machine: Machine = pickle.loads(state)
+            state = _state(machine)
+        try:
+            message = decode(hostile.data(random), kinds)
+        except CodecError as error:
+            assert "\n" not in str(error) and len(str(error)) < 500
+            found["codec"] += 1
+            continue
+        happened = event(message)
+        actions = machine.handle(happened, now)
+        event_line(now, happened, actions, 0, "0.0")  # the journal takes it
+        after = _state(machine)
+        if any(_refuses(action) for action in actions):
+            assert len(actions) == 1 and after == state, (number, message)
+            found["machine"] += 1
+            continue
+        found["believed"] += 1
+        state = after
+        for action in actions:  # whatever was believed: what is said then can be believed by others
+            if isinstance(action, Mail):
+                assert decode(encode(action.message), TO_AGENT) == action.message, (number, message)
+            elif isinstance(action, Send):
+                assert decode(encode(action.message), TO_COORDINATOR) == action.message, (number, message)
+        if number % 3 == 0:
+            now += 0.3
+            machine.handle(events.Tick(), now)
+            state = _state(machine)
+    return found
+
+
+def test_no_message_breaks_a_coordinator() -> None:
+    def base() -> list[tuple[Machine, float]]:
+        return [(talk.machine, talk.now) for talk in _coordinators()]
+
+    hostile = Hostile(TO_COORDINATOR, FROM_NODES)
+    found = _throw(base, hostile, TO_COORDINATOR, events.Received, "coordinator")
+    assert min(found[what] for what in ("codec", "machine", "believed")) > MESSAGES / 50, found
+
+
+def test_no_message_breaks_an_agent() -> None:
+    def base() -> list[tuple[Machine, float]]:
+        return [(play.machine, play.now) for play in _agents()]
+
+    hostile = Hostile(TO_AGENT, FROM_COORDINATORS)
+    found = _throw(base, hostile, TO_AGENT, events.Mailed, "agent")
+    assert min(found[what] for what in ("codec", "machine", "believed")) > MESSAGES / 50, found
+
+
+REGISTER = messages.Register(node(1), 1, 2, 1, 9, C0, ran(), 8)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        replace(REGISTER, node=replace(node(1), name="n2")),
+        replace(REGISTER, node=replace(node(1), addr="attacker.example")),
+        replace(REGISTER, memory=ran(newest=C1, group="0,2"), running=None),
+        replace(REGISTER, memory=ran(promise=10**15)),
+        replace(REGISTER, memory=ran(newest=replace(C0, n=10**9)), running=None),
+        replace(REGISTER, memory=ran(ledger=Ledger(10**9))),
+        messages.WorkersSucceeded(0, 9, 1, C0),
+        failed(1, replace(C0, term=7)),
+    ],
+)
+def test_a_coordinator_refuses_what_cannot_be(message: messages.ToCoordinator) -> None:
+    talk = _led()
+    before = _state(talk.machine)
+    (said,) = talk.machine.handle(events.Received(message), talk.now)
+    assert isinstance(said, Log) and said.event == "message_dropped" and dict(said.fields)["reason"]
+    assert _state(talk.machine) == before
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        replace(run(C1), master_addr="attacker.example"),
+        replace(run(C1), group_rank=0),
+        replace(run(C1), group="0,2-3"),
+        messages.Stop(0, C0, "0-2", 1e6),
+        messages.Stop(0, C0, "0,2", 2.0),
+        messages.Prepare(10**15),
+        messages.Continue(0, replace(C0, term=7), EMPTY, 0.5),
+        messages.Members(0, Roster(0, 1, "0-9")),
+    ],
+)
+def test_an_agent_refuses_what_cannot_be(message: messages.ToAgent) -> None:
+    play = running()
+    before = _state(play.machine)
+    (said,) = play.machine.handle(events.Mailed(message), play.now)
+    assert isinstance(said, Log) and said.event == "mail_dropped" and dict(said.fields)["reason"]
+    assert _state(play.machine) == before

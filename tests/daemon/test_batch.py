@@ -1,0 +1,211 @@
+"""Who ends the job in Slurm: the decision, and a daemon's last deed against commands and a library of our own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.daemon.daemon_harness import Daemon, StartDaemon
+from tests.daemon.test_daemon_coordinators import AFTER_CLOSED, CONCLUDES
+from tests.ft_slurm import test_completion as slurm
+
+from ft_slurm.completion import BatchHost
+from ft_slurm.errors import Unanswered
+from ft_supervisor.core.model import Job, Outcome, Timeouts, Verdict
+from ft_supervisor.core.orders import Closed
+from ft_supervisor.daemon.batch import BatchJob, is_ours_to_end
+from ft_supervisor.observe import left_running
+from ft_supervisor.observe.background import Background
+
+bare, libraries, site = slurm.bare, slurm.libraries, slurm.site
+Site = slurm.Site
+QUICK = Timeouts(agent=30.0, heartbeat=0.1, close_grace=0.2)
+SUCCESS = Verdict(Outcome.SUCCESS, "trained")
+DEPUTY = """
+from ft_supervisor.core.model import Accepted, Again
+verdict = Verdict(Outcome.{outcome}, "why", Again.{again})
+link.send(Remember(Memory(accepted=Accepted(0, verdict, {deputy}))))
+link.send(Done(verdict.exit_code, verdict, "why"))
+os._exit(0)
+"""
+
+
+def of_nodes(*names: str) -> Job:
+    return Job(
+        run_id="7.0.0",
+        nodes=names,
+        hosts=names,
+        ports=(1,),
+        run_folder="/r",
+        local_folder="/l",
+        active=1,
+        per_node=1,
+        command=("x",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "lost", "here", "ours"),
+    [
+        (BatchHost.MEMBER, "", "n1", False),
+        (BatchHost.MEMBER, "0", "n1", True),  # Slurm has not noticed yet
+        (BatchHost.MEMBER, "2", "n1", False),
+        (BatchHost.SILENT, "", "n1", True),
+        (BatchHost.SILENT, "0", "n1", True),
+        (BatchHost.GONE, "", "n1", True),
+        (BatchHost.GONE, "0", "n1", True),
+        (BatchHost.NONE, "", "n1", False),
+        (BatchHost.NONE, "0", "n1", True),  # which says that there is nothing to complete
+        ("away", "", "n1", False),
+        ("away", "0", "n1", True),
+        # On the batch host itself its script waits for us, whatever has become of our own agent.
+        (BatchHost.MEMBER, "0", "n0", False),
+        (BatchHost.SILENT, "0", "n0", False),
+        (BatchHost.SILENT, "", "n0", False),
+        (BatchHost.GONE, "", "n0", True),
+        (BatchHost.GONE, "0", "n0", True),
+        (BatchHost.NONE, "0", "n0", False),
+        ("away", "0", "n0", False),
+    ],
+)
+def test_the_decision(word: BatchHost | str, lost: str, here: str, ours: bool) -> None:
+    def ask() -> BatchHost:
+        if isinstance(word, BatchHost):
+            return word
+        raise Unanswered("Unable to contact slurm controller")
+
+    job = BatchJob(7, 0, 0, "n0")
+    asked = Background("the batch host", ask)
+    assert is_ours_to_end(job, Closed(SUCCESS, lost), of_nodes("n0", "n1", "n2"), here, asked) == ours
+
+
+def test_a_host_outside_of_the_step_is_no_lost_node() -> None:
+    asked = Background("the batch host", lambda: BatchHost.MEMBER)
+    job = BatchJob(7, 0, 0, "login")
+    assert not is_ours_to_end(job, Closed(SUCCESS, "0-1"), of_nodes("n0", "n1"), "n0", asked)
+
+
+# -- a daemon
+
+
+def closing(start_daemon: StartDaemon, host: str, lost: str = "") -> Daemon:
+    coordinator = CONCLUDES.format(lost=f'"{lost}"')
+    return start_daemon(AFTER_CLOSED, coordinator, infra_rank=0, batch_host=host, timeouts=QUICK)
+
+
+def deputy(start_daemon: StartDaemon, *, deputy: bool = True, outcome: str = "SUCCESS", again: str = "OPEN") -> Daemon:
+    agent = DEPUTY.format(outcome=outcome, again=again, deputy=deputy)
+    return start_daemon(agent, infra_rank=1, batch_host="n0", timeouts=QUICK)
+
+
+def host_is_a_member(site: Site, state: str = "MIXED") -> None:
+    site.job(nodes="n[0-3]")
+    site.says("step", slurm.steps("7.0", "7.batch"))
+    site.says("node", slurm.NODE.format(state=state))
+
+
+@pytest.mark.parametrize("host", ["n0", "n1"])
+def test_a_host_that_slurm_has_taken_out_of_the_job(start_daemon: StartDaemon, site: Site, host: str) -> None:
+    """The coordinator hears its node as ever; n0 is the daemon's own."""
+    daemon = closing(start_daemon, host)
+    assert daemon.exit_code() == 0
+    daemon.wait_for("event=job_completed")
+    assert site.calls() == ["7 0"]
+    assert left_running.read(Path(daemon.job.run_folder)) is None
+
+
+def test_a_healthy_job_is_completed_by_nobody(start_daemon: StartDaemon, site: Site) -> None:
+    host_is_a_member(site)
+    daemon = closing(start_daemon, "n1")
+    assert daemon.exit_code() == 0
+    assert site.calls() == []
+    assert not any("complet" in line or "left_running" in line for line in daemon.lines)
+
+
+def test_the_own_node_is_not_lost_for_having_lost_its_agent(start_daemon: StartDaemon, site: Site) -> None:
+    """Its script waits for this daemon, and must not be waited for."""
+    host_is_a_member(site)
+    daemon = closing(start_daemon, "n0", lost="0")
+    assert daemon.exit_code() == 0
+    assert not any("waiting_to_complete_job" in line for line in daemon.lines)
+    assert site.calls() == []
+
+
+def test_what_is_left_running_lies_in_the_run_s_folder(start_daemon: StartDaemon, bare: Site) -> None:
+    daemon = closing(start_daemon, "n1")
+    assert daemon.exit_code() == 0
+    left = left_running.read(Path(daemon.job.run_folder))
+    assert left is not None
+    assert (left.job_id, left.why, left.until) == (7, "there is no libslurmfull.so here", None)
+
+
+def test_what_is_waited_for_lies_there_too_and_a_signal_ends_the_waiting(start_daemon: StartDaemon, site: Site) -> None:
+    host_is_a_member(site, "MIXED+NOT_RESPONDING")
+    site.says("config", slurm.CONFIG.format(plugins=site.folder / "plugins", timeout=1000))
+    daemon = closing(start_daemon, "n1")
+    daemon.wait_for("event=waiting_to_complete_job")
+    left = left_running.read(Path(daemon.job.run_folder))
+    assert left is not None and left.until is not None and left.until - left.time > 900
+    assert "lists the batch host n0 as MIXED+NOT_RESPONDING" in left.why
+    daemon.process.terminate()
+    assert daemon.exit_code() == 0
+    left = left_running.read(Path(daemon.job.run_folder))
+    assert left is not None and (left.why, left.until) == ("SIGTERM came", None)
+
+
+def test_a_host_that_answers_slurm_again_is_left_alone(start_daemon: StartDaemon, site: Site) -> None:
+    """With an srun line of one's own the script waits for this very daemon."""
+    host_is_a_member(site, "MIXED+NOT_RESPONDING")
+    site.says("config", slurm.CONFIG.format(plugins=site.folder / "plugins", timeout=1000))
+    daemon = closing(start_daemon, "n1")
+    daemon.wait_for("event=waiting_to_complete_job")
+    site.says("node", slurm.NODE.format(state="MIXED"))
+    assert daemon.exit_code() == 0
+    daemon.wait_for("event=nothing_to_complete")
+    assert left_running.read(Path(daemon.job.run_folder)) is None
+    assert site.calls() == []
+
+
+def test_a_signal_after_the_completion_is_its_consequence(
+    start_daemon: StartDaemon, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FT_HANG", "1")  # the answer takes its time
+    daemon = closing(start_daemon, "n1")
+    daemon.wait_until(lambda: site.calls() == ["7 0"], "the call")
+    daemon.process.terminate()
+    assert daemon.exit_code() == 0
+    assert not any("job_left_running" in line for line in daemon.lines)
+    assert left_running.read(Path(daemon.job.run_folder)) is None
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("SUCCESS", 0), ("FAILED", 256), ("INTERRUPTED", 19200)])
+def test_a_deputy_ends_the_job(start_daemon: StartDaemon, site: Site, outcome: str, status: int) -> None:
+    daemon = deputy(start_daemon, outcome=outcome)
+    daemon.wait_for("event=stands_in")
+    if outcome != "SUCCESS":  # workers elsewhere may be at their last checkpoint, until srun is ended
+        assert site.calls() == []
+        daemon.process.terminate()
+    assert daemon.exit_code() == status >> 8
+    assert site.calls() == [f"7 {status}"]
+
+
+def test_a_deputy_is_not_needed_where_slurm_has_the_host(start_daemon: StartDaemon, site: Site) -> None:
+    host_is_a_member(site)
+    daemon = deputy(start_daemon, again="REQUEUE", outcome="INTERRUPTED")
+    assert daemon.exit_code() == 75
+    assert site.calls() == []
+    assert "requeue" not in (site.folder / "asked").read_text()
+
+
+def test_a_deputy_requeues(start_daemon: StartDaemon, site: Site) -> None:
+    daemon = deputy(start_daemon, again="REQUEUE", outcome="INTERRUPTED")
+    daemon.wait_for("event=stands_in")
+    daemon.process.terminate()
+    assert daemon.exit_code() == 75
+    assert "requeue 7" in (site.folder / "asked").read_text()
+
+
+def test_no_other_node_asks_slurm(start_daemon: StartDaemon, site: Site) -> None:
+    daemon = deputy(start_daemon, deputy=False)
+    assert daemon.exit_code() == 0
+    assert not (site.folder / "asked").exists()

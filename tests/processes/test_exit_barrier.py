@@ -1,0 +1,71 @@
+"""The exit barrier's key is a hint: set from outside it ends no spare, and a coordinator that dies there keeps none."""
+
+import json
+import os
+import signal
+from datetime import timedelta
+
+import pytest
+from tests.processes.harness import Job, StartJob, until
+from tests.processes.lines import Line
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from ft_supervisor.core.model import Cycle
+from ft_supervisor.store.keys import Keys
+
+LOADED = 15.0
+"""Seconds that a loaded machine may take for what takes one."""
+
+
+def in_place(job: Job, active: int, candidates: int = 3) -> list[Line]:
+    """The workers' lines by rank, once all of them run, the others stand by, and all candidates could take over."""
+    workers = [job.worker(rank) for rank in range(active)]
+    for node in job.nodes[active:]:
+        job.wait("standby", node)
+    until(lambda: len(job.all("coordinator_listens")) >= candidates, "a listening coordinator of each candidate")
+    return workers
+
+
+def stranger(job: Job) -> TCPStore:
+    """A client that knows nothing but what `squeue` and a port scan tell."""
+    address = json.loads((job.run_folder / "addr" / "0").read_text())
+    bound = timedelta(seconds=30)
+    return TCPStore(address["host"], address["port"], is_master=False, wait_for_workers=False, timeout=bound)
+
+
+def test_its_key_set_by_a_stranger_in_mid_job_changes_nothing(start: StartJob) -> None:
+    job = start(nodes=4, active=2)
+    workers = in_place(job, 2)
+    spares = {"node2", "node3"}
+    stranger(job).set(Keys(job.run_folder.name).barrier_done(Cycle(0, 0)), "<Val_ignored>")
+    for spare in spares:  # they ask the coordinator, which sends them nowhere
+        until(
+            lambda spare=spare: len(job.all("registered", node=spare)) > 1 or job.all("leaving", spare),  # type: ignore[misc]
+            f"that {spare} does something about it",
+        )
+    assert not job.all("leaving"), job.output
+    assert {int(line["pid"]) for line in workers} <= set(job.processes()), job.output
+    job.fail(workers[1])  # and the spares are still good for something
+    for rank in (0, 1):
+        job.worker(rank, restart=1)
+    job.finish()
+    job.assert_end(0, "success", "all workers of cycle 0.1 exited with 0")
+    assert len(job.all("in_charge")) == 1 and not job.all("node_lost")
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_spares_leave_at_once_though_the_coordinator_is_killed_at_it(start: StartJob, nodes: int) -> None:
+    """It has not even heard that the workers have succeeded."""
+    job = start(nodes=nodes, active=2)
+    in_place(job, 2)
+    coordinator = job.pid("coordinator", "node0")
+    os.kill(coordinator, signal.SIGSTOP)
+    job.finish()
+    for node in ("node0", "node1"):
+        job.wait("succeeded", node)
+    os.kill(coordinator, signal.SIGKILL)
+    killed = job.wait("coordinator_lost", "node0")
+    job.assert_end(0, "success", "all workers of cycle 0.0 exited with 0")
+    left = [line.at - killed.at for line in job.all("leaving", proc="daemon") if line.said != "node0"]
+    assert len(left) == nodes - 1 and max(left) < LOADED
+    assert len(job.all("worker")) == 2 and not job.all("restart")

@@ -1,0 +1,37 @@
+"""The guard beside the workers of one agent: it stands still with the whole node alone, and dies with its agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.agent import SimAgent
+
+LOOK = 0.5
+"""Seconds between two looks while no lease holds."""
+WAKING = 0.05
+"""The same while the node stands still: how late it goes on, at most, after the workers."""
+
+
+class SimGuard:
+    """Ends whatever workers its node has once the time is over that it was last told."""
+
+    def __init__(self, agent: SimAgent) -> None:
+        self._agent = agent
+        self._end: float | None = None
+
+    def set(self, end: float | None) -> None:
+        """By the node's clock; None: not at all."""
+        if end == self._end:
+            return
+        self._end = end
+        if end is not None:
+            self._agent.world.after(max(0.0, end - self._agent.node.local()), self._look, end)
+
+    def _look(self, end: float) -> None:
+        agent, node = self._agent, self._agent.node
+        if not agent.alive or end != self._end:
+            return
+        if not node.frozen and node.local() >= end and node.workers is not None:
+            node.workers.strike()
+        agent.world.after(WAKING if node.frozen else LOOK, self._look, end)
