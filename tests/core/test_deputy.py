@@ -71,8 +71,8 @@ def test_a_deputy_that_comes_back_stays_it() -> None:
     talk.begin()
     away(talk)
     assert deputies(talk) == [1]
-    assert deputies_in(talk.register(1, incarnation=2, memory=Memory(0, newest=C0, succeeded=C0))) == [1]
-    assert deputies_in(talk.register(2, incarnation=2, memory=Memory(0, newest=C0, succeeded=C0))) == []
+    assert deputies_in(talk.register(1, incarnation=2, memory=Memory(0, newest=C0, group="0-2", succeeded=C0))) == [1]
+    assert deputies_in(talk.register(2, incarnation=2, memory=Memory(0, newest=C0, group="0-2", succeeded=C0))) == []
 
 
 def test_the_node_keeps_it_with_the_proposal() -> None:

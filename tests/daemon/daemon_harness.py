@@ -63,6 +63,10 @@ def leave_children(new_session_and_orphan=True):
 """
 
 
+_LAST_LINES = 5.0
+"""Seconds for what a daemon that is gone has written."""
+
+
 @dataclass
 class Daemon:
     """A daemon in a session of its own, and what it and its children have written to stderr."""
@@ -71,6 +75,7 @@ class Daemon:
     job: Job
     lines: list[str] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
+    _ended: threading.Event = field(default_factory=threading.Event)
 
     def read(self) -> None:
         assert self.process.stderr is not None
@@ -78,6 +83,7 @@ class Daemon:
             with self._changed:
                 self.lines.append(line)
                 self._changed.notify_all()
+        self._ended.set()
 
     def wait_for(self, text: str) -> str:
         """The first line with `text` in it."""
@@ -102,7 +108,10 @@ class Daemon:
         return self.wait_for(f"CHILD {text}").split(text, 1)[1].split()
 
     def exit_code(self) -> int:
-        return self.process.wait(BOUND)
+        """Once it is gone, and what it has written is in `lines`, unless a process that it left holds the pipe."""
+        code = self.process.wait(BOUND)
+        self._ended.wait(_LAST_LINES)
+        return code
 
 
 StartDaemon = Callable[..., Daemon]
