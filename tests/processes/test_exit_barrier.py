@@ -7,23 +7,11 @@ from datetime import timedelta
 
 import pytest
 from tests.processes.harness import Job, StartJob, until
-from tests.processes.lines import Line
+from tests.processes.test_takeover import LOADED, in_place
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from ft_supervisor.core.model import Cycle
 from ft_supervisor.store.keys import Keys
-
-LOADED = 15.0
-"""Seconds that a loaded machine may take for what takes one."""
-
-
-def in_place(job: Job, active: int, candidates: int = 3) -> list[Line]:
-    """The workers' lines by rank, once all of them run, the others stand by, and all candidates could take over."""
-    workers = [job.worker(rank) for rank in range(active)]
-    for node in job.nodes[active:]:
-        job.wait("standby", node)
-    until(lambda: len(job.all("coordinator_listens")) >= candidates, "a listening coordinator of each candidate")
-    return workers
 
 
 def stranger(job: Job) -> TCPStore:
