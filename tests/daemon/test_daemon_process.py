@@ -287,6 +287,7 @@ live()
     assert daemon.exit_code() == 75
     failed = daemon.wait_for("event=daemon_failed")
     assert "thread odd: " in failed and "bug" in failed
+    assert sum("event=started child=agent" in line for line in daemon.lines) == 1, "".join(daemon.lines)
     assert not [line for line in daemon.lines if "Traceback (most" in line.split(" event=")[0]]
     pids = (Path(daemon.job.local_folder) / "pids").read_text().split()
     assert_gone([int(pid) for pid in pids])

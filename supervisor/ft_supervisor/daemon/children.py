@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -44,6 +45,8 @@ class Children:
     """At most one child of each name. The caller polls `filenos` and then asks `collect` what happened.
 
     `others`: children of this process that are somebody else's business.
+
+    `end` may be called from another thread, one that has failed: the main thread then starts no child any more.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Children:
         self._others = others
         self._children: dict[str, _Child] = {}
         self._stillborn: list[DaemonEvent] = []
+        self._lock = threading.Lock()
+        self._ended = False
 
     @property
     def busy(self) -> bool:
@@ -68,6 +73,11 @@ class Children:
 
         Only from the main thread: the child's parent death signal fires when the thread that forked it ends.
         """
+        with self._lock:
+            if not self._ended:
+                self._spawn(name, begin)
+
+    def _spawn(self, name: str, begin: Begin) -> None:
         if name in self._children:
             raise RuntimeError(f"there is a {name} already")
         try:
@@ -104,7 +114,12 @@ class Children:
             os.kill(child.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
 
     def collect(self) -> list[DaemonEvent]:
-        """What the children have said, and who is gone: a child's last words come before its exit."""
+        """What the children have said, and who is gone: a child's last words come before its exit.
+        Nothing after `end`."""
+        with self._lock:
+            return [] if self._ended else self._collect()
+
+    def _collect(self) -> list[DaemonEvent]:
         events, self._stillborn = self._stillborn, []
         for child in list(self._children.values()):
             if child.status is None:
@@ -121,7 +136,17 @@ class Children:
 
     def end(self, bound: float) -> Collection[int]:
         """SIGKILL to everything below this process; the pids that still live after `bound` seconds. Where they cannot
-        be looked for, agent and coordinator at least are killed, and their workers with them."""
+        be looked for, agent and coordinator at least are killed, and their workers with them. No child is started
+        after it."""
+        locked = self._lock.acquire(timeout=bound)  # the other thread may hang in a start or a sweep
+        self._ended = True
+        try:
+            return self._end(bound)
+        finally:
+            if locked:
+                self._lock.release()
+
+    def _end(self, bound: float) -> Collection[int]:
         left: Collection[int] = ()
         try:
             left = tree.sweep(os.getpid(), (), bound)
