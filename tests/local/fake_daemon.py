@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ft_slurm import environment
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe import ownfolder, verdict_file
+from ft_supervisor.observe.snapshot import NAME, VERSION, CoordinatorStatus, NodeStatus, Role, Snapshot, dump
 
 STEP = environment.read(os.environ)
 
@@ -30,8 +32,24 @@ def hang(deaf: bool) -> None:
             sys.exit(130)
 
 
+def write_status(folder: Path) -> None:
+    """status.json of a coordinator on the first node, with all nodes active."""
+    ranks = ",".join(str(rank) for rank in range(len(STEP.nodes)))
+    entry = NodeStatus(Role.ACTIVE, ranks, ranks, "", 0.0, False, 0, 0, True, False, "")
+    leader = CoordinatorStatus(STEP.nodes[0], 0, 0, True, True)
+    counts = {"members": len(STEP.nodes), "spares": 0, "survives": 0}
+    what = Snapshot(
+        VERSION, STEP.run_id, "fake", time.time(), 2.0, leader, "running", len(STEP.nodes), None, (entry,), STEP.nodes,
+        "0", **counts, budgets=(), ends_in=None, slurm_away=False, decision=None, verdict=None,
+    )  # fmt: skip
+    with suppress(OSError):  # a test's full disk
+        ownfolder.replace(folder / NAME, dump(what))
+
+
 def main() -> None:
-    print(f"2026-11-21T12:00:00.000Z info event=active group_rank={STEP.infra_rank} host=x proc=agent", flush=True)
+    print("started", flush=True)
+    if STEP.infra_rank == 0:
+        write_status(Path("runs") / str(STEP.job_id) / STEP.run_id)
     for part in os.environ["FAKE_PLAN"].split():
         node, _, word = part.rpartition(":")
         if node not in ("", STEP.node_name):

@@ -1,4 +1,4 @@
-"""The pieces of `local`: the environment of a pretended node, lines out of pipes, the terminal."""
+"""The pieces of `local`: the environment of a pretended node, lines out of pipes."""
 
 from itertools import chain, count
 from pathlib import Path
@@ -9,7 +9,6 @@ from ft_slurm import environment as step_environment
 from ft_supervisor.daemon import files
 from ft_supervisor.local import environment
 from ft_supervisor.local.lines import MAX_BYTES, Lines
-from ft_supervisor.local.terminal import Terminal
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 40])
@@ -57,77 +56,3 @@ def test_lines() -> None:
     assert lines.feed(b"") == []
     long = b"x" * (MAX_BYTES + 1)
     assert lines.feed(long) == [long.decode()]
-
-
-def log_line(event: str, level: str = "info", rest: str = "", proc: str = "agent") -> str:
-    return f"2026-11-21T12:00:00.123Z {level} event={event} {rest} host=node0 proc={proc}"
-
-
-def test_the_terminal_tells_changes_once(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(["node0", "node1"], quiet=False, put=print)
-    assert terminal.line("node0", log_line("standby"))
-    assert not terminal.line("node0", log_line("standby"))
-    assert not terminal.line("node0", log_line("active", proc="daemon"))
-    assert not terminal.line("node0", 'I said event=active "proc=agent"')
-    assert terminal.line("node1", log_line("active", rest='reason="a \\" proc=daemon" group_rank=0'))
-    terminal.status()
-    terminal.status()
-    terminal.gone("node0", "gone (0)")
-    assert not terminal.line("node0", log_line("standby"))
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("local| ")]
-    assert said == ["local| node0 standby, node1 active 0"]
-
-
-def test_the_terminal_tells_who_is_in_charge(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(["node0", "node1"], quiet=True, put=print)
-    assert terminal.line("node0", log_line("cycle_started", proc="coordinator"))
-    assert not terminal.line("node0", log_line("cycle_started", proc="coordinator"))
-    assert not terminal.line("node1", log_line("in_charge", proc="agent"))
-    terminal.status()
-    assert terminal.line("node1", log_line("in_charge", proc="coordinator"))
-    assert not terminal.line("node0", log_line("coordinator_lost", "warning", proc="daemon")), "not in charge any more"
-    terminal.status()
-    assert terminal.line("node1", log_line("coordinator_lost", "warning", proc="daemon"))
-    assert terminal.line("node0", log_line("in_charge", proc="coordinator"))
-    terminal.gone("node0", "gone (0)")
-    terminal.status()
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("local| ")]
-    assert said == [
-        "local| node0 starting, node1 starting; in charge: node0",
-        "local| node0 starting, node1 starting; in charge: node1",
-        "local| node0 gone (0), node1 starting",
-    ]
-
-
-def test_the_terminal_tells_of_agents_and_nodes_that_are_lost() -> None:
-    """As long as they are: what others say of a node may be older than what it says itself."""
-    said: list[str] = []
-    terminal = Terminal(["node0", "node1"], quiet=True, put=said.append)
-
-    def at(second: int, line: str) -> str:
-        return line.replace("12:00:00", f"12:00:{second:02}")
-
-    assert terminal.line("node1", at(1, log_line("active", rest="group_rank=1")))
-    assert terminal.line("node1", at(2, log_line("agent_lost", rest='status="killed by SIGKILL"', proc="daemon")))
-    terminal.status()
-    assert terminal.line("node1", at(3, log_line("standby")))
-    lost = log_line("node_lost", "warning", rest='reason="n proc=x" node=node1', proc="coordinator")
-    assert not terminal.line("node0", at(2, lost))
-    terminal.status()
-    assert terminal.line("node0", at(9, lost))
-    assert not terminal.line("node0", at(9, lost.replace("node=node1", "node=node7")))
-    terminal.status()
-    assert [line for line in said if line.startswith("local| ")] == [
-        "local| node0 starting, node1 restarting",
-        "local| node0 starting, node1 standby",
-        "local| node0 starting, node1 lost",
-    ]
-
-
-def test_quiet_hides_what_is_ours_and_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(["node0"], quiet=True, put=print)
-    terminal.line("node0", log_line("standby"))
-    terminal.line("node0", log_line("worker_failed", "warning"))
-    terminal.line("node0", "loss 0.1")
-    shown = capsys.readouterr().out.splitlines()
-    assert shown == [f"node0| {log_line('worker_failed', 'warning')}", "node0| loss 0.1"]

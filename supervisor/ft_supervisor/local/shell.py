@@ -22,11 +22,14 @@ from ft_supervisor.daemon import identity, parent
 from ft_supervisor.local import environment
 from ft_supervisor.local.lines import Lines
 from ft_supervisor.local.printer import Printer
+from ft_supervisor.local.snapshots import follow
 from ft_supervisor.local.terminal import Terminal
 from ft_supervisor.local.verdicts import Verdicts
 from ft_supervisor.observe import ownfolder, run_index, runs
 from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.observe.snapshot import Snapshot
 from ft_supervisor.process import signals, tree
+from ft_supervisor.process.log import LEAST_LEVEL
 
 END_MARGIN = 15.0
 """Seconds beyond the job's own graces until daemons that were asked to end, or should have, are killed."""
@@ -105,7 +108,10 @@ class _Local:
         """The verdict, as soon as it is there."""
         self._kill_at = self._give_up_at = self._status_at = self._stopped_until = math.inf
         self._printer = Printer(self._wake)
-        self._terminal = Terminal(self._names, quiet, self._printer.put)
+        self._terminal = Terminal(self._names, self._printer.put)
+        self._quiet = quiet
+        self._seen: Snapshot | None = None
+        """The newest status.json, by another thread."""
         self._verdicts = self._watch()
 
     def start(self, daemon: Sequence[str], environ: Mapping[str, str], job: int) -> None:
@@ -114,6 +120,8 @@ class _Local:
         end, self._life = os.pipe()
         for infra_rank, name in enumerate(self._names):
             environ_of_it = environment.of_node(environ, job, len(self._names), infra_rank, Path.cwd(), self._nonce)
+            if self._quiet:
+                environ_of_it[LEAST_LEVEL] = "warning"
             with signals.held():  # it has no handlers yet, and may be asked to end at once
                 process = subprocess.Popen(
                     daemon,
@@ -137,6 +145,7 @@ class _Local:
             )
         os.close(end)
         self._write_state()
+        follow(self._folder, self._on_snapshot)
         self._terminal.say(f"run {self._folder.name} in {self._folder}; Ctrl-C ends it")
 
     def loop(self) -> None:
@@ -240,8 +249,12 @@ class _Local:
         if not data:
             self._outputs.unregister(fd)
         for text in lines.feed(data):
-            if self._terminal.line(name, text):
-                self._status_soon()
+            self._terminal.line(name, text)
+
+    def _on_snapshot(self, snapshot: Snapshot) -> None:
+        """In the thread that follows status.json."""
+        self._seen = snapshot
+        self._wake()
 
     def _on_exit(self, name: str, fd: int) -> None:
         """A daemon that was killed leaves orphans, which are ours now."""
@@ -263,6 +276,8 @@ class _Local:
             self._ask(signal.SIGTERM)
 
     def _on_signals(self, _fd: int) -> None:
+        if self._seen is not None and self._terminal.see(self._seen):
+            self._status_soon()
         for number in self._signalled.recv(4096):
             if number and not self._asked:
                 self._ask(number)

@@ -21,6 +21,8 @@ from ft_supervisor.core.model import one_line
 from ft_supervisor.process.log_lines import Line
 from ft_supervisor.process.sink import Sink, write_some
 
+LEAST_LEVEL = "FT_SUPERVISOR_LOG_LEVEL"
+"""The variable that `local --quiet` sets to "warning" for its daemons: their info lines are not written."""
 LINES = "last_lines"
 """The one field that may have several lines."""
 BAR = "    | "
@@ -38,6 +40,7 @@ _PLAIN = re.compile(r"[^\s\"'=\\\x00-\x1f\x7f]+")
 
 _who: list[tuple[str, str]] = []
 _json = False
+_quiet = False
 _late: Sink[None] | None = None
 """Lines that stderr did not take at once, and the thread that writes them in their order; None before the first."""
 _dropped = 0
@@ -46,9 +49,10 @@ _dropped = 0
 def setup(process: str, node: str, form: str = "text") -> None:
     """What every later line says of its writer: the process (daemon, agent, coordinator) and its node's name. `form`:
     see settings.Logs.format."""
-    global _json
+    global _json, _quiet
     _who[:] = [("host", node), ("proc", process)]
     _json = form == "json"
+    _quiet = os.environ.get(LEAST_LEVEL) == "warning"
 
 
 def log(event: str, level: str = "info", **fields: object) -> None:
@@ -87,6 +91,8 @@ def current_traceback(beginning: str = "") -> str:
 def emit(line: Line) -> None:
     """Write `line` as `log` does."""
     global _dropped
+    if _quiet and line.level == "info":
+        return
     now = datetime.now(UTC)
     stamp = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z"
     dropped = (("dropped", _dropped),) if _dropped else ()
