@@ -149,3 +149,55 @@ def test_the_daemon_loads_nothing_that_it_can_do_without() -> None:
     assert not loaded_by(["ft_supervisor.cli.main", "ft_supervisor.daemon.shell"]) & {
         "torch", "numpy", "typer", "click", "rich", "pydantic"
     }  # fmt: skip
+
+
+# -- facts before words
+
+MAKE_LINES = {"agent/shell.py", "coordinator/loop.py", "daemon/shell.py", "observe/view.py", "process/log.py"}
+NOT_OURS = {"supervisor/ft_supervisor/agent/failures.py"}  # it reads torch's error file
+SHOWN = {"reason", "message", "note"}
+"""Attributes and names that hold a sentence for people."""
+READS = {"startswith", "endswith", "removeprefix", "removesuffix", "split", "partition", "rpartition", "find", "index"}
+
+
+def sentences_read(tree: ast.AST) -> Iterator[int]:
+    """The lines in which a sentence for people is taken apart or searched."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READS:
+            if _is_sentence(node.func.value):
+                yield node.lineno
+        elif isinstance(node, ast.Compare):
+            searched = [side for op, side in zip(node.ops, node.comparators, strict=True) if isinstance(op, ast.In)]
+            if any(isinstance(side, ast.Attribute) and _is_sentence(side) for side in searched):
+                yield node.lineno
+
+
+def _is_sentence(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr in SHOWN) or (isinstance(node, ast.Name) and node.id in SHOWN)
+
+
+def test_no_sentence_of_ours_is_read_back() -> None:
+    found = [
+        f"{own}:{line}"
+        for path in files()
+        if (own := str(path.relative_to(REPOSITORY))) not in NOT_OURS
+        for line in sentences_read(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not found, "carry the fact itself"
+
+
+def test_lines_are_made_only_where_they_are_written() -> None:
+    """What looks on takes facts. The snapshot uses the names of decisions, which people know from the log."""
+    makers = {
+        str(path.relative_to(REPOSITORY / "supervisor/ft_supervisor"))
+        for path in files()
+        if "ft_supervisor.process.log_lines" in set(imports(path))
+    }
+    assert makers == MAKE_LINES
+
+
+@pytest.mark.parametrize(
+    "line", ["x.reason.startswith('a')", "'a' in said.reason", "reason.partition(':')", "each.message.split()"]
+)
+def test_what_reads_a_sentence_is_found(line: str) -> None:
+    assert list(sentences_read(ast.parse(line))) == [1]

@@ -68,8 +68,8 @@ class LosesNobody(CoordinatorMachine):
 class ShiftsRanks(Cycles):
     """The next group is sorted by infra_rank."""
 
-    def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
-        super()._start(tuple(sorted(group)), reason, now)
+    def _start(self, group: tuple[int, ...], choice: str, now: float, after: str = "") -> None:
+        super()._start(tuple(sorted(group)), choice, now, after)
 
 
 class TwoOfTheSameRank(Cycles):

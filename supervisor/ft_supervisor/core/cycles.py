@@ -383,7 +383,7 @@ class Cycles:
     def _begin_next(self, decision: Decision, now: float) -> None:
         found = self.selection.next(self.group, now, 0.0 if self._short_since is None else now - self._short_since)
         if found.group is not None:
-            self._start(found.group, f"{decision.reason}; {found.reason}", now)
+            self._start(found.group, found.reason, now, decision.reason)
         else:
             self._too_few(found, decision, now)
 
@@ -401,7 +401,8 @@ class Cycles:
             reason = f"too few nodes: {found.reason}; {decision.reason}"
             self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason, again))
 
-    def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
+    def _start(self, group: tuple[int, ...], choice: str, now: float, after: str = "") -> None:
+        """`choice`, `after`: see CycleStarted."""
         former = self.group
         self.cycle = Cycle(self._term, self.cycle.n + 1 if self.cycle else 0)
         self.group, self.phase, self._since, self._short_since = group, Phase.RUNNING, now, None
@@ -409,7 +410,7 @@ class Cycles:
         self.tally.started(former, group, now)
         self._pending = set(group)
         self._master = self._members[group[0]].node.addr, self._members[group[0]].port
-        self._telling.began(self.cycle, former, group, reason, now)
+        self._telling.began(facts.CycleStarted(self.cycle, former, group, choice, after), now)
         folded = fold(group)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], folded, group_rank, now)

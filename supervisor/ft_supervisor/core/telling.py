@@ -36,14 +36,13 @@ class Telling:
         self._job = job
         self._announce = announce
 
-    def began(self, cycle: Cycle, former: Sequence[int], group: Sequence[int], reason: str, now: float) -> None:
-        """`cycle` of the nodes of `group` begins, after one of those of `former`; both by group_rank."""
-        started = CycleStarted(cycle, tuple(former), tuple(group), reason)
+    def began(self, started: CycleStarted, now: float) -> None:
+        """Announce a cycle, and whom it has promoted."""
         last = self.last.fact if self.last else None
         self.last = LastDecision(started, now, last if isinstance(last, Decided) else None)
         self._announce(started)
-        if len(group) == len(former):
-            for group_rank, (old, new) in enumerate(zip(former, group, strict=True)):
+        if len(started.group) == len(started.former):
+            for group_rank, (old, new) in enumerate(zip(started.former, started.group, strict=True)):
                 if old != new:
                     self._announce(NodePromoted(new, old, group_rank))
 

@@ -46,6 +46,8 @@ class _Tried(NamedTuple):
     reason: str
     stuck: Collection[int]
     """What could not be killed."""
+    printed: str = ""
+    """The last line that the command has printed."""
 
 
 def main() -> NoReturn:
@@ -58,7 +60,7 @@ def main() -> NoReturn:
         tried, attempts = _examine(command, float(timeout), int(retries), signals, daemon)
         result, reason = Result.FAILED if tried.reason else Result.PASSED, tried.reason
         if str(tried.code) == unchecked:
-            result, reason = Result.UNCHECKED, reason.removeprefix(f"exit code {unchecked}: ")
+            result, reason = Result.UNCHECKED, tried.printed or reason
         said = codec.encode(Outcome(name, result, reason, attempts)) + b"\n"
         daemon.sendall(said + b"\n" * bool(tried.stuck), socket.MSG_NOSIGNAL)
         if tried.stuck:
@@ -150,7 +152,7 @@ class _Attempt:
         for fd in (self._failure, self._output):
             if fd is not None:
                 os.close(fd)
-        return _Tried(self._code, reason, stuck)
+        return _Tried(self._code, reason, stuck, last_line(bytes(self._tail)))
 
     def _read(self) -> None:
         """What is there now, but no flood keeps us here."""

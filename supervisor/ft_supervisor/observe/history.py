@@ -124,6 +124,7 @@ class CycleStory:
     nodes: tuple[str, ...]
     start: float | None
     began: str
+    choice: str
     workers_up: float | None
     end: float | None
     ended: CycleEnd

@@ -73,7 +73,11 @@ class CoordinatorEvent:
                 yield self._fact("registered", node=int(fact["infra_rank"]))
             case "CycleStarted":
                 group = tuple(map(int, fact["group"]))
-                yield self._fact("began", cycle=cycle, group=group, reason=reason, excluded=unfold(excluded))
+                choice, after = str(fact["choice"]), str(fact["after"])
+                reason = f"{after}; {choice}" if after else choice
+                yield self._fact(
+                    "began", cycle=cycle, group=group, reason=reason, choice=choice, excluded=unfold(excluded)
+                )
             case "CycleFailed":
                 yield self._fact("failed", cycle=cycle, reason=reason, cause=cause_of(fact))
             case "NodeLost":

@@ -41,6 +41,7 @@ def _story(
         nodes=tuple(_name(names, node) for node in cycle.group),
         start=cycle.start,
         began=cycle.began.reason if cycle.began else "",
+        choice=cycle.began.choice if cycle.began else "",
         workers_up=cycle.up,
         end=cycle.end,
         ended=cycle.ended,

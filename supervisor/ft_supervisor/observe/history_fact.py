@@ -28,7 +28,8 @@ class Fact:
     connected, disconnected, standby, run, beats, exited, gone, ends    of a node, told by its agent
 
     `term` is that of the coordinator; an agent's facts have none. `cause`: a core.settings.Cause, "growth", or "" for
-    none. `rule`, `response`: of a decision. `excluded`: nodes that rules had excluded when a cycle began. `takeover`:
+    none. `rule`, `response`: of a decision. `excluded`: nodes that rules had excluded when a cycle began; `choice`:
+    why its nodes were chosen. `takeover`:
     of in_charge. Raises ValueError for what can be no number, time or cycle.
     """
 
@@ -46,6 +47,7 @@ class Fact:
     rule: str = ""
     response: str = ""
     excluded: tuple[int, ...] = ()
+    choice: str = ""
     takeover: bool = False
 
     def __post_init__(self) -> None:

@@ -106,8 +106,8 @@ def _cycles(history: History) -> str:
         names = ", ".join(cycle.nodes[:_MOST_NAMES]) + (" ..." if len(cycle.nodes) > _MOST_NAMES else "")
         nodes = f'<span title="{escape(plain(names))}">{len(cycle.nodes)}</span>'
         text = plain(cycle.reason) if cycle.ended is CycleEnd.FAILED else why(cycle)
-        began = cycle.began.removeprefix(f"{former.reason}; ") if former else cycle.began  # it stands one row above
-        began = f'<br><span class="soft">began: {escape(plain(began))}</span>' if began else ""
+        choice = cycle.choice if former else cycle.began  # why it began stands one row above
+        began = f'<br><span class="soft">began: {escape(plain(choice))}</span>' if choice else ""
         decided = " by ".join(filter(None, [cycle.response, cycle.rule]))
         return [
             escape(cycle.number),

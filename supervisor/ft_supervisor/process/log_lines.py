@@ -205,7 +205,7 @@ _CYCLES = (
         cycle=SAME,
         nodes=lambda fact, _: len(fact.group),
         new=_new,
-        reason=SAME,
+        reason=lambda fact, _: fact.reason,
     ),
     _form(
         coordinator.NodePromoted,

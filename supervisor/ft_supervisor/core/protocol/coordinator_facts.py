@@ -143,12 +143,19 @@ class SlurmNews:
 
 @dataclass(frozen=True)
 class CycleStarted:
-    """A training world begins with the nodes of `group`; `former`: those of the cycle before it; both by group_rank."""
+    """A training world begins with the nodes of `group`; `former`: those of the cycle before it; both by group_rank.
+    `choice`: why these nodes. `after`: the reason of the decision that it follows, "" for the first cycle."""
 
     cycle: Cycle
     former: tuple[int, ...]
     group: tuple[int, ...]
-    reason: str
+    choice: str
+    after: str = ""
+
+    @property
+    def reason(self) -> str:
+        """One line for people."""
+        return f"{self.after}; {self.choice}" if self.after else self.choice
 
 
 @dataclass(frozen=True)
