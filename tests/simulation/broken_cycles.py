@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.cycles import Cycles, Phase
+from ft_supervisor.core.cycles import Cycles, Phase, Standing, Step
 from ft_supervisor.core.members import Member
 from ft_supervisor.core.model import Memory, Outcome, Verdict
 from ft_supervisor.core.placement import Assignment
@@ -45,11 +45,11 @@ class CountsSuccessesOfFormerCycles(Cycles):
         self,
         message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping | messages.WorkersStopped,
         member: Member,
-        now: float,
-    ) -> None:
+        standing: Standing,
+    ) -> Step:
         if isinstance(message, messages.WorkersSucceeded) and self.cycle is not None:
             message = replace(message, cycle=self.cycle)
-        super().hear(message, member, now)
+        return super().hear(message, member, standing)
 
 
 class ForgetsTheLost(CoordinatorMachine):
@@ -83,9 +83,9 @@ class NeverGivesUp(Cycles):
 
 
 class JoinsForEver(Cycles):
-    def tick(self, now: float) -> None:
-        self._since = now if self.phase is Phase.JOINING else self._since
-        super().tick(now)
+    def watch(self, standing: Standing) -> Step:
+        self._since = standing.now if self.phase is Phase.JOINING else self._since
+        return super().watch(standing)
 
 
 class DoesNotListenToRegisters(Cycles):
@@ -110,4 +110,6 @@ class RunsAfterTheVerdict(CoordinatorMachine):
         super()._ended(verdict, now)
         for member in self.members:
             if member.registered and self.cycle is not None:
+                step = self._cycles._enter(self._standing(now))
                 self._cycles._run(member, fold(self._cycles.group), 0, now)
+                self._actions += step.actions

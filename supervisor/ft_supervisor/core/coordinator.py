@@ -17,9 +17,9 @@ from dataclasses import replace
 from enum import StrEnum
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import CoordinatorAction, Leave, LookForVerdict, Mail, Pulse, ReadStep, Tell, log
+from ft_supervisor.core.actions import CoordinatorAction, Leave, LookForVerdict, Pulse, Tell, log
 from ft_supervisor.core.closing import Closing
-from ft_supervisor.core.cycles import Cycles
+from ft_supervisor.core.cycles import Cycles, Standing, Step
 from ft_supervisor.core.election import Election
 from ft_supervisor.core.events import (
     CoordinatorEvent,
@@ -92,7 +92,7 @@ class CoordinatorMachine:
             self._election.term = first_term(job)
             self._rosters.begin()
             self.role = Role.LEADING
-        self._cycles = Cycles(job, self.members, self, self._election.term or 0, now)
+        self._cycles = Cycles(job, self.members, self._election.term or 0, now)
 
     @property
     def term(self) -> int | None:
@@ -159,7 +159,7 @@ class CoordinatorMachine:
                 self._do(self._closing.recorded(verdict))
             case StepRead(step):
                 if self.role is Role.LEADING:
-                    self._cycles.step_read(step, now)
+                    self._follow(self._cycles.step_read(step, self._standing(now)), now)
             case SlurmToldUs(said):
                 self._hear_slurm(said, now)
             case Ended(verdict):
@@ -189,7 +189,7 @@ class CoordinatorMachine:
             self._cycles_told = max(self._cycles_told, newest.n + 1)
         if self._closing.closed:
             assert self.verdict is not None
-            self.mail(member, messages.Close(self._election.term or 0, self.verdict))
+            self._mail(member, messages.Close(self._election.term or 0, self.verdict))
         elif self.role is Role.CANDIDATE:
             self._campaign(now)
         elif message.term == self._election.term:
@@ -216,7 +216,7 @@ class CoordinatorMachine:
     def _prepare(self, member: Member) -> None:
         assert self._election.term is not None
         member.asked = self._election.term
-        self.mail(member, messages.Prepare(self._election.term))
+        self._mail(member, messages.Prepare(self._election.term))
 
     def _campaign(self, now: float) -> None:
         """Ask for promises, if a majority is here."""
@@ -227,7 +227,7 @@ class CoordinatorMachine:
             return
         term = self._election.ask(now)
         self.role, self._early = Role.PREPARING, []
-        self.log("preparing", term=term, nodes=len(present))
+        self._log("preparing", term=term, nodes=len(present))
         for infra_rank in sorted(present):
             self._prepare(self.members[infra_rank])
 
@@ -236,7 +236,7 @@ class CoordinatorMachine:
         election = self._election
         assert election.term is not None
         self.role, self._takeovers = Role.LEADING, self._takeovers + 1
-        self.log("in_charge", term=election.term, promises=len(election.promises), takeover=True)
+        self._log("in_charge", term=election.term, promises=len(election.promises), takeover=True)
         known, self.members = self.members, Members()
         self._rosters = RosterChange(election.roster)
         for infra_rank in unfold(election.roster.members):
@@ -248,13 +248,13 @@ class CoordinatorMachine:
         self._majority.look(self._rosters.roster)
         self._pulse(now)
         self._do(LookForVerdict())
-        self._cycles = Cycles(self.job, self.members, self, election.term, now)
+        self._cycles = Cycles(self.job, self.members, election.term, now)
         accepted = max((memory.accepted for memory in memories if memory.accepted), key=lambda a: a.term, default=None)
         if accepted is not None:  # it may have been the job's verdict already
             self.role = Role.CLOSING
             self._closing.propose(accepted.verdict)
         else:
-            self._cycles.adopt(memories, now)
+            self._follow(self._cycles.adopt(memories, self._standing(now)), now)
         for message in election.promises.values():
             self._welcome(message, self.members[message.infra_rank], now)
         for word in self._early:  # said after a promise, and before we could act on it
@@ -266,7 +266,7 @@ class CoordinatorMachine:
     def _step_down(self, reason: str) -> None:
         if self._closing.verdict is None:
             if self.term is not None:
-                self.log("stepped_down", "warning", term=self.term, reason=reason)
+                self._log("stepped_down", "warning", term=self.term, reason=reason)
                 self._election.roster = max(self._election.roster, self._rosters.roster, key=lambda r: r.stamp)
             self.role, self._closing = Role.CANDIDATE, Closing()
 
@@ -302,13 +302,13 @@ class CoordinatorMachine:
             case messages.Leaving(reason=reason):
                 self._hear_leaving(member, reason, now)
             case _ if self.role is Role.LEADING:
-                self._cycles.hear(message, member, now)
+                self._follow(self._cycles.hear(message, member, self._standing(now)), now)
 
     def _drop(self, message: messages.ToCoordinator, wrong: str | None, now: float) -> None:
         """`wrong`: what cannot be true of it; None if it is merely old."""
         name = type(message).__name__
         if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
-            self.log(
+            self._log(
                 "message_dropped",
                 "warning",
                 message=name,
@@ -331,14 +331,14 @@ class CoordinatorMachine:
     def _hear_unhealthy(self, member: Member, problem: Problem, now: float) -> None:
         if member.problem is None:
             member.problem = problem
-            self.log("unhealthy", "warning", node=member.node.name, reason=problem.reason)
+            self._log("unhealthy", "warning", node=member.node.name, reason=problem.reason)
         if self.role is Role.LEADING:
-            self._cycles.unhealthy(member, problem, now)
+            self._follow(self._cycles.unhealthy(member, problem, self._standing(now)), now)
 
     def _hear_leaving(self, member: Member, reason: str, now: float) -> None:
         if self.role is Role.LEADING:
             if verdict := self._interruptions.leave(f"{member.node.name} was told to end: {reason}", now):
-                self.conclude(verdict)
+                self._propose(verdict)
             else:
                 self._ask_slurm(now)
 
@@ -348,22 +348,22 @@ class CoordinatorMachine:
 
     def _hear_slurm(self, said: orders.SlurmSaid, now: float) -> None:
         if news := self._interruptions.hear(said, now):
-            self.log("slurm", "warning" if said.problem else "info", reason=news)
+            self._log("slurm", "warning" if said.problem else "info", reason=news)
         if self.role is Role.LEADING and self.may_decide(now):
             if verdict := self._interruptions.verdict(said, now):
-                self.conclude(verdict)
+                self._propose(verdict)
             elif said.draining is not None:
-                self._cycles.drain(frozenset(said.draining), now)
+                self._follow(self._cycles.drain(frozenset(said.draining), self._standing(now)), now)
 
     def _welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node that has promised our term, and all that it knows."""
         assert self.term is not None
         memory, roster = message.memory, self._rosters.roster
-        self.log("registered", node=member.node.name, infra_rank=message.infra_rank, incarnation=message.incarnation)
+        self._log("registered", node=member.node.name, infra_rank=message.infra_rank, incarnation=message.incarnation)
         if memory.roster == roster:
             self._kept(member, roster.stamp, now)
         elif roster.number or roster.term >= 0:  # all know the first one
-            self.mail(member, messages.Members(self.term, roster))
+            self._mail(member, messages.Members(self.term, roster))
         if memory.verdict is not None:
             self._settle(memory.verdict)
         if (verdict := self.verdict or self._closing.proposal) is not None:
@@ -372,7 +372,7 @@ class CoordinatorMachine:
         if message.told:
             self._hear_leaving(member, message.told, now)
         if self.role is Role.LEADING:
-            self._cycles.welcome(message, member, now)
+            self._follow(self._cycles.welcome(message, member, self._standing(now)), now)
 
     def _goodbye(self, member: Member, verdict: Verdict | None, now: float) -> None:
         ran, member.gone = member.running, True
@@ -382,7 +382,8 @@ class CoordinatorMachine:
         if self.role is Role.CLOSING:
             self._leave_when_done(now)
         else:
-            self._cycles.missing(member, f"{member.node.name} left", ran=ran, charged=False, now=now)
+            reason, standing = f"{member.node.name} left", self._standing(now)
+            self._follow(self._cycles.missing(member, reason, ran=ran, charged=False, standing=standing), now)
 
     # -- time
 
@@ -394,7 +395,7 @@ class CoordinatorMachine:
         if late > 0:
             self._late(late, stalled, now)
         if self.role is Role.LEADING and self._majority.proof.round == 0:
-            self.log("in_charge", term=self.term, takeover=False)
+            self._log("in_charge", term=self.term, takeover=False)
         self._do(Tell(orders.Alive(self.phase, str(self.cycle or ""))))
         self._pulse(now)
         if self.role is Role.CANDIDATE or (self.role is Role.PREPARING and self._election.is_over(now)):
@@ -407,15 +408,31 @@ class CoordinatorMachine:
             self._lose_silent(now)
             self._ask_slurm(now)
             if verdict := self._interruptions.verdict(None, now):
-                self.conclude(verdict)
+                self._propose(verdict)
             else:
-                self._cycles.tick(now)
+                self._tick_cycles(now)
             self._change_roster()
+
+    def _tick_cycles(self, now: float) -> None:
+        self._follow(self._cycles.advance(self._standing(now)), now)
+        if self.role is Role.LEADING:
+            self._follow(self._cycles.watch(self._standing(now)), now)
+
+    def _follow(self, step: Step, now: float) -> None:
+        """Do what the cycles want; afterwards propose their verdict, or begin a cycle if that is permitted."""
+        self._actions += step.actions
+        if step.verdict is not None:
+            self._propose(step.verdict)
+        elif step.ready and self.may_start(now):
+            self._follow(self._cycles.begin(self._standing(now)), now)
+
+    def _standing(self, now: float) -> Standing:
+        return Standing(now, self.wall(now), self.age(now), self._rosters.eligible)
 
     def _late(self, seconds: float, stalled: bool, now: float) -> None:
         """Time in which we stood still counts against nobody; after too much of it, others may be in charge, and
         nobody is here any more until heard again."""
-        self.log("tick_late", "warning", seconds=round(seconds, 3))
+        self._log("tick_late", "warning", seconds=round(seconds, 3))
         if not stalled or self.verdict is not None:
             self.members.forgive(seconds, now)
         elif self.term is not None:
@@ -438,9 +455,10 @@ class CoordinatorMachine:
         member.stopped()  # its fence has ended whatever ran there (core.lease)
         member.times_lost += 1
         reason = f"{member.node.name} was not heard for {self.job.timeouts.node_lost:g} s"
-        self.log("node_lost", "warning", node=member.node.name, reason=reason)
+        self._log("node_lost", "warning", node=member.node.name, reason=reason)
         if self.role is Role.LEADING:
-            self._cycles.missing(member, reason, ran=ran, charged=member.times_lost > 1, now=now)
+            charged, standing = member.times_lost > 1, self._standing(now)
+            self._follow(self._cycles.missing(member, reason, ran=ran, charged=charged, standing=standing), now)
 
     # -- the majority
 
@@ -456,25 +474,17 @@ class CoordinatorMachine:
         """The same, and nobody else was in charge since. Nor is anything begun while the job may just be ending."""
         return not self._interruptions.told_to_end and self.may_decide(now) and self._majority.is_alone()
 
-    def read_step(self) -> None:
-        """The job's newest checkpoint's; StepRead follows."""
-        self._do(ReadStep())
-
     def wall(self, now: float) -> float:
         """Seconds since the epoch by our clock."""
         return self._epoch + now
-
-    def eligible(self) -> frozenset[int]:
-        """The members that a successor would certainly ask."""
-        return self._rosters.eligible
 
     def _has_majority(self, now: float) -> bool:
         """The same, for the log too."""
         had, self._led = self._led, self.may_decide(now)
         if had and not self._led:
-            self.log("majority_lost", "warning", members=self._rosters.roster.members)
+            self._log("majority_lost", "warning", members=self._rosters.roster.members)
         elif self._led and not had:
-            self.log("majority", term=self.term, members=self._rosters.roster.members)
+            self._log("majority", term=self.term, members=self._rosters.roster.members)
         return self._led
 
     def _change_roster(self) -> None:
@@ -490,7 +500,7 @@ class CoordinatorMachine:
 
     def _spread(self, roster: Roster) -> None:
         assert self._election.term is not None
-        self.log("members", number=roster.number, members=roster.members, former=roster.former or None)
+        self._log("members", number=roster.number, members=roster.members, former=roster.former or None)
         self._mail_all(messages.Members(self._election.term, roster))
 
     def _kept(self, member: Member, stamp: tuple[int, int], now: float) -> None:
@@ -499,11 +509,11 @@ class CoordinatorMachine:
         if following is not None:
             self._spread(following)
         if self.role is Role.LEADING and (following is not None or self._rosters.pending != pending):
-            self._cycles.advance(now)
+            self._follow(self._cycles.advance(self._standing(now)), now)
 
     # -- the end
 
-    def conclude(self, verdict: Verdict) -> None:
+    def _propose(self, verdict: Verdict) -> None:
         """Propose it; it is the job's once a majority keeps it.
 
         A signal that is not explained yet says more than workers, whom it has reached too: they may have ended well
@@ -515,7 +525,7 @@ class CoordinatorMachine:
         assert self._election.term is not None
         self.role, verdict = Role.CLOSING, replace(verdict, reason=one_line(verdict.reason))
         self._closing.propose(verdict)
-        self.log("proposed", outcome=verdict.outcome.value, reason=verdict.reason)
+        self._log("proposed", outcome=verdict.outcome.value, reason=verdict.reason)
         self._deputy = self._choose_deputy()
         for member in self.members:
             if member.registered:
@@ -530,7 +540,7 @@ class CoordinatorMachine:
     def _send_proposal(self, member: Member, verdict: Verdict) -> None:
         assert self._election.term is not None
         deputy = member.node.infra_rank == self._deputy
-        self.mail(member, messages.Propose(self._election.term, verdict, deputy))
+        self._mail(member, messages.Propose(self._election.term, verdict, deputy))
 
     def _settle(self, verdict: Verdict) -> None:
         """This is the job's verdict, whoever says so."""
@@ -545,7 +555,7 @@ class CoordinatorMachine:
         elif not self._closing.closed:
             self.role = Role.CLOSING
             self._closing.close(verdict, now)
-            self.log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason)
+            self._log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason)
             self._mail_all(messages.Close(self._election.term or 0, verdict))
             self._leave_when_done(now)
 
@@ -568,16 +578,16 @@ class CoordinatorMachine:
         here = {m.node.infra_rank for m in self.members if m.registered or m.gone}
         return fold(rank for rank in range(len(self.job.nodes)) if rank not in here)
 
-    def mail(self, member: Member, message: messages.ToAgent) -> None:
+    def _mail(self, member: Member, message: messages.ToAgent) -> None:
         """Into the queue of its newest connection."""
-        self._do(Mail(member.node.infra_rank, member.incarnation, member.connection, message))
+        self._do(member.mail(message))
 
     def _mail_all(self, message: messages.ToAgent) -> None:
         for member in self.members:
             if member.registered:
-                self.mail(member, message)
+                self._mail(member, message)
 
-    def log(self, event: str, level: str = "info", /, **fields: object) -> None:
+    def _log(self, event: str, level: str = "info", /, **fields: object) -> None:
         """One line."""
         self._do(log(event, level, **fields))
 

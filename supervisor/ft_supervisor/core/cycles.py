@@ -11,21 +11,22 @@ STOPPING   everybody stopped or lost; then the rule's pause        a cycle: RUNN
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from ft_supervisor.core import messages
+from ft_supervisor.core.actions import CoordinatorAction, ReadStep, log
 from ft_supervisor.core.ending import Ending
 from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.placement import Assignment
-from ft_supervisor.core.policy import Decision, MayGo, Told, Trouble
+from ft_supervisor.core.policy import Decision, MayGo, LastDecision, Trouble
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
 from ft_supervisor.core.summary import Tally
-from ft_supervisor.core.telling import Telling
+from ft_supervisor.core.telling import Announcements
 
 STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
@@ -42,51 +43,52 @@ class Phase(StrEnum):
     STOPPING = "stopping"
 
 
-class Lead(Protocol):
-    """What the cycles ask of the coordinator in charge."""
+@dataclass(frozen=True)
+class Standing:
+    """What Cycles needs to know of the leadership, as of one call.
 
-    def mail(self, member: Member, message: messages.ToAgent) -> None:
-        """Send it."""
+    `now`: the coordinator's own clock; `wall`: seconds since the epoch by the same clock. `age`: seconds since a
+    majority was certainly with us, None if it never was. `eligible`: the members that a successor would certainly ask;
+    only these may be given work.
+    """
 
-    def log(self, event: str, level: str = "info", /, **fields: object) -> None:
-        """One line."""
+    now: float
+    wall: float
+    age: float | None
+    eligible: frozenset[int]
 
-    def conclude(self, verdict: Verdict) -> None:
-        """End the job. Nothing more is to be done here."""
 
-    def read_step(self) -> None:
-        """Look at the job's step file; `step_read` follows."""
+@dataclass
+class Step:
+    """What a call of Cycles leads to: `actions`, in order, and afterwards at most one of two things.
 
-    def wall(self, now: float) -> float:
-        """Seconds since the epoch by our clock."""
+    `verdict`: how the job is to end, which the coordinator may propose. `ready`: no worker runs any more; a new cycle
+    is wanted, and `begin` is to be called if the leadership permits one.
+    """
 
-    def age(self, now: float) -> float | None:
-        """Seconds since a majority was certainly with us."""
-
-    def may_start(self, now: float) -> bool:
-        """Whether nobody else can be in charge, nor have been since the last lost node's fence."""
-
-    def eligible(self) -> frozenset[int]:
-        """The members that a successor would certainly ask: only these may be given work."""
+    actions: list[CoordinatorAction] = field(default_factory=list)
+    verdict: Verdict | None = None
+    ready: bool = False
 
 
 class Cycles:
     """One term's view of the training. All times in seconds."""
 
-    def __init__(self, job: Job, members: Members, lead: Lead, term: int, now: float) -> None:
+    def __init__(self, job: Job, members: Members, term: int, now: float) -> None:
         self.job = job
         self.phase = Phase.JOINING
         self.cycle: Cycle | None = None
         self.group: tuple[int, ...] = ()
         self.started: float | None = None
         """When the present cycle began; None where that was before our term."""
-        self.selection = Selection(job, members, lead.eligible)
+        self.selection = Selection(job, members)
         self.tally = Tally(job.nodes)
         self._members = members
-        self._lead = lead
         self._term = term
         self._ending = Ending(job, now)
-        self._telling = Telling(job, lead.log)
+        self._announcements = Announcements(job)
+        self._standing = Standing(now, now, None, frozenset())
+        self._step = Step()
         self._pending: set[int] = set()
         self._master = ("", 0)
         self._since = now
@@ -98,9 +100,9 @@ class Cycles:
         return self._ending.ledger
 
     @property
-    def told(self) -> Told | None:
-        """Our term's newest decision."""
-        return self._telling.told
+    def last_decision(self) -> LastDecision | None:
+        """The newest decision of this term."""
+        return self._announcements.last
 
     def active(self, member: Member) -> bool:
         """Whether it belongs to the present cycle."""
@@ -108,8 +110,9 @@ class Cycles:
 
     # -- what nodes say
 
-    def adopt(self, memories: Sequence[Memory], now: float) -> None:
+    def adopt(self, memories: Sequence[Memory], standing: Standing) -> Step:
         """Go on from what a majority knows of a former term's cycles; each of them is to be welcomed afterwards."""
+        step, now = self._enter(standing), standing.now
         for memory in memories:
             self._take_over(memory.ledger)
         newest = max(memories, key=lambda memory: memory.newest or Cycle(-1, -1))
@@ -117,16 +120,17 @@ class Cycles:
         if self.cycle is not None:
             self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
             if gone := [rank for rank in self.group if self._members.get(rank) is None]:
-                reason = f"{self._telling.names(gone)} was given up by the former coordinator"
+                reason = f"{self._announcements.names(gone)} was given up by the former coordinator"
                 self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
+        return step
 
     def _take_over(self, other: Ledger) -> None:
         self._ending.ledger = newer(self._ending.ledger, other)
         self.selection.excluded = frozenset(unfold(self._ending.ledger.excluded))
 
-    def welcome(self, message: messages.Register, member: Member, now: float) -> None:
+    def welcome(self, message: messages.Register, member: Member, standing: Standing) -> Step:
         """A node has registered: tell it what to do."""
-        memory = message.memory
+        step, now, memory = self._enter(standing), standing.now, message.memory
         self._take_over(memory.ledger)
         if memory.newest is not None and memory.newest > (self.cycle or Cycle(-1, -1)):
             self._learn(memory, member, now)
@@ -136,7 +140,8 @@ class Cycles:
             self._stand_by(member, now)
             # While some are missing, only ticks look whether enough are here: 1,000 joins shall not cost 1,000 squared.
             if self.phase is not Phase.JOINING or len(self._members) == len(self.job.nodes):
-                self.advance(now)
+                self._advance(now)
+        return step
 
     def _learn(self, memory: Memory, member: Member, now: float) -> None:
         """A former coordinator began it and reached only nodes that had not yet told us: it may simply go on, unless
@@ -161,11 +166,11 @@ class Cycles:
             self._succeeded(member, now)
         elif message.running == self.cycle:
             if memory.unhealthy is not None:
-                self.unhealthy(member, memory.unhealthy, now)
+                self._unhealthy(member, memory.unhealthy, now)
             elif failure is not None:
                 self._failed(member, failure, now)
             if self.phase is Phase.STOPPING:
-                self._lead.mail(member, self._stop())
+                self._mail(member, self._stop())
             else:
                 self._go_on(member, now)
         elif message.running is not None:
@@ -185,12 +190,12 @@ class Cycles:
             self._run(member, fold(self.group), self.group.index(member.node.infra_rank), now)
         else:
             member.running, member.cycle = True, self.cycle
-            self._lead.mail(member, self._stop())
+            self._mail(member, self._stop())
 
     def _explain(self, member: Member, memory: Memory, failure: Failure | None, now: float) -> None:
         """It is active, and runs nothing."""
         if memory.unhealthy is not None:
-            self.unhealthy(member, memory.unhealthy, now)
+            self._unhealthy(member, memory.unhealthy, now)
         elif failure is not None:
             self._failed(member, failure, now)
         elif memory.newest == self.cycle:
@@ -207,8 +212,13 @@ class Cycles:
         cause = Cause.EXIT if charged else None
         self._trouble(Trouble(reason, cause, member.node.infra_rank, charged=charged), now)
 
-    def unhealthy(self, member: Member, problem: Problem, now: float) -> None:
+    def unhealthy(self, member: Member, problem: Problem, standing: Standing) -> Step:
         """A check has failed on this node, which is not to be chosen again."""
+        step = self._enter(standing)
+        self._unhealthy(member, problem, standing.now)
+        return step
+
+    def _unhealthy(self, member: Member, problem: Problem, now: float) -> None:
         if self.active(member) and member.node.infra_rank in self._pending:
             reason = f"{member.node.name}: {problem.reason}"
             trouble = Trouble(reason, Cause.HEALTH, member.node.infra_rank, check=problem.check, charged=False)
@@ -218,13 +228,15 @@ class Cycles:
         self,
         message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping | messages.WorkersStopped,
         member: Member,
-        now: float,
-    ) -> None:
+        standing: Standing,
+    ) -> Step:
         """What has become of a node's workers."""
+        step = self._enter(standing)
         if isinstance(message, messages.WorkersStopped):
-            self._hear_stopped(message, member, now)
+            self._hear_stopped(message, member, standing.now)
         elif message.cycle == self.cycle and self.active(member):
-            self._hear_active(message, member, now)
+            self._hear_active(message, member, standing.now)
+        return step
 
     def _hear_stopped(self, message: messages.WorkersStopped, member: Member, now: float) -> None:
         member.port = message.port
@@ -246,7 +258,7 @@ class Cycles:
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
             case messages.WorkersFailed(failures=failures):
-                self._lead.log("failures_heard", node=member.node.name, cycle=self.cycle, failures=len(failures))
+                self._do(log("failures_heard", node=member.node.name, cycle=self.cycle, failures=len(failures)))
                 for failure in failures:
                     self._failed(member, failure, now)
                 if not failures:
@@ -257,48 +269,52 @@ class Cycles:
         self._ending.heard(member.node.infra_rank)
         self._pending.discard(member.node.infra_rank)
         if self.phase is Phase.RUNNING and not self._pending:
-            self._lead.conclude(Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0"))
+            self._step.verdict = Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0")
         else:
-            self.advance(now)
+            self._advance(now)
 
     def _stopped(self, member: Member, now: float) -> None:
         member.stopped()
         self._ending.heard(member.node.infra_rank)
-        self.advance(now)
+        self._advance(now)
 
-    def missing(self, member: Member, reason: str, *, ran: bool, charged: bool, now: float) -> None:
+    def missing(self, member: Member, reason: str, *, ran: bool, charged: bool, standing: Standing) -> Step:
         """A node can run nothing any more; `ran`: until now it might have."""
-        infra_rank = member.node.infra_rank
+        step, now, infra_rank = self._enter(standing), standing.now, member.node.infra_rank
         self._ending.heard(infra_rank)
         if infra_rank in self._pending and (self.phase is Phase.RUNNING or ran):
             self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
             self.tally.broken(member.heard)
-        self.advance(now)
+        self._advance(now)
+        return step
 
-    def step_read(self, step: int | None, now: float) -> None:
+    def step_read(self, number: int | None, standing: Standing) -> Step:
         """The step of the newest checkpoint; None: there is none that can be read."""
-        self._ending.read_step(step)
-        self.advance(now)
+        step = self._enter(standing)
+        self._ending.read_step(number)
+        self._advance(standing.now)
+        return step
 
-    def drain(self, nodes: frozenset[int], now: float) -> None:
+    def drain(self, nodes: frozenset[int], standing: Standing) -> Step:
         """Slurm is about to take these nodes away."""
+        step, now = self._enter(standing), standing.now
         self.selection.draining = nodes
         leaving = nodes & set(self.group)
-        if not leaving or self.phase is not Phase.RUNNING or not self.job.settings.interruption.drain_now:
-            return
-        if self.selection.can_replace(leaving, self.group, now):
-            names = self._telling.names(sorted(leaving))
+        at_once = self.phase is Phase.RUNNING and self.job.settings.interruption.drain_now
+        if leaving and at_once and self.selection.can_replace(leaving, self.group, now):
+            names = self._announcements.names(sorted(leaving))
             self._trouble(Trouble(f"Slurm drains {names}", Cause.DRAIN, min(leaving), charged=False), now)
+        return step
 
     # -- what is said to them
 
     def _stand_by(self, member: Member, now: float, *, watch: bool = True) -> None:
         cycle = self.cycle if watch else None
-        self._lead.mail(member, messages.Standby(self._term, cycle, self.ledger, self._lead.age(now)))
+        self._mail(member, messages.Standby(self._term, cycle, self.ledger, self._standing.age))
 
     def _go_on(self, member: Member, now: float) -> None:
         assert self.cycle is not None
-        self._lead.mail(member, messages.Continue(self._term, self.cycle, self.ledger, self._lead.age(now)))
+        self._mail(member, messages.Continue(self._term, self.cycle, self.ledger, self._standing.age))
 
     def _stop(self) -> messages.Stop:
         assert self.cycle is not None
@@ -308,7 +324,7 @@ class Cycles:
         """`group` is ours, folded: for 1,000 nodes that takes longer than all the rest."""
         assert self.cycle is not None
         member.running, member.cycle = True, self.cycle
-        age = self._lead.age(now)
+        age = self._standing.age
         run = messages.Run(
             term=self._term,
             cycle=self.cycle,
@@ -322,61 +338,78 @@ class Cycles:
             ledger=self.ledger,
             age=self.job.timeouts.fence if age is None else age,
         )
-        self._lead.mail(member, run)
+        self._mail(member, run)
 
     # -- time
 
-    def tick(self, now: float) -> None:
-        """Every heartbeat in which a majority is with us."""
-        self.advance(now)
-        timeouts = self.job.timeouts
+    def watch(self, standing: Standing) -> Step:
+        """Look what lasts too long, or could be better; for every heartbeat in which a majority is with us, after
+        `advance`."""
+        step, now, timeouts = self._enter(standing), standing.now, self.job.timeouts
         if self.phase is Phase.JOINING and now - self._since >= timeouts.join:
             here = sum(member.here for member in self._members)
             reason = f"too few nodes: {here} of {self.selection.least} came within {timeouts.join:g} s"
-            self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
+            self._step.verdict = Verdict(Outcome.INTERRUPTED, reason)
         elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
         elif self.job.settings.placement.grow_now and (size := self.selection.can_grow(self.group, now)):
             self._trouble(Trouble(f"growing from {len(self.group)} to {size} nodes", charged=False), now)
+        return step
 
     def _watch_stopping(self, now: float) -> None:
         running = self._members.running()
-        self._telling.suspects(self._ending.suspects(now) & running)
+        if suspects := self._ending.suspects(now) & running:
+            self._do(self._announcements.suspects(suspects))
         bound = self._ending.grace + KILL_BOUND + self.job.timeouts.node_lost + STOP_MARGIN
         if running and now - self._ending.since >= bound:
-            reason = f"{self._telling.names(sorted(running))} did not stop its workers within {bound:g} s"
-            self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
+            reason = f"{self._announcements.names(sorted(running))} did not stop its workers within {bound:g} s"
+            self._step.verdict = Verdict(Outcome.INTERRUPTED, reason)
 
     # -- cycles
 
-    def advance(self, now: float) -> None:
-        """Begin a cycle, or end the job, when nothing stands in its way."""
-        if self.phase is Phase.JOINING:
-            self._begin_when_enough(now)
-        elif self.phase is Phase.STOPPING:
-            self._end_or_go_on(now)
+    def advance(self, standing: Standing) -> Step:
+        """Look whether a new cycle can begin, or the job has to end."""
+        step = self._enter(standing)
+        self._advance(standing.now)
+        return step
 
-    def _end_or_go_on(self, now: float) -> None:
-        ending, wall = self._ending, self._lead.wall(now)
-        if ending.decision is None and (last := ending.last_word(wall, now)) is not None:
-            self._tell(last, now)
-            assert last.verdict is not None
-            self._lead.conclude(last.verdict)
-        elif not self._members.anybody_runs() and self._lead.may_start(now):
-            if ending.decision is None and (decision := ending.settle(wall, now, self._may_go(now))) is not None:
-                self._take_over(decision.ledger)
-                self._tell(decision, now)
-            if ending.decision is not None and now >= ending.not_before:
-                self._begin_next(ending.decision, now)
+    def begin(self, standing: Standing) -> Step:
+        """Begin a new cycle, if the rule's pause is over and there are enough nodes. For a Step that is `ready`, with
+        the leadership's permission."""
+        step, now = self._enter(standing), standing.now
+        if self.phase is Phase.JOINING:
+            self._begin_first(now)
+        else:
+            self._decide(now)
+            if (decision := self._ending.decision) is not None and now >= self._ending.not_before:
+                self._begin_next(decision, now)
+        return step
+
+    def _advance(self, now: float) -> None:
+        if self.phase is Phase.JOINING:
+            self._step.ready = self.selection.enough(self._since, now)
+        elif self.phase is Phase.STOPPING:
+            ending = self._ending
+            if ending.decision is None and (last := ending.last_word(self._standing.wall, now)) is not None:
+                self._tell(last, now)
+                self._step.verdict = last.verdict
+            else:
+                self._step.ready = not self._members.anybody_runs()
+
+    def _decide(self, now: float) -> None:
+        """What the failure leads to, now that all have stopped; once."""
+        ending = self._ending
+        if ending.decision is None and (decision := ending.settle(self._standing.wall, now, self._may_go(now))):
+            self._take_over(decision.ledger)
+            self._tell(decision, now)
 
     def _may_go(self, now: float) -> MayGo:
         return lambda failing: self.selection.may_go(failing, self.group, now)
 
-    def _begin_when_enough(self, now: float) -> None:
-        if self.selection.enough(self._since, now) and self._lead.may_start(now):
-            found = self.selection.first(now)
-            if found.group is not None:
-                self._start(found.group, f"enough nodes are here: {found.reason}", now)
+    def _begin_first(self, now: float) -> None:
+        found = self.selection.first(now)
+        if found.group is not None:
+            self._start(found.group, f"enough nodes are here: {found.reason}", now)
 
     def _begin_next(self, decision: Decision, now: float) -> None:
         found = self.selection.next(self.group, now, 0.0 if self._short_since is None else now - self._short_since)
@@ -393,11 +426,11 @@ class Cycles:
             self._short_since = None
         elif self._short_since is None:
             self._short_since = now
-            self._lead.log("too_few_nodes", "warning", reason=found.reason, on_exhausted=exhausted.value)
+            self._do(log("too_few_nodes", "warning", reason=found.reason, on_exhausted=exhausted.value))
         elif now - self._short_since >= (timeouts.join if exhausted is OnExhausted.WAIT else timeouts.node_lost):
             again = Again.REQUEUE if exhausted is OnExhausted.REQUEUE else Again.OPEN
             reason = f"too few nodes: {found.reason}; {decision.reason}"
-            self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason, again))
+            self._step.verdict = Verdict(Outcome.INTERRUPTED, reason, again)
 
     def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
         former = self.group
@@ -407,7 +440,7 @@ class Cycles:
         self.tally.started(former, group, now)
         self._pending = set(group)
         self._master = self._members[group[0]].node.addr, self._members[group[0]].port
-        self._telling.began(self.cycle, former, group, reason, now)
+        self._step.actions += self._announcements.began(self.cycle, former, group, reason, now)
         folded = fold(group)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], folded, group_rank, now)
@@ -421,18 +454,18 @@ class Cycles:
         """The running cycle cannot go on: stop it. More of the kind may come until all have stopped."""
         if self.phase is Phase.RUNNING:
             self._end_cycle(trouble, now)
-        elif self.phase is Phase.STOPPING and self._ending.add(trouble, self._lead.wall(now)):
+        elif self.phase is Phase.STOPPING and self._ending.add(trouble, self._standing.wall):
             self._tell_to_stop(self._still_running())
 
     def _end_cycle(self, trouble: Trouble, now: float) -> None:
         if now - self._since >= STEADY:
             self._ending.ledger = self._ending.ledger.steady()
         self.phase, running = Phase.STOPPING, self._still_running()
-        self._ending.begin(trouble, running, self._lead.wall(now), now)
+        self._ending.begin(trouble, running, self._standing.wall, now)
         self.tally.broken(now)
-        self._telling.failed(self.cycle, trouble.reason, now)
+        self._do(self._announcements.failed(self.cycle, trouble.reason, now))
         if self.job.settings.step_file:
-            self._lead.read_step()
+            self._do(ReadStep())
         self._tell_to_stop(running)
 
     def _still_running(self) -> set[int]:
@@ -442,8 +475,24 @@ class Cycles:
         stop = self._stop()
         for node in sorted(nodes):
             if self._members[node].registered:
-                self._lead.mail(self._members[node], stop)
+                self._mail(self._members[node], stop)
 
     def _tell(self, decision: Decision, now: float) -> None:
         ending = self._ending
-        self._telling.decided(decision, ending.trouble, ending.where(decision), self.cycle, self.group, now)
+        self._step.actions += self._announcements.decided(
+            decision, ending.trouble, ending.where(decision), self.cycle, self.group, now
+        )
+
+    # -- the call's answer
+
+    def _enter(self, standing: Standing) -> Step:
+        """Begin a call; what it returns in the end is filled meanwhile."""
+        self._standing, self._step = standing, Step()
+        self.selection.eligible = standing.eligible
+        return self._step
+
+    def _mail(self, member: Member, message: messages.ToAgent) -> None:
+        self._do(member.mail(message))
+
+    def _do(self, action: CoordinatorAction) -> None:
+        self._step.actions.append(action)

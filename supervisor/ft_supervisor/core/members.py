@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ft_supervisor.core.messages import Register
+from ft_supervisor.core.actions import Mail
+from ft_supervisor.core.messages import Register, ToAgent
 from ft_supervisor.core.model import Cycle, Node, Problem
 
 NEVER = -1
@@ -45,6 +46,10 @@ class Member:
     def registered(self) -> bool:
         """Here, and with a connection to send mail to."""
         return self.register is not None and self.here
+
+    def mail(self, message: ToAgent) -> Mail:
+        """This message for the queue of its newest connection."""
+        return Mail(self.node.infra_rank, self.incarnation, self.connection, message)
 
     def stopped(self) -> None:
         """Nothing runs there."""

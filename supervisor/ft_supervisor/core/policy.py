@@ -46,7 +46,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Told:
+class LastDecision:
     """The newest decision as people were told of it. `what`: the log line's event. `rule`: FILE:LINE and its number.
     `cycle`: the one that it ended or began. `at`: the coordinator's own clock, in seconds."""
 

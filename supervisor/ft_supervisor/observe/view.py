@@ -192,11 +192,11 @@ def _match(match: Match) -> str:
 
 
 def _decision(cycles: Cycles, epoch: float) -> DecisionStatus | None:
-    told = cycles.told
-    if told is None:
+    last = cycles.last_decision
+    if last is None:
         return None
-    cycle = None if told.cycle is None else str(told.cycle)
-    return DecisionStatus(told.what, told.reason, told.rule, cycle, told.at + epoch)
+    cycle = None if last.cycle is None else str(last.cycle)
+    return DecisionStatus(last.what, last.reason, last.rule, cycle, last.at + epoch)
 
 
 def _verdict(machine: CoordinatorMachine) -> VerdictStatus | None:
