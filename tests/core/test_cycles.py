@@ -13,7 +13,6 @@ from ft_supervisor.core.members import Members
 from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
 
 STANDING = Standing(now=0.0, wall=1000.0, age=0.0, eligible=frozenset(range(3)))
-TOLD = messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping | messages.WorkersStopped
 
 
 class Training:
@@ -34,7 +33,7 @@ class Training:
         self.last = self.cycles.welcome(message, member, self.standing)
         return self.last
 
-    def hear(self, *told: TOLD) -> Step:
+    def hear(self, *told: messages.OfWorkers) -> Step:
         for message in told:
             self.last = self.cycles.hear(message, self.members[message.infra_rank], self.standing)
         return self.last

@@ -25,8 +25,9 @@ from tests.core.machines import (
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import Conclude, LookForVerdict, Mail, Record
-from ft_supervisor.core.coordinator import CoordinatorMachine, Role
+from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import Received
+from ft_supervisor.core.leadership import Role
 from ft_supervisor.core.ledger import Ledger, Spent
 from ft_supervisor.core.messages import Continue, Prepare, Propose, Run, Standby, Stop
 from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
@@ -69,10 +70,10 @@ class Takeover(Talk):
 
     def promise(self, *ranks: int) -> list[object]:
         """They answer Prepare."""
-        assert self.machine._election.term is not None
+        assert self.machine._leadership.election.term is not None
         answers: list[object] = []
         for rank in ranks:
-            answers += self._come(rank, self.machine._election.term)
+            answers += self._come(rank, self.machine._leadership.election.term)
         return answers
 
     def _come(self, rank: int, promise: int) -> list[object]:
@@ -321,7 +322,7 @@ def test_of_two_accepted_verdicts_the_later_one_may_be_the_jobs() -> None:
     memories = {2: ran(4, accepted=Accepted(0, FAILED)), 3: Memory(4, accepted=Accepted(4, SUCCESS))}
     talk = Takeover(memories=memories, running=())
     talk.come(0, 2, 3)
-    assert talk.machine._election.term == 6
+    assert talk.machine._leadership.election.term == 6
     done = talk.promise(0, 2, 3)
     assert mailed(done, Propose) == {rank: Propose(6, SUCCESS) for rank in (0, 2, 3)}
 

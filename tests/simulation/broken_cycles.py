@@ -43,7 +43,7 @@ class OneSuccessIsEnough(Cycles):
 class CountsSuccessesOfFormerCycles(Cycles):
     def hear(
         self,
-        message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping | messages.WorkersStopped,
+        message: messages.OfWorkers,
         member: Member,
         standing: Standing,
     ) -> Step:

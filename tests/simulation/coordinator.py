@@ -62,7 +62,10 @@ class SimCoordinator(Process):
             self.world.note(f"{self.node.name} coord", f"<- {brief(event)}")
         if isinstance(event, Received):
             self.world.checks.received(self, event.message)
-        self._perform(self.machine.handle(event, self.node.local()))
+        with self.world.checks.states():
+            todo = self.machine.handle(event, self.node.local())
+            self.machine.validate()
+        self._perform(todo)
 
     def die(self) -> None:
         """It is gone, and the store with it."""

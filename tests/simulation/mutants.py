@@ -15,7 +15,7 @@ from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import agent, coordinator, cycles, majority, roster
+from ft_supervisor.core import agent, coordinator, cycles, leadership, majority, roster
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
@@ -57,8 +57,9 @@ def _daemon(machine: type[DaemonMachine], *says: str, theme: Theme | None = None
 
 
 def _part(name: str, part: type, *says: str, theme: Theme | None = None) -> Mutant:
-    """Of the coordinator."""
-    return Mutant(part.__name__, says, theme, parts=((coordinator, name, part),))
+    """Of the coordinator, or of its leadership."""
+    module = coordinator if hasattr(coordinator, name) and name != "Members" else leadership
+    return Mutant(part.__name__, says, theme, parts=((module, name, part),))
 
 
 BELIEVES = tuple(
@@ -94,6 +95,8 @@ REQUIRED = (
 OTHERS = (
     _coordinator(broken_takeover.TakesAnyVerdictForIts, "4", theme=themes.endings),
     _part("Closing", broken_takeover.WantsNoKeepers, "4", theme=themes.endings),
+    _part("Closing", broken_takeover.ForgetsItsProposal, "states"),
+    _part("Leadership", broken_takeover.LeadsOnceAMajorityIsPresent, "states"),
     _part("Election", broken_takeover.TermsOfAnybody, "9"),
     _part("Cycles", broken_cycles.WaitsOnlyForTheFirstToStop, "10"),
     _part("Cycles", broken_cycles.GivesSuspectsUp, "10"),

@@ -8,9 +8,11 @@ A verdict that somebody knows to be the job's, or that the key or the file holds
 from __future__ import annotations
 
 from ft_supervisor.core.actions import Conclude, Record
+from ft_supervisor.core.leadership import Role
 from ft_supervisor.core.model import KILL_BOUND, Job, Outcome, Roster, Verdict
 from ft_supervisor.core.roster import quorum
 from ft_supervisor.core.summary import Summary
+from ft_supervisor.core.transitions import check_invariants
 
 NOTHING = Summary()
 
@@ -67,3 +69,15 @@ class Closing:
         if self.verdict.outcome is not Outcome.SUCCESS:
             bound += job.last_grace(self.verdict) + KILL_BOUND
         return now - self._closed_at >= bound
+
+    def validate(self, role: Role) -> None:
+        """Raise InvalidState if an invariant does not hold in this role."""
+        check_invariants(
+            role,
+            {
+                "a verdict is proposed or known": role is not Role.CLOSING or bool(self.proposal or self.verdict),
+                "only one that closes has a proposal": role is Role.CLOSING or self.proposal is None,
+                "a claimed verdict is known": not self.claimed or self.verdict is not None,
+                "a verdict is claimed before it is told": not self.closed or self.claimed,
+            },
+        )

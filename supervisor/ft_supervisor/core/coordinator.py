@@ -1,26 +1,24 @@
-"""The coordinator: who is in charge, who is a member, and how the job ends. Its cycles are in core.cycles.
+"""The coordinator's machine: takes each event to the part that it concerns, and sees to the job's verdict.
 
-    role       what it waits for                                       then
-    CANDIDATE  Registers of a majority of the members                  Prepare to all: PREPARING
-    PREPARING  promises of a majority                                  in charge, from what they say: LEADING
-    LEADING    the cycles' conclusion                                  proposes the verdict: CLOSING
-    CLOSING    the verdict kept by a majority, its file, the key,      leaves
-               every member's Goodbye, bounded
+    leadership.py       role, members, majority: whether this coordinator is in charge. Begin there to follow a takeover
+    cycles.py           the training, while this coordinator is LEADING; returns a verdict to propose
+    closing.py          the stages of the verdict
+    interruptions.py    signals and Slurm
 
-Until a verdict is settled it is a CANDIDATE again when it stood still for longer than the fence, or hears of a promise
-to somebody else. What is in charge decides only while it can prove that a majority is with it (core.lease).
+Before a majority keeps its verdict the coordinator is a CANDIDATE again when it has stood still for longer than the
+fence, or hears of a promise to a higher term. It decides only while it can prove that a majority is with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from enum import StrEnum
+from typing import Any
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import CoordinatorAction, Leave, LookForVerdict, Pulse, Tell, log
+from ft_supervisor.core.actions import CoordinatorAction, Leave, Tell, log
 from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.cycles import Cycles, Standing, Step
-from ft_supervisor.core.election import Election
 from ft_supervisor.core.events import (
     CoordinatorEvent,
     Ended,
@@ -33,35 +31,13 @@ from ft_supervisor.core.events import (
     Tick,
 )
 from ft_supervisor.core.interruptions import Interruptions
-from ft_supervisor.core.majority import Majority
+from ft_supervisor.core.leadership import Leadership, Role, knows_newer
 from ft_supervisor.core.members import Member, Members
-from ft_supervisor.core.model import (
-    NO_PROMISE,
-    Cycle,
-    Job,
-    Memory,
-    Node,
-    Outcome,
-    Problem,
-    Roster,
-    Verdict,
-    one_line,
-)
+from ft_supervisor.core.model import Cycle, Job, Memory, Node, Outcome, Roster, Verdict, one_line
 from ft_supervisor.core.plausible import Heights, from_node
-from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.ranks import fold
 from ft_supervisor.core.refusals import Refusals
-from ft_supervisor.core.roster import first_candidate, first_term
-from ft_supervisor.core.rosterchange import RosterChange
 from ft_supervisor.core.summary import Summary
-
-
-class Role(StrEnum):
-    """What this coordinator is."""
-
-    CANDIDATE = "candidate"
-    PREPARING = "preparing"
-    LEADING = "leading"
-    CLOSING = "closing"
 
 
 class CoordinatorMachine:
@@ -70,13 +46,8 @@ class CoordinatorMachine:
     def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float = 0.0) -> None:
         self.job = job
         self.node = node
-        self.role = Role.CANDIDATE
-        self.members = Members()
-        self._election = Election(job, node.infra_rank, memory)
-        self._rosters = RosterChange(self._election.roster)
-        self._majority = Majority(job.timeouts)
-        self._led = False
-        self._takeovers = 0
+        self._leadership = Leadership(job, node, incarnation, memory)
+        self._cycles = Cycles(job, self.members, self._leadership.election.term or 0, now)
         self._cycles_told = 0
         """How many cycles nodes have told of."""
         self._closing = Closing()
@@ -85,23 +56,29 @@ class CoordinatorMachine:
         self._epoch = epoch
         self._known = Heights().with_(memory)
         self._refusals = Refusals()
-        self._early: list[messages.ToCoordinator] = []
         self._last_tick = now
         self._actions: list[CoordinatorAction] = []
-        if incarnation == 1 and node.infra_rank == first_candidate(job) and memory.promise == NO_PROMISE:
-            self._election.term = first_term(job)
-            self._rosters.begin()
-            self.role = Role.LEADING
-        self._cycles = Cycles(job, self.members, self._election.term or 0, now)
+
+    # -- to be looked at by the shell, status and metrics
+
+    @property
+    def role(self) -> Role:
+        """What it does."""
+        return self._leadership.role
 
     @property
     def term(self) -> int | None:
         """The term in which it is in charge; None when it is not."""
-        return None if self.role in (Role.CANDIDATE, Role.PREPARING) else self._election.term
+        return self._leadership.term
+
+    @property
+    def members(self) -> Members:
+        """The nodes that it knows."""
+        return self._leadership.members
 
     @property
     def phase(self) -> str:
-        """One word for people: the role, of one that leads the phase of its cycles."""
+        """The phase of the cycles of one that leads, else its role; a word for people."""
         return self._cycles.phase.value if self.role is Role.LEADING else self.role.value
 
     @property
@@ -121,22 +98,22 @@ class CoordinatorMachine:
 
     @property
     def cycles(self) -> Cycles:
-        """For whoever shows them: to be looked at only."""
+        """The training; to be looked at only."""
         return self._cycles
 
     @property
     def roster(self) -> Roster:
         """The members' list that counts here."""
-        return self._rosters.roster if self.term is not None else self._election.roster
+        return self._leadership.roster
 
     @property
     def majority(self) -> bool:
         """Whether it had the majority's proof at its last tick, without which it decides nothing."""
-        return self.term is not None and self._led
+        return self.term is not None and self._leadership.has_majority
 
     @property
     def end_at(self) -> float | None:
-        """When Slurm ends the job, by our own clock; None where nobody has said."""
+        """When Slurm ends the job, by our own clock; None where that is not known."""
         return self._interruptions.end_at
 
     @property
@@ -144,17 +121,35 @@ class CoordinatorMachine:
         """Whether Slurm did not answer when it was last asked."""
         return self._interruptions.away
 
+    def age(self, now: float) -> float | None:
+        """Seconds since a majority was certainly with us; None if it never was."""
+        return self._leadership.majority.age(now)
+
+    def wall(self, now: float) -> float:
+        """Seconds since the epoch by our clock."""
+        return self._epoch + now
+
+    def validate(self) -> None:
+        """Raise InvalidState if an invariant does not hold. For tests: takes time."""
+        self._leadership.validate()
+        self._closing.validate(self.role)
+        self._cycles.validate()
+
+    # -- events
+
     def handle(self, event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:
-        """One event in, actions out, in order."""
+        """One event in, actions out, in order. Raises InvalidState for a bug."""
         self._actions = []
         match event:
             case Received(message):
                 self._receive(message, now)
+                for early in self._leadership.release():
+                    self._receive(early, now)
             case Heard(echoes):
                 for infra_rank, round_ in echoes:
-                    self._hear_beat(infra_rank, round_, now)
+                    self._do(*self._leadership.beat(infra_rank, round_, now))
             case Promised(term):
-                self._election.promised(term)
+                self._leadership.election.promised(term)
             case Recorded(verdict):
                 self._do(self._closing.recorded(verdict))
             case StepRead(step):
@@ -168,179 +163,237 @@ class CoordinatorMachine:
                 self._tick(now)
         return self._actions
 
-    def _hear_beat(self, infra_rank: int, round_: int, now: float) -> None:
-        self._majority.proof.echo(infra_rank, round_)
-        member = self.members.get(infra_rank)
-        if member is not None:
-            member.heard = now
-            if member.lost and self.term is not None:  # it does not know, having stood still: it shall register anew
-                self._prepare(member)
-
-    # -- coming to be in charge
-
-    def _register(self, message: messages.Register, now: float) -> None:
-        member = self.members.register(message, now)
-        if member is None:
-            return
-        self._majority.proof.echo(message.infra_rank, message.round)
-        self._election.hear(message)
-        self._known = self._known.with_(message.memory)
-        if (newest := message.memory.newest) is not None:
-            self._cycles_told = max(self._cycles_told, newest.n + 1)
-        if self._closing.closed:
-            assert self.verdict is not None
-            self._mail(member, messages.Close(self._election.term or 0, self.verdict))
-        elif self.role is Role.CANDIDATE:
-            self._campaign(now)
-        elif message.term == self._election.term:
-            self._hear_promise(message, member, now)
-        elif self._election.is_above(message.term):
-            if newest is not None and newest > (self.cycle or Cycle(-1, -1)):
-                member.running = True  # or may be: what it knows of that cycle counts with its promise
-            self._prepare(member)
+    def _tick(self, now: float) -> None:
+        late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
+        stalled = now - self._last_tick > self.job.timeouts.fence
+        self._last_tick = now
+        if late > 0:
+            self._late(late, stalled, now)
+        if self.role is Role.LEADING and self._leadership.majority.proof.round == 0:
+            self._do(log("in_charge", term=self.term, takeover=False))
+        self._do(Tell(orders.Alive(self.phase, str(self.cycle or ""))), self._leadership.pulse(now))
+        if self.role is Role.LEADING:
+            self._tick_leading(now)
+        elif self.role is Role.CLOSING:
+            self._lose_silent(now)
+            self._leave_when_done(now)
         else:
-            self._step_down(f"{member.node.name} has promised term {message.term}")
-            self._campaign(now)
+            self._do(*self._leadership.retry(now))
 
-    def _hear_promise(self, message: messages.Register, member: Member, now: float) -> None:
-        answered = member.asked is not None and member.asked == self._election.term
-        if answered and self._election.asked_at is not None:
-            self._majority.proof.promise(message.infra_rank, self._election.asked_at)
-        if self.role is not Role.PREPARING:
-            self._welcome(message, member, now)
-        elif not answered:  # it had promised this term to a former process of this node
-            self._prepare(member)
-        elif self._election.promise(message):
-            self._take_charge(now)
-
-    def _prepare(self, member: Member) -> None:
-        assert self._election.term is not None
-        member.asked = self._election.term
-        self._mail(member, messages.Prepare(self._election.term))
-
-    def _campaign(self, now: float) -> None:
-        """Ask for promises, if a majority is here."""
-        if self.role is not Role.CANDIDATE or 2 * len(self.members) < len(unfold(self._election.roster.members)):
-            return  # without counting: 1,000 Registers shall not cost 1,000 squared
-        present = self.members.present(now, self.job.timeouts.coordinator)
-        if not self._election.may_ask(present):
+    def _tick_leading(self, now: float) -> None:
+        self._do(*self._leadership.look(now))
+        if not self._leadership.has_majority:
             return
-        term = self._election.ask(now)
-        self.role, self._early = Role.PREPARING, []
-        self._log("preparing", term=term, nodes=len(present))
-        for infra_rank in sorted(present):
-            self._prepare(self.members[infra_rank])
-
-    def _take_charge(self, now: float) -> None:
-        """Go on from what the majority says. Members who have said nothing may be running anything."""
-        election = self._election
-        assert election.term is not None
-        self.role, self._takeovers = Role.LEADING, self._takeovers + 1
-        self._log("in_charge", term=election.term, promises=len(election.promises), takeover=True)
-        known, self.members = self.members, Members()
-        self._rosters = RosterChange(election.roster)
-        for infra_rank in unfold(election.roster.members):
-            self.members.expect(known[infra_rank].node if known.get(infra_rank) else self._unknown(infra_rank), now)
-        for message in election.promises.values():
-            self.members.register(message, now)
-        memories = [message.memory for message in election.promises.values()]
-        self._rosters.take_over(election.term)
-        self._majority.look(self._rosters.roster)
-        self._pulse(now)
-        self._do(LookForVerdict())
-        self._cycles = Cycles(self.job, self.members, election.term, now)
-        accepted = max((memory.accepted for memory in memories if memory.accepted), key=lambda a: a.term, default=None)
-        if accepted is not None:  # it may have been the job's verdict already
-            self.role = Role.CLOSING
-            self._closing.propose(accepted.verdict)
+        self._lose_silent(now)
+        self._ask_slurm(now)
+        if verdict := self._interruptions.verdict(None, now):
+            self._propose(verdict)
         else:
-            self._follow(self._cycles.adopt(memories, self._standing(now)), now)
-        for message in election.promises.values():
-            self._welcome(message, self.members[message.infra_rank], now)
-        for word in self._early:  # said after a promise, and before we could act on it
-            self._receive(word, now)
+            self._follow(self._cycles.advance(self._standing(now)), now)
+            if self.role is Role.LEADING:
+                self._follow(self._cycles.watch(self._standing(now)), now)
+        if self.role is Role.LEADING and self.cycle is not None:
+            self._do(*self._leadership.change_roster())
 
-    def _unknown(self, infra_rank: int) -> Node:
-        return Node(infra_rank, self.job.nodes[infra_rank], "")
+    def _late(self, seconds: float, stalled: bool, now: float) -> None:
+        """Time during which this process was suspended is not counted as silence. After a suspension longer than the
+        fence another coordinator may have taken over: step down, and every node counts as silent until it is heard."""
+        self._do(log("tick_late", "warning", seconds=round(seconds, 3)))
+        if not stalled or self.verdict is not None:
+            self.members.forgive(seconds, now)
+        elif self.term is not None:
+            self._step_down(f"stood still for {seconds:.1f} s")
 
-    def _step_down(self, reason: str) -> None:
-        if self._closing.verdict is None:
-            if self.term is not None:
-                self._log("stepped_down", "warning", term=self.term, reason=reason)
-                self._election.roster = max(self._election.roster, self._rosters.roster, key=lambda r: r.stamp)
-            self.role, self._closing = Role.CANDIDATE, Closing()
+    def _lose_silent(self, now: float) -> None:
+        for member in self._leadership.silent(now):
+            self._lose(member, now)
+
+    def _lose(self, member: Member, now: float) -> None:
+        ran = member.running
+        self._leadership.lose(member)
+        reason = f"{member.node.name} was not heard for {self.job.timeouts.node_lost:g} s"
+        self._do(log("node_lost", "warning", node=member.node.name, reason=reason))
+        if self.role is Role.LEADING:
+            charged, standing = member.times_lost > 1, self._standing(now)
+            self._follow(self._cycles.missing(member, reason, ran=ran, charged=charged, standing=standing), now)
+
+    # -- cycles
+
+    def _standing(self, now: float) -> Standing:
+        return Standing(now, self.wall(now), self.age(now), self._leadership.rosters.eligible)
+
+    def _follow(self, step: Step, now: float) -> None:
+        """Do what the cycles want; afterwards propose their verdict, or begin a cycle if that is permitted."""
+        self._do(*step.actions)
+        if step.verdict is not None:
+            self._propose(step.verdict)
+        elif step.ready and self._may_start(now):
+            self._follow(self._cycles.begin(self._standing(now)), now)
+
+    def _may_start(self, now: float) -> bool:
+        """Whether the leadership permits a new cycle, and no signal says that the job may just be ending."""
+        return not self._interruptions.told_to_end and self._leadership.may_start(now)
 
     # -- messages
 
     def _receive(self, message: messages.ToCoordinator, now: float) -> None:
+        """A Register says itself what its node has promised; any other message counts in the term of its node's promise
+        alone, and MESSAGES has what each role does with it."""
         if wrong := from_node(message, self.job, self._heights()):
             self._drop(message, wrong, now)
-            return
-        if isinstance(message, messages.Register):
+        elif isinstance(message, messages.Register):
             self._register(message, now)
-            return
-        if self.role is Role.PREPARING and message.term == self._election.term:
-            self._early.append(message)
-            return
-        if message.term != self.term:
+        elif self.role is Role.PREPARING and message.term == self._leadership.election.term:
+            self._leadership.postpone(message)
+        elif message.term != self.term:
             self._drop(message, None, now)
-            return
-        member = self.members.get(message.infra_rank)
-        if member is None or member.incarnation != message.incarnation or member.gone:
-            return
-        member.heard = now
-        match message:
-            case messages.RosterKept(stamp=stamp):
-                self._kept(member, stamp, now)
-            case messages.VerdictKept():
-                if (kept := self._closing.keep(message.infra_rank, self._rosters.roster)) is not None:
-                    self._settle(kept)
-            case messages.Goodbye(verdict=verdict):
-                self._goodbye(member, verdict, now)
-            case messages.Unhealthy(problem=problem):
-                self._hear_unhealthy(member, problem, now)
-            case messages.Leaving(reason=reason):
-                self._hear_leaving(member, reason, now)
-            case _ if self.role is Role.LEADING:
-                self._follow(self._cycles.hear(message, member, self._standing(now)), now)
+        else:
+            member = self.members.get(message.infra_rank)
+            if member is not None and member.incarnation == message.incarnation and not member.gone:
+                member.heard = now
+                if (hear := MESSAGES[self.role].get(type(message))) is not None:
+                    hear(self, message, member, now)
 
     def _drop(self, message: messages.ToCoordinator, wrong: str | None, now: float) -> None:
         """`wrong`: what cannot be true of it; None if it is merely old."""
         name = type(message).__name__
         if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
-            self._log(
-                "message_dropped",
-                "warning",
-                message=name,
-                node=message.infra_rank,
-                term=message.term,
-                reason=wrong,
-                more=more or None,
-            )
+            sender = {"node": message.infra_rank, "term": message.term}
+            self._do(log("message_dropped", "warning", message=name, **sender, reason=wrong, more=more or None))
 
     def _heights(self) -> Heights:
         """What is known, our own term's cycles included."""
         cycle, ledger, known = self.cycle, self._cycles.ledger, self._known
         return Heights(
-            max(known.term, self._election.term or 0),
+            max(known.term, self._leadership.election.term or 0),
             max(known.cycle, cycle.n if cycle else 0),
             max(known.entries, ledger.entries),
             max(known.roster, self.roster.number),
         )
 
-    def _hear_unhealthy(self, member: Member, problem: Problem, now: float) -> None:
-        if member.problem is None:
-            member.problem = problem
-            self._log("unhealthy", "warning", node=member.node.name, reason=problem.reason)
-        if self.role is Role.LEADING:
-            self._follow(self._cycles.unhealthy(member, problem, self._standing(now)), now)
+    def _register(self, message: messages.Register, now: float) -> None:
+        leadership = self._leadership
+        member = leadership.register(message, now)
+        if member is None:
+            return
+        self._known = self._known.with_(message.memory)
+        if (newest := message.memory.newest) is not None:
+            self._cycles_told = max(self._cycles_told, newest.n + 1)
+        if self._closing.closed:
+            assert self.verdict is not None
+            self._do(member.mail(messages.Close(leadership.election.term or 0, self.verdict)))
+        elif self.role is Role.CANDIDATE:
+            self._do(*leadership.campaign(now))
+        elif message.term == leadership.election.term:
+            self._hear_promise(message, member, now)
+        elif leadership.election.is_above(message.term):
+            if knows_newer(message.memory, self.cycle):
+                member.running = True  # or may be: what it knows of that cycle counts with its promise
+            self._do(leadership.prepare(member))
+        else:
+            self._step_down(f"{member.node.name} has promised term {message.term}")
+            self._do(*leadership.campaign(now))
 
-    def _hear_leaving(self, member: Member, reason: str, now: float) -> None:
+    def _hear_promise(self, message: messages.Register, member: Member, now: float) -> None:
+        answered = self._leadership.is_answer(message, member)
+        if self.role is not Role.PREPARING:
+            self._welcome(message, member, now)
+        elif not answered:  # it had promised this term to a former process of this node
+            self._do(self._leadership.prepare(member))
+        elif self._leadership.election.promise(message):
+            self._take_charge(now)
+
+    def _take_charge(self, now: float) -> None:
+        """Go on from what the majority says: from a verdict that one of its nodes has accepted, else from the cycle."""
+        self._do(*self._leadership.take_charge(now))
+        election = self._leadership.election
+        assert election.term is not None
+        self._cycles = Cycles(self.job, self.members, election.term, now)
+        memories = [message.memory for message in election.promises.values()]
+        accepted = max((memory.accepted for memory in memories if memory.accepted), key=lambda a: a.term, default=None)
+        if accepted is not None:  # it may have been the job's verdict already
+            self._leadership.become(Role.CLOSING, "an accepted verdict")
+            self._closing.propose(accepted.verdict)
+        else:
+            self._follow(self._cycles.adopt(memories, self._standing(now)), now)
+        for message in election.promises.values():
+            self._welcome(message, self.members[message.infra_rank], now)
+
+    def _step_down(self, reason: str) -> None:
+        """Another coordinator may be in charge, and decide: what we have proposed is of no use. A verdict that is
+        decided stays."""
+        if self._closing.verdict is None:
+            self._do(*self._leadership.step_down(reason))
+            self._closing = Closing()
+
+    def _welcome(self, message: messages.Register, member: Member, now: float) -> None:
+        """A node that has promised our term, and all that it knows."""
+        assert self.term is not None
+        memory, roster = message.memory, self.roster
+        self._do(
+            log("registered", node=member.node.name, infra_rank=message.infra_rank, incarnation=member.incarnation)
+        )
+        if memory.roster == roster:
+            self._keep_roster(message.infra_rank, roster.stamp, now)
+        elif roster.number or roster.term >= 0:  # all know the first one
+            self._do(member.mail(messages.Members(self.term, roster)))
+        if memory.verdict is not None:
+            self._settle(memory.verdict)
+        if (verdict := self.verdict or self._closing.proposal) is not None:
+            self._do(self._proposal_for(member, verdict))
+            return
+        if message.told:
+            self._hear_signal(member, message.told, now)
         if self.role is Role.LEADING:
-            if verdict := self._interruptions.leave(f"{member.node.name} was told to end: {reason}", now):
-                self._propose(verdict)
-            else:
-                self._ask_slurm(now)
+            self._follow(self._cycles.welcome(message, member, self._standing(now)), now)
+
+    def _keep_roster(self, infra_rank: int, stamp: tuple[int, int], now: float) -> None:
+        stage = self._leadership.rosters.stage
+        self._do(*self._leadership.keep_roster(infra_rank, stamp))
+        if self.role is Role.LEADING and self._leadership.rosters.stage != stage:
+            self._follow(self._cycles.advance(self._standing(now)), now)
+
+    def _hear_roster_kept(self, message: messages.RosterKept, member: Member, now: float) -> None:
+        self._keep_roster(message.infra_rank, message.stamp, now)
+
+    def _hear_verdict_kept(self, message: messages.VerdictKept, member: Member, now: float) -> None:
+        if (kept := self._closing.keep(message.infra_rank, self.roster)) is not None:
+            self._settle(kept)
+
+    def _hear_workers(self, message: messages.OfWorkers, member: Member, now: float) -> None:
+        self._follow(self._cycles.hear(message, member, self._standing(now)), now)
+
+    def _hear_unhealthy(self, message: messages.Unhealthy, member: Member, now: float) -> None:
+        if member.problem is None:
+            member.problem = message.problem
+            self._do(log("unhealthy", "warning", node=member.node.name, reason=message.problem.reason))
+        if self.role is Role.LEADING:
+            self._follow(self._cycles.unhealthy(member, message.problem, self._standing(now)), now)
+
+    def _hear_leaving(self, message: messages.Leaving, member: Member, now: float) -> None:
+        self._hear_signal(member, message.reason, now)
+
+    def _hear_signal(self, member: Member, signal: str, now: float) -> None:
+        """A signal asks this node to end."""
+        if self.role is not Role.LEADING:
+            return
+        if verdict := self._interruptions.leave(f"{member.node.name} was told to end: {signal}", now):
+            self._propose(verdict)
+        else:
+            self._ask_slurm(now)
+
+    def _hear_goodbye(self, message: messages.Goodbye, member: Member, now: float) -> None:
+        ran, member.gone = member.running, True
+        member.stopped()
+        if message.verdict is not None:
+            self._settle(message.verdict)
+        if self.role is Role.CLOSING:
+            self._leave_when_done(now)
+        else:
+            reason, standing = f"{member.node.name} left", self._standing(now)
+            self._follow(self._cycles.missing(member, reason, ran=ran, charged=False, standing=standing), now)
+
+    # -- Slurm
 
     def _ask_slurm(self, now: float) -> None:
         if self._interruptions.ask(now):
@@ -348,173 +401,17 @@ class CoordinatorMachine:
 
     def _hear_slurm(self, said: orders.SlurmSaid, now: float) -> None:
         if news := self._interruptions.hear(said, now):
-            self._log("slurm", "warning" if said.problem else "info", reason=news)
-        if self.role is Role.LEADING and self.may_decide(now):
+            self._do(log("slurm", "warning" if said.problem else "info", reason=news))
+        if self.role is Role.LEADING and self._leadership.may_decide(now):
             if verdict := self._interruptions.verdict(said, now):
                 self._propose(verdict)
             elif said.draining is not None:
                 self._follow(self._cycles.drain(frozenset(said.draining), self._standing(now)), now)
 
-    def _welcome(self, message: messages.Register, member: Member, now: float) -> None:
-        """A node that has promised our term, and all that it knows."""
-        assert self.term is not None
-        memory, roster = message.memory, self._rosters.roster
-        self._log("registered", node=member.node.name, infra_rank=message.infra_rank, incarnation=message.incarnation)
-        if memory.roster == roster:
-            self._kept(member, roster.stamp, now)
-        elif roster.number or roster.term >= 0:  # all know the first one
-            self._mail(member, messages.Members(self.term, roster))
-        if memory.verdict is not None:
-            self._settle(memory.verdict)
-        if (verdict := self.verdict or self._closing.proposal) is not None:
-            self._send_proposal(member, verdict)
-            return
-        if message.told:
-            self._hear_leaving(member, message.told, now)
-        if self.role is Role.LEADING:
-            self._follow(self._cycles.welcome(message, member, self._standing(now)), now)
-
-    def _goodbye(self, member: Member, verdict: Verdict | None, now: float) -> None:
-        ran, member.gone = member.running, True
-        member.stopped()
-        if verdict is not None:
-            self._settle(verdict)
-        if self.role is Role.CLOSING:
-            self._leave_when_done(now)
-        else:
-            reason, standing = f"{member.node.name} left", self._standing(now)
-            self._follow(self._cycles.missing(member, reason, ran=ran, charged=False, standing=standing), now)
-
-    # -- time
-
-    def _tick(self, now: float) -> None:
-        timeouts = self.job.timeouts
-        late = now - self._last_tick - 2 * timeouts.heartbeat
-        stalled = now - self._last_tick > timeouts.fence
-        self._last_tick = now
-        if late > 0:
-            self._late(late, stalled, now)
-        if self.role is Role.LEADING and self._majority.proof.round == 0:
-            self._log("in_charge", term=self.term, takeover=False)
-        self._do(Tell(orders.Alive(self.phase, str(self.cycle or ""))))
-        self._pulse(now)
-        if self.role is Role.CANDIDATE or (self.role is Role.PREPARING and self._election.is_over(now)):
-            self.role = Role.CANDIDATE
-            self._campaign(now)
-        elif self.role is Role.CLOSING:
-            self._lose_silent(now)
-            self._leave_when_done(now)
-        elif self.role is Role.LEADING and self._has_majority(now):
-            self._lose_silent(now)
-            self._ask_slurm(now)
-            if verdict := self._interruptions.verdict(None, now):
-                self._propose(verdict)
-            else:
-                self._tick_cycles(now)
-            self._change_roster()
-
-    def _tick_cycles(self, now: float) -> None:
-        self._follow(self._cycles.advance(self._standing(now)), now)
-        if self.role is Role.LEADING:
-            self._follow(self._cycles.watch(self._standing(now)), now)
-
-    def _follow(self, step: Step, now: float) -> None:
-        """Do what the cycles want; afterwards propose their verdict, or begin a cycle if that is permitted."""
-        self._actions += step.actions
-        if step.verdict is not None:
-            self._propose(step.verdict)
-        elif step.ready and self.may_start(now):
-            self._follow(self._cycles.begin(self._standing(now)), now)
-
-    def _standing(self, now: float) -> Standing:
-        return Standing(now, self.wall(now), self.age(now), self._rosters.eligible)
-
-    def _late(self, seconds: float, stalled: bool, now: float) -> None:
-        """Time in which we stood still counts against nobody; after too much of it, others may be in charge, and
-        nobody is here any more until heard again."""
-        self._log("tick_late", "warning", seconds=round(seconds, 3))
-        if not stalled or self.verdict is not None:
-            self.members.forgive(seconds, now)
-        elif self.term is not None:
-            self._step_down(f"stood still for {seconds:.1f} s")
-
-    def _pulse(self, now: float) -> None:
-        proof = self._majority.proof
-        lease = proof.lease(self._rosters.roster) if self.term is not None else 0
-        term = self._election.elsewhere if self.term is None else self.term
-        self._do(Pulse(proof.publish(now), term, lease))
-
-    def _lose_silent(self, now: float) -> None:
-        for member in list(self.members):
-            if member.here and now - member.heard >= self.job.timeouts.node_lost:
-                self._lose(member, now)
-
-    def _lose(self, member: Member, now: float) -> None:
-        self._majority.lost(member.heard)
-        ran, member.lost = member.running, True
-        member.stopped()  # its fence has ended whatever ran there (core.lease)
-        member.times_lost += 1
-        reason = f"{member.node.name} was not heard for {self.job.timeouts.node_lost:g} s"
-        self._log("node_lost", "warning", node=member.node.name, reason=reason)
-        if self.role is Role.LEADING:
-            charged, standing = member.times_lost > 1, self._standing(now)
-            self._follow(self._cycles.missing(member, reason, ran=ran, charged=charged, standing=standing), now)
-
-    # -- the majority
-
-    def age(self, now: float) -> float | None:
-        """Seconds since a majority was certainly with us; None if it never was."""
-        return self._majority.age(now)
-
-    def may_decide(self, now: float) -> bool:
-        """Whether a majority was certainly with us just now."""
-        return self._majority.is_here(self._rosters.roster, now)
-
-    def may_start(self, now: float) -> bool:
-        """The same, and nobody else was in charge since. Nor is anything begun while the job may just be ending."""
-        return not self._interruptions.told_to_end and self.may_decide(now) and self._majority.is_alone()
-
-    def wall(self, now: float) -> float:
-        """Seconds since the epoch by our clock."""
-        return self._epoch + now
-
-    def _has_majority(self, now: float) -> bool:
-        """The same, for the log too."""
-        had, self._led = self._led, self.may_decide(now)
-        if had and not self._led:
-            self._log("majority_lost", "warning", members=self._rosters.roster.members)
-        elif self._led and not had:
-            self._log("majority", term=self.term, members=self._rosters.roster.members)
-        return self._led
-
-    def _change_roster(self) -> None:
-        """Lost members off the list, new ones on it."""
-        if self.term is None or self.role is not Role.LEADING or self.cycle is None or self._rosters.pending:
-            return
-        listed = unfold(self._rosters.roster.members)
-        here = {member.node.infra_rank for member in self.members if member.here}
-        members = [rank for rank in listed if rank in here] + sorted(here - set(listed))
-        roster = self._rosters.change(self.term, members) if members else None
-        if roster is not None:
-            self._spread(roster)
-
-    def _spread(self, roster: Roster) -> None:
-        assert self._election.term is not None
-        self._log("members", number=roster.number, members=roster.members, former=roster.former or None)
-        self._mail_all(messages.Members(self._election.term, roster))
-
-    def _kept(self, member: Member, stamp: tuple[int, int], now: float) -> None:
-        pending = self._rosters.pending
-        following = self._rosters.keep(member.node.infra_rank, stamp)
-        if following is not None:
-            self._spread(following)
-        if self.role is Role.LEADING and (following is not None or self._rosters.pending != pending):
-            self._follow(self._cycles.advance(self._standing(now)), now)
-
-    # -- the end
+    # -- the verdict
 
     def _propose(self, verdict: Verdict) -> None:
-        """Propose it; it is the job's once a majority keeps it.
+        """Propose this verdict to all; it is the job's once a majority keeps it.
 
         A signal that is not explained yet says more than workers, whom it has reached too: they may have ended well
         or badly because of it. Interruptions has a verdict within ASK_BOUND.
@@ -522,14 +419,12 @@ class CoordinatorMachine:
         of_workers = verdict.outcome in (Outcome.SUCCESS, Outcome.FAILED)
         if self.role is Role.CLOSING or (of_workers and self._interruptions.told_to_end):
             return
-        assert self._election.term is not None
-        self.role, verdict = Role.CLOSING, replace(verdict, reason=one_line(verdict.reason))
+        self._leadership.become(Role.CLOSING, "a verdict is proposed")
+        verdict = replace(verdict, reason=one_line(verdict.reason))
         self._closing.propose(verdict)
-        self._log("proposed", outcome=verdict.outcome.value, reason=verdict.reason)
+        self._do(log("proposed", outcome=verdict.outcome.value, reason=verdict.reason))
         self._deputy = self._choose_deputy()
-        for member in self.members:
-            if member.registered:
-                self._send_proposal(member, verdict)
+        self._do(*(self._proposal_for(member, verdict) for member in self.members if member.registered))
 
     def _choose_deputy(self) -> int | None:
         """The node that sees to the job's end in Slurm where Slurm did not answer ours: slurmctld may have lost this
@@ -537,15 +432,15 @@ class CoordinatorMachine:
         here = (m.node.infra_rank for m in self.members if m.registered and m.node.infra_rank != self.node.infra_rank)
         return min(here, default=None) if self._interruptions.away else None
 
-    def _send_proposal(self, member: Member, verdict: Verdict) -> None:
-        assert self._election.term is not None
-        deputy = member.node.infra_rank == self._deputy
-        self._mail(member, messages.Propose(self._election.term, verdict, deputy))
+    def _proposal_for(self, member: Member, verdict: Verdict) -> CoordinatorAction:
+        term = self._leadership.election.term
+        assert term is not None
+        return member.mail(messages.Propose(term, verdict, member.node.infra_rank == self._deputy))
 
     def _settle(self, verdict: Verdict) -> None:
-        """This is the job's verdict, whoever says so."""
-        if self.term is not None:
-            self.role = Role.CLOSING
+        """This is the job's verdict."""
+        if self.role is Role.LEADING:
+            self._leadership.become(Role.CLOSING, "the job's verdict is known")
         self._do(self._closing.settle(verdict, self._lost(), self._summary()))
 
     def _ended(self, verdict: Verdict, now: float) -> None:
@@ -553,10 +448,11 @@ class CoordinatorMachine:
         if not self._closing.claimed:
             self._settle(verdict)
         elif not self._closing.closed:
-            self.role = Role.CLOSING
+            if self.role is not Role.CLOSING:
+                self._leadership.become(Role.CLOSING, "the key holds the verdict")
             self._closing.close(verdict, now)
-            self._log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason)
-            self._mail_all(messages.Close(self._election.term or 0, verdict))
+            self._do(log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason))
+            self._do(*self._leadership.mail_all(messages.Close(self._leadership.election.term or 0, verdict)))
             self._leave_when_done(now)
 
     def _leave_when_done(self, now: float) -> None:
@@ -566,31 +462,35 @@ class CoordinatorMachine:
             self._do(Tell(orders.Closed(self.verdict, self._lost(), self._closing.summary)))
             self._do(Leave(self.verdict.exit_code, self.verdict, self.verdict.reason))
 
-    # -- small things
-
     def _summary(self) -> Summary:
         """The job's story, as far as this coordinator knows it: of cycles before its term only how many there were."""
         cycles = max(self._cycles_told, self.cycle.n + 1 if self.cycle else 0)
-        return self._cycles.tally.summary(cycles, self._takeovers)
+        return self._cycles.tally.summary(cycles, self._leadership.takeovers)
 
     def _lost(self) -> str:
         """The infra_ranks of nodes that are not here any more, and have not said Goodbye; folded."""
         here = {m.node.infra_rank for m in self.members if m.registered or m.gone}
         return fold(rank for rank in range(len(self.job.nodes)) if rank not in here)
 
-    def _mail(self, member: Member, message: messages.ToAgent) -> None:
-        """Into the queue of its newest connection."""
-        self._do(member.mail(message))
+    def _do(self, *actions: CoordinatorAction | None) -> None:
+        self._actions += (action for action in actions if action is not None)
 
-    def _mail_all(self, message: messages.ToAgent) -> None:
-        for member in self.members:
-            if member.registered:
-                self._mail(member, message)
 
-    def _log(self, event: str, level: str = "info", /, **fields: object) -> None:
-        """One line."""
-        self._do(log(event, level, **fields))
+Hear = Callable[[CoordinatorMachine, Any, Member, float], None]
 
-    def _do(self, action: CoordinatorAction | None) -> None:
-        if action is not None:
-            self._actions.append(action)
+_IN_CHARGE: Mapping[type, Hear] = {
+    messages.RosterKept: CoordinatorMachine._hear_roster_kept,
+    messages.Unhealthy: CoordinatorMachine._hear_unhealthy,
+    messages.Goodbye: CoordinatorMachine._hear_goodbye,
+}
+MESSAGES: Mapping[Role, Mapping[type, Hear]] = {
+    Role.CANDIDATE: {},
+    Role.PREPARING: {},
+    Role.LEADING: {
+        **_IN_CHARGE,
+        messages.Leaving: CoordinatorMachine._hear_leaving,
+        **dict.fromkeys(messages.OF_WORKERS, CoordinatorMachine._hear_workers),
+    },
+    Role.CLOSING: {**_IN_CHARGE, messages.VerdictKept: CoordinatorMachine._hear_verdict_kept},
+}
+"""What each role does with a message of its own term; what is not here changes nothing. See _receive for the others."""

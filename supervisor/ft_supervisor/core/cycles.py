@@ -21,12 +21,13 @@ from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.placement import Assignment
-from ft_supervisor.core.policy import Decision, MayGo, LastDecision, Trouble
+from ft_supervisor.core.policy import Decision, LastDecision, MayGo, Trouble
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
 from ft_supervisor.core.summary import Tally
 from ft_supervisor.core.telling import Announcements
+from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
 
 STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
@@ -41,6 +42,17 @@ class Phase(StrEnum):
     JOINING = "joining"
     RUNNING = "running"
     STOPPING = "stopping"
+
+
+PHASES: Transitions[Phase] = {
+    Phase.JOINING: {Phase.RUNNING: "enough nodes | a cycle of a former coordinator"},
+    Phase.RUNNING: {
+        Phase.STOPPING: "a failure, a lost node, a drain, growth",
+        Phase.RUNNING: "a newer cycle of a former coordinator",
+    },
+    Phase.STOPPING: {Phase.RUNNING: "the next cycle | a newer cycle of a former coordinator"},
+}
+"""The next phases of each phase, and what leads there. A verdict ends the job in any of them."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,7 @@ class Cycles:
 
     def __init__(self, job: Job, members: Members, term: int, now: float) -> None:
         self.job = job
-        self.phase = Phase.JOINING
+        self._phase = Phase.JOINING
         self.cycle: Cycle | None = None
         self.group: tuple[int, ...] = ()
         self.started: float | None = None
@@ -93,6 +105,29 @@ class Cycles:
         self._master = ("", 0)
         self._since = now
         self._short_since: float | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """Where the training is."""
+        return self._phase
+
+    def _become(self, phase: Phase) -> None:
+        check_transition(PHASES, self._phase, phase, self.cycle)
+        self._phase = phase
+
+    def validate(self) -> None:
+        """Raise InvalidState if an invariant does not hold. For tests."""
+        running, stopping = self._phase is Phase.RUNNING, self._phase is Phase.STOPPING
+        check_invariants(
+            self._phase,
+            {
+                "before the first cycle there is no group": self._phase is not Phase.JOINING
+                or (self.cycle is None and not self.group),
+                "a cycle has a group": not (running or stopping) or (self.cycle is not None and bool(self.group)),
+                "only nodes of the cycle are waited for": self._pending <= set(self.group),
+                "what is stopped has a trouble": not stopping or self._ending.trouble is not None,
+            },
+        )
 
     @property
     def ledger(self) -> Ledger:
@@ -118,7 +153,8 @@ class Cycles:
         newest = max(memories, key=lambda memory: memory.newest or Cycle(-1, -1))
         self.cycle, self.group = newest.newest, unfold(newest.group)
         if self.cycle is not None:
-            self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
+            self._become(Phase.RUNNING)
+            self._pending, self._since = set(self.group), now
             if gone := [rank for rank in self.group if self._members.get(rank) is None]:
                 reason = f"{self._announcements.names(gone)} was given up by the former coordinator"
                 self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
@@ -147,7 +183,8 @@ class Cycles:
         """A former coordinator began it and reached only nodes that had not yet told us: it may simply go on, unless
         one of its nodes has told us already, and did not know of it."""
         self.cycle, self.group, self.started = memory.newest, unfold(memory.group), None
-        self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
+        self._become(Phase.RUNNING)
+        self._pending, self._since = set(self.group), now
         others = (self._members.get(rank) for rank in self.group)
         if any(
             other is None or not other.here or (other.register and other.register.memory.newest != self.cycle)
@@ -226,7 +263,7 @@ class Cycles:
 
     def hear(
         self,
-        message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping | messages.WorkersStopped,
+        message: messages.OfWorkers,
         member: Member,
         standing: Standing,
     ) -> Step:
@@ -435,7 +472,8 @@ class Cycles:
     def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
         former = self.group
         self.cycle = Cycle(self._term, self.cycle.n + 1 if self.cycle else 0)
-        self.group, self.phase, self._since, self._short_since = group, Phase.RUNNING, now, None
+        self.group, self._since, self._short_since = group, now, None
+        self._become(Phase.RUNNING)
         self.started = now
         self.tally.started(former, group, now)
         self._pending = set(group)
@@ -460,7 +498,8 @@ class Cycles:
     def _end_cycle(self, trouble: Trouble, now: float) -> None:
         if now - self._since >= STEADY:
             self._ending.ledger = self._ending.ledger.steady()
-        self.phase, running = Phase.STOPPING, self._still_running()
+        self._become(Phase.STOPPING)
+        running = self._still_running()
         self._ending.begin(trouble, running, self._standing.wall, now)
         self.tally.broken(now)
         self._do(self._announcements.failed(self.cycle, trouble.reason, now))

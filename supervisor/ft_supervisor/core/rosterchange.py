@@ -30,6 +30,11 @@ class RosterChange:
         """Whether a change is under way; the next has to wait."""
         return not self._done
 
+    @property
+    def stage(self) -> tuple[tuple[int, int], bool]:
+        """The stamp of the roster, and whether its change is under way."""
+        return self.roster.stamp, self.pending
+
     def begin(self) -> None:
         """Of a fresh job: nobody has to be asked."""
         self._done = True
