@@ -518,7 +518,7 @@ def test_never_success_once_slurm_has_interrupted_it() -> None:
     coordinator.slurm(SlurmsWord.PREEMPTED)
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
-    assert coordinator.machine._closing.proposal == Verdict(Outcome.INTERRUPTED, "preempted by Slurm")
+    assert coordinator.machine._commit.proposal == Verdict(Outcome.INTERRUPTED, "preempted by Slurm")
 
 
 @pytest.mark.parametrize("explained", [True, False])
@@ -528,7 +528,7 @@ def test_never_success_nor_failure_once_a_signal_has_come(explained: bool) -> No
     coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
-    assert coordinator.machine._closing.proposal is None
+    assert coordinator.machine._commit.proposal is None
     answers = coordinator.slurm(SlurmsWord.CANCELLED) if explained else coordinator.wait(ASK_BOUND + 1)
     assert proposed(answers) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 

@@ -7,7 +7,7 @@ from tests.core import test_daemon_machine as daemons
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, failed, job, mailed, stop, stopped, succeeded
 
 from ft_supervisor.core import events, messages, orders
-from ft_supervisor.core.actions import KillChild, Leave, Mail, StopWorkers, WriteVerdict
+from ft_supervisor.core.actions import CopyVerdict, KillChild, Leave, Mail, StopWorkers
 from ft_supervisor.core.election import Election
 from ft_supervisor.core.model import Cycle, Memory, Roster
 from ft_supervisor.core.rosterchange import RosterChange
@@ -51,9 +51,9 @@ def test_a_verdict_that_was_found_is_not_forgotten_for_a_dying_agents_last_words
     play = daemons.Play()
     play.state = "joining"
     play.wait(5)
-    assert play.feed(events.Ended(daemons.FAILED)) == [KillChild("agent")]
+    assert play.feed(events.VerdictFound(daemons.FAILED)) == [KillChild("agent")]
     play.order(orders.Remember(Memory(0, newest=C0)))
-    assert play.feed(daemons.AGENT_GONE) == [WriteVerdict(daemons.FAILED), Leave(1, daemons.FAILED, "over")]
+    assert play.feed(daemons.AGENT_GONE) == [CopyVerdict(daemons.FAILED), Leave(1, daemons.FAILED, "over")]
 
 
 def test_enough_nodes_at_the_join_timeout_are_enough() -> None:

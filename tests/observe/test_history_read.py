@@ -62,9 +62,9 @@ def test_a_verdict_that_is_none_is_told(run: Callable[[str], Path]) -> None:
 
 def test_another_version_is_told_and_the_others_are_read(run: Callable[[str], Path]) -> None:
     folder = run("crash")
-    (folder / AGENT).write_text('{"journal":2,"protocol":1}\n')
+    (folder / AGENT).write_text('{"journal":3,"protocol":1}\n')
     history = read(folder)
-    assert any(note.startswith(f"{AGENT}: it is of version 2") for note in history.notes)
+    assert any(note.startswith(f"{AGENT}: it is of version 3") for note in history.notes)
     assert len(history.cycles) == 2
 
 

@@ -59,7 +59,7 @@ def test_an_event_is_a_line_that_says_why(tmp_path: Path) -> None:
     raw = (tmp_path / "journal-agent-1.jsonl").read_text().splitlines()
     assert len(raw) == 3
     head, line = json.loads(raw[0]), json.loads(raw[2])
-    assert (head["journal"], head["machine"], head["name"], head["now"]) == (1, "agent", "agent-1", 1.5)
+    assert (head["journal"], head["machine"], head["name"], head["now"]) == (2, "agent", "agent-1", 1.5)
     assert line.pop("time").startswith("20")
     assert line == {
         "now": 2.5,
@@ -329,9 +329,10 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_another_version_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(2, 2\); this is"):
-        parse(b'{"journal":2,"protocol":2}')
+@pytest.mark.parametrize("other", [(1, 1), (1, 2), (2, 1), (3, 3)])
+def test_another_version_is_refused(other: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=rf"\({other[0]}, {other[1]}\): this ft-supervisor replays \(2, 2\) only"):
+        parse(f'{{"journal":{other[0]},"protocol":{other[1]}}}'.encode())
 
 
 def test_a_quiet_line_looks_like_this() -> None:

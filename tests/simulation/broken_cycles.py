@@ -101,13 +101,13 @@ class DoesNotListenToRegisters(Cycles):
 class RecordsWhatItLikes(CoordinatorMachine):
     """Closes with its own verdict, and not with the one that was kept."""
 
-    def _ended(self, verdict: Verdict, now: float) -> None:
-        super()._ended(Verdict(Outcome.FAILED, self.node.name), now)
+    def _close_held(self, verdict: Verdict, now: float) -> None:
+        super()._close_held(Verdict(Outcome.FAILED, self.node.name), now)
 
 
 class RunsAfterTheVerdict(CoordinatorMachine):
-    def _ended(self, verdict: Verdict, now: float) -> None:
-        super()._ended(verdict, now)
+    def _close_held(self, verdict: Verdict, now: float) -> None:
+        super()._close_held(verdict, now)
         for member in self.members:
             if member.registered and self.cycle is not None:
                 step = self._cycles._enter(self._standing(now))

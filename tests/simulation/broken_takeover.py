@@ -8,7 +8,6 @@ from typing import Any
 
 from ft_supervisor.core import actions, events, messages
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.election import Election
@@ -17,6 +16,7 @@ from ft_supervisor.core.lease import Proof
 from ft_supervisor.core.members import Members
 from ft_supervisor.core.model import NO_PROMISE, Roster, Verdict
 from ft_supervisor.core.rosterchange import RosterChange
+from ft_supervisor.core.verdict_commit import Stage, VerdictCommit
 
 
 class HeedsOlderTerms(AgentMachine):
@@ -117,11 +117,11 @@ class TakesAnyVerdictForIts(CoordinatorMachine):
         super()._receive(message, now)
 
 
-class WantsNoKeepers(Closing):
+class WantsNoKeepers(VerdictCommit):
     """A verdict is the job's as soon as one node keeps it."""
 
     def keep(self, infra_rank: int, roster: Roster) -> Verdict | None:
-        return self.proposal if self.verdict is None else None
+        return self.proposal if self.stage is Stage.PROPOSED else None
 
 
 class LeadsOnceAMajorityIsPresent(Leadership):
@@ -135,7 +135,7 @@ class LeadsOnceAMajorityIsPresent(Leadership):
         return asked
 
 
-class ForgetsItsProposal(Closing):
+class ForgetsItsProposal(VerdictCommit):
     """Knows no more what it has proposed, once a node has kept it."""
 
     def keep(self, infra_rank: int, roster: Roster) -> Verdict | None:

@@ -94,8 +94,8 @@ REQUIRED = (
 
 OTHERS = (
     _coordinator(broken_takeover.TakesAnyVerdictForIts, "4", theme=themes.endings),
-    _part("Closing", broken_takeover.WantsNoKeepers, "4", theme=themes.endings),
-    _part("Closing", broken_takeover.ForgetsItsProposal, "states"),
+    _part("VerdictCommit", broken_takeover.WantsNoKeepers, "4", theme=themes.endings),
+    _part("VerdictCommit", broken_takeover.ForgetsItsProposal, "states"),
     _part("Leadership", broken_takeover.LeadsOnceAMajorityIsPresent, "states"),
     _part("Election", broken_takeover.TermsOfAnybody, "9"),
     _part("Cycles", broken_cycles.WaitsOnlyForTheFirstToStop, "10"),

@@ -32,9 +32,9 @@ from ft_supervisor.core.events import (
     Beat,
     CannotStart,
     CheckAnswered,
+    CloseHeld,
     Connected,
     Disconnected,
-    Ended,
     Looked,
     Mailed,
     PolicyDiffers,
@@ -157,7 +157,7 @@ class AgentMachine:
     def handle(self, event: AgentEvent, now: float) -> list[AgentAction]:
         """One event in, actions out, in order."""
         self._actions = []
-        if self._fence_is_over(now) and not isinstance(event, Ended):
+        if self._fence_is_over(now) and not isinstance(event, CloseHeld):
             self._fence(now)  # first of all: a node that stood still hears of a world that has moved on
         match event:
             case Connected():
@@ -194,7 +194,7 @@ class AgentMachine:
                 self._hear_of_another_policy(event, now)
             case Terminated(reason):
                 self._terminate(reason, now)
-            case Ended(verdict):
+            case CloseHeld(verdict):
                 self._close(verdict, now)
             case Tick():
                 self._tick(now)

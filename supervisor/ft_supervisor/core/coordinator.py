@@ -2,7 +2,7 @@
 
     leadership.py       role, members, majority: whether this coordinator is in charge. Begin there to follow a takeover
     cycles.py           the training, while this coordinator is LEADING; returns a verdict to propose
-    closing.py          the stages of the verdict
+    verdict_commit.py   the stages of the verdict
     interruptions.py    signals and Slurm
 
 Before a majority keeps its verdict the coordinator is a CANDIDATE again when it has stood still for longer than the
@@ -17,18 +17,18 @@ from typing import Any
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import CoordinatorAction, Leave, Tell, log
-from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.cycles import Cycles, Standing, Step
 from ft_supervisor.core.events import (
+    CloseHeld,
     CoordinatorEvent,
-    Ended,
     Heard,
     Promised,
     Received,
-    Recorded,
     SlurmToldUs,
     StepRead,
     Tick,
+    VerdictFound,
+    VerdictWritten,
 )
 from ft_supervisor.core.interruptions import Interruptions
 from ft_supervisor.core.leadership import Leadership, Role, knows_newer
@@ -38,6 +38,8 @@ from ft_supervisor.core.plausible import Heights, from_node
 from ft_supervisor.core.ranks import fold
 from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.summary import Summary
+from ft_supervisor.core.transitions import check_invariants
+from ft_supervisor.core.verdict_commit import Stage, VerdictCommit
 
 
 class CoordinatorMachine:
@@ -50,7 +52,7 @@ class CoordinatorMachine:
         self._cycles = Cycles(job, self.members, self._leadership.election.term or 0, now)
         self._cycles_told = 0
         """How many cycles nodes have told of."""
-        self._closing = Closing()
+        self._commit = VerdictCommit()
         self._deputy: int | None = None
         self._interruptions = Interruptions(job, now)
         self._epoch = epoch
@@ -89,12 +91,12 @@ class CoordinatorMachine:
     @property
     def verdict(self) -> Verdict | None:
         """The job's, once that is certain."""
-        return self._closing.verdict
+        return self._commit.verdict
 
     @property
     def proposal(self) -> Verdict | None:
         """The verdict that it has proposed; the job's only once a majority keeps it."""
-        return self._closing.proposal
+        return self._commit.proposal
 
     @property
     def cycles(self) -> Cycles:
@@ -132,7 +134,14 @@ class CoordinatorMachine:
     def validate(self) -> None:
         """Raise InvalidState if an invariant does not hold. For tests: takes time."""
         self._leadership.validate()
-        self._closing.validate(self.role)
+        self._commit.validate()
+        check_invariants(
+            self.role,
+            {
+                "a verdict is proposed or known": self.role is not Role.CLOSING or self._commit.stage is not Stage.OPEN,
+                "only one that closes has a proposal": self.role is Role.CLOSING or self.proposal is None,
+            },
+        )
         self._cycles.validate()
 
     # -- events
@@ -150,15 +159,17 @@ class CoordinatorMachine:
                     self._do(*self._leadership.beat(infra_rank, round_, now))
             case Promised(term):
                 self._leadership.election.promised(term)
-            case Recorded(verdict):
-                self._do(self._closing.recorded(verdict))
+            case VerdictWritten(verdict):
+                self._do(*self._commit.written(verdict, now))
+            case VerdictFound(verdict):
+                self._decide(verdict, now)
+            case CloseHeld(verdict):
+                self._close_held(verdict, now)
             case StepRead(step):
                 if self.role is Role.LEADING:
                     self._follow(self._cycles.step_read(step, self._standing(now)), now)
             case SlurmToldUs(said):
                 self._hear_slurm(said, now)
-            case Ended(verdict):
-                self._ended(verdict, now)
             case Tick():
                 self._tick(now)
         return self._actions
@@ -167,6 +178,7 @@ class CoordinatorMachine:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
         stalled = now - self._last_tick > self.job.timeouts.fence
         self._last_tick = now
+        self._do(*self._commit.tick(now))
         if late > 0:
             self._late(late, stalled, now)
         if self.role is Role.LEADING and self._leadership.majority.proof.round == 0:
@@ -187,7 +199,7 @@ class CoordinatorMachine:
         self._lose_silent(now)
         self._ask_slurm(now)
         if verdict := self._interruptions.verdict(None, now):
-            self._propose(verdict)
+            self._propose(verdict, now)
         else:
             self._follow(self._cycles.advance(self._standing(now)), now)
             if self.role is Role.LEADING:
@@ -226,7 +238,7 @@ class CoordinatorMachine:
         """Do what the cycles want; afterwards propose their verdict, or begin a cycle if that is permitted."""
         self._do(*step.actions)
         if step.verdict is not None:
-            self._propose(step.verdict)
+            self._propose(step.verdict, now)
         elif step.ready and self._may_start(now):
             self._follow(self._cycles.begin(self._standing(now)), now)
 
@@ -258,8 +270,8 @@ class CoordinatorMachine:
         """`wrong`: what cannot be true of it; None if it is merely old."""
         name = type(message).__name__
         if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
-            sender = {"node": message.infra_rank, "term": message.term}
-            self._do(log("message_dropped", "warning", message=name, **sender, reason=wrong, more=more or None))
+            node, term, more = message.infra_rank, message.term, more or None
+            self._do(log("message_dropped", "warning", message=name, node=node, term=term, reason=wrong, more=more))
 
     def _heights(self) -> Heights:
         """What is known, our own term's cycles included."""
@@ -279,7 +291,7 @@ class CoordinatorMachine:
         self._known = self._known.with_(message.memory)
         if (newest := message.memory.newest) is not None:
             self._cycles_told = max(self._cycles_told, newest.n + 1)
-        if self._closing.closed:
+        if self._commit.stage is Stage.CLAIMED:
             assert self.verdict is not None
             self._do(member.mail(messages.Close(leadership.election.term or 0, self.verdict)))
         elif self.role is Role.CANDIDATE:
@@ -313,7 +325,7 @@ class CoordinatorMachine:
         accepted = max((memory.accepted for memory in memories if memory.accepted), key=lambda a: a.term, default=None)
         if accepted is not None:  # it may have been the job's verdict already
             self._leadership.become(Role.CLOSING, "an accepted verdict")
-            self._closing.propose(accepted.verdict)
+            self._commit.propose(accepted.verdict, now)
         else:
             self._follow(self._cycles.adopt(memories, self._standing(now)), now)
         for message in election.promises.values():
@@ -322,9 +334,9 @@ class CoordinatorMachine:
     def _step_down(self, reason: str) -> None:
         """Another coordinator may be in charge, and decide: what we have proposed is of no use. A verdict that is
         decided stays."""
-        if self._closing.verdict is None:
+        if self._commit.verdict is None:
             self._do(*self._leadership.step_down(reason))
-            self._closing = Closing()
+            self._commit = VerdictCommit()
 
     def _welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node that has promised our term, and all that it knows."""
@@ -338,8 +350,8 @@ class CoordinatorMachine:
         elif roster.number or roster.term >= 0:  # all know the first one
             self._do(member.mail(messages.Members(self.term, roster)))
         if memory.verdict is not None:
-            self._settle(memory.verdict)
-        if (verdict := self.verdict or self._closing.proposal) is not None:
+            self._decide(memory.verdict, now)
+        if (verdict := self.verdict or self._commit.proposal) is not None:
             self._do(self._proposal_for(member, verdict))
             return
         if message.told:
@@ -357,8 +369,8 @@ class CoordinatorMachine:
         self._keep_roster(message.infra_rank, message.stamp, now)
 
     def _hear_verdict_kept(self, message: messages.VerdictKept, member: Member, now: float) -> None:
-        if (kept := self._closing.keep(message.infra_rank, self.roster)) is not None:
-            self._settle(kept)
+        if (kept := self._commit.keep(message.infra_rank, self.roster)) is not None:
+            self._decide(kept, now)
 
     def _hear_workers(self, message: messages.OfWorkers, member: Member, now: float) -> None:
         self._follow(self._cycles.hear(message, member, self._standing(now)), now)
@@ -378,7 +390,7 @@ class CoordinatorMachine:
         if self.role is not Role.LEADING:
             return
         if verdict := self._interruptions.leave(f"{member.node.name} was told to end: {signal}", now):
-            self._propose(verdict)
+            self._propose(verdict, now)
         else:
             self._ask_slurm(now)
 
@@ -386,7 +398,7 @@ class CoordinatorMachine:
         ran, member.gone = member.running, True
         member.stopped()
         if message.verdict is not None:
-            self._settle(message.verdict)
+            self._decide(message.verdict, now)
         if self.role is Role.CLOSING:
             self._leave_when_done(now)
         else:
@@ -404,13 +416,13 @@ class CoordinatorMachine:
             self._do(log("slurm", "warning" if said.problem else "info", reason=news))
         if self.role is Role.LEADING and self._leadership.may_decide(now):
             if verdict := self._interruptions.verdict(said, now):
-                self._propose(verdict)
+                self._propose(verdict, now)
             elif said.draining is not None:
                 self._follow(self._cycles.drain(frozenset(said.draining), self._standing(now)), now)
 
     # -- the verdict
 
-    def _propose(self, verdict: Verdict) -> None:
+    def _propose(self, verdict: Verdict, now: float) -> None:
         """Propose this verdict to all; it is the job's once a majority keeps it.
 
         A signal that is not explained yet says more than workers, whom it has reached too: they may have ended well
@@ -421,7 +433,7 @@ class CoordinatorMachine:
             return
         self._leadership.become(Role.CLOSING, "a verdict is proposed")
         verdict = replace(verdict, reason=one_line(verdict.reason))
-        self._closing.propose(verdict)
+        self._commit.propose(verdict, now)
         self._do(log("proposed", outcome=verdict.outcome.value, reason=verdict.reason))
         self._deputy = self._choose_deputy()
         self._do(*(self._proposal_for(member, verdict) for member in self.members if member.registered))
@@ -437,29 +449,29 @@ class CoordinatorMachine:
         assert term is not None
         return member.mail(messages.Propose(term, verdict, member.node.infra_rank == self._deputy))
 
-    def _settle(self, verdict: Verdict) -> None:
-        """This is the job's verdict."""
+    def _decide(self, verdict: Verdict, now: float) -> None:
+        """This is the job's verdict: a majority keeps it, or a node, the file or the key has it."""
         if self.role is Role.LEADING:
-            self._leadership.become(Role.CLOSING, "the job's verdict is known")
-        self._do(self._closing.settle(verdict, self._lost(), self._summary()))
+            self._leadership.become(Role.CLOSING, "the job's verdict is decided")
+        self._do(*self._commit.decide(verdict, self._lost(), self._summary(), now))
 
-    def _ended(self, verdict: Verdict, now: float) -> None:
-        """The key or the file holds this verdict."""
-        if not self._closing.claimed:
-            self._settle(verdict)
-        elif not self._closing.closed:
-            if self.role is not Role.CLOSING:
-                self._leadership.become(Role.CLOSING, "the key holds the verdict")
-            self._closing.close(verdict, now)
-            self._do(log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason))
-            self._do(*self._leadership.mail_all(messages.Close(self._leadership.election.term or 0, verdict)))
-            self._leave_when_done(now)
+    def _close_held(self, verdict: Verdict, now: float) -> None:
+        """The key holds this verdict. After our claim it is told; else another process set it, and it is decided."""
+        if self._commit.stage is not Stage.WRITTEN:
+            self._decide(verdict, now)
+            return
+        if self.role is not Role.CLOSING:
+            self._leadership.become(Role.CLOSING, "the key holds the verdict")
+        self._commit.close(verdict, now)
+        self._do(log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason))
+        self._do(*self._leadership.mail_all(messages.Close(self._leadership.election.term or 0, verdict)))
+        self._leave_when_done(now)
 
     def _leave_when_done(self, now: float) -> None:
-        if not self._closing.closed or self.verdict is None:
+        if self._commit.stage is not Stage.CLAIMED or self.verdict is None:
             return
-        if self._closing.is_over(self.job, now) or not any(member.registered for member in self.members):
-            self._do(Tell(orders.Closed(self.verdict, self._lost(), self._closing.summary)))
+        if self._commit.is_over(self.job, now) or not any(member.registered for member in self.members):
+            self._do(Tell(orders.VerdictDecided(self.verdict, self._lost(), self._commit.summary)))
             self._do(Leave(self.verdict.exit_code, self.verdict, self.verdict.reason))
 
     def _summary(self) -> Summary:

@@ -20,7 +20,7 @@ AGENT_RANK = -1
 NO_PROMISE = -1
 """The promise of a node that has promised nothing yet."""
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of what is said through the store and over the links; different versions do not talk."""
 
 

@@ -22,7 +22,8 @@ from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_coordinator import CoordinatorEvent
 from ft_supervisor.observe.history_fact import LATEST, Told, is_log, rank_of
 
-VERSION = 1
+VERSIONS = (1, 2)
+"""Of journals whose facts are read: what has changed since 1 is not among them."""
 """Of the journal's format, observe.journal."""
 _HEARD = 512
 """How many of the newest heartbeats are kept, to tell when a lost node was last heard."""
@@ -105,8 +106,8 @@ class _Reader:
 
     def _header(self, value: dict[str, Any]) -> bool:
         told = self.told
-        if value["journal"] != VERSION:
-            told.problem = f"it is of version {value['journal']!r:.20}; this ft-supervisor reads {VERSION}"
+        if value["journal"] not in VERSIONS:
+            told.problem = f"it is of version {value['journal']!r:.20}; this ft-supervisor reads {VERSIONS[-1]}"
             return False
         begin, self._now = value["begin"], float(value["now"])
         job = begin["job"]

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ft_supervisor.core.actions import Conclude, Leave, Log, Pulse, Record, Tell, WriteVerdict
+from ft_supervisor.core.actions import ClaimClose, CopyVerdict, Leave, Log, Pulse, Tell, WriteVerdict
 from ft_supervisor.core.codec import CodecError, from_plain
 from ft_supervisor.core.events import Heard, Looked, Ordered, Tick
 from ft_supervisor.core.model import PROTOCOL
@@ -19,7 +19,8 @@ from ft_supervisor.core.orders import Alive, Begin
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.observe.tagged import EVENTS, brief, dump, load, text
 
-VERSION = 1
+VERSION = 2
+"""Since 2 the stages of the verdict have other names. A journal is replayed by its own version alone."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def reason_of(actions: Sequence[object]) -> str | None:
             case Log(fields=fields):
                 if reasons := [str(value) for name, value in fields if name == "reason"]:
                     return reasons[0]
-            case Record(verdict=verdict) | Conclude(verdict=verdict) | WriteVerdict(verdict=verdict):
+            case WriteVerdict(verdict=verdict) | ClaimClose(verdict=verdict) | CopyVerdict(verdict=verdict):
                 return verdict.reason
     return None
 
@@ -193,7 +194,8 @@ def parse(data: bytes) -> Header | Entry | Note:
 def _header(value: dict[str, Any]) -> Header:
     found = value.get("journal"), value.get("protocol")
     if found != (VERSION, PROTOCOL):
-        raise CodecError(f"(journal, protocol) is {found!r:.60}; this is {(VERSION, PROTOCOL)}")
+        is_of = f"a journal of (version, protocol) {found!r:.60}"
+        raise CodecError(f"{is_of}: this ft-supervisor replays {(VERSION, PROTOCOL)} only")
     if isinstance(value.get("begin"), dict):
         value["begin"].pop("type", None)
     header: Header = from_plain(value, Header)
