@@ -25,7 +25,7 @@ a look. What to do about them is told in [At 3 a.m.](../3am.md)"""
 
 COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("core/agent.py", "_become"): tuple(state.value for state in State),
-    ("core/telling.py", "decided"): (Response.RESTART.value, Response.REPLACE_NODE.value, "gives_up"),
+    ("core/coordinator/announcements.py", "decided"): (Response.RESTART.value, Response.REPLACE_NODE.value, "gives_up"),
     ("coordinator/metrics_server.py", "_tell"): ("metrics_client_failed", "metrics_failed", "metrics_not_served"),
 }
 """Events whose names are no constants, by file and function. The other responses of a rule always end the job."""

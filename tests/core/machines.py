@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse, Tell, WriteVerdict
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CloseHeld, CoordinatorEvent, Heard, Received, SlurmToldUs, Tick, VerdictWritten
 from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
 from ft_supervisor.core.ranks import fold

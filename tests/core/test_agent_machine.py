@@ -9,8 +9,8 @@ from tests.core.machines import BEAT, C0, C1, C2, FAILURE, TIMEOUTS, deeds, job,
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
 from ft_supervisor.core.agent import GUARD_MARGIN, STOP_MARGIN, AgentMachine, State
+from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Mailed, Terminated, Tick
-from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.model import KILL_BOUND, Accepted, Cycle, Job, Memory, Outcome, Roster, Verdict
 

@@ -22,8 +22,8 @@ from tests.core.machines import (
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import ReadStep
+from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.events import StepRead
-from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.ledger import EMPTY
 from ft_supervisor.core.messages import Propose, Run, Standby, Stop
 from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Outcome, Problem, Verdict

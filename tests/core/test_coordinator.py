@@ -22,7 +22,7 @@ from tests.core.machines import (
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import ClaimClose, Leave, Mail, Tell
-from ft_supervisor.core.cycles import STOP_MARGIN, Phase
+from ft_supervisor.core.coordinator.cycles import STOP_MARGIN, Phase
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
 from ft_supervisor.core.orders import SlurmsWord, VerdictDecided
 

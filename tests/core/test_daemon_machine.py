@@ -13,9 +13,9 @@ from ft_supervisor.core.actions import (
     SpawnCoordinator,
     Tell,
 )
+from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.daemon import DONE_BOUND, FIRST_PAUSE, LOOK_PAUSE, MAX_CRASHES, DaemonMachine
 from ft_supervisor.core.events import ChildExited, Ordered, Signalled, Tick, VerdictFound
-from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.keeper import START_BOUND, STEADY
 from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
 

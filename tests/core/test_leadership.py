@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.core.machines import Talk, job, node
 
-from ft_supervisor.core.cycles import PHASES, Cycles, Phase
-from ft_supervisor.core.leadership import ROLES, Leadership, Role
-from ft_supervisor.core.members import Members
+from ft_supervisor.core.coordinator.cycles import PHASES, Cycles, Phase
+from ft_supervisor.core.coordinator.leadership import ROLES, Leadership, Role
 from ft_supervisor.core.model import Memory
+from ft_supervisor.core.quorum.members import Members
 from ft_supervisor.core.transitions import InvalidState
 
 

@@ -8,9 +8,9 @@ from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, failed, job, maile
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import CopyVerdict, KillChild, Leave, Mail, StopWorkers
-from ft_supervisor.core.election import Election
 from ft_supervisor.core.model import Cycle, Memory, Roster
-from ft_supervisor.core.rosterchange import RosterChange
+from ft_supervisor.core.quorum.election import Election
+from ft_supervisor.core.quorum.roster_change import RosterChange
 
 
 def test_a_coordinators_late_tick_moves_nobodys_sign_of_life_into_the_future() -> None:

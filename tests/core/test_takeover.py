@@ -26,9 +26,9 @@ from tests.core.machines import (
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import ClaimClose, LookForVerdict, Mail
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.leadership import Role
 from ft_supervisor.core.events import Received
-from ft_supervisor.core.leadership import Role
 from ft_supervisor.core.ledger import Ledger, Spent
 from ft_supervisor.core.messages import Continue, Prepare, Propose, Run, Standby, Stop
 from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict

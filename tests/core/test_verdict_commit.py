@@ -4,10 +4,10 @@ import pytest
 from tests.core.machines import decided, job
 
 from ft_supervisor.core.actions import ClaimClose, log
+from ft_supervisor.core.coordinator.verdict_commit import FILE_BOUND, STAGES, Stage, VerdictCommit
 from ft_supervisor.core.model import Outcome, Roster, Verdict
 from ft_supervisor.core.summary import Summary
 from ft_supervisor.core.transitions import InvalidState
-from ft_supervisor.core.verdict_commit import FILE_BOUND, STAGES, Stage, VerdictCommit
 
 ONE, OTHER = Verdict(Outcome.SUCCESS, "one"), Verdict(Outcome.FAILED, "other")
 INTERRUPTED = Verdict(Outcome.INTERRUPTED, "time")

@@ -15,7 +15,7 @@ from tests.simulation.world import Machines, World
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import CoordinatorAction, Log
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent
 from ft_supervisor.core.model import Failure, Job, Memory, Node
 from ft_supervisor.core.orders import SlurmsWord

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.cycles import Cycles, Phase, Standing, Step
-from ft_supervisor.core.members import Member
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.cycles import Cycles, Phase, Standing, Step
+from ft_supervisor.core.coordinator.policy import Decision
 from ft_supervisor.core.model import Memory, Outcome, Verdict
 from ft_supervisor.core.placement import Assignment
-from ft_supervisor.core.policy import Decision
+from ft_supervisor.core.quorum.members import Member
 from ft_supervisor.core.ranks import fold
 
 
@@ -28,8 +28,8 @@ class GivesSuspectsUp(Cycles):
     """Does not wait for node_lost where the probe had no answer."""
 
     def _watch_stopping(self, now: float) -> None:
-        if now - self._ending.since >= self.job.timeouts.probe:
-            for infra_rank in self._ending._unheard & self._members.running():
+        if now - self._failure.since >= self.job.timeouts.probe:
+            for infra_rank in self._failure._unheard & self._members.running():
                 self._members[infra_rank].stopped()
         super()._watch_stopping(now)
 

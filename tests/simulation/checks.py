@@ -12,7 +12,7 @@ from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
 from ft_supervisor.core.codec import CodecError, decode, encode
-from ft_supervisor.core.leadership import Role
+from ft_supervisor.core.coordinator.leadership import Role
 from ft_supervisor.core.messages import (
     TO_AGENT,
     TO_COORDINATOR,
@@ -25,8 +25,8 @@ from ft_supervisor.core.messages import (
     ToCoordinator,
 )
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
+from ft_supervisor.core.quorum.roster import candidates
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.core.roster import candidates
 from ft_supervisor.core.transitions import InvalidState
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tests.simulation.words import brief
 
 from ft_supervisor.core import actions, messages
 from ft_supervisor.core.actions import CoordinatorAction
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CloseHeld, CoordinatorEvent, Heard, Received, Tick, VerdictFound, VerdictWritten
 from ft_supervisor.core.messages import ToCoordinator
 from ft_supervisor.core.model import Memory, Verdict

@@ -15,10 +15,12 @@ from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import agent, coordinator, cycles, leadership, majority, roster
+from ft_supervisor.core import agent
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator import coordinator, cycles, leadership
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.quorum import majority, roster
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ft_supervisor.coordinator import files
 from ft_supervisor.coordinator.live import Live
 from ft_supervisor.core import actions
 from ft_supervisor.core.codec import encode
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import (
     CloseHeld,
     CoordinatorEvent,

@@ -26,6 +26,7 @@ from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Send, Start, StopWorkers, TakeStacks, Tell, log
 from ft_supervisor.core.alone import Alone
 from ft_supervisor.core.caller import Caller
+from ft_supervisor.core.coordinator.policy import ignored
 from ft_supervisor.core.events import (
     AgentEvent,
     BarrierPassed,
@@ -68,9 +69,8 @@ from ft_supervisor.core.model import (
     one_line,
 )
 from ft_supervisor.core.plausible import to_node
-from ft_supervisor.core.policy import ignored
+from ft_supervisor.core.quorum.roster import first_candidate, first_term
 from ft_supervisor.core.refusals import Refusals
-from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When
 
 GUARD_MARGIN = KILL_BOUND / 2

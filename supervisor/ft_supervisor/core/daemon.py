@@ -22,6 +22,7 @@ from ft_supervisor.core.actions import (
     Tell,
     log,
 )
+from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.events import (
     ChecksDone,
     ChildExited,
@@ -34,7 +35,6 @@ from ft_supervisor.core.events import (
 )
 from ft_supervisor.core.health import HealthMachine
 from ft_supervisor.core.health import Outcome as CheckOutcome
-from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.keeper import Keeper
 from ft_supervisor.core.model import (
     AGENT_RANK,
@@ -63,7 +63,7 @@ from ft_supervisor.core.orders import (
     Terminate,
     VerdictDecided,
 )
-from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
+from ft_supervisor.core.quorum.roster import candidates, first_candidate, is_candidate, survivable_losses
 from ft_supervisor.core.settings import Cause, OnFail
 
 AGENT = "agent"

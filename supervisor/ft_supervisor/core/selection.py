@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ft_supervisor.core.members import Members
 from ft_supervisor.core.model import Job
 from ft_supervisor.core.placement import Assignment, Candidate, assign
+from ft_supervisor.core.quorum.members import Members
 from ft_supervisor.core.settings import OnExhausted
 
 

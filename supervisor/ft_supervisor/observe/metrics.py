@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent, Heard, Received
-from ft_supervisor.core.majority import PROOF_AGE
 from ft_supervisor.core.messages import Register, Run, WorkersFailed
 from ft_supervisor.core.model import Failure
+from ft_supervisor.core.quorum.majority import PROOF_AGE
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.settings import Cause, Response
 from ft_supervisor.observe import metric_families as names

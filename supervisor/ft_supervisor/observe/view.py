@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.cycles import Cycles
-from ft_supervisor.core.members import Member
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.cycles import Cycles
+from ft_supervisor.core.quorum.members import Member
+from ft_supervisor.core.quorum.roster import candidates, survivable
 from ft_supervisor.core.ranks import fold, unfold
-from ft_supervisor.core.roster import candidates, survivable
 from ft_supervisor.core.settings import Match, OnExhausted, Response
 from ft_supervisor.observe.snapshot import (
     EVERY,

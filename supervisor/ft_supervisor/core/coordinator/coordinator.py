@@ -17,7 +17,10 @@ from typing import Any
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import CoordinatorAction, Leave, Tell, log
-from ft_supervisor.core.cycles import Cycles, Standing, Step
+from ft_supervisor.core.coordinator.cycles import Cycles, Standing, Step
+from ft_supervisor.core.coordinator.interruptions import Interruptions
+from ft_supervisor.core.coordinator.leadership import Leadership, Role, knows_newer
+from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
 from ft_supervisor.core.events import (
     CloseHeld,
     CoordinatorEvent,
@@ -30,16 +33,13 @@ from ft_supervisor.core.events import (
     VerdictFound,
     VerdictWritten,
 )
-from ft_supervisor.core.interruptions import Interruptions
-from ft_supervisor.core.leadership import Leadership, Role, knows_newer
-from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import Cycle, Job, Memory, Node, Outcome, Roster, Verdict, one_line
 from ft_supervisor.core.plausible import Heights, from_node
+from ft_supervisor.core.quorum.members import Member, Members
 from ft_supervisor.core.ranks import fold
 from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.summary import Summary
 from ft_supervisor.core.transitions import check_invariants
-from ft_supervisor.core.verdict_commit import Stage, VerdictCommit
 
 
 class CoordinatorMachine:

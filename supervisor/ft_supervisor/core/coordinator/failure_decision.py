@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ft_supervisor.core import policy
+from ft_supervisor.core.coordinator import policy
+from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.ledger import Ledger
 from ft_supervisor.core.model import Job
-from ft_supervisor.core.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.settings import Response
 
 STEP_BOUND = 2.0
 """Seconds that the file with the checkpoint's step gets."""
 
 
-class Ending:
+class FailureDecision:
     """Of one cycle after the other; `begin` is the next one's. `ledger` is the newest that is known."""
 
     def __init__(self, job: Job, now: float) -> None:

@@ -18,7 +18,7 @@ from enum import StrEnum
 from ft_supervisor.core import orders
 from ft_supervisor.core.actions import ClaimClose, CoordinatorAction, Tell, WriteVerdict, log
 from ft_supervisor.core.model import KILL_BOUND, Job, Outcome, Roster, Verdict
-from ft_supervisor.core.roster import quorum
+from ft_supervisor.core.quorum.roster import quorum
 from ft_supervisor.core.summary import Summary
 from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
 

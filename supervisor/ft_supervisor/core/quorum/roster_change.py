@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ft_supervisor.core.model import Roster
+from ft_supervisor.core.quorum.roster import quorum
 from ft_supervisor.core.ranks import fold, unfold
-from ft_supervisor.core.roster import quorum
 
 
 class RosterChange:

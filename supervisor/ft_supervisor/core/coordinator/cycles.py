@@ -16,17 +16,17 @@ from enum import StrEnum
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import CoordinatorAction, ReadStep, log
-from ft_supervisor.core.ending import Ending
+from ft_supervisor.core.coordinator.announcements import Announcements
+from ft_supervisor.core.coordinator.failure_decision import FailureDecision
+from ft_supervisor.core.coordinator.policy import Decision, LastDecision, MayGo, Trouble
 from ft_supervisor.core.ledger import Ledger, newer
-from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.placement import Assignment
-from ft_supervisor.core.policy import Decision, LastDecision, MayGo, Trouble
+from ft_supervisor.core.quorum.members import Member, Members
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
 from ft_supervisor.core.summary import Tally
-from ft_supervisor.core.telling import Announcements
 from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
 
 STOP_MARGIN = 10.0
@@ -97,7 +97,7 @@ class Cycles:
         self.tally = Tally(job.nodes)
         self._members = members
         self._term = term
-        self._ending = Ending(job, now)
+        self._failure = FailureDecision(job, now)
         self._announcements = Announcements(job)
         self._standing = Standing(now, now, None, frozenset())
         self._step = Step()
@@ -125,14 +125,14 @@ class Cycles:
                 or (self.cycle is None and not self.group),
                 "a cycle has a group": not (running or stopping) or (self.cycle is not None and bool(self.group)),
                 "only nodes of the cycle are waited for": self._pending <= set(self.group),
-                "what is stopped has a trouble": not stopping or self._ending.trouble is not None,
+                "what is stopped has a trouble": not stopping or self._failure.trouble is not None,
             },
         )
 
     @property
     def ledger(self) -> Ledger:
         """What has been spent of the budgets."""
-        return self._ending.ledger
+        return self._failure.ledger
 
     @property
     def last_decision(self) -> LastDecision | None:
@@ -161,8 +161,8 @@ class Cycles:
         return step
 
     def _take_over(self, other: Ledger) -> None:
-        self._ending.ledger = newer(self._ending.ledger, other)
-        self.selection.excluded = frozenset(unfold(self._ending.ledger.excluded))
+        self._failure.ledger = newer(self._failure.ledger, other)
+        self.selection.excluded = frozenset(unfold(self._failure.ledger.excluded))
 
     def welcome(self, message: messages.Register, member: Member, standing: Standing) -> Step:
         """A node has registered: tell it what to do."""
@@ -291,7 +291,7 @@ class Cycles:
     ) -> None:
         match message:
             case messages.Stopping():
-                self._ending.heard(message.infra_rank)
+                self._failure.heard(message.infra_rank)
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
             case messages.WorkersFailed(failures=failures):
@@ -303,7 +303,7 @@ class Cycles:
 
     def _succeeded(self, member: Member, now: float) -> None:
         member.stopped()
-        self._ending.heard(member.node.infra_rank)
+        self._failure.heard(member.node.infra_rank)
         self._pending.discard(member.node.infra_rank)
         if self.phase is Phase.RUNNING and not self._pending:
             self._step.verdict = Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0")
@@ -312,13 +312,13 @@ class Cycles:
 
     def _stopped(self, member: Member, now: float) -> None:
         member.stopped()
-        self._ending.heard(member.node.infra_rank)
+        self._failure.heard(member.node.infra_rank)
         self._advance(now)
 
     def missing(self, member: Member, reason: str, *, ran: bool, charged: bool, standing: Standing) -> Step:
         """A node can run nothing any more; `ran`: until now it might have."""
         step, now, infra_rank = self._enter(standing), standing.now, member.node.infra_rank
-        self._ending.heard(infra_rank)
+        self._failure.heard(infra_rank)
         if infra_rank in self._pending and (self.phase is Phase.RUNNING or ran):
             self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
             self.tally.broken(member.heard)
@@ -328,7 +328,7 @@ class Cycles:
     def step_read(self, number: int | None, standing: Standing) -> Step:
         """The step of the newest checkpoint; None: there is none that can be read."""
         step = self._enter(standing)
-        self._ending.read_step(number)
+        self._failure.read_step(number)
         self._advance(standing.now)
         return step
 
@@ -355,7 +355,7 @@ class Cycles:
 
     def _stop(self) -> messages.Stop:
         assert self.cycle is not None
-        return messages.Stop(self._term, self.cycle, fold(self.group), self._ending.grace)
+        return messages.Stop(self._term, self.cycle, fold(self.group), self._failure.grace)
 
     def _run(self, member: Member, group: str, group_rank: int, now: float) -> None:
         """`group` is ours, folded: for 1,000 nodes that takes longer than all the rest."""
@@ -395,10 +395,10 @@ class Cycles:
 
     def _watch_stopping(self, now: float) -> None:
         running = self._members.running()
-        if suspects := self._ending.suspects(now) & running:
+        if suspects := self._failure.suspects(now) & running:
             self._do(self._announcements.suspects(suspects))
-        bound = self._ending.grace + KILL_BOUND + self.job.timeouts.node_lost + STOP_MARGIN
-        if running and now - self._ending.since >= bound:
+        bound = self._failure.grace + KILL_BOUND + self.job.timeouts.node_lost + STOP_MARGIN
+        if running and now - self._failure.since >= bound:
             reason = f"{self._announcements.names(sorted(running))} did not stop its workers within {bound:g} s"
             self._step.verdict = Verdict(Outcome.INTERRUPTED, reason)
 
@@ -418,7 +418,7 @@ class Cycles:
             self._begin_first(now)
         else:
             self._decide(now)
-            if (decision := self._ending.decision) is not None and now >= self._ending.not_before:
+            if (decision := self._failure.decision) is not None and now >= self._failure.not_before:
                 self._begin_next(decision, now)
         return step
 
@@ -426,8 +426,8 @@ class Cycles:
         if self.phase is Phase.JOINING:
             self._step.ready = self.selection.enough(self._since, now)
         elif self.phase is Phase.STOPPING:
-            ending = self._ending
-            if ending.decision is None and (last := ending.last_word(self._standing.wall, now)) is not None:
+            failure = self._failure
+            if failure.decision is None and (last := failure.last_word(self._standing.wall, now)) is not None:
                 self._tell(last, now)
                 self._step.verdict = last.verdict
             else:
@@ -435,8 +435,8 @@ class Cycles:
 
     def _decide(self, now: float) -> None:
         """What the failure leads to, now that all have stopped; once."""
-        ending = self._ending
-        if ending.decision is None and (decision := ending.settle(self._standing.wall, now, self._may_go(now))):
+        failure = self._failure
+        if failure.decision is None and (decision := failure.settle(self._standing.wall, now, self._may_go(now))):
             self._take_over(decision.ledger)
             self._tell(decision, now)
 
@@ -492,15 +492,15 @@ class Cycles:
         """The running cycle cannot go on: stop it. More of the kind may come until all have stopped."""
         if self.phase is Phase.RUNNING:
             self._end_cycle(trouble, now)
-        elif self.phase is Phase.STOPPING and self._ending.add(trouble, self._standing.wall):
+        elif self.phase is Phase.STOPPING and self._failure.add(trouble, self._standing.wall):
             self._tell_to_stop(self._still_running())
 
     def _end_cycle(self, trouble: Trouble, now: float) -> None:
         if now - self._since >= STEADY:
-            self._ending.ledger = self._ending.ledger.steady()
+            self._failure.ledger = self._failure.ledger.steady()
         self._become(Phase.STOPPING)
         running = self._still_running()
-        self._ending.begin(trouble, running, self._standing.wall, now)
+        self._failure.begin(trouble, running, self._standing.wall, now)
         self.tally.broken(now)
         self._do(self._announcements.failed(self.cycle, trouble.reason, now))
         if self.job.settings.step_file:
@@ -517,9 +517,9 @@ class Cycles:
                 self._mail(self._members[node], stop)
 
     def _tell(self, decision: Decision, now: float) -> None:
-        ending = self._ending
+        failure = self._failure
         self._step.actions += self._announcements.decided(
-            decision, ending.trouble, ending.where(decision), self.cycle, self.group, now
+            decision, failure.trouble, failure.where(decision), self.cycle, self.group, now
         )
 
     # -- the call's answer

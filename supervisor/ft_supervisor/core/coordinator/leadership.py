@@ -34,13 +34,13 @@ from enum import StrEnum
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import CoordinatorAction, LookForVerdict, Mail, Pulse, log
-from ft_supervisor.core.election import Election
-from ft_supervisor.core.majority import Majority
-from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import NO_PROMISE, Cycle, Job, Memory, Node, Roster
+from ft_supervisor.core.quorum.election import Election
+from ft_supervisor.core.quorum.majority import Majority
+from ft_supervisor.core.quorum.members import Member, Members
+from ft_supervisor.core.quorum.roster import first_candidate, first_term
+from ft_supervisor.core.quorum.roster_change import RosterChange
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.core.roster import first_candidate, first_term
-from ft_supervisor.core.rosterchange import RosterChange
 from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ft_supervisor.core.actions import Log, log
+from ft_supervisor.core.coordinator.policy import Decision, LastDecision, Trouble
 from ft_supervisor.core.model import Cycle, Job
-from ft_supervisor.core.policy import Decision, LastDecision, Trouble
 
 MOST_NAMES = 8
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from ft_supervisor.core.messages import Register
 from ft_supervisor.core.model import NO_PROMISE, Job, Memory, Roster
-from ft_supervisor.core.roster import coordinator_of, first_roster, next_term, quorum
+from ft_supervisor.core.quorum.roster import coordinator_of, first_roster, next_term, quorum
 
 PATIENCE = 2
 """Times timeouts.coordinator, until a candidate that does not get its promises asks anew with a higher term."""
