@@ -22,7 +22,8 @@ from tests.core.machines import (
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import ClaimClose, Leave, Mail, Tell
-from ft_supervisor.core.coordinator.cycles import STOP_MARGIN, Phase
+from ft_supervisor.core.coordinator.cycle_step import Phase
+from ft_supervisor.core.coordinator.cycles import JOB_STOP_MARGIN
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
 from ft_supervisor.core.orders import SlurmsWord, VerdictDecided
 
@@ -340,7 +341,7 @@ def test_a_node_that_cannot_end_its_workers_ends_the_job_within_a_bound() -> Non
     talk.hear(failed(0))
     talk.hear(stopped(0))
     talk.hear(stopped(2))
-    bound = TIMEOUTS.restart_grace + KILL_BOUND + TIMEOUTS.node_lost + STOP_MARGIN
+    bound = TIMEOUTS.restart_grace + KILL_BOUND + TIMEOUTS.node_lost + JOB_STOP_MARGIN
     assert talk.wait(bound - 0.5) == []
     assert talk.wait(0.5) == talk.propose(interrupted(f"n1 did not stop its workers within {bound:g} s"))
 
@@ -481,7 +482,7 @@ def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> 
     assert talk.machine.cycle == C1
     assert talk.hear(old) == []
     assert talk.machine.phase == Phase.RUNNING
-    assert talk.machine._cycles._pending == {0, 1, 2}
+    assert talk.machine._cycles._current.pending == {0, 1, 2}
     assert talk.machine.members[1].incarnation == 2
 
 

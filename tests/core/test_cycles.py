@@ -8,7 +8,8 @@ from tests.core.machines import C0, C1, failed, job, mailed, node, stopped, stop
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import Mail
-from ft_supervisor.core.coordinator.cycles import Cycles, Phase, Standing, Step
+from ft_supervisor.core.coordinator.cycle_step import Phase, Standing, Step
+from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
 from ft_supervisor.core.quorum.members import Members
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.core.machines import Talk, job, node
 
-from ft_supervisor.core.coordinator.cycles import PHASES, Cycles, Phase
+from ft_supervisor.core.coordinator.cycle_step import PHASES, Phase
+from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.leadership import ROLES, Leadership, Role
 from ft_supervisor.core.model import Memory
 from ft_supervisor.core.quorum.members import Members

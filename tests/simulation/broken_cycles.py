@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.coordinator.cycles import Cycles, Phase, Standing, Step
+from ft_supervisor.core.coordinator.cycle_step import Phase, Standing, Step
+from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.policy import Decision
 from ft_supervisor.core.model import Memory, Outcome, Verdict
 from ft_supervisor.core.placement import Assignment
@@ -36,7 +37,7 @@ class GivesSuspectsUp(Cycles):
 
 class OneSuccessIsEnough(Cycles):
     def _succeeded(self, member: Member, now: float) -> None:
-        self._pending.clear()
+        self._current.pending.clear()
         super()._succeeded(member, now)
 
 
@@ -73,8 +74,8 @@ class ShiftsRanks(Cycles):
 
 
 class TwoOfTheSameRank(Cycles):
-    def _run(self, member: Member, group: str, group_rank: int, now: float) -> None:
-        super()._run(member, group, max(0, group_rank - 1), now)
+    def _run(self, member: Member, group: str, group_rank: int) -> None:
+        super()._run(member, group, max(0, group_rank - 1))
 
 
 class NeverGivesUp(Cycles):
@@ -93,7 +94,7 @@ class DoesNotListenToRegisters(Cycles):
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         assert self.cycle is not None
-        if self.cycle.term == self._term:
+        if self._current.is_ours:
             message = replace(message, memory=Memory(promise=message.memory.promise))
         super()._welcome_active(message, member, now)
 
@@ -111,5 +112,5 @@ class RunsAfterTheVerdict(CoordinatorMachine):
         for member in self.members:
             if member.registered and self.cycle is not None:
                 step = self._cycles._enter(self._standing(now))
-                self._cycles._run(member, fold(self._cycles.group), 0, now)
+                self._cycles._run(member, fold(self._cycles.group), 0)
                 self._actions += step.actions

@@ -17,7 +17,8 @@ from typing import Any
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import CoordinatorAction, Leave, Tell, log
-from ft_supervisor.core.coordinator.cycles import Cycles, Standing, Step
+from ft_supervisor.core.coordinator.cycle_step import Standing, Step
+from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.interruptions import Interruptions
 from ft_supervisor.core.coordinator.leadership import Leadership, Role, knows_newer
 from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit

@@ -11,12 +11,13 @@ STOPPING   everybody stopped or lost; then the rule's pause        a cycle: RUNN
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import CoordinatorAction, ReadStep, log
+from ft_supervisor.core.coordinator import policy
 from ft_supervisor.core.coordinator.announcements import Announcements
+from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
+from ft_supervisor.core.coordinator.cycle_step import PHASES, Phase, Standing, Step
 from ft_supervisor.core.coordinator.failure_decision import FailureDecision
 from ft_supervisor.core.coordinator.policy import Decision, LastDecision, MayGo, Trouble
 from ft_supervisor.core.ledger import Ledger, newer
@@ -27,60 +28,13 @@ from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
 from ft_supervisor.core.summary import Tally
-from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
+from ft_supervisor.core.transitions import check_invariants, check_transition
 
-STOP_MARGIN = 10.0
+JOB_STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
 
-STEADY = 300.0
+STEADY_CYCLE = 300.0
 """Seconds that a cycle has to run for its failure to be the first in a row."""
-
-
-class Phase(StrEnum):
-    """Where the training is."""
-
-    JOINING = "joining"
-    RUNNING = "running"
-    STOPPING = "stopping"
-
-
-PHASES: Transitions[Phase] = {
-    Phase.JOINING: {Phase.RUNNING: "enough nodes | a cycle of a former coordinator"},
-    Phase.RUNNING: {
-        Phase.STOPPING: "a failure, a lost node, a drain, growth",
-        Phase.RUNNING: "a newer cycle of a former coordinator",
-    },
-    Phase.STOPPING: {Phase.RUNNING: "the next cycle | a newer cycle of a former coordinator"},
-}
-"""The next phases of each phase, and what leads there. A verdict ends the job in any of them."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What Cycles needs to know of the leadership, as of one call.
-
-    `now`: the coordinator's own clock; `wall`: seconds since the epoch by the same clock. `age`: seconds since a
-    majority was certainly with us, None if it never was. `eligible`: the members that a successor would certainly ask;
-    only these may be given work.
-    """
-
-    now: float
-    wall: float
-    age: float | None
-    eligible: frozenset[int]
-
-
-@dataclass
-class Step:
-    """What a call of Cycles leads to: `actions`, in order, and afterwards at most one of two things.
-
-    `verdict`: how the job is to end, which the coordinator may propose. `ready`: no worker runs any more; a new cycle
-    is wanted, and `begin` is to be called if the leadership permits one.
-    """
-
-    actions: list[CoordinatorAction] = field(default_factory=list)
-    verdict: Verdict | None = None
-    ready: bool = False
 
 
 class Cycles:
@@ -89,20 +43,14 @@ class Cycles:
     def __init__(self, job: Job, members: Members, term: int, now: float) -> None:
         self.job = job
         self._phase = Phase.JOINING
-        self.cycle: Cycle | None = None
-        self.group: tuple[int, ...] = ()
-        self.started: float | None = None
-        """When the present cycle began; None where that was before our term."""
+        self._current = CurrentCycle(job, term)
         self.selection = Selection(job, members)
         self.tally = Tally(job.nodes)
         self._members = members
-        self._term = term
         self._failure = FailureDecision(job, now)
         self._announcements = Announcements(job)
         self._standing = Standing(now, now, None, frozenset())
         self._step = Step()
-        self._pending: set[int] = set()
-        self._master = ("", 0)
         self._since = now
         self._short_since: float | None = None
 
@@ -124,7 +72,7 @@ class Cycles:
                 "before the first cycle there is no group": self._phase is not Phase.JOINING
                 or (self.cycle is None and not self.group),
                 "a cycle has a group": not (running or stopping) or (self.cycle is not None and bool(self.group)),
-                "only nodes of the cycle are waited for": self._pending <= set(self.group),
+                "only nodes of the cycle are waited for": self._current.pending <= set(self.group),
                 "what is stopped has a trouble": not stopping or self._failure.trouble is not None,
             },
         )
@@ -139,9 +87,20 @@ class Cycles:
         """The newest decision of this term."""
         return self._announcements.last
 
-    def active(self, member: Member) -> bool:
-        """Whether it belongs to the present cycle."""
-        return self.cycle is not None and member.node.infra_rank in self.group
+    @property
+    def cycle(self) -> Cycle | None:
+        """The newest; None before the first."""
+        return self._current.name
+
+    @property
+    def group(self) -> tuple[int, ...]:
+        """Its nodes' infra_ranks by group_rank."""
+        return self._current.group
+
+    @property
+    def started(self) -> float | None:
+        """When it began; None if that was before this term."""
+        return self._current.started
 
     # -- what nodes say
 
@@ -151,14 +110,17 @@ class Cycles:
         for memory in memories:
             self._take_over(memory.ledger)
         newest = max(memories, key=lambda memory: memory.newest or Cycle(-1, -1))
-        self.cycle, self.group = newest.newest, unfold(newest.group)
-        if self.cycle is not None:
-            self._become(Phase.RUNNING)
-            self._pending, self._since = set(self.group), now
+        if newest.newest is not None:
+            self._go_on_with(newest.newest, newest.group, now)
             if gone := [rank for rank in self.group if self._members.get(rank) is None]:
                 reason = f"{self._announcements.names(gone)} was given up by the former coordinator"
                 self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
         return step
+
+    def _go_on_with(self, cycle: Cycle, group: str, now: float) -> None:
+        self._become(Phase.RUNNING)
+        self._current.adopt(cycle, unfold(group))
+        self._since = now
 
     def _take_over(self, other: Ledger) -> None:
         self._failure.ledger = newer(self._failure.ledger, other)
@@ -170,10 +132,10 @@ class Cycles:
         self._take_over(memory.ledger)
         if memory.newest is not None and memory.newest > (self.cycle or Cycle(-1, -1)):
             self._learn(memory, member, now)
-        if self.active(member):
+        if self._current.has(member):
             self._welcome_active(message, member, now)
         else:
-            self._stand_by(member, now)
+            self._stand_by(member)
             # While some are missing, only ticks look whether enough are here: 1,000 joins shall not cost 1,000 squared.
             if self.phase is not Phase.JOINING or len(self._members) == len(self.job.nodes):
                 self._advance(now)
@@ -182,9 +144,8 @@ class Cycles:
     def _learn(self, memory: Memory, member: Member, now: float) -> None:
         """A former coordinator began it and reached only nodes that had not yet told us: it may simply go on, unless
         one of its nodes has told us already, and did not know of it."""
-        self.cycle, self.group, self.started = memory.newest, unfold(memory.group), None
-        self._become(Phase.RUNNING)
-        self._pending, self._since = set(self.group), now
+        assert memory.newest is not None
+        self._go_on_with(memory.newest, memory.group, now)
         others = (self._members.get(rank) for rank in self.group)
         if any(
             other is None or not other.here or (other.register and other.register.memory.newest != self.cycle)
@@ -199,7 +160,7 @@ class Cycles:
         memory = message.memory
         failure = memory.failures[0] if memory.failures else None
         if memory.succeeded == self.cycle:
-            self._go_on(member, now)
+            self._go_on(member)
             self._succeeded(member, now)
         elif message.running == self.cycle:
             if memory.unhealthy is not None:
@@ -209,22 +170,22 @@ class Cycles:
             if self.phase is Phase.STOPPING:
                 self._mail(member, self._stop())
             else:
-                self._go_on(member, now)
+                self._go_on(member)
         elif message.running is not None:
-            self._stand_by(member, now, watch=False)
+            self._stand_by(member, watch=False)
             self._blame(member, f"still runs cycle {message.running}", now)
-        elif self.cycle.term == self._term and (memory.newest is None or memory.newest < self.cycle):
+        elif self._current.is_ours and (memory.newest is None or memory.newest < self.cycle):
             self._run_or_stop(member, now)
         else:
             if self.phase is Phase.RUNNING or memory.unhealthy is not None:  # its peers may have been heard first
                 self._explain(member, memory, failure, now)
-            self._stand_by(member, now)
+            self._stand_by(member)
             self._stopped(member, now)
 
     def _run_or_stop(self, member: Member, now: float) -> None:
         """It said this before it heard of our Run, which may still reach it; or the Run is lost."""
         if self.phase is Phase.RUNNING:
-            self._run(member, fold(self.group), self.group.index(member.node.infra_rank), now)
+            self._run(member, fold(self.group), self.group.index(member.node.infra_rank))
         else:
             member.running, member.cycle = True, self.cycle
             self._mail(member, self._stop())
@@ -241,13 +202,10 @@ class Cycles:
             self._blame(member, f"it never ran cycle {self.cycle}", now, charged=False)
 
     def _failed(self, member: Member, failure: Failure, now: float) -> None:
-        reason = f"{member.node.name}: {failure}"
-        self._trouble(Trouble(reason, failure.cause, member.node.infra_rank, failure), now)
+        self._trouble(policy.trouble_of_failure(member.node, failure), now)
 
     def _blame(self, member: Member, what: str, now: float, *, charged: bool = True) -> None:
-        reason = f"{member.node.name}: {what}"
-        cause = Cause.EXIT if charged else None
-        self._trouble(Trouble(reason, cause, member.node.infra_rank, charged=charged), now)
+        self._trouble(policy.trouble_without_failure(member.node, what, charged=charged), now)
 
     def unhealthy(self, member: Member, problem: Problem, standing: Standing) -> Step:
         """A check has failed on this node, which is not to be chosen again."""
@@ -256,22 +214,15 @@ class Cycles:
         return step
 
     def _unhealthy(self, member: Member, problem: Problem, now: float) -> None:
-        if self.active(member) and member.node.infra_rank in self._pending:
-            reason = f"{member.node.name}: {problem.reason}"
-            trouble = Trouble(reason, Cause.HEALTH, member.node.infra_rank, check=problem.check, charged=False)
-            self._trouble(trouble, now)
+        if self._current.has(member) and member.node.infra_rank in self._current.pending:
+            self._trouble(policy.trouble_of_check(member.node, problem), now)
 
-    def hear(
-        self,
-        message: messages.OfWorkers,
-        member: Member,
-        standing: Standing,
-    ) -> Step:
+    def hear(self, message: messages.OfWorkers, member: Member, standing: Standing) -> Step:
         """What has become of a node's workers."""
         step = self._enter(standing)
         if isinstance(message, messages.WorkersStopped):
             self._hear_stopped(message, member, standing.now)
-        elif message.cycle == self.cycle and self.active(member):
+        elif message.cycle == self.cycle and self._current.has(member):
             self._hear_active(message, member, standing.now)
         return step
 
@@ -279,7 +230,7 @@ class Cycles:
         member.port = message.port
         if member.cycle is not None and message.cycle < member.cycle:
             return
-        if self.phase is Phase.RUNNING and self.active(member) and message.infra_rank in self._pending:
+        if self.phase is Phase.RUNNING and self._current.has(member) and message.infra_rank in self._current.pending:
             self._blame(member, "stopped its workers", now)  # unasked: word of why was lost
         self._stopped(member, now)
 
@@ -304,8 +255,8 @@ class Cycles:
     def _succeeded(self, member: Member, now: float) -> None:
         member.stopped()
         self._failure.heard(member.node.infra_rank)
-        self._pending.discard(member.node.infra_rank)
-        if self.phase is Phase.RUNNING and not self._pending:
+        self._current.pending.discard(member.node.infra_rank)
+        if self.phase is Phase.RUNNING and not self._current.pending:
             self._step.verdict = Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0")
         else:
             self._advance(now)
@@ -319,7 +270,7 @@ class Cycles:
         """A node can run nothing any more; `ran`: until now it might have."""
         step, now, infra_rank = self._enter(standing), standing.now, member.node.infra_rank
         self._failure.heard(infra_rank)
-        if infra_rank in self._pending and (self.phase is Phase.RUNNING or ran):
+        if infra_rank in self._current.pending and (self.phase is Phase.RUNNING or ran):
             self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
             self.tally.broken(member.heard)
         self._advance(now)
@@ -345,37 +296,18 @@ class Cycles:
 
     # -- what is said to them
 
-    def _stand_by(self, member: Member, now: float, *, watch: bool = True) -> None:
-        cycle = self.cycle if watch else None
-        self._mail(member, messages.Standby(self._term, cycle, self.ledger, self._standing.age))
+    def _stand_by(self, member: Member, *, watch: bool = True) -> None:
+        self._mail(member, self._current.standby(self.ledger, self._standing.age, watch=watch))
 
-    def _go_on(self, member: Member, now: float) -> None:
-        assert self.cycle is not None
-        self._mail(member, messages.Continue(self._term, self.cycle, self.ledger, self._standing.age))
+    def _go_on(self, member: Member) -> None:
+        self._mail(member, self._current.resume(self.ledger, self._standing.age))
 
     def _stop(self) -> messages.Stop:
-        assert self.cycle is not None
-        return messages.Stop(self._term, self.cycle, fold(self.group), self._failure.grace)
+        return self._current.stop(self._failure.grace)
 
-    def _run(self, member: Member, group: str, group_rank: int, now: float) -> None:
-        """`group` is ours, folded: for 1,000 nodes that takes longer than all the rest."""
-        assert self.cycle is not None
+    def _run(self, member: Member, group: str, group_rank: int) -> None:
         member.running, member.cycle = True, self.cycle
-        age = self._standing.age
-        run = messages.Run(
-            term=self._term,
-            cycle=self.cycle,
-            group=group,
-            group_rank=group_rank,
-            group_world_size=len(self.group),
-            restart_count=self.cycle.n,
-            max_restarts=max(self.job.max_restarts, self.cycle.n),
-            master_addr=self._master[0],
-            master_port=self._master[1],
-            ledger=self.ledger,
-            age=self.job.timeouts.fence if age is None else age,
-        )
-        self._mail(member, run)
+        self._mail(member, self._current.run(group, group_rank, self.ledger, self._standing.age))
 
     # -- time
 
@@ -397,7 +329,7 @@ class Cycles:
         running = self._members.running()
         if suspects := self._failure.suspects(now) & running:
             self._do(self._announcements.suspects(suspects))
-        bound = self._failure.grace + KILL_BOUND + self.job.timeouts.node_lost + STOP_MARGIN
+        bound = self._failure.grace + KILL_BOUND + self.job.timeouts.node_lost + JOB_STOP_MARGIN
         if running and now - self._failure.since >= bound:
             reason = f"{self._announcements.names(sorted(running))} did not stop its workers within {bound:g} s"
             self._step.verdict = Verdict(Outcome.INTERRUPTED, reason)
@@ -471,20 +403,18 @@ class Cycles:
 
     def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
         former = self.group
-        self.cycle = Cycle(self._term, self.cycle.n + 1 if self.cycle else 0)
-        self.group, self._since, self._short_since = group, now, None
         self._become(Phase.RUNNING)
-        self.started = now
+        self._current.succeed(group, self._members[group[0]], now)
+        self._since, self._short_since = now, None
         self.tally.started(former, group, now)
-        self._pending = set(group)
-        self._master = self._members[group[0]].node.addr, self._members[group[0]].port
+        assert self.cycle is not None
         self._step.actions += self._announcements.began(self.cycle, former, group, reason, now)
         folded = fold(group)
         for group_rank, node in enumerate(group):
-            self._run(self._members[node], folded, group_rank, now)
+            self._run(self._members[node], folded, group_rank)
         for member in self._members:
-            if member.registered and member.node.infra_rank not in self._pending:
-                self._stand_by(member, now)
+            if member.registered and member.node.infra_rank not in self._current.pending:
+                self._stand_by(member)
 
     # -- the end of a cycle
 
@@ -496,7 +426,7 @@ class Cycles:
             self._tell_to_stop(self._still_running())
 
     def _end_cycle(self, trouble: Trouble, now: float) -> None:
-        if now - self._since >= STEADY:
+        if now - self._since >= STEADY_CYCLE:
             self._failure.ledger = self._failure.ledger.steady()
         self._become(Phase.STOPPING)
         running = self._still_running()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Again, Cycle, Failure, Outcome, Verdict
+from ft_supervisor.core.model import Again, Cycle, Failure, Node, Outcome, Problem, Verdict
 from ft_supervisor.core.settings import Cause, Match, Response, Rule
 
 MayGo = Callable[[Collection[int]], bool]
@@ -29,6 +29,22 @@ class Trouble:
     failure: Failure | None = None
     check: str = ""
     charged: bool = True
+
+
+def trouble_of_failure(node: Node, failure: Failure) -> Trouble:
+    """Return the trouble of a worker, or an agent, of this node that has failed."""
+    return Trouble(f"{node.name}: {failure}", failure.cause, node.infra_rank, failure)
+
+
+def trouble_of_check(node: Node, problem: Problem) -> Trouble:
+    """Return the trouble of an active node whose health check has failed."""
+    reason = f"{node.name}: {problem.reason}"
+    return Trouble(reason, Cause.HEALTH, node.infra_rank, check=problem.check, charged=False)
+
+
+def trouble_without_failure(node: Node, what: str, *, charged: bool) -> Trouble:
+    """Return the trouble of an active node that does not run the cycle, and does not say why; `what` it does."""
+    return Trouble(f"{node.name}: {what}", Cause.EXIT if charged else None, node.infra_rank, charged=charged)
 
 
 @dataclass(frozen=True)
