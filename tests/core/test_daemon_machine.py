@@ -15,7 +15,7 @@ from ft_supervisor.core.actions import (
 )
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.daemon import DONE_BOUND, FIRST_PAUSE, LOOK_PAUSE, MAX_CRASHES, DaemonMachine
-from ft_supervisor.core.events import ChildExited, Ordered, Signalled, Tick, VerdictFound
+from ft_supervisor.core.events import ChildExited, Ordered, Signalled, Tick, VerdictFileFound
 from ft_supervisor.core.keeper import START_BOUND, STEADY
 from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
 
@@ -392,7 +392,7 @@ def test_who_finds_no_coordinator_looks_for_the_verdict() -> None:
     play.state = "joining"
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
-    assert play.feed(VerdictFound(SUCCESS), VerdictFound(FAILED)) == [KillChild("agent")]
+    assert play.feed(VerdictFileFound(SUCCESS), VerdictFileFound(FAILED)) == [KillChild("agent")]
     assert play.feed(AGENT_GONE) == [CopyVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
 
 
@@ -416,7 +416,7 @@ def test_where_the_job_may_be_over_the_verdict_is_looked_for_at_once_and_soon_ag
 def test_a_verdict_found_while_no_agent_is_there() -> None:
     play = Play()
     play.feed(AGENT_GONE, AGENT_GONE)
-    assert play.feed(VerdictFound(FAILED)) == [CopyVerdict(FAILED), Leave(1, FAILED, "over")]
+    assert play.feed(VerdictFileFound(FAILED)) == [CopyVerdict(FAILED), Leave(1, FAILED, "over")]
 
 
 def test_who_has_a_coordinator_looks_for_nothing() -> None:
@@ -429,5 +429,5 @@ def test_a_verdict_found_too_late_changes_nothing() -> None:
     play = Play()
     play.run()
     play.order(orders.Done(0, SUCCESS, "over"))
-    assert play.feed(VerdictFound(FAILED)) == []
+    assert play.feed(VerdictFileFound(FAILED)) == []
     assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS), Leave(0, SUCCESS, "over")]

@@ -100,7 +100,7 @@ def test_a_checks_own_rule_answers_it(name: str, retries: int) -> None:
     assert coordinator.machine.cycles.last_decision is not None
     times = f" {1 + retries} times" if retries else ""
     sentence = f"n1: health check {name} failed{times}: exit code 1: a: b"
-    assert coordinator.machine.cycles.last_decision.reason.startswith(sentence)
+    assert coordinator.machine.cycles.last_decision.fact.reason.startswith(sentence)
 
 
 @pytest.mark.parametrize("running", [None, C0], ids=["stopped", "still stopping"])

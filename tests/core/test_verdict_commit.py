@@ -3,9 +3,10 @@
 import pytest
 from tests.core.machines import decided, job
 
-from ft_supervisor.core.actions import ClaimClose, log
+from ft_supervisor.core.actions import Announce, ClaimClose
 from ft_supervisor.core.coordinator.verdict_commit import FILE_BOUND, STAGES, Stage, VerdictCommit
 from ft_supervisor.core.model import Outcome, Roster, Verdict
+from ft_supervisor.core.protocol.coordinator_facts import VerdictFileHangs
 from ft_supervisor.core.summary import Summary
 from ft_supervisor.core.transitions import InvalidState
 
@@ -90,7 +91,7 @@ def test_a_file_system_that_hangs_does_not_hold_the_verdict_up() -> None:
     commit = proposed()
     commit.decide(ONE, "", NOTHING, 1.0)
     assert commit.tick(1.0 + FILE_BOUND - 0.1) == []
-    assert commit.tick(1.0 + FILE_BOUND) == [log("file_hangs", "warning", what="verdict file"), ClaimClose(ONE)]
+    assert commit.tick(1.0 + FILE_BOUND) == [Announce(VerdictFileHangs()), ClaimClose(ONE)]
     assert commit.stage is Stage.WRITTEN
     assert commit.tick(1.0 + 2 * FILE_BOUND) == []
     assert commit.written(OTHER, 9.0) == [] and commit.verdict == ONE  # it has come too late

@@ -11,7 +11,15 @@ from tests.simulation.words import brief
 from ft_supervisor.core import actions, messages
 from ft_supervisor.core.actions import CoordinatorAction
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import CloseHeld, CoordinatorEvent, Heard, Received, Tick, VerdictFound, VerdictWritten
+from ft_supervisor.core.events import (
+    CloseHeld,
+    CoordinatorEvent,
+    Heard,
+    Received,
+    Tick,
+    VerdictFileFound,
+    VerdictWritten,
+)
 from ft_supervisor.core.messages import ToCoordinator
 from ft_supervisor.core.model import Memory, Verdict
 from ft_supervisor.core.orders import Done, Listening, Order, VerdictDecided
@@ -122,15 +130,15 @@ class SimCoordinator(Process):
                         self.world.moment(moment, self.node.rank)
                 case actions.Tell(order):
                     self._tell(order)
-                case actions.Log(event, fields, _):
-                    self.world.checks.coordinator_log(self, event, fields)
+                case actions.Announce(fact):
+                    self.world.checks.coordinator_announced(self, fact)
                 case actions.WriteVerdict(verdict):
                     self.world.after(self.world.between(*FILE_TIME), self.do, self._write, verdict)
                 case actions.ClaimClose(verdict):
                     self.world.checks.verdict(verdict, f"{self.node.name} claims")
                     self._end(self.store.claim(verdict))
                 case actions.LookForVerdict():
-                    self.world.look_for_verdict(self, lambda verdict: self.feed(VerdictFound(verdict)))
+                    self.world.look_for_verdict(self, lambda verdict: self.feed(VerdictFileFound(verdict)))
                 case actions.Leave(code, verdict, reason):
                     self.node.tell_daemon("coordinator", Done(code, verdict, reason))
                     self.node.kill_coordinator()

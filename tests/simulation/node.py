@@ -14,7 +14,7 @@ from tests.simulation.workers import ORPHAN_TIME, SimWorkers
 from ft_supervisor.core import actions, events
 from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon import AGENT
-from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered, Signalled, Terminated, Tick, VerdictFound
+from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered, Signalled, Terminated, Tick, VerdictFileFound
 from ft_supervisor.core.health import Outcome, Result, Round
 from ft_supervisor.core.model import INTERRUPTED, Node
 from ft_supervisor.core.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
@@ -43,7 +43,7 @@ class SimDaemon(Process):
     def feed(self, event: DaemonEvent) -> None:
         """Something happened. Only from what this process does."""
         if self.alive:
-            if self.node.world.history is not None and isinstance(event, ChildExited | Signalled | VerdictFound):
+            if self.node.world.history is not None and isinstance(event, ChildExited | Signalled | VerdictFileFound):
                 self.node.world.note(f"{self.node.name} daemon", f"<- {brief(event)}")
             self._perform(self.machine.handle(event, self.node.local()))
 
@@ -83,7 +83,7 @@ class SimDaemon(Process):
                     if not node.world.files_away:
                         node.world.write_file(verdict, f"{node.name} daemon")
                 case actions.LookForVerdict():
-                    node.world.look_for_verdict(self, lambda verdict: self.feed(VerdictFound(verdict)))
+                    node.world.look_for_verdict(self, lambda verdict: self.feed(VerdictFileFound(verdict)))
                 case actions.Leave():
                     self._leave(action)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ft_supervisor.core.bounds import MOST
-from ft_supervisor.core.events import StepRead, VerdictFound, VerdictWritten
+from ft_supervisor.core.events import StepRead, VerdictFileFound, VerdictWritten
 from ft_supervisor.core.model import Job, Verdict
 from ft_supervisor.core.summary import Summary, line
 from ft_supervisor.observe import verdict_file
@@ -52,11 +52,11 @@ def read_step(job: Job, tell: Callable[[StepRead], None]) -> Background[None]:
     return Background("the step of the newest checkpoint", work, file_failed)
 
 
-def look(job: Job, tell: Callable[[VerdictFound], None]) -> Background[None]:
+def look(job: Job, tell: Callable[[VerdictFileFound], None]) -> Background[None]:
     """Begin to look for the file. `tell` gets its verdict, if there is one; an error is logged."""
 
     def work() -> None:
         if verdict := verdict_file.read_own(Path(job.run_folder), job.run_id, job.nonce):
-            tell(VerdictFound(verdict))
+            tell(VerdictFileFound(verdict))
 
     return Background("reading the verdict's file", work, file_failed)

@@ -200,7 +200,7 @@ class CloseHeld:
 
 
 @dataclass(frozen=True)
-class VerdictFound:
+class VerdictFileFound:
     """After LookForVerdict: the run's verdict file holds this verdict."""
 
     verdict: Verdict
@@ -248,7 +248,7 @@ class SlurmAnswered:
 
 
 CoordinatorEvent = (
-    Tick | Received | Heard | Promised | VerdictWritten | StepRead | SlurmToldUs | CloseHeld | VerdictFound
+    Tick | Received | Heard | Promised | VerdictWritten | StepRead | SlurmToldUs | CloseHeld | VerdictFileFound
 )
 AgentEvent = (
     Tick
@@ -268,4 +268,4 @@ AgentEvent = (
     | Terminated
     | CloseHeld
 )
-DaemonEvent = Tick | ChildExited | Ordered | Signalled | ChecksDone | SlurmAnswered | VerdictFound
+DaemonEvent = Tick | ChildExited | Ordered | Signalled | ChecksDone | SlurmAnswered | VerdictFileFound

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ft_supervisor.core.actions import ClaimClose, CopyVerdict, Leave, Log, Pulse, Tell, WriteVerdict
+from ft_supervisor.core.actions import Announce, ClaimClose, CopyVerdict, Leave, Pulse, Tell, WriteVerdict
 from ft_supervisor.core.codec import CodecError, from_plain
 from ft_supervisor.core.events import Heard, Looked, Ordered, Tick
 from ft_supervisor.core.model import PROTOCOL
@@ -20,7 +20,7 @@ from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.observe.tagged import EVENTS, brief, dump, load, text
 
 VERSION = 2
-"""Since 2 the stages of the verdict have other names. A journal is replayed by its own version alone."""
+"""1: it held log lines instead of facts, and the stages of the verdict had other names."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ def reason_of(actions: Sequence[object]) -> str | None:
         match action:
             case Leave(reason=reason):
                 return reason
-            case Log(fields=fields):
-                if reasons := [str(value) for name, value in fields if name == "reason"]:
-                    return reasons[0]
+            case Announce(fact):
+                if isinstance(why := getattr(fact, "reason", None), str):
+                    return why
             case WriteVerdict(verdict=verdict) | ClaimClose(verdict=verdict) | CopyVerdict(verdict=verdict):
                 return verdict.reason
     return None

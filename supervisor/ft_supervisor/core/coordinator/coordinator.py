@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import CoordinatorAction, Leave, Tell, log
+from ft_supervisor.core.actions import Announce, CoordinatorAction, Leave, Tell
 from ft_supervisor.core.coordinator.cycle_step import Standing, Step
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.interruptions import Interruptions
@@ -31,11 +31,12 @@ from ft_supervisor.core.events import (
     SlurmToldUs,
     StepRead,
     Tick,
-    VerdictFound,
+    VerdictFileFound,
     VerdictWritten,
 )
 from ft_supervisor.core.model import Cycle, Job, Memory, Node, Outcome, Roster, Verdict, one_line
 from ft_supervisor.core.plausible import Heights, from_node
+from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.quorum.members import Member, Members
 from ft_supervisor.core.ranks import fold
 from ft_supervisor.core.refusals import Refusals
@@ -162,7 +163,7 @@ class CoordinatorMachine:
                 self._leadership.election.promised(term)
             case VerdictWritten(verdict):
                 self._do(*self._commit.written(verdict, now))
-            case VerdictFound(verdict):
+            case VerdictFileFound(verdict):
                 self._decide(verdict, now)
             case CloseHeld(verdict):
                 self._close_held(verdict, now)
@@ -183,7 +184,8 @@ class CoordinatorMachine:
         if late > 0:
             self._late(late, stalled, now)
         if self.role is Role.LEADING and self._leadership.majority.proof.round == 0:
-            self._do(log("in_charge", term=self.term, takeover=False))
+            assert self.term is not None
+            self._announce(facts.TookCharge(self.term, None))
         self._do(Tell(orders.Alive(self.phase, str(self.cycle or ""))), self._leadership.pulse(now))
         if self.role is Role.LEADING:
             self._tick_leading(now)
@@ -211,7 +213,7 @@ class CoordinatorMachine:
     def _late(self, seconds: float, stalled: bool, now: float) -> None:
         """Time during which this process was suspended is not counted as silence. After a suspension longer than the
         fence another coordinator may have taken over: step down, and every node counts as silent until it is heard."""
-        self._do(log("tick_late", "warning", seconds=round(seconds, 3)))
+        self._announce(facts.TickLate(seconds))
         if not stalled or self.verdict is not None:
             self.members.forgive(seconds, now)
         elif self.term is not None:
@@ -224,8 +226,8 @@ class CoordinatorMachine:
     def _lose(self, member: Member, now: float) -> None:
         ran = member.running
         self._leadership.lose(member)
-        reason = f"{member.node.name} was not heard for {self.job.timeouts.node_lost:g} s"
-        self._do(log("node_lost", "warning", node=member.node.name, reason=reason))
+        reason = facts.why_lost(member.node.name, self.job.timeouts.node_lost)
+        self._announce(facts.NodeLost(member.node.infra_rank, member.heard, self.job.timeouts.node_lost))
         if self.role is Role.LEADING:
             charged, standing = member.times_lost > 1, self._standing(now)
             self._follow(self._cycles.missing(member, reason, ran=ran, charged=charged, standing=standing), now)
@@ -271,8 +273,7 @@ class CoordinatorMachine:
         """`wrong`: what cannot be true of it; None if it is merely old."""
         name = type(message).__name__
         if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
-            node, term, more = message.infra_rank, message.term, more or None
-            self._do(log("message_dropped", "warning", message=name, node=node, term=term, reason=wrong, more=more))
+            self._announce(facts.MessageDropped(name, message.infra_rank, message.term, wrong, more))
 
     def _heights(self) -> Heights:
         """What is known, our own term's cycles included."""
@@ -343,9 +344,7 @@ class CoordinatorMachine:
         """A node that has promised our term, and all that it knows."""
         assert self.term is not None
         memory, roster = message.memory, self.roster
-        self._do(
-            log("registered", node=member.node.name, infra_rank=message.infra_rank, incarnation=member.incarnation)
-        )
+        self._announce(facts.NodeRegistered(message.infra_rank, message.incarnation))
         if memory.roster == roster:
             self._keep_roster(message.infra_rank, roster.stamp, now)
         elif roster.number or roster.term >= 0:  # all know the first one
@@ -379,7 +378,7 @@ class CoordinatorMachine:
     def _hear_unhealthy(self, message: messages.Unhealthy, member: Member, now: float) -> None:
         if member.problem is None:
             member.problem = message.problem
-            self._do(log("unhealthy", "warning", node=member.node.name, reason=message.problem.reason))
+            self._announce(facts.NodeUnhealthy(member.node.infra_rank, message.problem))
         if self.role is Role.LEADING:
             self._follow(self._cycles.unhealthy(member, message.problem, self._standing(now)), now)
 
@@ -414,7 +413,7 @@ class CoordinatorMachine:
 
     def _hear_slurm(self, said: orders.SlurmSaid, now: float) -> None:
         if news := self._interruptions.hear(said, now):
-            self._do(log("slurm", "warning" if said.problem else "info", reason=news))
+            self._announce(facts.SlurmNews(news, bool(said.problem)))
         if self.role is Role.LEADING and self._leadership.may_decide(now):
             if verdict := self._interruptions.verdict(said, now):
                 self._propose(verdict, now)
@@ -435,7 +434,7 @@ class CoordinatorMachine:
         self._leadership.become(Role.CLOSING, "a verdict is proposed")
         verdict = replace(verdict, reason=one_line(verdict.reason))
         self._commit.propose(verdict, now)
-        self._do(log("proposed", outcome=verdict.outcome.value, reason=verdict.reason))
+        self._announce(facts.VerdictProposed(verdict))
         self._deputy = self._choose_deputy()
         self._do(*(self._proposal_for(member, verdict) for member in self.members if member.registered))
 
@@ -464,7 +463,7 @@ class CoordinatorMachine:
         if self.role is not Role.CLOSING:
             self._leadership.become(Role.CLOSING, "the key holds the verdict")
         self._commit.close(verdict, now)
-        self._do(log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason))
+        self._announce(facts.VerdictClosed(verdict))
         self._do(*self._leadership.mail_all(messages.Close(self._leadership.election.term or 0, verdict)))
         self._leave_when_done(now)
 
@@ -484,6 +483,9 @@ class CoordinatorMachine:
         """The infra_ranks of nodes that are not here any more, and have not said Goodbye; folded."""
         here = {m.node.infra_rank for m in self.members if m.registered or m.gone}
         return fold(rank for rank in range(len(self.job.nodes)) if rank not in here)
+
+    def _announce(self, fact: facts.CoordinatorFact) -> None:
+        self._actions.append(Announce(fact))
 
     def _do(self, *actions: CoordinatorAction | None) -> None:
         self._actions += (action for action in actions if action is not None)

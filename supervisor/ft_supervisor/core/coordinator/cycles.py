@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.actions import CoordinatorAction, ReadStep, log
+from ft_supervisor.core.actions import Announce, CoordinatorAction, ReadStep
 from ft_supervisor.core.coordinator import policy
-from ft_supervisor.core.coordinator.announcements import Announcements
+from ft_supervisor.core.coordinator.announcements import Announcements, LastDecision
 from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.coordinator.cycle_step import PHASES, Phase, Standing, Step
 from ft_supervisor.core.coordinator.failure_decision import FailureDecision
-from ft_supervisor.core.coordinator.policy import Decision, LastDecision, MayGo, Trouble
+from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.placement import Assignment
+from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.quorum.members import Member, Members
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
@@ -113,7 +114,7 @@ class Cycles:
         if newest.newest is not None:
             self._go_on_with(newest.newest, newest.group, now)
             if gone := [rank for rank in self.group if self._members.get(rank) is None]:
-                reason = f"{self._announcements.names(gone)} was given up by the former coordinator"
+                reason = f"{self.job.names_of(gone)} was given up by the former coordinator"
                 self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
         return step
 
@@ -246,7 +247,7 @@ class Cycles:
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
             case messages.WorkersFailed(failures=failures):
-                self._do(log("failures_heard", node=member.node.name, cycle=self.cycle, failures=len(failures)))
+                self._do(Announce(facts.FailuresHeard(member.node.infra_rank, message.cycle, len(failures))))
                 for failure in failures:
                     self._failed(member, failure, now)
                 if not failures:
@@ -290,7 +291,7 @@ class Cycles:
         leaving = nodes & set(self.group)
         at_once = self.phase is Phase.RUNNING and self.job.settings.interruption.drain_now
         if leaving and at_once and self.selection.can_replace(leaving, self.group, now):
-            names = self._announcements.names(sorted(leaving))
+            names = self.job.names_of(sorted(leaving))
             self._trouble(Trouble(f"Slurm drains {names}", Cause.DRAIN, min(leaving), charged=False), now)
         return step
 
@@ -322,7 +323,8 @@ class Cycles:
         elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
         elif self.job.settings.placement.grow_now and (size := self.selection.can_grow(self.group, now)):
-            self._trouble(Trouble(f"growing from {len(self.group)} to {size} nodes", charged=False), now)
+            grows = f"growing from {len(self.group)} to {size} nodes"
+            self._trouble(Trouble(grows, charged=False, growth=True), now)
         return step
 
     def _watch_stopping(self, now: float) -> None:
@@ -331,7 +333,7 @@ class Cycles:
             self._do(self._announcements.suspects(suspects))
         bound = self._failure.grace + KILL_BOUND + self.job.timeouts.node_lost + JOB_STOP_MARGIN
         if running and now - self._failure.since >= bound:
-            reason = f"{self._announcements.names(sorted(running))} did not stop its workers within {bound:g} s"
+            reason = f"{self.job.names_of(sorted(running))} did not stop its workers within {bound:g} s"
             self._step.verdict = Verdict(Outcome.INTERRUPTED, reason)
 
     # -- cycles
@@ -395,7 +397,7 @@ class Cycles:
             self._short_since = None
         elif self._short_since is None:
             self._short_since = now
-            self._do(log("too_few_nodes", "warning", reason=found.reason, on_exhausted=exhausted.value))
+            self._do(Announce(facts.TooFewNodes(found.reason, exhausted)))
         elif now - self._short_since >= (timeouts.join if exhausted is OnExhausted.WAIT else timeouts.node_lost):
             again = Again.REQUEUE if exhausted is OnExhausted.REQUEUE else Again.OPEN
             reason = f"too few nodes: {found.reason}; {decision.reason}"
@@ -432,7 +434,7 @@ class Cycles:
         running = self._still_running()
         self._failure.begin(trouble, running, self._standing.wall, now)
         self.tally.broken(now)
-        self._do(self._announcements.failed(self.cycle, trouble.reason, now))
+        self._do(self._announcements.failed(self.cycle, trouble, now))
         if self.job.settings.step_file:
             self._do(ReadStep())
         self._tell_to_stop(running)
@@ -448,9 +450,7 @@ class Cycles:
 
     def _tell(self, decision: Decision, now: float) -> None:
         failure = self._failure
-        self._step.actions += self._announcements.decided(
-            decision, failure.trouble, failure.where(decision), self.cycle, self.group, now
-        )
+        self._step.actions += self._announcements.decided(decision, failure.trouble, self.cycle, self.group, now)
 
     # -- the call's answer
 

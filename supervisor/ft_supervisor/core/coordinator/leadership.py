@@ -33,8 +33,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.actions import CoordinatorAction, LookForVerdict, Mail, Pulse, log
+from ft_supervisor.core.actions import Announce, CoordinatorAction, LookForVerdict, Mail, Pulse
 from ft_supervisor.core.model import NO_PROMISE, Cycle, Job, Memory, Node, Roster
+from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.quorum.election import Election
 from ft_supervisor.core.quorum.majority import Majority
 from ft_supervisor.core.quorum.members import Member, Members
@@ -164,8 +165,8 @@ class Leadership:
             return []
         term = self.election.ask(now)
         self.become(Role.PREPARING, f"{len(present)} nodes are present")
-        line = log("preparing", term=term, nodes=len(present))
-        return [line, *(self.prepare(self.members[infra_rank]) for infra_rank in sorted(present))]
+        asked = Announce(facts.Preparing(term, len(present)))
+        return [asked, *(self.prepare(self.members[infra_rank]) for infra_rank in sorted(present))]
 
     def is_answer(self, message: messages.Register, member: Member) -> bool:
         """Whether this Register, of a node that has promised our term, answers our Prepare; if so, it is a proof."""
@@ -208,14 +209,14 @@ class Leadership:
             self.members.register(message, now)
         self.rosters.take_over(election.term)
         self.majority.look(self.rosters.roster)
-        line = log("in_charge", term=election.term, promises=len(election.promises), takeover=True)
-        return [line, self.pulse(now), LookForVerdict()]
+        took_charge = Announce(facts.TookCharge(election.term, len(election.promises)))
+        return [took_charge, self.pulse(now), LookForVerdict()]
 
     def step_down(self, reason: str) -> list[CoordinatorAction]:
         """Be a CANDIDATE again: another coordinator may be in charge."""
         actions: list[CoordinatorAction] = []
         if self.term is not None:
-            actions.append(log("stepped_down", "warning", term=self.term, reason=reason))
+            actions.append(Announce(facts.SteppedDown(self.term, reason)))
             self.election.roster = max(self.election.roster, self.rosters.roster, key=lambda roster: roster.stamp)
         self._give_up(reason)
         return actions
@@ -244,13 +245,14 @@ class Leadership:
         return self.may_decide(now) and self.majority.is_alone()
 
     def look(self, now: float) -> list[CoordinatorAction]:
-        """Count the majority for this tick; a log line when that has changed."""
+        """Count the majority for this tick; announce when that has changed."""
         had, self.has_majority = self.has_majority, self.may_decide(now)
         members = self.rosters.roster.members
         if had and not self.has_majority:
-            return [log("majority_lost", "warning", members=members)]
+            return [Announce(facts.MajorityLost(members))]
         if self.has_majority and not had:
-            return [log("majority", term=self.term, members=members)]
+            assert self.term is not None
+            return [Announce(facts.MajorityBack(self.term, members))]
         return []
 
     def silent(self, now: float) -> list[Member]:
@@ -281,8 +283,8 @@ class Leadership:
 
     def _spread(self, roster: Roster) -> list[CoordinatorAction]:
         assert self.election.term is not None
-        line = log("members", number=roster.number, members=roster.members, former=roster.former or None)
-        return [line, *self.mail_all(messages.Members(self.election.term, roster))]
+        changed = Announce(facts.RosterChanged(roster.number, roster.members, roster.former))
+        return [changed, *self.mail_all(messages.Members(self.election.term, roster))]
 
     def mail_all(self, message: messages.ToAgent) -> Iterable[Mail]:
         """This message for every registered member."""

@@ -16,8 +16,9 @@ from __future__ import annotations
 from enum import StrEnum
 
 from ft_supervisor.core import orders
-from ft_supervisor.core.actions import ClaimClose, CoordinatorAction, Tell, WriteVerdict, log
+from ft_supervisor.core.actions import Announce, ClaimClose, CoordinatorAction, Tell, WriteVerdict
 from ft_supervisor.core.model import KILL_BOUND, Job, Outcome, Roster, Verdict
+from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.quorum.roster import quorum
 from ft_supervisor.core.summary import Summary
 from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
@@ -113,7 +114,7 @@ class VerdictCommit:
         if self._stage is not Stage.DECIDED or now - self._since < FILE_BOUND:
             return []
         assert self.verdict is not None
-        return [log("file_hangs", "warning", what="verdict file"), *self.written(self.verdict, now)]
+        return [Announce(facts.VerdictFileHangs()), *self.written(self.verdict, now)]
 
     def close(self, verdict: Verdict, now: float) -> None:
         """The key holds this verdict, after our claim: nodes may have acted on it."""
