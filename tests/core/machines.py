@@ -249,26 +249,26 @@ class Talk:
         run = messages.Run(
             term=other.get("term", 0),
             cycle=cycle,
-            group=fold(self.machine._cycles.group),
+            group=fold(self.machine.state.cycles.group),
             group_rank=group_rank,
             group_world_size=self.job.active,
             restart_count=cycle.n,
             max_restarts=max(self.job.max_restarts, cycle.n),
             master_addr=f"a{other.get('master', 0)}",
             master_port=port,
-            ledger=self.machine._cycles.ledger,
+            ledger=self.machine.state.cycles.ledger,
             age=0.0,
         )
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), run)
 
     def standby(self, infra_rank: int, cycle: Cycle | None = C0, **other: int) -> Mail:
         """Standby to this node."""
-        message = messages.Standby(other.get("term", 0), cycle, self.machine._cycles.ledger, None)
+        message = messages.Standby(other.get("term", 0), cycle, self.machine.state.cycles.ledger, None)
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
 
     def go_on(self, infra_rank: int, cycle: Cycle = C0, **other: int) -> Mail:
         """Continue to this node."""
-        message = messages.Continue(other.get("term", 0), cycle, self.machine._cycles.ledger, None)
+        message = messages.Continue(other.get("term", 0), cycle, self.machine.state.cycles.ledger, None)
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
 
     def propose(self, verdict: Verdict, *ranks: int, term: int = 0) -> list[object]:
@@ -278,7 +278,7 @@ class Talk:
 
     def decided(self, verdict: Verdict) -> list[object]:
         """What is done with the job's verdict, with the nodes that are lost just now."""
-        return decided(verdict, self.machine._lost())
+        return decided(verdict, self.machine.state.lost())
 
 
 def ageless(action: object) -> object:

@@ -117,7 +117,7 @@ def test_peers_that_fail_too_are_no_second_failure() -> None:
     talk.hear(failed(1))
     assert talk.hear(failed(0)) == []
     assert talk.hear(failed(2)) == []
-    assert talk.machine.phase == Phase.STOPPING
+    assert talk.machine.state.phase == Phase.STOPPING
 
 
 def test_the_spent_budget_is_the_verdict() -> None:
@@ -416,7 +416,7 @@ def test_a_node_that_runs_goes_on_with_a_new_connection() -> None:
     talk = Talk()
     talk.begin()
     assert talk.register(1, connection=2, running=C0, memory=RAN) == [talk.go_on(1, connection=2)]
-    assert talk.machine.phase == Phase.RUNNING
+    assert talk.machine.state.phase == Phase.RUNNING
 
 
 def test_an_agent_that_was_replaced_takes_its_workers_with_it() -> None:
@@ -481,8 +481,8 @@ def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> 
     talk.hear(stopped(2))
     assert talk.machine.cycle == C1
     assert talk.hear(old) == []
-    assert talk.machine.phase == Phase.RUNNING
-    assert talk.machine._cycles._current.pending == {0, 1, 2}
+    assert talk.machine.state.phase == Phase.RUNNING
+    assert talk.machine.state.cycles._current.pending == {0, 1, 2}
     assert talk.machine.members[1].incarnation == 2
 
 

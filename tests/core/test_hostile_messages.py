@@ -75,7 +75,7 @@ def _coordinators() -> Iterable[Talk]:
     closes = _led()
     for infra_rank in range(3):
         closes.hear(succeeded(infra_rank))
-    assert closes.machine.proposal is not None
+    assert closes.machine.state.commit.proposal is not None
     yield closes
     ended = _led()
     ended.settle_from_outside(SUCCESS)

@@ -55,7 +55,7 @@ def test_only_the_first_candidate_of_a_fresh_job_begins_in_charge() -> None:
 def test_one_that_closes_has_a_verdict() -> None:
     talk = Talk()
     talk.begin()
-    talk.machine.validate()
-    talk.machine._leadership.become(Role.CLOSING, "test")
+    talk.machine.state.validate()
+    talk.machine.state.leadership.become(Role.CLOSING, "test")
     with pytest.raises(InvalidState, match="a verdict is proposed or known"):
-        talk.machine.validate()
+        talk.machine.state.validate()

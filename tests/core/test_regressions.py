@@ -218,7 +218,7 @@ def test_a_cycle_that_is_learnt_after_one_of_its_nodes_was_lost_begins_anew() ->
     """n0 has succeeded in it, but n2 will never say so: its loss is over and done with."""
     talk = candidate(nodes=5, active=2)
     for infra_rank in (1, 3, 4, 1, 3, 4):
-        talk.register(infra_rank, memory=Memory(talk.machine._leadership.election.term or 0))
+        talk.register(infra_rank, memory=Memory(talk.machine.state.leadership.election.term or 0))
     assert talk.machine.term == 1
     talk.wait(TIMEOUTS.node_lost + BEAT)
     assert not talk.machine.members[2].here

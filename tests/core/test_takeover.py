@@ -71,10 +71,10 @@ class Takeover(Talk):
 
     def promise(self, *ranks: int) -> list[object]:
         """They answer Prepare."""
-        assert self.machine._leadership.election.term is not None
+        assert self.machine.state.leadership.election.term is not None
         answers: list[object] = []
         for rank in ranks:
-            answers += self._come(rank, self.machine._leadership.election.term)
+            answers += self._come(rank, self.machine.state.leadership.election.term)
         return answers
 
     def _come(self, rank: int, promise: int) -> list[object]:
@@ -134,9 +134,9 @@ def test_a_signal_that_the_former_coordinator_heard_is_not_forgotten() -> None:
     talk.register(1, memory=over, told="SIGTERM")
     for rank in (0, 2):
         talk.register(rank, memory=over)
-    assert talk.machine.term == 1 and talk.machine._commit.proposal is None
+    assert talk.machine.term == 1 and talk.machine.state.commit.proposal is None
     talk.slurm(SlurmsWord.CANCELLED)
-    assert talk.machine._commit.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
+    assert talk.machine.state.commit.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
 
 def test_the_pulse_names_the_term_as_soon_as_somebody_is_in_charge() -> None:
@@ -176,7 +176,7 @@ def test_an_active_node_that_never_ran_the_cycle_ends_it() -> None:
     assert set(mailed(done, Run)) == set()
     talk.hear(stopped(0, term=1))
     assert set(mailed(talk.hear(stopped(1, term=1)), Run)) == {0, 1, 2}
-    assert talk.machine._cycles.ledger.used == 0  # it is nobody's fault
+    assert talk.machine.state.cycles.ledger.used == 0  # it is nobody's fault
 
 
 def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
@@ -185,7 +185,7 @@ def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
     assert set(mailed(done, Stop)) == {0, 1}
     talk.hear(stopped(0, term=1))
     talk.hear(stopped(1, term=1))
-    assert talk.machine._cycles.ledger.used == 1
+    assert talk.machine.state.cycles.ledger.used == 1
 
 
 def test_a_success_that_no_coordinator_heard_of_is_in_the_register() -> None:
@@ -323,7 +323,7 @@ def test_of_two_accepted_verdicts_the_later_one_may_be_the_jobs() -> None:
     memories = {2: ran(4, accepted=Accepted(0, FAILED)), 3: Memory(4, accepted=Accepted(4, SUCCESS))}
     talk = Takeover(memories=memories, running=())
     talk.come(0, 2, 3)
-    assert talk.machine._leadership.election.term == 6
+    assert talk.machine.state.leadership.election.term == 6
     done = talk.promise(0, 2, 3)
     assert mailed(done, Propose) == {rank: Propose(6, SUCCESS) for rank in (0, 2, 3)}
 
@@ -525,7 +525,7 @@ def test_a_register_that_comes_twice_or_late_changes_nothing() -> None:
     for message in (late, again, late):
         assert talk.hear(message) == []
     assert talk.machine.term == 1
-    assert talk.machine.phase == "stopping"
+    assert talk.machine.state.phase == "stopping"
 
 
 def test_the_same_register_does_not_promise_for_two() -> None:
@@ -543,7 +543,7 @@ def test_orders_of_a_former_term_are_nobodys_any_more() -> None:
     for message in (failed(0), succeeded(0), stopped(0), messages.Leaving(0, 0, 1, "SIGTERM"), verdict_kept(0)):
         assert talk.hear(message) == []
     assert talk.hear(messages.Goodbye(0, 0, 1, SUCCESS)) == []
-    assert talk.machine.phase == "running"
+    assert talk.machine.state.phase == "running"
     assert talk.machine.verdict is None
 
 

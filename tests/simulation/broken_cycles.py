@@ -111,6 +111,6 @@ class RunsAfterTheVerdict(CoordinatorMachine):
         super()._close_held(verdict, now)
         for member in self.members:
             if member.registered and self.cycle is not None:
-                step = self._cycles._enter(self._standing(now))
-                self._cycles._run(member, fold(self._cycles.group), 0)
+                step = self.state.cycles._enter(self.state.standing(now))
+                self.state.cycles._run(member, fold(self.state.cycles.group), 0)
                 self._actions += step.actions

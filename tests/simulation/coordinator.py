@@ -70,7 +70,7 @@ class SimCoordinator(Process):
             self.world.checks.received(self, event.message)
         with self.world.checks.states():
             todo = self.machine.handle(event, self.node.local())
-            self.machine.validate()
+            self.machine.state.validate()
         self._perform(todo)
 
     def die(self) -> None:

@@ -17,7 +17,7 @@ from tests.simulation.world import Machines
 
 from ft_supervisor.core import agent
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.coordinator import coordinator, cycles, leadership
+from ft_supervisor.core.coordinator import coordinator, cycles, leadership, state
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.quorum import majority, roster
@@ -59,8 +59,8 @@ def _daemon(machine: type[DaemonMachine], *says: str, theme: Theme | None = None
 
 
 def _part(name: str, part: type, *says: str, theme: Theme | None = None) -> Mutant:
-    """Of the coordinator, or of its leadership."""
-    module = coordinator if hasattr(coordinator, name) and name != "Members" else leadership
+    """Of the coordinator's state, or of its leadership."""
+    module = state if hasattr(state, name) else leadership
     return Mutant(part.__name__, says, theme, parts=((module, name, part),))
 
 
@@ -107,7 +107,7 @@ OTHERS = (
     _coordinator(broken_cycles.ForgetsTheLost, "3"),
     _coordinator(broken_cycles.LosesNobody, "6"),
     _part("Cycles", broken_cycles.ShiftsRanks, "survivors"),
-    Mutant("TwoOfTheSameRank", ("2",), parts=((coordinator, "Cycles", broken_cycles.TwoOfTheSameRank), *BELIEVES)),
+    Mutant("TwoOfTheSameRank", ("2",), parts=((state, "Cycles", broken_cycles.TwoOfTheSameRank), *BELIEVES)),
     _part("Cycles", broken_cycles.NeverGivesUp, "6"),
     _part("Cycles", broken_cycles.JoinsForEver, "6"),
     _part("Cycles", broken_cycles.DoesNotListenToRegisters, "6"),

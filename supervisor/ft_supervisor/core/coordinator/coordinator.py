@@ -17,11 +17,10 @@ from typing import Any
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import Announce, CoordinatorAction, Leave, Tell
-from ft_supervisor.core.coordinator.cycle_step import Standing, Step
-from ft_supervisor.core.coordinator.cycles import Cycles
-from ft_supervisor.core.coordinator.interruptions import Interruptions
-from ft_supervisor.core.coordinator.leadership import Leadership, Role, knows_newer
-from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
+from ft_supervisor.core.coordinator.cycle_step import Step
+from ft_supervisor.core.coordinator.leadership import Role, knows_newer
+from ft_supervisor.core.coordinator.state import CoordinatorState
+from ft_supervisor.core.coordinator.verdict_commit import Stage
 from ft_supervisor.core.events import (
     CloseHeld,
     CoordinatorEvent,
@@ -34,14 +33,11 @@ from ft_supervisor.core.events import (
     VerdictFileFound,
     VerdictWritten,
 )
-from ft_supervisor.core.model import Cycle, Job, Memory, Node, Outcome, Roster, Verdict, one_line
-from ft_supervisor.core.plausible import Heights, from_node
+from ft_supervisor.core.model import Cycle, Job, Memory, Node, Outcome, Verdict, one_line
+from ft_supervisor.core.plausible import from_node
 from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.quorum.members import Member, Members
-from ft_supervisor.core.ranks import fold
 from ft_supervisor.core.refusals import Refusals
-from ft_supervisor.core.summary import Summary
-from ft_supervisor.core.transitions import check_invariants
 
 
 class CoordinatorMachine:
@@ -50,20 +46,13 @@ class CoordinatorMachine:
     def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float = 0.0) -> None:
         self.job = job
         self.node = node
-        self._leadership = Leadership(job, node, incarnation, memory)
-        self._cycles = Cycles(job, self.members, self._leadership.election.term or 0, now)
-        self._cycles_told = 0
-        """How many cycles nodes have told of."""
-        self._commit = VerdictCommit()
+        self.state = CoordinatorState(job, node, incarnation, memory, now, epoch)
+        self._leadership = self.state.leadership
+        self._interruptions = self.state.interruptions
         self._deputy: int | None = None
-        self._interruptions = Interruptions(job, now)
-        self._epoch = epoch
-        self._known = Heights().with_(memory)
         self._refusals = Refusals()
         self._last_tick = now
         self._actions: list[CoordinatorAction] = []
-
-    # -- to be looked at by the shell, status and metrics
 
     @property
     def role(self) -> Role:
@@ -81,70 +70,14 @@ class CoordinatorMachine:
         return self._leadership.members
 
     @property
-    def phase(self) -> str:
-        """The phase of the cycles of one that leads, else its role; a word for people."""
-        return self._cycles.phase.value if self.role is Role.LEADING else self.role.value
-
-    @property
     def cycle(self) -> Cycle | None:
         """The newest that it knows of."""
-        return self._cycles.cycle
+        return self.state.cycles.cycle
 
     @property
     def verdict(self) -> Verdict | None:
         """The job's, once that is certain."""
-        return self._commit.verdict
-
-    @property
-    def proposal(self) -> Verdict | None:
-        """The verdict that it has proposed; the job's only once a majority keeps it."""
-        return self._commit.proposal
-
-    @property
-    def cycles(self) -> Cycles:
-        """The training; to be looked at only."""
-        return self._cycles
-
-    @property
-    def roster(self) -> Roster:
-        """The members' list that counts here."""
-        return self._leadership.roster
-
-    @property
-    def majority(self) -> bool:
-        """Whether it had the majority's proof at its last tick, without which it decides nothing."""
-        return self.term is not None and self._leadership.has_majority
-
-    @property
-    def end_at(self) -> float | None:
-        """When Slurm ends the job, by our own clock; None where that is not known."""
-        return self._interruptions.end_at
-
-    @property
-    def slurm_away(self) -> bool:
-        """Whether Slurm did not answer when it was last asked."""
-        return self._interruptions.away
-
-    def age(self, now: float) -> float | None:
-        """Seconds since a majority was certainly with us; None if it never was."""
-        return self._leadership.majority.age(now)
-
-    def wall(self, now: float) -> float:
-        """Seconds since the epoch by our clock."""
-        return self._epoch + now
-
-    def validate(self) -> None:
-        """Raise InvalidState if an invariant does not hold. For tests: takes time."""
-        self._leadership.validate()
-        self._commit.validate()
-        check_invariants(
-            self.role,
-            {
-                "a verdict is proposed or known": self.role is not Role.CLOSING or self._commit.stage is not Stage.OPEN,
-                "only one that closes has a proposal": self.role is Role.CLOSING or self.proposal is None,
-            },
-        )
-        self._cycles.validate()
+        return self.state.commit.verdict
 
     # -- events
 
@@ -162,14 +95,14 @@ class CoordinatorMachine:
             case Promised(term):
                 self._leadership.election.promised(term)
             case VerdictWritten(verdict):
-                self._do(*self._commit.written(verdict, now))
+                self._do(*self.state.commit.written(verdict, now))
             case VerdictFileFound(verdict):
                 self._decide(verdict, now)
             case CloseHeld(verdict):
                 self._close_held(verdict, now)
             case StepRead(step):
                 if self.role is Role.LEADING:
-                    self._follow(self._cycles.step_read(step, self._standing(now)), now)
+                    self._follow(self.state.cycles.step_read(step, self.state.standing(now)), now)
             case SlurmToldUs(said):
                 self._hear_slurm(said, now)
             case Tick():
@@ -180,13 +113,13 @@ class CoordinatorMachine:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
         stalled = now - self._last_tick > self.job.timeouts.fence
         self._last_tick = now
-        self._do(*self._commit.tick(now))
+        self._do(*self.state.commit.tick(now))
         if late > 0:
             self._late(late, stalled, now)
         if self.role is Role.LEADING and self._leadership.majority.proof.round == 0:
             assert self.term is not None
             self._announce(facts.TookCharge(self.term, None))
-        self._do(Tell(orders.Alive(self.phase, str(self.cycle or ""))), self._leadership.pulse(now))
+        self._do(Tell(orders.Alive(self.state.phase, str(self.cycle or ""))), self._leadership.pulse(now))
         if self.role is Role.LEADING:
             self._tick_leading(now)
         elif self.role is Role.CLOSING:
@@ -204,9 +137,9 @@ class CoordinatorMachine:
         if verdict := self._interruptions.verdict(None, now):
             self._propose(verdict, now)
         else:
-            self._follow(self._cycles.advance(self._standing(now)), now)
+            self._follow(self.state.cycles.advance(self.state.standing(now)), now)
             if self.role is Role.LEADING:
-                self._follow(self._cycles.watch(self._standing(now)), now)
+                self._follow(self.state.cycles.watch(self.state.standing(now)), now)
         if self.role is Role.LEADING and self.cycle is not None:
             self._do(*self._leadership.change_roster())
 
@@ -229,32 +162,25 @@ class CoordinatorMachine:
         reason = facts.why_lost(member.node.name, self.job.timeouts.node_lost)
         self._announce(facts.NodeLost(member.node.infra_rank, member.heard, self.job.timeouts.node_lost))
         if self.role is Role.LEADING:
-            charged, standing = member.times_lost > 1, self._standing(now)
-            self._follow(self._cycles.missing(member, reason, ran=ran, charged=charged, standing=standing), now)
+            charged, standing = member.times_lost > 1, self.state.standing(now)
+            self._follow(self.state.cycles.missing(member, reason, ran=ran, charged=charged, standing=standing), now)
 
     # -- cycles
-
-    def _standing(self, now: float) -> Standing:
-        return Standing(now, self.wall(now), self.age(now), self._leadership.rosters.eligible)
 
     def _follow(self, step: Step, now: float) -> None:
         """Do what the cycles want; afterwards propose their verdict, or begin a cycle if that is permitted."""
         self._do(*step.actions)
         if step.verdict is not None:
             self._propose(step.verdict, now)
-        elif step.ready and self._may_start(now):
-            self._follow(self._cycles.begin(self._standing(now)), now)
-
-    def _may_start(self, now: float) -> bool:
-        """Whether the leadership permits a new cycle, and no signal says that the job may just be ending."""
-        return not self._interruptions.told_to_end and self._leadership.may_start(now)
+        elif step.ready and self.state.may_start(now):
+            self._follow(self.state.cycles.begin(self.state.standing(now)), now)
 
     # -- messages
 
     def _receive(self, message: messages.ToCoordinator, now: float) -> None:
         """A Register says itself what its node has promised; any other message counts in the term of its node's promise
         alone, and MESSAGES has what each role does with it."""
-        if wrong := from_node(message, self.job, self._heights()):
+        if wrong := from_node(message, self.job, self.state.heights()):
             self._drop(message, wrong, now)
         elif isinstance(message, messages.Register):
             self._register(message, now)
@@ -275,25 +201,13 @@ class CoordinatorMachine:
         if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
             self._announce(facts.MessageDropped(name, message.infra_rank, message.term, wrong, more))
 
-    def _heights(self) -> Heights:
-        """What is known, our own term's cycles included."""
-        cycle, ledger, known = self.cycle, self._cycles.ledger, self._known
-        return Heights(
-            max(known.term, self._leadership.election.term or 0),
-            max(known.cycle, cycle.n if cycle else 0),
-            max(known.entries, ledger.entries),
-            max(known.roster, self.roster.number),
-        )
-
     def _register(self, message: messages.Register, now: float) -> None:
         leadership = self._leadership
         member = leadership.register(message, now)
         if member is None:
             return
-        self._known = self._known.with_(message.memory)
-        if (newest := message.memory.newest) is not None:
-            self._cycles_told = max(self._cycles_told, newest.n + 1)
-        if self._commit.stage is Stage.CLAIMED:
+        self.state.learn(message.memory)
+        if self.state.commit.stage is Stage.CLAIMED:
             assert self.verdict is not None
             self._do(member.mail(messages.Close(leadership.election.term or 0, self.verdict)))
         elif self.role is Role.CANDIDATE:
@@ -321,29 +235,28 @@ class CoordinatorMachine:
         """Go on from what the majority says: from a verdict that one of its nodes has accepted, else from the cycle."""
         self._do(*self._leadership.take_charge(now))
         election = self._leadership.election
-        assert election.term is not None
-        self._cycles = Cycles(self.job, self.members, election.term, now)
+        self.state.begin_term(now)
         memories = [message.memory for message in election.promises.values()]
         accepted = max((memory.accepted for memory in memories if memory.accepted), key=lambda a: a.term, default=None)
         if accepted is not None:  # it may have been the job's verdict already
             self._leadership.become(Role.CLOSING, "an accepted verdict")
-            self._commit.propose(accepted.verdict, now)
+            self.state.commit.propose(accepted.verdict, now)
         else:
-            self._follow(self._cycles.adopt(memories, self._standing(now)), now)
+            self._follow(self.state.cycles.adopt(memories, self.state.standing(now)), now)
         for message in election.promises.values():
             self._welcome(message, self.members[message.infra_rank], now)
 
     def _step_down(self, reason: str) -> None:
         """Another coordinator may be in charge, and decide: what we have proposed is of no use. A verdict that is
         decided stays."""
-        if self._commit.verdict is None:
+        if self.state.commit.verdict is None:
             self._do(*self._leadership.step_down(reason))
-            self._commit = VerdictCommit()
+            self.state.withdraw()
 
     def _welcome(self, message: messages.Register, member: Member, now: float) -> None:
         """A node that has promised our term, and all that it knows."""
         assert self.term is not None
-        memory, roster = message.memory, self.roster
+        memory, roster = message.memory, self._leadership.roster
         self._announce(facts.NodeRegistered(message.infra_rank, message.incarnation))
         if memory.roster == roster:
             self._keep_roster(message.infra_rank, roster.stamp, now)
@@ -351,36 +264,36 @@ class CoordinatorMachine:
             self._do(member.mail(messages.Members(self.term, roster)))
         if memory.verdict is not None:
             self._decide(memory.verdict, now)
-        if (verdict := self.verdict or self._commit.proposal) is not None:
+        if (verdict := self.verdict or self.state.commit.proposal) is not None:
             self._do(self._proposal_for(member, verdict))
             return
         if message.told:
             self._hear_signal(member, message.told, now)
         if self.role is Role.LEADING:
-            self._follow(self._cycles.welcome(message, member, self._standing(now)), now)
+            self._follow(self.state.cycles.welcome(message, member, self.state.standing(now)), now)
 
     def _keep_roster(self, infra_rank: int, stamp: tuple[int, int], now: float) -> None:
         stage = self._leadership.rosters.stage
         self._do(*self._leadership.keep_roster(infra_rank, stamp))
         if self.role is Role.LEADING and self._leadership.rosters.stage != stage:
-            self._follow(self._cycles.advance(self._standing(now)), now)
+            self._follow(self.state.cycles.advance(self.state.standing(now)), now)
 
     def _hear_roster_kept(self, message: messages.RosterKept, member: Member, now: float) -> None:
         self._keep_roster(message.infra_rank, message.stamp, now)
 
     def _hear_verdict_kept(self, message: messages.VerdictKept, member: Member, now: float) -> None:
-        if (kept := self._commit.keep(message.infra_rank, self.roster)) is not None:
+        if (kept := self.state.commit.keep(message.infra_rank, self._leadership.roster)) is not None:
             self._decide(kept, now)
 
     def _hear_workers(self, message: messages.OfWorkers, member: Member, now: float) -> None:
-        self._follow(self._cycles.hear(message, member, self._standing(now)), now)
+        self._follow(self.state.cycles.hear(message, member, self.state.standing(now)), now)
 
     def _hear_unhealthy(self, message: messages.Unhealthy, member: Member, now: float) -> None:
         if member.problem is None:
             member.problem = message.problem
             self._announce(facts.NodeUnhealthy(member.node.infra_rank, message.problem))
         if self.role is Role.LEADING:
-            self._follow(self._cycles.unhealthy(member, message.problem, self._standing(now)), now)
+            self._follow(self.state.cycles.unhealthy(member, message.problem, self.state.standing(now)), now)
 
     def _hear_leaving(self, message: messages.Leaving, member: Member, now: float) -> None:
         self._hear_signal(member, message.reason, now)
@@ -402,8 +315,8 @@ class CoordinatorMachine:
         if self.role is Role.CLOSING:
             self._leave_when_done(now)
         else:
-            reason, standing = f"{member.node.name} left", self._standing(now)
-            self._follow(self._cycles.missing(member, reason, ran=ran, charged=False, standing=standing), now)
+            reason, standing = f"{member.node.name} left", self.state.standing(now)
+            self._follow(self.state.cycles.missing(member, reason, ran=ran, charged=False, standing=standing), now)
 
     # -- Slurm
 
@@ -418,7 +331,7 @@ class CoordinatorMachine:
             if verdict := self._interruptions.verdict(said, now):
                 self._propose(verdict, now)
             elif said.draining is not None:
-                self._follow(self._cycles.drain(frozenset(said.draining), self._standing(now)), now)
+                self._follow(self.state.cycles.drain(frozenset(said.draining), self.state.standing(now)), now)
 
     # -- the verdict
 
@@ -433,16 +346,10 @@ class CoordinatorMachine:
             return
         self._leadership.become(Role.CLOSING, "a verdict is proposed")
         verdict = replace(verdict, reason=one_line(verdict.reason))
-        self._commit.propose(verdict, now)
+        self.state.commit.propose(verdict, now)
         self._announce(facts.VerdictProposed(verdict))
-        self._deputy = self._choose_deputy()
+        self._deputy = self.state.deputy()
         self._do(*(self._proposal_for(member, verdict) for member in self.members if member.registered))
-
-    def _choose_deputy(self) -> int | None:
-        """The node that sees to the job's end in Slurm where Slurm did not answer ours: slurmctld may have lost this
-        node alone, and taken it out of the job."""
-        here = (m.node.infra_rank for m in self.members if m.registered and m.node.infra_rank != self.node.infra_rank)
-        return min(here, default=None) if self._interruptions.away else None
 
     def _proposal_for(self, member: Member, verdict: Verdict) -> CoordinatorAction:
         term = self._leadership.election.term
@@ -453,36 +360,26 @@ class CoordinatorMachine:
         """This is the job's verdict: a majority keeps it, or a node, the file or the key has it."""
         if self.role is Role.LEADING:
             self._leadership.become(Role.CLOSING, "the job's verdict is decided")
-        self._do(*self._commit.decide(verdict, self._lost(), self._summary(), now))
+        self._do(*self.state.commit.decide(verdict, self.state.lost(), self.state.summary(), now))
 
     def _close_held(self, verdict: Verdict, now: float) -> None:
         """The key holds this verdict. After our claim it is told; else another process set it, and it is decided."""
-        if self._commit.stage is not Stage.WRITTEN:
+        if self.state.commit.stage is not Stage.WRITTEN:
             self._decide(verdict, now)
             return
         if self.role is not Role.CLOSING:
             self._leadership.become(Role.CLOSING, "the key holds the verdict")
-        self._commit.close(verdict, now)
+        self.state.commit.close(verdict, now)
         self._announce(facts.VerdictClosed(verdict))
         self._do(*self._leadership.mail_all(messages.Close(self._leadership.election.term or 0, verdict)))
         self._leave_when_done(now)
 
     def _leave_when_done(self, now: float) -> None:
-        if self._commit.stage is not Stage.CLAIMED or self.verdict is None:
+        if self.state.commit.stage is not Stage.CLAIMED or self.verdict is None:
             return
-        if self._commit.is_over(self.job, now) or not any(member.registered for member in self.members):
-            self._do(Tell(orders.VerdictDecided(self.verdict, self._lost(), self._commit.summary)))
+        if self.state.commit.is_over(self.job, now) or not any(member.registered for member in self.members):
+            self._do(Tell(orders.VerdictDecided(self.verdict, self.state.lost(), self.state.commit.summary)))
             self._do(Leave(self.verdict.exit_code, self.verdict, self.verdict.reason))
-
-    def _summary(self) -> Summary:
-        """The job's story, as far as this coordinator knows it: of cycles before its term only how many there were."""
-        cycles = max(self._cycles_told, self.cycle.n + 1 if self.cycle else 0)
-        return self._cycles.tally.summary(cycles, self._leadership.takeovers)
-
-    def _lost(self) -> str:
-        """The infra_ranks of nodes that are not here any more, and have not said Goodbye; folded."""
-        here = {m.node.infra_rank for m in self.members if m.registered or m.gone}
-        return fold(rank for rank in range(len(self.job.nodes)) if rank not in here)
 
     def _announce(self, fact: facts.CoordinatorFact) -> None:
         self._actions.append(Announce(fact))
