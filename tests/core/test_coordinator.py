@@ -23,7 +23,7 @@ from tests.core.machines import (
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import ClaimClose, Leave, Mail, Tell
 from ft_supervisor.core.coordinator.cycle_step import Phase
-from ft_supervisor.core.coordinator.cycles import JOB_STOP_MARGIN
+from ft_supervisor.core.coordinator.failure_decision import JOB_STOP_MARGIN
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
 from ft_supervisor.core.orders import SlurmsWord, VerdictDecided
 
@@ -482,7 +482,7 @@ def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> 
     assert talk.machine.cycle == C1
     assert talk.hear(old) == []
     assert talk.machine.state.phase == Phase.RUNNING
-    assert talk.machine.state.cycles._current.pending == {0, 1, 2}
+    assert talk.machine.state.cycles.current.pending == {0, 1, 2}
     assert talk.machine.members[1].incarnation == 2
 
 

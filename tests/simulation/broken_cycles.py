@@ -9,8 +9,8 @@ from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.cycle_step import Phase, Standing, Step
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.policy import Decision
+from ft_supervisor.core.coordinator.succession import Succession, Successors
 from ft_supervisor.core.model import Memory, Outcome, Verdict
-from ft_supervisor.core.placement import Assignment
 from ft_supervisor.core.quorum.members import Member
 from ft_supervisor.core.ranks import fold
 
@@ -37,7 +37,7 @@ class GivesSuspectsUp(Cycles):
 
 class OneSuccessIsEnough(Cycles):
     def _succeeded(self, member: Member, now: float) -> None:
-        self._current.pending.clear()
+        self.current.pending.clear()
         super()._succeeded(member, now)
 
 
@@ -78,9 +78,10 @@ class TwoOfTheSameRank(Cycles):
         super()._run(member, group, max(0, group_rank - 1))
 
 
-class NeverGivesUp(Cycles):
-    def _too_few(self, found: Assignment, decision: Decision, now: float) -> None:
+class NeverGivesUp(Succession):
+    def _too_few(self, reason: str, decision: Decision, now: float) -> Successors:
         """Wait for ever."""
+        return Successors()
 
 
 class JoinsForEver(Cycles):
@@ -94,7 +95,7 @@ class DoesNotListenToRegisters(Cycles):
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         assert self.cycle is not None
-        if self._current.is_ours:
+        if self.current.is_ours:
             message = replace(message, memory=Memory(promise=message.memory.promise))
         super()._welcome_active(message, member, now)
 

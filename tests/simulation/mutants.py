@@ -108,7 +108,7 @@ OTHERS = (
     _coordinator(broken_cycles.LosesNobody, "6"),
     _part("Cycles", broken_cycles.ShiftsRanks, "survivors"),
     Mutant("TwoOfTheSameRank", ("2",), parts=((state, "Cycles", broken_cycles.TwoOfTheSameRank), *BELIEVES)),
-    _part("Cycles", broken_cycles.NeverGivesUp, "6"),
+    Mutant("NeverGivesUp", ("6",), parts=((cycles, "Succession", broken_cycles.NeverGivesUp),)),
     _part("Cycles", broken_cycles.JoinsForEver, "6"),
     _part("Cycles", broken_cycles.DoesNotListenToRegisters, "6"),
     _coordinator(broken_cycles.RecordsWhatItLikes, "4"),

@@ -160,7 +160,7 @@ def _filled(
 def _cycle(cycles: Cycles, epoch: float) -> CycleStatus | None:
     if cycles.cycle is None:
         return None
-    started = None if cycles.started is None else cycles.started + epoch
+    started = None if cycles.current.started is None else cycles.current.started + epoch
     return CycleStatus(str(cycles.cycle), cycles.cycle.n, started, len(cycles.group))
 
 
@@ -196,7 +196,7 @@ def _match(match: Match) -> str:
 
 
 def _decision(cycles: Cycles, epoch: float) -> DecisionStatus | None:
-    last = cycles.last_decision
+    last = cycles.announcements.last
     if last is None:
         return None
     leads_to = last.decided or last.fact

@@ -123,7 +123,8 @@ class CoordinatorMachine:
         if self.role is Role.LEADING:
             self._tick_leading(now)
         elif self.role is Role.CLOSING:
-            self._lose_silent(now)
+            for member in self._leadership.silent(now):
+                self._lose(member, now)
             self._leave_when_done(now)
         else:
             self._do(*self._leadership.retry(now))
@@ -132,7 +133,8 @@ class CoordinatorMachine:
         self._do(*self._leadership.look(now))
         if not self._leadership.has_majority:
             return
-        self._lose_silent(now)
+        for member in self._leadership.silent(now):
+            self._lose(member, now)
         self._ask_slurm(now)
         if verdict := self._interruptions.verdict(None, now):
             self._propose(verdict, now)
@@ -151,10 +153,6 @@ class CoordinatorMachine:
             self.members.forgive(seconds, now)
         elif self.term is not None:
             self._step_down(f"stood still for {seconds:.1f} s")
-
-    def _lose_silent(self, now: float) -> None:
-        for member in self._leadership.silent(now):
-            self._lose(member, now)
 
     def _lose(self, member: Member, now: float) -> None:
         ran = member.running
@@ -207,8 +205,7 @@ class CoordinatorMachine:
         if member is None:
             return
         self.state.learn(message.memory)
-        if self.state.commit.stage is Stage.CLAIMED:
-            assert self.verdict is not None
+        if self.state.commit.stage is Stage.CLAIMED and self.verdict is not None:
             self._do(member.mail(messages.Close(leadership.election.term or 0, self.verdict)))
         elif self.role is Role.CANDIDATE:
             self._do(*leadership.campaign(now))
@@ -278,9 +275,6 @@ class CoordinatorMachine:
         if self.role is Role.LEADING and self._leadership.rosters.stage != stage:
             self._follow(self.state.cycles.advance(self.state.standing(now)), now)
 
-    def _hear_roster_kept(self, message: messages.RosterKept, member: Member, now: float) -> None:
-        self._keep_roster(message.infra_rank, message.stamp, now)
-
     def _hear_verdict_kept(self, message: messages.VerdictKept, member: Member, now: float) -> None:
         if (kept := self.state.commit.keep(message.infra_rank, self._leadership.roster)) is not None:
             self._decide(kept, now)
@@ -294,9 +288,6 @@ class CoordinatorMachine:
             self._announce(facts.NodeUnhealthy(member.node.infra_rank, message.problem))
         if self.role is Role.LEADING:
             self._follow(self.state.cycles.unhealthy(member, message.problem, self.state.standing(now)), now)
-
-    def _hear_leaving(self, message: messages.Leaving, member: Member, now: float) -> None:
-        self._hear_signal(member, message.reason, now)
 
     def _hear_signal(self, member: Member, signal: str, now: float) -> None:
         """A signal asks this node to end."""
@@ -382,16 +373,16 @@ class CoordinatorMachine:
             self._do(Leave(self.verdict.exit_code, self.verdict, self.verdict.reason))
 
     def _announce(self, fact: facts.CoordinatorFact) -> None:
-        self._actions.append(Announce(fact))
+        self._do(Announce(fact))
 
-    def _do(self, *actions: CoordinatorAction | None) -> None:
-        self._actions += (action for action in actions if action is not None)
+    def _do(self, *actions: CoordinatorAction) -> None:
+        self._actions += actions
 
 
 Hear = Callable[[CoordinatorMachine, Any, Member, float], None]
 
 _IN_CHARGE: Mapping[type, Hear] = {
-    messages.RosterKept: CoordinatorMachine._hear_roster_kept,
+    messages.RosterKept: lambda machine, message, _, now: machine._keep_roster(message.infra_rank, message.stamp, now),
     messages.Unhealthy: CoordinatorMachine._hear_unhealthy,
     messages.Goodbye: CoordinatorMachine._hear_goodbye,
 }
@@ -400,7 +391,7 @@ MESSAGES: Mapping[Role, Mapping[type, Hear]] = {
     Role.PREPARING: {},
     Role.LEADING: {
         **_IN_CHARGE,
-        messages.Leaving: CoordinatorMachine._hear_leaving,
+        messages.Leaving: lambda machine, message, member, now: machine._hear_signal(member, message.reason, now),
         **dict.fromkeys(messages.OF_WORKERS, CoordinatorMachine._hear_workers),
     },
     Role.CLOSING: {**_IN_CHARGE, messages.VerdictKept: CoordinatorMachine._hear_verdict_kept},

@@ -1,11 +1,7 @@
-"""The cycles of a coordinator that is in charge: who trains, when a new cycle begins, and what a failure leads to.
+"""The training in one term: which nodes train, when a cycle begins, what ends it, and what the nodes are to do.
 
-phase      what it waits for                                       then
-JOINING    all nodes, or enough of them for node_lost              a cycle: RUNNING
-RUNNING    WorkersSucceeded of every active node                   concludes: success
-           a failure, a lost active node, a replaced agent         Stop to the active ones: STOPPING
-STOPPING   everybody stopped or lost; then the rule's pause        a cycle: RUNNING; too few nodes, or a rule or its
-                                                                   budget says so: concludes
+Each call takes what has happened and the leadership's Standing, and returns a Step (cycle_step.py, with the phases).
+FailureDecision collects what went wrong until all nodes have stopped; Succession chooses the nodes of the next cycle.
 """
 
 from __future__ import annotations
@@ -15,27 +11,21 @@ from collections.abc import Collection, Sequence
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import Announce, CoordinatorAction, ReadStep
 from ft_supervisor.core.coordinator import policy
-from ft_supervisor.core.coordinator.announcements import Announcements, LastDecision
+from ft_supervisor.core.coordinator.announcements import Announcements
 from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.coordinator.cycle_step import PHASES, Phase, Standing, Step
 from ft_supervisor.core.coordinator.failure_decision import FailureDecision
-from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
+from ft_supervisor.core.coordinator.policy import Decision, Trouble
+from ft_supervisor.core.coordinator.succession import Succession, Successors
 from ft_supervisor.core.ledger import Ledger, newer
-from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.placement import Assignment
+from ft_supervisor.core.model import Cycle, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.quorum.members import Member, Members
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
-from ft_supervisor.core.settings import Cause, OnExhausted
+from ft_supervisor.core.settings import Cause
 from ft_supervisor.core.summary import Tally
 from ft_supervisor.core.transitions import check_invariants, check_transition
-
-JOB_STOP_MARGIN = 10.0
-"""Seconds beyond grace and kill until a node that can't end its workers ends the job."""
-
-STEADY_CYCLE = 300.0
-"""Seconds that a cycle has to run for its failure to be the first in a row."""
 
 
 class Cycles:
@@ -44,16 +34,16 @@ class Cycles:
     def __init__(self, job: Job, members: Members, term: int, now: float) -> None:
         self.job = job
         self._phase = Phase.JOINING
-        self._current = CurrentCycle(job, term)
+        self.current = CurrentCycle(job, term)
         self.selection = Selection(job, members)
         self.tally = Tally(job.nodes)
         self._members = members
         self._failure = FailureDecision(job, now)
-        self._announcements = Announcements(job)
+        self.announcements = Announcements(job)
         self._standing = Standing(now, now, None, frozenset())
         self._step = Step()
         self._since = now
-        self._short_since: float | None = None
+        self._succession = Succession(job, self.selection)
 
     @property
     def phase(self) -> Phase:
@@ -73,7 +63,7 @@ class Cycles:
                 "before the first cycle there is no group": self._phase is not Phase.JOINING
                 or (self.cycle is None and not self.group),
                 "a cycle has a group": not (running or stopping) or (self.cycle is not None and bool(self.group)),
-                "only nodes of the cycle are waited for": self._current.pending <= set(self.group),
+                "only nodes of the cycle are waited for": self.current.pending <= set(self.group),
                 "what is stopped has a trouble": not stopping or self._failure.trouble is not None,
             },
         )
@@ -84,24 +74,14 @@ class Cycles:
         return self._failure.ledger
 
     @property
-    def last_decision(self) -> LastDecision | None:
-        """The newest decision of this term."""
-        return self._announcements.last
-
-    @property
     def cycle(self) -> Cycle | None:
         """The newest; None before the first."""
-        return self._current.name
+        return self.current.name
 
     @property
     def group(self) -> tuple[int, ...]:
         """Its nodes' infra_ranks by group_rank."""
-        return self._current.group
-
-    @property
-    def started(self) -> float | None:
-        """When it began; None if that was before this term."""
-        return self._current.started
+        return self.current.group
 
     # -- what nodes say
 
@@ -120,7 +100,7 @@ class Cycles:
 
     def _go_on_with(self, cycle: Cycle, group: str, now: float) -> None:
         self._become(Phase.RUNNING)
-        self._current.adopt(cycle, unfold(group))
+        self.current.adopt(cycle, unfold(group))
         self._since = now
 
     def _take_over(self, other: Ledger) -> None:
@@ -133,7 +113,7 @@ class Cycles:
         self._take_over(memory.ledger)
         if memory.newest is not None and memory.newest > (self.cycle or Cycle(-1, -1)):
             self._learn(memory, member, now)
-        if self._current.has(member):
+        if self.current.has(member):
             self._welcome_active(message, member, now)
         else:
             self._stand_by(member)
@@ -167,19 +147,21 @@ class Cycles:
             if memory.unhealthy is not None:
                 self._unhealthy(member, memory.unhealthy, now)
             elif failure is not None:
-                self._failed(member, failure, now)
+                self._trouble(policy.trouble_of_failure(member.node, failure), now)
             if self.phase is Phase.STOPPING:
                 self._mail(member, self._stop())
             else:
                 self._go_on(member)
         elif message.running is not None:
             self._stand_by(member, watch=False)
-            self._blame(member, f"still runs cycle {message.running}", now)
-        elif self._current.is_ours and (memory.newest is None or memory.newest < self.cycle):
+            still = f"still runs cycle {message.running}"
+            self._trouble(policy.trouble_without_failure(member.node, still, charged=True), now)
+        elif self.current.is_ours and (memory.newest is None or memory.newest < self.cycle):
             self._run_or_stop(member, now)
         else:
-            if self.phase is Phase.RUNNING or memory.unhealthy is not None:  # its peers may have been heard first
-                self._explain(member, memory, failure, now)
+            pending = member.node.infra_rank in self.current.pending
+            if pending if memory.unhealthy is not None else self.phase is Phase.RUNNING:  # else its peers were faster
+                self._trouble(policy.trouble_of_idle(member.node, memory, self.cycle), now)
             self._stand_by(member)
             self._stopped(member, now)
 
@@ -191,23 +173,6 @@ class Cycles:
             member.running, member.cycle = True, self.cycle
             self._mail(member, self._stop())
 
-    def _explain(self, member: Member, memory: Memory, failure: Failure | None, now: float) -> None:
-        """It is active, and runs nothing."""
-        if memory.unhealthy is not None:
-            self._unhealthy(member, memory.unhealthy, now)
-        elif failure is not None:
-            self._failed(member, failure, now)
-        elif memory.newest == self.cycle:
-            self._blame(member, "its workers are gone", now)
-        else:
-            self._blame(member, f"it never ran cycle {self.cycle}", now, charged=False)
-
-    def _failed(self, member: Member, failure: Failure, now: float) -> None:
-        self._trouble(policy.trouble_of_failure(member.node, failure), now)
-
-    def _blame(self, member: Member, what: str, now: float, *, charged: bool = True) -> None:
-        self._trouble(policy.trouble_without_failure(member.node, what, charged=charged), now)
-
     def unhealthy(self, member: Member, problem: Problem, standing: Standing) -> Step:
         """A check has failed on this node, which is not to be chosen again."""
         step = self._enter(standing)
@@ -215,7 +180,7 @@ class Cycles:
         return step
 
     def _unhealthy(self, member: Member, problem: Problem, now: float) -> None:
-        if self._current.has(member) and member.node.infra_rank in self._current.pending:
+        if self.current.has(member) and member.node.infra_rank in self.current.pending:
             self._trouble(policy.trouble_of_check(member.node, problem), now)
 
     def hear(self, message: messages.OfWorkers, member: Member, standing: Standing) -> Step:
@@ -223,7 +188,7 @@ class Cycles:
         step = self._enter(standing)
         if isinstance(message, messages.WorkersStopped):
             self._hear_stopped(message, member, standing.now)
-        elif message.cycle == self.cycle and self._current.has(member):
+        elif message.cycle == self.cycle and self.current.has(member):
             self._hear_active(message, member, standing.now)
         return step
 
@@ -231,16 +196,12 @@ class Cycles:
         member.port = message.port
         if member.cycle is not None and message.cycle < member.cycle:
             return
-        if self.phase is Phase.RUNNING and self._current.has(member) and message.infra_rank in self._current.pending:
-            self._blame(member, "stopped its workers", now)  # unasked: word of why was lost
+        if self.phase is Phase.RUNNING and self.current.has(member) and message.infra_rank in self.current.pending:
+            # Unasked: the message that says why was lost.
+            self._trouble(policy.trouble_without_failure(member.node, "stopped its workers", charged=True), now)
         self._stopped(member, now)
 
-    def _hear_active(
-        self,
-        message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping,
-        member: Member,
-        now: float,
-    ) -> None:
+    def _hear_active(self, message: messages.OfWorkers, member: Member, now: float) -> None:
         match message:
             case messages.Stopping():
                 self._failure.heard(message.infra_rank)
@@ -249,15 +210,15 @@ class Cycles:
             case messages.WorkersFailed(failures=failures):
                 self._do(Announce(facts.FailuresHeard(member.node.infra_rank, message.cycle, len(failures))))
                 for failure in failures:
-                    self._failed(member, failure, now)
+                    self._trouble(policy.trouble_of_failure(member.node, failure), now)
                 if not failures:
-                    self._blame(member, "workers failed", now)
+                    self._trouble(policy.trouble_without_failure(member.node, "workers failed", charged=True), now)
 
     def _succeeded(self, member: Member, now: float) -> None:
         member.stopped()
         self._failure.heard(member.node.infra_rank)
-        self._current.pending.discard(member.node.infra_rank)
-        if self.phase is Phase.RUNNING and not self._current.pending:
+        self.current.pending.discard(member.node.infra_rank)
+        if self.phase is Phase.RUNNING and not self.current.pending:
             self._step.verdict = Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0")
         else:
             self._advance(now)
@@ -271,7 +232,7 @@ class Cycles:
         """A node can run nothing any more; `ran`: until now it might have."""
         step, now, infra_rank = self._enter(standing), standing.now, member.node.infra_rank
         self._failure.heard(infra_rank)
-        if infra_rank in self._current.pending and (self.phase is Phase.RUNNING or ran):
+        if infra_rank in self.current.pending and (self.phase is Phase.RUNNING or ran):
             self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
             self.tally.broken(member.heard)
         self._advance(now)
@@ -298,17 +259,17 @@ class Cycles:
     # -- what is said to them
 
     def _stand_by(self, member: Member, *, watch: bool = True) -> None:
-        self._mail(member, self._current.standby(self.ledger, self._standing.age, watch=watch))
+        self._mail(member, self.current.standby(self.ledger, self._standing.age, watch=watch))
 
     def _go_on(self, member: Member) -> None:
-        self._mail(member, self._current.resume(self.ledger, self._standing.age))
+        self._mail(member, self.current.resume(self.ledger, self._standing.age))
 
     def _stop(self) -> messages.Stop:
-        return self._current.stop(self._failure.grace)
+        return self.current.stop(self._failure.grace)
 
     def _run(self, member: Member, group: str, group_rank: int) -> None:
         member.running, member.cycle = True, self.cycle
-        self._mail(member, self._current.run(group, group_rank, self.ledger, self._standing.age))
+        self._mail(member, self.current.run(group, group_rank, self.ledger, self._standing.age))
 
     # -- time
 
@@ -330,9 +291,8 @@ class Cycles:
     def _watch_stopping(self, now: float) -> None:
         running = self._members.running()
         if suspects := self._failure.suspects(now) & running:
-            self._do(self._announcements.suspects(suspects))
-        bound = self._failure.grace + KILL_BOUND + self.job.timeouts.node_lost + JOB_STOP_MARGIN
-        if running and now - self._failure.since >= bound:
+            self._do(self.announcements.suspects(suspects))
+        if running and (bound := self._failure.overdue(now)) is not None:
             reason = f"{self.job.names_of(sorted(running))} did not stop its workers within {bound:g} s"
             self._step.verdict = Verdict(Outcome.INTERRUPTED, reason)
 
@@ -349,11 +309,11 @@ class Cycles:
         the leadership's permission."""
         step, now = self._enter(standing), standing.now
         if self.phase is Phase.JOINING:
-            self._begin_first(now)
+            self._begin_with(self._succession.first(now), now)
         else:
             self._decide(now)
             if (decision := self._failure.decision) is not None and now >= self._failure.not_before:
-                self._begin_next(decision, now)
+                self._begin_with(self._succession.after(self.group, decision, now), now)
         return step
 
     def _advance(self, now: float) -> None:
@@ -370,52 +330,34 @@ class Cycles:
     def _decide(self, now: float) -> None:
         """What the failure leads to, now that all have stopped; once."""
         failure = self._failure
-        if failure.decision is None and (decision := failure.settle(self._standing.wall, now, self._may_go(now))):
+
+        def may_go(failing: Collection[int]) -> bool:
+            return self.selection.may_go(failing, self.group, now)
+
+        if failure.decision is None and (decision := failure.settle(self._standing.wall, now, may_go)):
             self._take_over(decision.ledger)
             self._tell(decision, now)
 
-    def _may_go(self, now: float) -> MayGo:
-        return lambda failing: self.selection.may_go(failing, self.group, now)
-
-    def _begin_first(self, now: float) -> None:
-        found = self.selection.first(now)
+    def _begin_with(self, found: Successors, now: float) -> None:
         if found.group is not None:
-            self._start(found.group, f"enough nodes are here: {found.reason}", now)
-
-    def _begin_next(self, decision: Decision, now: float) -> None:
-        found = self.selection.next(self.group, now, 0.0 if self._short_since is None else now - self._short_since)
-        if found.group is not None:
-            self._start(found.group, f"{decision.reason}; {found.reason}", now)
-        else:
-            self._too_few(found, decision, now)
-
-    def _too_few(self, found: Assignment, decision: Decision, now: float) -> None:
-        """Give up, but only after a last chance for a node whose agent is just being replaced, or for as long as the
-        policy says."""
-        timeouts, exhausted = self.job.timeouts, self.job.settings.placement.on_exhausted
-        if self.selection.coming(now):
-            self._short_since = None
-        elif self._short_since is None:
-            self._short_since = now
-            self._do(Announce(facts.TooFewNodes(found.reason, exhausted)))
-        elif now - self._short_since >= (timeouts.join if exhausted is OnExhausted.WAIT else timeouts.node_lost):
-            again = Again.REQUEUE if exhausted is OnExhausted.REQUEUE else Again.OPEN
-            reason = f"too few nodes: {found.reason}; {decision.reason}"
-            self._step.verdict = Verdict(Outcome.INTERRUPTED, reason, again)
+            self._start(found.group, found.reason, now)
+        elif found.shortage is not None:
+            self._do(Announce(found.shortage))
+        self._step.verdict = found.verdict
 
     def _start(self, group: tuple[int, ...], reason: str, now: float) -> None:
         former = self.group
         self._become(Phase.RUNNING)
-        self._current.succeed(group, self._members[group[0]], now)
-        self._since, self._short_since = now, None
+        self.current.succeed(group, self._members[group[0]], now)
+        self._since = now
         self.tally.started(former, group, now)
         assert self.cycle is not None
-        self._step.actions += self._announcements.began(self.cycle, former, group, reason, now)
+        self._step.actions += self.announcements.began(self.cycle, former, group, reason, now)
         folded = fold(group)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], folded, group_rank)
         for member in self._members:
-            if member.registered and member.node.infra_rank not in self._current.pending:
+            if member.registered and member.node.infra_rank not in self.current.pending:
                 self._stand_by(member)
 
     # -- the end of a cycle
@@ -425,22 +367,17 @@ class Cycles:
         if self.phase is Phase.RUNNING:
             self._end_cycle(trouble, now)
         elif self.phase is Phase.STOPPING and self._failure.add(trouble, self._standing.wall):
-            self._tell_to_stop(self._still_running())
+            self._tell_to_stop(self._members.running() & set(self.group))
 
     def _end_cycle(self, trouble: Trouble, now: float) -> None:
-        if now - self._since >= STEADY_CYCLE:
-            self._failure.ledger = self._failure.ledger.steady()
         self._become(Phase.STOPPING)
-        running = self._still_running()
-        self._failure.begin(trouble, running, self._standing.wall, now)
+        running = self._members.running() & set(self.group)
+        self._failure.begin(trouble, running, self._since, self._standing.wall, now)
         self.tally.broken(now)
-        self._do(self._announcements.failed(self.cycle, trouble, now))
+        self._do(self.announcements.failed(self.cycle, trouble, now))
         if self.job.settings.step_file:
             self._do(ReadStep())
         self._tell_to_stop(running)
-
-    def _still_running(self) -> set[int]:
-        return self._members.running() & set(self.group)
 
     def _tell_to_stop(self, nodes: Collection[int]) -> None:
         stop = self._stop()
@@ -450,7 +387,7 @@ class Cycles:
 
     def _tell(self, decision: Decision, now: float) -> None:
         failure = self._failure
-        self._step.actions += self._announcements.decided(decision, failure.trouble, self.cycle, self.group, now)
+        self._step.actions += self.announcements.decided(decision, failure.trouble, self.cycle, self.group, now)
 
     # -- the call's answer
 

@@ -11,11 +11,18 @@ from collections.abc import Collection
 from ft_supervisor.core.coordinator import policy
 from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Job
+from ft_supervisor.core.model import KILL_BOUND, Job
 from ft_supervisor.core.settings import Response
 
 STEP_BOUND = 2.0
 """Seconds that the file with the checkpoint's step gets."""
+
+
+JOB_STOP_MARGIN = 10.0
+"""Seconds beyond grace, kill and node_lost until a node that cannot end its workers ends the job."""
+
+STEADY_CYCLE = 300.0
+"""Seconds that a cycle has to run for its failure to be the first in a row."""
 
 
 class FailureDecision:
@@ -43,8 +50,11 @@ class FailureDecision:
         """What the workers get: more if it looks like the end of the job."""
         return self._job.timeouts.stop_grace if self._last else self._job.timeouts.restart_grace
 
-    def begin(self, trouble: Trouble, running: Collection[int], wall: float, now: float) -> None:
-        """The cycle cannot go on. `running`: its nodes that are to be told; `wall`: seconds since the epoch."""
+    def begin(self, trouble: Trouble, running: Collection[int], began: float, wall: float, now: float) -> None:
+        """The cycle, which `began` then, cannot go on. `running`: its nodes that get Stop; `wall`: seconds since the
+        epoch."""
+        if now - began >= STEADY_CYCLE:
+            self.ledger = self.ledger.steady()
         self.since, self.not_before, self.decision = now, now, None
         self._worst, self._bad, self._unheard, self._suspected = None, set(), set(running), False
         self._step, self._step_read = None, not self._job.settings.step_file
@@ -75,6 +85,11 @@ class FailureDecision:
             return set()
         self._suspected = True
         return set(self._unheard)
+
+    def overdue(self, now: float) -> float | None:
+        """The bound within which all nodes should have stopped, if it is over."""
+        bound = self.grace + KILL_BOUND + self._job.timeouts.node_lost + JOB_STOP_MARGIN
+        return bound if now - self.since >= bound else None
 
     def read_step(self, step: int | None) -> None:
         """The step of the newest checkpoint; None: there is none that can be read."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Again, Failure, Node, Outcome, Problem, Verdict
+from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Node, Outcome, Problem, Verdict
 from ft_supervisor.core.settings import Cause, Match, Response, Rule
 
 MayGo = Callable[[Collection[int]], bool]
@@ -46,6 +46,17 @@ def trouble_of_check(node: Node, problem: Problem) -> Trouble:
 def trouble_without_failure(node: Node, what: str, *, charged: bool) -> Trouble:
     """Return the trouble of an active node that does not run the cycle, and does not say why; `what` it does."""
     return Trouble(f"{node.name}: {what}", Cause.EXIT if charged else None, node.infra_rank, charged=charged)
+
+
+def trouble_of_idle(node: Node, memory: Memory, cycle: Cycle) -> Trouble:
+    """Return the trouble of an active node that runs nothing, and whose workers of `cycle` have not succeeded."""
+    if memory.unhealthy is not None:
+        return trouble_of_check(node, memory.unhealthy)
+    if memory.failures:
+        return trouble_of_failure(node, memory.failures[0])
+    if memory.newest == cycle:
+        return trouble_without_failure(node, "its workers are gone", charged=True)
+    return trouble_without_failure(node, f"it never ran cycle {cycle}", charged=False)
 
 
 @dataclass(frozen=True)
