@@ -271,8 +271,6 @@ class Cycles:
         member.running, member.cycle = True, self.cycle
         self._mail(member, self.current.run(group, group_rank, self.ledger, self._standing.age))
 
-    # -- time
-
     def watch(self, standing: Standing) -> Step:
         """Look what lasts too long, or could be better; for every heartbeat in which a majority is with us, after
         `advance`."""
@@ -388,8 +386,6 @@ class Cycles:
     def _tell(self, decision: Decision, now: float) -> None:
         failure = self._failure
         self._step.actions += self.announcements.decided(decision, failure.trouble, self.cycle, self.group, now)
-
-    # -- the call's answer
 
     def _enter(self, standing: Standing) -> Step:
         """Begin a call; what it returns in the end is filled meanwhile."""
