@@ -21,7 +21,7 @@ from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.agent.wire import Wire
 from ft_supervisor.core import codec
 from ft_supervisor.core.actions import Pulse
-from ft_supervisor.core.events import AgentEvent, BarrierPassed, Connected, Disconnected, Ended, Looked, Mailed
+from ft_supervisor.core.events import AgentEvent, BarrierPassed, CloseHeld, Connected, Disconnected, Looked, Mailed
 from ft_supervisor.core.messages import TO_COORDINATOR, Leaving
 from ft_supervisor.core.model import Cycle, Job, Outcome, Timeouts, Verdict
 from ft_supervisor.process import clock
@@ -140,7 +140,7 @@ def test_what_a_connection_tells(loop_of: LoopOf, coordinator: Scripted, tmp_pat
     assert data is not None and codec.decode(data, TO_COORDINATOR) == leaving
     verdict = Verdict(Outcome.FAILED, "x")
     coordinator.store.set(KEYS.permanent_close, dump_verdict(verdict))
-    assert loop.expect(Ended).verdict == verdict
+    assert loop.expect(CloseHeld).verdict == verdict
 
 
 def test_a_lost_store_is_told_at_once_and_nothing_follows(

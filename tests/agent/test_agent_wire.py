@@ -233,6 +233,6 @@ def test_the_journal_has_it_all_to_the_last_deed(agent_of: AgentOf, coordinator:
     assert json.loads(lines[0])["machine"] == "agent"
     last = json.loads(lines[-1])
     assert (last["term"], last["cycle"]) == (0, str(CYCLE))
-    assert "Leave" in json.dumps(last["actions"]) and "Ended" in json.dumps(last["event"])
+    assert "Leave" in json.dumps(last["actions"]) and "CloseHeld" in json.dumps(last["event"])
     replayed = replay(tmp_path / "journal-agent-5.jsonl")
     assert replayed.difference is None and replayed.events > 5

@@ -17,7 +17,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from ft_supervisor.core import messages
 from ft_supervisor.core.codec import encode
 from ft_supervisor.core.model import PROTOCOL, Cycle, Failure, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import Closed, Done, Listening, Promise
+from ft_supervisor.core.orders import Done, Listening, Promise, VerdictDecided
 from ft_supervisor.core.summary import Summary
 from ft_supervisor.observe import verdict_file
 
@@ -53,7 +53,7 @@ def closed(coordinator: Coordinator, agents: Agents, term: int, verdict: Verdict
     assert agents.close_key() == verdict
     for infra_rank in (0, 1, 2):
         agents.say(messages.Goodbye(term, infra_rank, 1, verdict))
-    assert coordinator.says(Closed) == Closed(verdict, "")
+    assert coordinator.says(VerdictDecided) == VerdictDecided(verdict, "")
     assert coordinator.says(Done) == Done(verdict.exit_code, verdict, verdict.reason)
     assert coordinator.process.wait(BOUND) == verdict.exit_code
 
@@ -99,8 +99,8 @@ def test_a_job_from_the_first_register_to_the_verdict(begin: Begun, free_port: F
     until(lambda: agents.pulse().lease > before.round, "a newer lease")
     assert coordinator.alive().cycle == "0.0"
     succeed(agents)
-    told = coordinator.says(Closed)
-    assert (told, told.summary) == (Closed(SUCCESS, ""), Summary(cycles=1))
+    told = coordinator.says(VerdictDecided)
+    assert (told, told.summary) == (VerdictDecided(SUCCESS, ""), Summary(cycles=1))
     closed(coordinator, agents, 0, SUCCESS)
     content = verdict_file.read_all(coordinator.folder)
     assert content == verdict_file.Content(SUCCESS, RUN_ID, "abc", "success, 1 cycle")
@@ -169,7 +169,7 @@ def test_whose_node_is_not_there_any_more_is_told_with_the_verdict(begin: Begun,
     other = begin((free_port(),), infra_rank=2)
     assert other.agents().pulse().term is None
     agents.store.set(KEYS.permanent_close, b'{"outcome": "cancelled", "reason": "enough"}')
-    assert coordinator.says(Closed) == Closed(CANCELLED, "")
+    assert coordinator.says(VerdictDecided) == VerdictDecided(CANCELLED, "")
     # That there is another coordinator changes nothing.
     assert agents.mail(0, messages.Close) == messages.Close(0, CANCELLED)
 
@@ -191,7 +191,7 @@ def test_anybody_may_end_the_job_by_permanent_close(
     assert agents.mail(1, messages.Standby).cycle is None
     agents.store.set(KEYS.permanent_close, value)
     assert agents.mail(1, messages.Close) == messages.Close(0, verdict)
-    assert coordinator.says(Closed) == Closed(verdict, "0")
+    assert coordinator.says(VerdictDecided) == VerdictDecided(verdict, "0")
     # Who comes late hears it as well.
     agents.register(0, FRESH)
     agents.register(1, FRESH)
@@ -242,7 +242,7 @@ def test_a_verdict_that_the_file_holds_already_is_the_jobs(begin: Begun, free_po
     start_cycle(agents)
     verdict_file.write(coordinator.folder, CANCELLED, RUN_ID, "abc")
     succeed(agents)
-    assert coordinator.says(Closed) == Closed(SUCCESS, "")
+    assert coordinator.says(VerdictDecided) == VerdictDecided(SUCCESS, "")
     closed(coordinator, agents, 0, CANCELLED)
 
 
@@ -252,7 +252,7 @@ def test_a_successor_finds_the_verdict_in_the_file(begin: Begun, free_port: Free
     verdict_file.write(coordinator.folder, CANCELLED, RUN_ID, "abc")
     take_over(agents, 1)
     assert agents.mail(0, messages.Close) == messages.Close(1, CANCELLED)
-    assert coordinator.says(Closed) == Closed(CANCELLED, "1")
+    assert coordinator.says(VerdictDecided) == VerdictDecided(CANCELLED, "1")
 
 
 HANGS = "import time; from pathlib import Path; Path.hardlink_to = lambda *_: time.sleep(600)"
@@ -270,7 +270,7 @@ def test_a_file_that_cannot_be_written_or_hangs_stops_nobody(
     if garbage:
         (coordinator.folder / "verdict.json").write_bytes(garbage)
     succeed(agents)
-    assert coordinator.says(Closed) == Closed(SUCCESS, "")
+    assert coordinator.says(VerdictDecided) == VerdictDecided(SUCCESS, "")
     closed(coordinator, agents, 0, SUCCESS)
     assert f"event={event}" in coordinator.stderr.read_text()
 

@@ -127,8 +127,8 @@ def test_a_snapshot_that_cannot_be_made_ends_nothing(
     tmp_path: Path, talk: Talk, capfd: pytest.CaptureFixture[str]
 ) -> None:
     live = Live(tmp_path, Node(0, "n0", ""), tmp_path / "journal-coordinator-1.jsonl")
-    talk.machine._cycles = None  # type: ignore[assignment]
-    talk.machine.cycles  # noqa: B018 - nothing of it can be shown
+    talk.machine.state.cycles = None  # type: ignore[assignment]
+    talk.machine.state.cycles  # noqa: B018 - nothing of it can be shown
     live.beat(talk.machine, 0.0)
     live.beat(talk.machine, 100.0)
     assert capfd.readouterr().err.count("event=file_failed") == 1

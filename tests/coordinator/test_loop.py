@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ft_supervisor.coordinator.loop import Inbox, Loop
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import Received
 from ft_supervisor.core.messages import Goodbye
 from ft_supervisor.core.model import Job, Memory, Node, Timeouts

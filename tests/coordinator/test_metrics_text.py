@@ -12,7 +12,7 @@ from tests.observe.watched import Watched
 
 from ft_supervisor.coordinator import exporter
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import Tick
 from ft_supervisor.core.model import Memory
 from ft_supervisor.core.orders import SlurmsWord

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import Announce, CoordinatorAction, Mail, Pulse, Record, Tell
-from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Recorded, SlurmToldUs, Tick
+from ft_supervisor.core.actions import Announce, CoordinatorAction, Mail, Pulse, Tell, WriteVerdict
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.events import CloseHeld, CoordinatorEvent, Heard, Received, SlurmToldUs, Tick, VerdictWritten
 from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
 from ft_supervisor.core.ranks import fold
 from ft_supervisor.core.settings import Budget, Health, Rule, Settings
@@ -95,6 +95,11 @@ def verdict_kept(infra_rank: int, incarnation: int = 1, term: int = 0) -> messag
 def goodbye(infra_rank: int, incarnation: int = 1, term: int = 0, verdict: Verdict | None = None) -> messages.Goodbye:
     """The node leaves."""
     return messages.Goodbye(term, infra_rank, incarnation, verdict)
+
+
+def decided(verdict: Verdict, lost: str) -> list[object]:
+    """What a coordinator does with a verdict that is the job's: first of all its daemon gets it."""
+    return [Tell(orders.VerdictDecided(verdict, lost)), WriteVerdict(verdict)]
 
 
 class Talk:
@@ -202,13 +207,13 @@ class Talk:
         """Anything else happens."""
         return self._answer(self.machine.handle(event, self.now))
 
-    def end(self, verdict: Verdict) -> list[object]:
-        """The key or the file holds this verdict."""
-        return self._answer(self.machine.handle(Ended(verdict), self.now))
+    def held(self, verdict: Verdict) -> list[object]:
+        """The key holds this verdict."""
+        return self._answer(self.machine.handle(CloseHeld(verdict), self.now))
 
-    def record(self, verdict: Verdict) -> list[object]:
+    def written(self, verdict: Verdict) -> list[object]:
         """The file holds this verdict."""
-        return self._answer(self.machine.handle(Recorded(verdict), self.now))
+        return self._answer(self.machine.handle(VerdictWritten(verdict), self.now))
 
     def beat(self) -> list[object]:
         """All but the silent nodes are heard; a Tick."""
@@ -234,36 +239,36 @@ class Talk:
         return answers
 
     def settle_from_outside(self, verdict: Verdict) -> list[object]:
-        """The key held this verdict, it is recorded, and claimed: what is done after that."""
-        self.end(verdict)
-        self.record(verdict)
-        return self.end(verdict)
+        """The key held this verdict, it is written, and claimed: what is done after that."""
+        self.held(verdict)
+        self.written(verdict)
+        return self.held(verdict)
 
     def run(self, infra_rank: int, group_rank: int, cycle: Cycle = C0, port: int = 100, **other: int) -> Mail:
         """The Run that the node must get; group_rank 0 is n0, and used as many restarts as the cycle's number says."""
         run = messages.Run(
             term=other.get("term", 0),
             cycle=cycle,
-            group=fold(self.machine._cycles.group),
+            group=fold(self.machine.state.cycles.group),
             group_rank=group_rank,
             group_world_size=self.job.active,
             restart_count=cycle.n,
             max_restarts=max(self.job.max_restarts, cycle.n),
             master_addr=f"a{other.get('master', 0)}",
             master_port=port,
-            ledger=self.machine._cycles.ledger,
+            ledger=self.machine.state.cycles.ledger,
             age=0.0,
         )
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), run)
 
     def standby(self, infra_rank: int, cycle: Cycle | None = C0, **other: int) -> Mail:
         """Standby to this node."""
-        message = messages.Standby(other.get("term", 0), cycle, self.machine._cycles.ledger, None)
+        message = messages.Standby(other.get("term", 0), cycle, self.machine.state.cycles.ledger, None)
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
 
     def go_on(self, infra_rank: int, cycle: Cycle = C0, **other: int) -> Mail:
         """Continue to this node."""
-        message = messages.Continue(other.get("term", 0), cycle, self.machine._cycles.ledger, None)
+        message = messages.Continue(other.get("term", 0), cycle, self.machine.state.cycles.ledger, None)
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
 
     def propose(self, verdict: Verdict, *ranks: int, term: int = 0) -> list[object]:
@@ -271,9 +276,9 @@ class Talk:
         to = ranks or range(len(self.job.nodes))
         return [Mail(i, 1, self.machine.members[i].connection, messages.Propose(term, verdict)) for i in to]
 
-    def recorded(self, verdict: Verdict) -> Record:
-        """Record with the nodes that are lost just now."""
-        return Record(verdict, self.machine._lost())
+    def decided(self, verdict: Verdict) -> list[object]:
+        """What is done with the job's verdict, with the nodes that are lost just now."""
+        return decided(verdict, self.machine.state.lost())
 
 
 def ageless(action: object) -> object:

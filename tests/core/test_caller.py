@@ -12,7 +12,7 @@ from ft_supervisor.core.actions import Dial
 from ft_supervisor.core.caller import ROUNDS_ALONE, Caller
 from ft_supervisor.core.events import Connected
 from ft_supervisor.core.model import Job, Memory, Roster
-from ft_supervisor.core.roster import majority
+from ft_supervisor.core.quorum.roster import majority
 
 PATIENCE = 1.2 * TIMEOUTS.coordinator
 """The longest that a candidate which is not in charge gets."""

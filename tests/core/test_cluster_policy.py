@@ -22,8 +22,8 @@ from tests.core.machines import (
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import ReadStep
+from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.events import StepRead
-from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.ledger import EMPTY
 from ft_supervisor.core.messages import Propose, Run, Standby, Stop
 from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Outcome, Problem, Verdict
@@ -78,7 +78,7 @@ def all_stop(coordinator: Talk, cycle: Cycle = C0) -> dict[int, Run]:
 
 
 def group(coordinator: Talk) -> tuple[int, ...]:
-    return coordinator.machine._cycles.group
+    return coordinator.machine.state.cycles.group
 
 
 # -- rules
@@ -91,7 +91,7 @@ def test_the_peers_of_what_really_failed_are_heard_first_and_do_not_decide() -> 
     assert set(all_stop(coordinator)) == {0, 3, 2}
     assert group(coordinator) == (0, 3, 2)
     assert coordinator.logged.count("replace_node") == 1 and "restart" not in coordinator.logged
-    ledger = coordinator.machine._cycles.ledger
+    ledger = coordinator.machine.state.cycles.ledger
     assert (ledger.excluded, ledger.used, [spent.rule for spent in ledger.spent]) == ("1", 1, [0])
 
 
@@ -101,7 +101,7 @@ def test_two_nodes_that_are_to_be_replaced_are_both_replaced() -> None:
     coordinator.hear(failed(2, signal="SIGBUS"))
     all_stop(coordinator)
     assert group(coordinator) == (0, 3, 4)
-    assert coordinator.machine._cycles.ledger.excluded == "1-2"
+    assert coordinator.machine.state.cycles.ledger.excluded == "1-2"
 
 
 def test_an_excluded_node_is_never_chosen_again_and_all_are_told() -> None:
@@ -124,7 +124,7 @@ def test_a_successor_knows_whom_a_rule_has_excluded() -> None:
     ledger = all_stop(coordinator)[0].ledger
     heir = talk(SIGBUS)
     heir.register(3, connection=2, memory=Memory(0, ledger=ledger))
-    assert heir.machine._cycles.selection.excluded == {1}
+    assert heir.machine.state.cycles.selection.excluded == {1}
 
 
 def test_a_rule_that_fails_the_job_says_never_again() -> None:
@@ -220,7 +220,7 @@ def test_an_active_node_that_turns_unhealthy_is_replaced() -> None:
     full = Problem("disk", "health check disk failed: exit code 1: no space left on device")
     assert set(mailed(coordinator.hear(messages.Unhealthy(0, 1, 1, full)), Stop)) == {0, 1, 2}
     assert set(all_stop(coordinator)) == {0, 3, 2}
-    assert [spent.rule for spent in coordinator.machine._cycles.ledger.spent] == [0]
+    assert [spent.rule for spent in coordinator.machine.state.cycles.ledger.spent] == [0]
 
 
 def test_an_unhealthy_standby_is_never_promoted() -> None:
@@ -250,9 +250,9 @@ def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart() -> 
     coordinator.hear(messages.Unhealthy(0, 1, 1, CANNOT))
     coordinator.hear(failed(2, exit_code=1))
     assert set(all_stop(coordinator)) == {0, 3, 2}
-    assert coordinator.machine.cycles.ledger == EMPTY
-    assert coordinator.machine.cycles.last_decision is not None
-    assert "n1: cannot start workers: [Errno 30]" in coordinator.machine.cycles.last_decision.fact.reason
+    assert coordinator.machine.state.cycles.ledger == EMPTY
+    assert coordinator.machine.state.cycles.announcements.last is not None
+    assert "n1: cannot start workers: [Errno 30]" in coordinator.machine.state.cycles.announcements.last.fact.reason
     coordinator.hear(failed(0, C1, exit_code=1))
     coordinator.silent = {3}
     for infra_rank in (0, 2):
@@ -279,7 +279,7 @@ def test_when_no_node_can_start_workers_the_job_soon_ends_and_says_so() -> None:
     verdict = proposed(coordinator.wait(2 * TIMEOUTS.node_lost))
     reason = "too few nodes: 1 of 3 nodes are left; n0: cannot start workers: [Errno 30] Read-only file system"
     assert verdict == Verdict(Outcome.INTERRUPTED, reason)
-    assert coordinator.machine.cycles.ledger.used == 0
+    assert coordinator.machine.state.cycles.ledger.used == 0
 
 
 TWICE = Rule(Match(exit_codes=(1,)), budget=Budget(max=9, same_node=2))
@@ -300,13 +300,13 @@ def test_a_node_that_fails_too_often_is_replaced() -> None:
     coordinator = talk(TWICE)
     assert fails_again_and_again(coordinator, 3) == [(0, 1, 2), (0, 1, 2), (0, 3, 2)]
     assert coordinator.logged.count("replace_node") == 1
-    assert coordinator.machine.cycles.ledger.excluded == "1"
+    assert coordinator.machine.state.cycles.ledger.excluded == "1"
 
 
 def test_without_a_spare_a_node_that_fails_too_often_goes_on_until_the_budget_is_spent() -> None:
     coordinator = talk(TWICE, nodes=3)
     assert fails_again_and_again(coordinator, 9) == [(0, 1, 2)] * 9
-    assert "replace_node" not in coordinator.logged and coordinator.machine.cycles.ledger.excluded == ""
+    assert "replace_node" not in coordinator.logged and coordinator.machine.state.cycles.ledger.excluded == ""
     coordinator.hear(failed(1, Cycle(0, 9), exit_code=1))
     for infra_rank in range(3):
         coordinator.hear(stopping(infra_rank, Cycle(0, 9)))
@@ -381,7 +381,7 @@ def test_growing_at_once() -> None:
     assert mailed(coordinator.wait(TIMEOUTS.node_lost - BEAT), Stop) == {}  # it might go again
     assert set(mailed(coordinator.wait(3 * BEAT), Stop)) == {0, 2}
     assert set(all_stop(coordinator, C1)) == {0, 1, 2}
-    assert coordinator.machine._cycles.ledger.used == 0
+    assert coordinator.machine.state.cycles.ledger.used == 0
 
 
 def test_below_the_least_the_job_ends() -> None:
@@ -450,7 +450,7 @@ def test_a_draining_node_is_replaced_at_once_if_the_policy_says_so_and_there_is_
     coordinator = talk(interruption=Interruption(drain_now=True))
     assert set(mailed(coordinator.slurm(SlurmsWord.NOTHING, draining=(1,)), Stop)) == {0, 1, 2}
     all_stop(coordinator)
-    assert group(coordinator) == (0, 3, 2) and coordinator.machine._cycles.ledger.used == 0
+    assert group(coordinator) == (0, 3, 2) and coordinator.machine.state.cycles.ledger.used == 0
     assert coordinator.slurm(SlurmsWord.NOTHING, draining=(1, 0)) == []  # nobody is left to replace n0
 
 
@@ -518,7 +518,7 @@ def test_never_success_once_slurm_has_interrupted_it() -> None:
     coordinator.slurm(SlurmsWord.PREEMPTED)
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
-    assert coordinator.machine._closing.proposal == Verdict(Outcome.INTERRUPTED, "preempted by Slurm")
+    assert coordinator.machine.state.commit.proposal == Verdict(Outcome.INTERRUPTED, "preempted by Slurm")
 
 
 @pytest.mark.parametrize("explained", [True, False])
@@ -528,7 +528,7 @@ def test_never_success_nor_failure_once_a_signal_has_come(explained: bool) -> No
     coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
-    assert coordinator.machine._closing.proposal is None
+    assert coordinator.machine.state.commit.proposal is None
     answers = coordinator.slurm(SlurmsWord.CANCELLED) if explained else coordinator.wait(ASK_BOUND + 1)
     assert proposed(answers) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 

@@ -9,6 +9,7 @@ from tests.core.machines import (
     TIMEOUTS,
     Talk,
     close,
+    decided,
     failed,
     goodbye,
     node,
@@ -20,10 +21,11 @@ from tests.core.machines import (
 )
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Conclude, Leave, Mail, Record, Tell
-from ft_supervisor.core.cycles import STOP_MARGIN, Phase
+from ft_supervisor.core.actions import ClaimClose, Leave, Mail, Tell
+from ft_supervisor.core.coordinator.cycle_step import Phase
+from ft_supervisor.core.coordinator.failure_decision import JOB_STOP_MARGIN
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import Closed, SlurmsWord
+from ft_supervisor.core.orders import SlurmsWord, VerdictDecided
 
 RAN = Memory(0, newest=C0, group="0-2")
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
@@ -115,7 +117,7 @@ def test_peers_that_fail_too_are_no_second_failure() -> None:
     talk.hear(failed(1))
     assert talk.hear(failed(0)) == []
     assert talk.hear(failed(2)) == []
-    assert talk.machine.phase == Phase.STOPPING
+    assert talk.machine.state.phase == Phase.STOPPING
 
 
 def test_the_spent_budget_is_the_verdict() -> None:
@@ -339,7 +341,7 @@ def test_a_node_that_cannot_end_its_workers_ends_the_job_within_a_bound() -> Non
     talk.hear(failed(0))
     talk.hear(stopped(0))
     talk.hear(stopped(2))
-    bound = TIMEOUTS.restart_grace + KILL_BOUND + TIMEOUTS.node_lost + STOP_MARGIN
+    bound = TIMEOUTS.restart_grace + KILL_BOUND + TIMEOUTS.node_lost + JOB_STOP_MARGIN
     assert talk.wait(bound - 0.5) == []
     assert talk.wait(0.5) == talk.propose(interrupted(f"n1 did not stop its workers within {bound:g} s"))
 
@@ -414,7 +416,7 @@ def test_a_node_that_runs_goes_on_with_a_new_connection() -> None:
     talk = Talk()
     talk.begin()
     assert talk.register(1, connection=2, running=C0, memory=RAN) == [talk.go_on(1, connection=2)]
-    assert talk.machine.phase == Phase.RUNNING
+    assert talk.machine.state.phase == Phase.RUNNING
 
 
 def test_an_agent_that_was_replaced_takes_its_workers_with_it() -> None:
@@ -435,10 +437,10 @@ def test_a_verdict_in_a_register_is_the_jobs() -> None:
     talk.begin()
     verdict = Verdict(Outcome.FAILED, "found")
     assert talk.register(3, incarnation=2, memory=Memory(0, verdict=verdict)) == [
-        talk.recorded(verdict),
+        *talk.decided(verdict),
         Mail(3, 2, 1, messages.Propose(0, verdict)),
     ]
-    assert talk.record(verdict) == [Conclude(verdict)]
+    assert talk.written(verdict) == [ClaimClose(verdict)]
 
 
 # -- what is old changes nothing (7)
@@ -479,8 +481,8 @@ def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> 
     talk.hear(stopped(2))
     assert talk.machine.cycle == C1
     assert talk.hear(old) == []
-    assert talk.machine.phase == Phase.RUNNING
-    assert talk.machine._cycles._pending == {0, 1, 2}
+    assert talk.machine.state.phase == Phase.RUNNING
+    assert talk.machine.state.cycles.current.pending == {0, 1, 2}
     assert talk.machine.members[1].incarnation == 2
 
 
@@ -517,11 +519,11 @@ def test_closing_in_its_order() -> None:
     assert talk.hear(verdict_kept(3)) == []
     assert talk.hear(verdict_kept(3)) == []
     assert talk.hear(verdict_kept(2)) == []  # half of them, but not the first
-    assert talk.hear(verdict_kept(1)) == [Record(SUCCESS, "")]
+    assert talk.hear(verdict_kept(1)) == decided(SUCCESS, "")
     assert talk.hear(verdict_kept(0)) == []
-    assert talk.record(SUCCESS) == [Conclude(SUCCESS)]
-    assert talk.record(SUCCESS) == []
-    assert talk.end(SUCCESS) == [close(i, SUCCESS) for i in range(4)]
+    assert talk.written(SUCCESS) == [ClaimClose(SUCCESS)]
+    assert talk.written(SUCCESS) == []
+    assert talk.held(SUCCESS) == [close(i, SUCCESS) for i in range(4)]
     assert talk.machine.verdict == SUCCESS
 
 
@@ -543,10 +545,10 @@ def test_what_the_key_holds_is_the_verdict_whoever_wrote_it() -> None:
     talk.hear(succeeded(0))
     talk.hear(succeeded(1))
     talk.hear(verdict_kept(0))
-    talk.record(SUCCESS)
+    talk.written(SUCCESS)
     outside = Verdict(Outcome.INTERRUPTED, "from outside")
-    assert talk.end(outside) == [close(0, outside), close(1, outside)]
-    assert talk.end(SUCCESS) == []
+    assert talk.held(outside) == [close(0, outside), close(1, outside)]
+    assert talk.held(SUCCESS) == []
     assert talk.machine.verdict == outside
 
 
@@ -557,18 +559,18 @@ def test_what_the_file_holds_is_the_verdict_whoever_wrote_it() -> None:
     talk.hear(succeeded(1))
     talk.hear(verdict_kept(0))
     former = Verdict(Outcome.INTERRUPTED, "of a former coordinator")
-    assert talk.record(former) == [Conclude(former)]
-    assert talk.end(former) == [close(0, former), close(1, former)]
+    assert talk.written(former) == [ClaimClose(former)]
+    assert talk.held(former) == [close(0, former), close(1, former)]
 
 
 def test_a_verdict_from_outside_ends_a_job_that_still_joins() -> None:
     talk = Talk()
     talk.register(0)
     outside = Verdict(Outcome.FAILED, "from outside")
-    assert talk.end(outside) == [Record(outside, "1-3")]
+    assert talk.held(outside) == decided(outside, "1-3")
     assert talk.register(2) == talk.propose(outside, 2)  # it is not yet written down
-    assert talk.record(outside) == [Conclude(outside)]
-    assert talk.end(outside) == [close(0, outside), close(2, outside)]
+    assert talk.written(outside) == [ClaimClose(outside)]
+    assert talk.held(outside) == [close(0, outside), close(2, outside)]
     assert talk.register(3) == [close(3, outside)]
 
 
@@ -577,7 +579,7 @@ def test_a_found_verdict_goes_before_a_proposal_that_nobody_keeps_yet() -> None:
     talk.begin()
     talk.hear(messages.Leaving(0, 3, 1, "SIGTERM"))
     found = Verdict(Outcome.SUCCESS, "found")
-    assert talk.end(found) == [Record(found, "")]
+    assert talk.held(found) == decided(found, "")
     for infra_rank in range(4):
         assert talk.hear(verdict_kept(infra_rank)) == []
     assert talk.machine.verdict == found
@@ -627,7 +629,7 @@ def test_the_coordinator_leaves_after_the_last_goodbye() -> None:
     talk.begin()
     talk.settle_from_outside(SUCCESS)
     assert talk.hear(goodbye(1)) == []
-    assert talk.hear(goodbye(0)) == [Tell(Closed(SUCCESS)), Leave(0, SUCCESS, SUCCESS.reason)]
+    assert talk.hear(goodbye(0)) == [Tell(VerdictDecided(SUCCESS)), Leave(0, SUCCESS, SUCCESS.reason)]
 
 
 @pytest.mark.parametrize(
@@ -643,15 +645,15 @@ def test_the_coordinator_does_not_wait_forever(outcome: Outcome, bound: float) -
     verdict = Verdict(outcome, "over")
     talk.settle_from_outside(verdict)
     assert talk.wait(bound - 0.5) == []
-    assert talk.wait(0.5) == [Tell(Closed(verdict)), Leave(verdict.exit_code, verdict, "over")]
+    assert talk.wait(0.5) == [Tell(VerdictDecided(verdict)), Leave(verdict.exit_code, verdict, "over")]
 
 
 def test_nobody_left_to_wait_for() -> None:
     talk = Talk(nodes=2, active=1)
     verdict = Verdict(Outcome.FAILED, "over")
-    talk.end(verdict)
-    talk.record(verdict)
-    assert talk.end(verdict) == [Tell(Closed(verdict, "0-1")), Leave(1, verdict, "over")]
+    talk.held(verdict)
+    talk.written(verdict)
+    assert talk.held(verdict) == [Tell(VerdictDecided(verdict, "0-1")), Leave(1, verdict, "over")]
 
 
 def test_who_is_lost_at_the_end_is_named() -> None:
@@ -662,7 +664,7 @@ def test_who_is_lost_at_the_end_is_named() -> None:
     talk.settle_from_outside(SUCCESS)
     for infra_rank in (0, 2):
         talk.hear(goodbye(infra_rank))
-    assert talk.hear(goodbye(3)) == [Tell(Closed(SUCCESS, "1")), Leave(0, SUCCESS, SUCCESS.reason)]
+    assert talk.hear(goodbye(3)) == [Tell(VerdictDecided(SUCCESS, "1")), Leave(0, SUCCESS, SUCCESS.reason)]
 
 
 def test_a_message_is_addressed_to_the_connection_that_registered() -> None:

@@ -5,17 +5,17 @@ from tests.core.machines import BEAT, C0, FAILURE, TIMEOUTS, deeds, job, node
 
 from ft_supervisor.core import events, orders
 from ft_supervisor.core.actions import (
+    CopyVerdict,
     KillChild,
     Leave,
     LookForVerdict,
     SpawnAgent,
     SpawnCoordinator,
     Tell,
-    WriteVerdict,
 )
+from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.daemon import DONE_BOUND, FIRST_PAUSE, LOOK_PAUSE, MAX_CRASHES, DaemonMachine
-from ft_supervisor.core.events import ChildExited, Ended, Ordered, Signalled, Tick
-from ft_supervisor.core.interruptions import ASK_BOUND
+from ft_supervisor.core.events import ChildExited, Ordered, Signalled, Tick, VerdictFileFound
 from ft_supervisor.core.keeper import START_BOUND, STEADY
 from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
 
@@ -261,7 +261,7 @@ def test_the_node_leaves_as_its_agent_said() -> None:
     play = Play()
     play.run()
     assert play.order(orders.Done(0, SUCCESS, "over")) == []
-    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
+    assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
 
 
 def test_an_agent_that_is_done_but_stays_is_killed() -> None:
@@ -278,15 +278,15 @@ def test_an_agent_that_dies_on_its_way_out_is_not_replaced() -> None:
     play = Play()
     play.run()
     play.order(orders.Remember(Memory(0, newest=C0, verdict=FAILED)))
-    assert play.feed(AGENT_GONE) == [WriteVerdict(FAILED), Leave(1, FAILED, "over")]
+    assert play.feed(AGENT_GONE) == [CopyVerdict(FAILED), Leave(1, FAILED, "over")]
 
 
 def test_the_first_node_leaves_after_its_coordinator() -> None:
     play = Play(0)
     play.run()
-    play.order(orders.Closed(SUCCESS), child="coordinator")
+    play.order(orders.VerdictDecided(SUCCESS), child="coordinator")
     play.order(orders.Done(0, SUCCESS, "over"))
-    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS)]
+    assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS)]
     play.order(orders.Done(0, SUCCESS, "over"), child="coordinator")
     assert play.feed(COORDINATOR_GONE) == [Leave(0, SUCCESS, "over")]
 
@@ -294,7 +294,7 @@ def test_the_first_node_leaves_after_its_coordinator() -> None:
 def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
     play = Play(0)
     play.run()
-    play.order(orders.Closed(SUCCESS), child="coordinator")
+    play.order(orders.VerdictDecided(SUCCESS), child="coordinator")
     play.order(orders.Done(0, SUCCESS, "over"))
     play.feed(ChildExited("agent", "exit code 0"))
     play.state = None
@@ -302,7 +302,7 @@ def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
     assert play.wait(bound - BEAT) == []
     assert play.wait(BEAT) == [KillChild("coordinator")]
     assert play.feed(ChildExited("coordinator", "killed")) == [
-        WriteVerdict(SUCCESS, shared=True),
+        CopyVerdict(SUCCESS, shared=True),
         Leave(0, SUCCESS, "over"),
     ]
 
@@ -318,16 +318,16 @@ def test_a_coordinator_that_reaches_nobody_is_killed() -> None:
 def test_a_coordinator_that_dies_with_a_claimed_verdict_has_its_file_written() -> None:
     play = Play(0)
     play.run()
-    play.order(orders.Closed(FAILED), child="coordinator")
-    assert play.feed(ChildExited("coordinator", "killed")) == [WriteVerdict(FAILED, shared=True)]
+    play.order(orders.VerdictDecided(FAILED), child="coordinator")
+    assert play.feed(ChildExited("coordinator", "killed")) == [CopyVerdict(FAILED, shared=True)]
     play.order(orders.Done(1, FAILED, "over"))
-    assert play.feed(ChildExited("agent", "exit code 1")) == [WriteVerdict(FAILED), Leave(1, FAILED, "over")]
+    assert play.feed(ChildExited("agent", "exit code 1")) == [CopyVerdict(FAILED), Leave(1, FAILED, "over")]
 
 
 def test_a_coordinator_that_dies_after_it_has_told_its_verdict_is_not_replaced() -> None:
     play = Play(0)
     play.run()
-    play.order(orders.Closed(FAILED), child="coordinator")
+    play.order(orders.VerdictDecided(FAILED), child="coordinator")
     play.feed(ChildExited("coordinator", "killed"))
     assert play.wait(30) == []
 
@@ -337,7 +337,7 @@ def test_a_node_that_ends_takes_its_candidate_along() -> None:
     play = Play(0)
     play.run()
     play.order(orders.Done(0, SUCCESS, "over"))
-    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS), KillChild("coordinator")]
+    assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS), KillChild("coordinator")]
     assert play.feed(ChildExited("coordinator", "killed")) == [Leave(0, SUCCESS, "over")]
 
 
@@ -392,8 +392,8 @@ def test_who_finds_no_coordinator_looks_for_the_verdict() -> None:
     play.state = "joining"
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
-    assert play.feed(Ended(SUCCESS), Ended(FAILED)) == [KillChild("agent")]
-    assert play.feed(AGENT_GONE) == [WriteVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
+    assert play.feed(VerdictFileFound(SUCCESS), VerdictFileFound(FAILED)) == [KillChild("agent")]
+    assert play.feed(AGENT_GONE) == [CopyVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
 
 
 def test_where_the_job_may_be_over_the_verdict_is_looked_for_at_once_and_soon_again() -> None:
@@ -416,7 +416,7 @@ def test_where_the_job_may_be_over_the_verdict_is_looked_for_at_once_and_soon_ag
 def test_a_verdict_found_while_no_agent_is_there() -> None:
     play = Play()
     play.feed(AGENT_GONE, AGENT_GONE)
-    assert play.feed(Ended(FAILED)) == [WriteVerdict(FAILED), Leave(1, FAILED, "over")]
+    assert play.feed(VerdictFileFound(FAILED)) == [CopyVerdict(FAILED), Leave(1, FAILED, "over")]
 
 
 def test_who_has_a_coordinator_looks_for_nothing() -> None:
@@ -429,5 +429,5 @@ def test_a_verdict_found_too_late_changes_nothing() -> None:
     play = Play()
     play.run()
     play.order(orders.Done(0, SUCCESS, "over"))
-    assert play.feed(Ended(FAILED)) == []
-    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
+    assert play.feed(VerdictFileFound(FAILED)) == []
+    assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS), Leave(0, SUCCESS, "over")]

@@ -22,7 +22,7 @@ from ft_supervisor.core import events, messages
 from ft_supervisor.core.actions import Announce, Mail, Send
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.codec import CodecError, decode, encode, to_plain
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.ledger import EMPTY, Ledger, Spent
 from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR
 from ft_supervisor.core.model import Accepted, Failure, Memory, Outcome, Problem, Roster, Verdict
@@ -75,7 +75,7 @@ def _coordinators() -> Iterable[Talk]:
     closes = _led()
     for infra_rank in range(3):
         closes.hear(succeeded(infra_rank))
-    assert closes.machine.proposal is not None
+    assert closes.machine.state.commit.proposal is not None
     yield closes
     ended = _led()
     ended.settle_from_outside(SUCCESS)

@@ -7,7 +7,7 @@ from tests.core.machines import C1, Talk, job
 from tests.core.test_agent_machine import Play
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import Record, Send
+from ft_supervisor.core.actions import Send, Tell
 from ft_supervisor.core.codec import MAX_BYTES, encode
 from ft_supervisor.core.ledger import Ledger, Spent
 from ft_supervisor.core.model import Failure, Memory, Outcome, Roster, Verdict
@@ -45,14 +45,15 @@ def test_the_end_of_a_job_whose_every_other_node_is_lost_is_told_and_heard() -> 
     talk = Talk(NODES, ACTIVE)
     for infra_rank in range(0, NODES, 2):
         talk.register(infra_rank)
-    (record,) = talk.end(FAILED)
-    assert isinstance(record, Record) and unfold(record.lost) == tuple(range(1, NODES, 2))
-    closed = orders.Closed(record.verdict, record.lost, record.summary)
-    assert len(encode(closed)) <= MAX_BYTES
+    (tell, _) = talk.held(FAILED)
+    assert isinstance(tell, Tell) and isinstance(tell.order, orders.VerdictDecided)
+    decided = tell.order
+    assert unfold(decided.lost) == tuple(range(1, NODES, 2))
+    assert len(encode(decided)) <= MAX_BYTES
     ours, theirs = map(Link, pair())
     try:
-        theirs.send(closed)
-        assert ours.receive(10.0) == closed
+        theirs.send(decided)
+        assert ours.receive(10.0) == decided
     finally:
         ours.close()
         theirs.close()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ft_supervisor.core.lease import Lease, Proof
 from ft_supervisor.core.model import Roster
+from ft_supervisor.core.quorum.roster import quorum
 from ft_supervisor.core.ranks import fold
-from ft_supervisor.core.roster import quorum
 
 GAPS = st.floats(0.0, 2.0)
 THREE = Roster(0, 1, "0-2")

@@ -2,9 +2,9 @@
 
 from tests.core.machines import C0, node
 
-from ft_supervisor.core.members import Members
 from ft_supervisor.core.messages import Register
 from ft_supervisor.core.model import Cycle, Memory
+from ft_supervisor.core.quorum.members import Members
 
 
 def register(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ft_supervisor.core.coordinator.policy import Decision, Trouble, decide, find, ignored, weight
 from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.model import Again, Failure, Outcome, Verdict
-from ft_supervisor.core.policy import Decision, Trouble, decide, find, ignored, weight
 from ft_supervisor.core.settings import Backoff, Budget, Cause, Match, Response, Rule
 
 ANY = Rule()

@@ -7,10 +7,10 @@ from tests.core import test_daemon_machine as daemons
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, failed, job, mailed, stop, stopped, succeeded
 
 from ft_supervisor.core import events, messages, orders
-from ft_supervisor.core.actions import KillChild, Leave, Mail, StopWorkers, WriteVerdict
-from ft_supervisor.core.election import Election
+from ft_supervisor.core.actions import CopyVerdict, KillChild, Leave, Mail, StopWorkers
 from ft_supervisor.core.model import Cycle, Memory, Roster
-from ft_supervisor.core.rosterchange import RosterChange
+from ft_supervisor.core.quorum.election import Election
+from ft_supervisor.core.quorum.roster_change import RosterChange
 
 
 def test_a_coordinators_late_tick_moves_nobodys_sign_of_life_into_the_future() -> None:
@@ -51,9 +51,9 @@ def test_a_verdict_that_was_found_is_not_forgotten_for_a_dying_agents_last_words
     play = daemons.Play()
     play.state = "joining"
     play.wait(5)
-    assert play.feed(events.Ended(daemons.FAILED)) == [KillChild("agent")]
+    assert play.feed(events.VerdictFileFound(daemons.FAILED)) == [KillChild("agent")]
     play.order(orders.Remember(Memory(0, newest=C0)))
-    assert play.feed(daemons.AGENT_GONE) == [WriteVerdict(daemons.FAILED), Leave(1, daemons.FAILED, "over")]
+    assert play.feed(daemons.AGENT_GONE) == [CopyVerdict(daemons.FAILED), Leave(1, daemons.FAILED, "over")]
 
 
 def test_enough_nodes_at_the_join_timeout_are_enough() -> None:
@@ -218,7 +218,7 @@ def test_a_cycle_that_is_learnt_after_one_of_its_nodes_was_lost_begins_anew() ->
     """n0 has succeeded in it, but n2 will never say so: its loss is over and done with."""
     talk = candidate(nodes=5, active=2)
     for infra_rank in (1, 3, 4, 1, 3, 4):
-        talk.register(infra_rank, memory=Memory(talk.machine._election.term or 0))
+        talk.register(infra_rank, memory=Memory(talk.machine.state.leadership.election.term or 0))
     assert talk.machine.term == 1
     talk.wait(TIMEOUTS.node_lost + BEAT)
     assert not talk.machine.members[2].here

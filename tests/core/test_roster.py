@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.core.machines import job
 
 from ft_supervisor.core.model import NO_PROMISE, Memory, Roster
-from ft_supervisor.core.ranks import fold
-from ft_supervisor.core.roster import (
+from ft_supervisor.core.quorum.roster import (
     candidates,
     coordinator_of,
     first_candidate,
@@ -22,6 +21,7 @@ from ft_supervisor.core.roster import (
     quorum,
     survivable_losses,
 )
+from ft_supervisor.core.ranks import fold
 
 
 def subsets(ranks: Iterable[int]) -> Iterator[set[int]]:

@@ -84,7 +84,7 @@ def before_a_cycle(the_job: Job, name: str, attempts: int) -> tuple[Unhealthy, M
 def answered_by(coordinator: Talk) -> list[str]:
     """The checks whose rules the ledger has charged."""
     rules = coordinator.job.settings.rules
-    return [rules[spent.rule].match.check for spent in coordinator.machine.cycles.ledger.spent]
+    return [rules[spent.rule].match.check for spent in coordinator.machine.state.cycles.ledger.spent]
 
 
 @pytest.mark.parametrize("retries", RETRIES)
@@ -97,10 +97,10 @@ def test_a_checks_own_rule_answers_it(name: str, retries: int) -> None:
     coordinator.hear(message)
     assert set(all_stop(coordinator)) == {0, 3, 2}
     assert answered_by(coordinator) == [name]
-    assert coordinator.machine.cycles.last_decision is not None
+    assert coordinator.machine.state.cycles.announcements.last is not None
     times = f" {1 + retries} times" if retries else ""
     sentence = f"n1: health check {name} failed{times}: exit code 1: a: b"
-    assert coordinator.machine.cycles.last_decision.fact.reason.startswith(sentence)
+    assert coordinator.machine.state.cycles.announcements.last.fact.reason.startswith(sentence)
 
 
 @pytest.mark.parametrize("running", [None, C0], ids=["stopped", "still stopping"])

@@ -9,9 +9,9 @@ from tests.core.machines import TIMEOUTS, Talk, failed, stopped
 from tests.core.test_takeover import Takeover
 
 from ft_supervisor.core import codec
-from ft_supervisor.core.actions import Record, Tell
+from ft_supervisor.core.actions import Tell, WriteVerdict
 from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import ORDERS, Closed
+from ft_supervisor.core.orders import ORDERS, VerdictDecided
 from ft_supervisor.core.summary import MOST_NAMES, Summary, Tally, head, line
 
 SUCCESS = Verdict(Outcome.SUCCESS, "done")
@@ -106,12 +106,15 @@ def test_whoever_went_is_counted_once(groups: list[list[int]]) -> None:
 
 def at_the_end(talk: Talk, verdict: Verdict = SUCCESS) -> Summary:
     """What the verdict's file is written with, and the last word to the daemon repeats."""
-    (record,) = (action for action in talk.end(verdict) if isinstance(action, Record))
-    talk.record(verdict)
-    told = talk.end(verdict) + talk.wait(talk.job.timeouts.close_grace + talk.job.timeouts.stop_grace + 2)
-    summaries = {each.order.summary for each in told if isinstance(each, Tell) and isinstance(each.order, Closed)}
-    assert summaries == {record.summary}
-    return record.summary
+    done = talk.held(verdict)
+    (write,) = (action for action in done if isinstance(action, WriteVerdict))
+    talk.written(verdict)
+    told = done + talk.held(verdict) + talk.wait(talk.job.timeouts.close_grace + talk.job.timeouts.stop_grace + 2)
+    summaries = {
+        each.order.summary for each in told if isinstance(each, Tell) and isinstance(each.order, VerdictDecided)
+    }
+    assert summaries == {write.summary}
+    return write.summary
 
 
 def test_a_job_without_a_fault() -> None:
@@ -157,9 +160,9 @@ def test_a_successor_knows_how_many_cycles_there_were_and_that_it_took_over() ->
 
 
 def test_a_summary_makes_no_other_end_of_it() -> None:
-    assert Closed(SUCCESS, "", Summary(3)) == Closed(SUCCESS)
-    assert Record(SUCCESS, "", Summary(3)) == Record(SUCCESS, "")
-    sent = codec.decode(codec.encode(Closed(SUCCESS, "", Summary(3, 1, 0, ("n1",), 2.5))), ORDERS)
+    assert VerdictDecided(SUCCESS, "", Summary(3)) == VerdictDecided(SUCCESS)
+    assert WriteVerdict(SUCCESS, Summary(3)) == WriteVerdict(SUCCESS)
+    sent = codec.decode(codec.encode(VerdictDecided(SUCCESS, "", Summary(3, 1, 0, ("n1",), 2.5))), ORDERS)
     assert sent.summary == Summary(3, 1, 0, ("n1",), 2.5)
 
 
@@ -167,4 +170,4 @@ def test_the_largest_summary_still_goes_over_the_link() -> None:
     names = tuple(f"{'x' * 250}{i}" for i in range(10_000))
     counts = Tally(names)
     counts.started(range(5000), range(5000, 10_000), 0.0)
-    assert len(codec.encode(Closed(SUCCESS, "", counts.summary(2, 0)))) < codec.MAX_BYTES
+    assert len(codec.encode(VerdictDecided(SUCCESS, "", counts.summary(2, 0)))) < codec.MAX_BYTES

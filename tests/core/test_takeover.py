@@ -14,6 +14,7 @@ from tests.core.machines import (
     TIMEOUTS,
     Talk,
     close,
+    decided,
     failed,
     mailed,
     node,
@@ -24,8 +25,9 @@ from tests.core.machines import (
 )
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Conclude, LookForVerdict, Mail, Record
-from ft_supervisor.core.coordinator import CoordinatorMachine, Role
+from ft_supervisor.core.actions import ClaimClose, LookForVerdict, Mail
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.leadership import Role
 from ft_supervisor.core.events import Received
 from ft_supervisor.core.ledger import Ledger, Spent
 from ft_supervisor.core.messages import Continue, Prepare, Propose, Run, Standby, Stop
@@ -69,10 +71,10 @@ class Takeover(Talk):
 
     def promise(self, *ranks: int) -> list[object]:
         """They answer Prepare."""
-        assert self.machine._election.term is not None
+        assert self.machine.state.leadership.election.term is not None
         answers: list[object] = []
         for rank in ranks:
-            answers += self._come(rank, self.machine._election.term)
+            answers += self._come(rank, self.machine.state.leadership.election.term)
         return answers
 
     def _come(self, rank: int, promise: int) -> list[object]:
@@ -132,9 +134,9 @@ def test_a_signal_that_the_former_coordinator_heard_is_not_forgotten() -> None:
     talk.register(1, memory=over, told="SIGTERM")
     for rank in (0, 2):
         talk.register(rank, memory=over)
-    assert talk.machine.term == 1 and talk.machine._closing.proposal is None
+    assert talk.machine.term == 1 and talk.machine.state.commit.proposal is None
     talk.slurm(SlurmsWord.CANCELLED)
-    assert talk.machine._closing.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
+    assert talk.machine.state.commit.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
 
 def test_the_pulse_names_the_term_as_soon_as_somebody_is_in_charge() -> None:
@@ -174,7 +176,7 @@ def test_an_active_node_that_never_ran_the_cycle_ends_it() -> None:
     assert set(mailed(done, Run)) == set()
     talk.hear(stopped(0, term=1))
     assert set(mailed(talk.hear(stopped(1, term=1)), Run)) == {0, 1, 2}
-    assert talk.machine._cycles.ledger.used == 0  # it is nobody's fault
+    assert talk.machine.state.cycles.ledger.used == 0  # it is nobody's fault
 
 
 def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
@@ -183,7 +185,7 @@ def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
     assert set(mailed(done, Stop)) == {0, 1}
     talk.hear(stopped(0, term=1))
     talk.hear(stopped(1, term=1))
-    assert talk.machine._cycles.ledger.used == 1
+    assert talk.machine.state.cycles.ledger.used == 1
 
 
 def test_a_success_that_no_coordinator_heard_of_is_in_the_register() -> None:
@@ -314,14 +316,14 @@ def test_an_accepted_verdict_is_proposed_again_and_only_that() -> None:
     assert mailed(talk.wait(2 * TIMEOUTS.node_lost), Propose) == {}
     for rank in (1, 3):
         assert talk.hear(verdict_kept(rank, term=1)) == []
-    assert talk.hear(verdict_kept(2, term=1)) == [Record(FAILED, "4")]
+    assert talk.hear(verdict_kept(2, term=1)) == decided(FAILED, "4")
 
 
 def test_of_two_accepted_verdicts_the_later_one_may_be_the_jobs() -> None:
     memories = {2: ran(4, accepted=Accepted(0, FAILED)), 3: Memory(4, accepted=Accepted(4, SUCCESS))}
     talk = Takeover(memories=memories, running=())
     talk.come(0, 2, 3)
-    assert talk.machine._election.term == 6
+    assert talk.machine.state.leadership.election.term == 6
     done = talk.promise(0, 2, 3)
     assert mailed(done, Propose) == {rank: Propose(6, SUCCESS) for rank in (0, 2, 3)}
 
@@ -338,17 +340,17 @@ def test_a_verdict_that_somebody_knows_to_be_the_jobs_is_written_down_at_once() 
     talk = Takeover()
     talk.take(0, 1, 2)
     talk._memories[3] = Memory(0, verdict=FAILED)
-    assert Record(FAILED, "4") in talk.promise(3)
-    assert talk.record(FAILED) == [Conclude(FAILED)]
-    assert set(mailed(talk.end(FAILED), messages.Close)) == {0, 1, 2, 3}
+    assert decided(FAILED, "4") == talk.promise(3)[:2]
+    assert talk.written(FAILED) == [ClaimClose(FAILED)]
+    assert set(mailed(talk.held(FAILED), messages.Close)) == {0, 1, 2, 3}
 
 
 def test_a_verdicts_file_that_is_found_ends_the_job() -> None:
     talk = Takeover()
     assert LookForVerdict() in talk.take(0, 1, 2)
-    assert talk.end(FAILED) == [Record(FAILED, "3-4")]
-    assert talk.record(FAILED) == [Conclude(FAILED)]
-    assert talk.end(FAILED) == [close(rank, FAILED, term=1) for rank in (0, 1, 2)]
+    assert talk.held(FAILED) == decided(FAILED, "3-4")
+    assert talk.written(FAILED) == [ClaimClose(FAILED)]
+    assert talk.held(FAILED) == [close(rank, FAILED, term=1) for rank in (0, 1, 2)]
 
 
 def test_words_of_another_term_keep_no_verdict() -> None:
@@ -369,9 +371,9 @@ def test_with_a_verdict_that_is_settled_nobody_steps_down() -> None:
         talk.hear(verdict_kept(rank, term=1))
     assert talk.register(3, memory=Memory(8)) == []
     talk.now += 2 * TIMEOUTS.fence
-    talk.wait(BEAT)
-    assert talk.record(SUCCESS) == [Conclude(SUCCESS)]
-    assert set(mailed(talk.end(SUCCESS), messages.Close)) == {0, 1, 2, 3}
+    assert ClaimClose(SUCCESS) in talk.wait(BEAT)  # without the file, which has not been written in that time
+    assert talk.written(FAILED) == []
+    assert set(mailed(talk.held(SUCCESS), messages.Close)) == {0, 1, 2, 3}
 
 
 # -- who is in charge no more, or never was
@@ -523,7 +525,7 @@ def test_a_register_that_comes_twice_or_late_changes_nothing() -> None:
     for message in (late, again, late):
         assert talk.hear(message) == []
     assert talk.machine.term == 1
-    assert talk.machine.phase == "stopping"
+    assert talk.machine.state.phase == "stopping"
 
 
 def test_the_same_register_does_not_promise_for_two() -> None:
@@ -541,7 +543,7 @@ def test_orders_of_a_former_term_are_nobodys_any_more() -> None:
     for message in (failed(0), succeeded(0), stopped(0), messages.Leaving(0, 0, 1, "SIGTERM"), verdict_kept(0)):
         assert talk.hear(message) == []
     assert talk.hear(messages.Goodbye(0, 0, 1, SUCCESS)) == []
-    assert talk.machine.phase == "running"
+    assert talk.machine.state.phase == "running"
     assert talk.machine.verdict is None
 
 

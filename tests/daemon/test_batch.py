@@ -12,7 +12,7 @@ from tests.ft_slurm import test_completion as slurm
 from ft_slurm.completion import BatchHost
 from ft_slurm.errors import Unanswered
 from ft_supervisor.core.model import Job, Outcome, Timeouts, Verdict
-from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.orders import VerdictDecided
 from ft_supervisor.daemon.batch import BatchJob, is_ours_to_end
 from ft_supervisor.observe import left_running
 from ft_supervisor.observe.background import Background
@@ -76,13 +76,13 @@ def test_the_decision(word: BatchHost | str, lost: str, here: str, ours: bool) -
 
     job = BatchJob(7, 0, 0, "n0")
     asked = Background("the batch host", ask)
-    assert is_ours_to_end(job, Closed(SUCCESS, lost), of_nodes("n0", "n1", "n2"), here, asked) == ours
+    assert is_ours_to_end(job, VerdictDecided(SUCCESS, lost), of_nodes("n0", "n1", "n2"), here, asked) == ours
 
 
 def test_a_host_outside_of_the_step_is_no_lost_node() -> None:
     asked = Background("the batch host", lambda: BatchHost.MEMBER)
     job = BatchJob(7, 0, 0, "login")
-    assert not is_ours_to_end(job, Closed(SUCCESS, "0-1"), of_nodes("n0", "n1"), "n0", asked)
+    assert not is_ours_to_end(job, VerdictDecided(SUCCESS, "0-1"), of_nodes("n0", "n1"), "n0", asked)
 
 
 # -- a daemon

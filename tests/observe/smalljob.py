@@ -13,10 +13,10 @@ from tests.observe.stories import JOB, NODES, Recorder, must_not_fail
 from ft_supervisor.core import actions as do
 from ft_supervisor.core import events as tell
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.model import Failure, Memory, Verdict
-from ft_supervisor.core.orders import Begin, Closed, Done, Terminate
+from ft_supervisor.core.orders import Begin, Done, Terminate, VerdictDecided
 from ft_supervisor.observe.journal import Journal
 
 PORT = 4711
@@ -172,9 +172,10 @@ class SmallJob:
             case do.Mail(rank, _, connection, message):
                 if (self.hosts[rank].link, self.hosts[rank].connection) == (host.rank, connection):
                     self._post(self.hosts[rank], "agent", tell.Mailed(message))
-            case do.Record(verdict, lost):
+            case do.Tell(VerdictDecided() as order):
+                self._post(host, "daemon", tell.Ordered("coordinator", order))
+            case do.WriteVerdict(verdict):
                 self.file = self.file or verdict
-                self._post(host, "daemon", tell.Ordered("coordinator", Closed(verdict, lost)))
-                self._post(host, "coordinator", tell.Recorded(self.file))
-            case do.Conclude(verdict):
-                self._post(host, "coordinator", tell.Ended(verdict))
+                self._post(host, "coordinator", tell.VerdictWritten(self.file))
+            case do.ClaimClose(verdict):
+                self._post(host, "coordinator", tell.CloseHeld(verdict))

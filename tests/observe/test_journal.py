@@ -331,9 +331,10 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_another_version_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(9, 2\); this is"):
-        parse(b'{"journal":9,"protocol":2}')
+@pytest.mark.parametrize("other", [(1, 1), (1, 2), (2, 1), (3, 3)])
+def test_another_version_is_refused(other: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=rf"\({other[0]}, {other[1]}\): this ft-supervisor replays \(2, 2\) only"):
+        parse(f'{{"journal":{other[0]},"protocol":{other[1]}}}'.encode())
 
 
 def test_a_quiet_line_looks_like_this() -> None:

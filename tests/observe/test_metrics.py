@@ -15,7 +15,7 @@ from tests.simulation.world import Machines, World
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import CoordinatorAction
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent
 from ft_supervisor.core.model import Failure, Job, Memory, Node
 from ft_supervisor.core.orders import SlurmsWord
@@ -171,7 +171,7 @@ def test_what_takes_over_counts_from_there_on() -> None:
     memory, spare = Memory(promise=0, newest=C0, group="0-1"), Memory(promise=0)
     for infra_rank in (1, 2):
         talk.register(infra_rank, running=C0 if infra_rank == 1 else None, memory=memory if infra_rank == 1 else spare)
-    term = talk.machine._election.term or 0
+    term = talk.machine.state.leadership.election.term or 0
     for infra_rank in (1, 2):
         known = replace(memory if infra_rank == 1 else spare, promise=term)
         talk.register(infra_rank, running=C0 if infra_rank == 1 else None, memory=known)
@@ -201,7 +201,7 @@ def test_what_was_deposed_and_takes_charge_again_begins_anew() -> None:
         for infra_rank in (0, 1, 2):
             known = memory if infra_rank < 2 else Memory(promise=memory.promise)
             talk.register(infra_rank, running=C1 if infra_rank < 2 else None, memory=known)
-        memory = replace(memory, promise=talk.machine._election.term or 0)
+        memory = replace(memory, promise=talk.machine.state.leadership.election.term or 0)
     talk.wait(3)
     assert (talk.value("in_charge"), talk.value("takeovers_total"), talk.value("phase", "running")) == (1, 1, 1)
     assert talk.values("lost_seconds_total") == lost and talk.value("restart_seconds") == (0, 0)
@@ -230,7 +230,7 @@ def test_the_time_limit_is_a_point_in_time() -> None:
     talk = running()
     assert not talk.values("time_limit_timestamp_seconds")
     talk.slurm(SlurmsWord.NOTHING, end_in=3600.0, limit=7200.0)
-    assert talk.value("time_limit_timestamp_seconds") == talk.machine.wall(talk.now) + 3600
+    assert talk.value("time_limit_timestamp_seconds") == talk.machine.state.wall(talk.now) + 3600
 
 
 def test_the_info_names_version_node_and_term() -> None:

@@ -206,7 +206,7 @@ def successor() -> Talk:
     talk = Talk(infra_rank=1, memory=memory)
     for rank in (1, 2, 3):
         talk.register(rank, running=C0 if rank < 3 else None, memory=memory if rank < 3 else Memory(promise=0))
-    promised = replace(memory, promise=talk.machine._election.term or 0)
+    promised = replace(memory, promise=talk.machine.state.leadership.election.term or 0)
     for rank in (1, 2):
         talk.register(rank, running=C0, memory=promised)
     talk.wait(0.5)
@@ -235,7 +235,7 @@ def test_a_proposal_that_a_successor_finds() -> None:
     talk = Talk(infra_rank=1, memory=memory)
     for rank in (1, 2, 3):
         talk.register(rank, memory=memory)
-    promised = replace(memory, promise=talk.machine._election.term or 0)
+    promised = replace(memory, promise=talk.machine.state.leadership.election.term or 0)
     for rank in (1, 2, 3):
         talk.register(rank, memory=promised)
     found = seen(talk)

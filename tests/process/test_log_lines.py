@@ -88,6 +88,7 @@ LINES: dict[Any, str] = {
         'warning event=too_few_nodes reason="9 of 10" on_exhausted=wait'
     ),
     coordinator.VerdictProposed(VERDICT): 'info event=proposed outcome=failed reason="10 restarts spent"',
+    coordinator.VerdictFileHangs(): 'warning event=file_hangs what="verdict file"',
     coordinator.VerdictClosed(VERDICT): 'info event=verdict outcome=failed code=1 reason="10 restarts spent"',
     daemon.JobIntroduced((0, 1, 2), 1): (
         "info event=job nodes=12 active=10 spares=2 candidates=n0,n1,n2 "

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.cycles import Cycles, Phase
-from ft_supervisor.core.members import Member
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.cycle_step import Phase, Standing, Step
+from ft_supervisor.core.coordinator.cycles import Cycles
+from ft_supervisor.core.coordinator.policy import Decision
+from ft_supervisor.core.coordinator.succession import Succession, Successors
 from ft_supervisor.core.model import Memory, Outcome, Verdict
-from ft_supervisor.core.placement import Assignment
-from ft_supervisor.core.policy import Decision
+from ft_supervisor.core.quorum.members import Member
 from ft_supervisor.core.ranks import fold
 
 
@@ -28,28 +29,28 @@ class GivesSuspectsUp(Cycles):
     """Does not wait for node_lost where the probe had no answer."""
 
     def _watch_stopping(self, now: float) -> None:
-        if now - self._ending.since >= self.job.timeouts.probe:
-            for infra_rank in self._ending._unheard & self._members.running():
+        if now - self._failure.since >= self.job.timeouts.probe:
+            for infra_rank in self._failure._unheard & self._members.running():
                 self._members[infra_rank].stopped()
         super()._watch_stopping(now)
 
 
 class OneSuccessIsEnough(Cycles):
     def _succeeded(self, member: Member, now: float) -> None:
-        self._pending.clear()
+        self.current.pending.clear()
         super()._succeeded(member, now)
 
 
 class CountsSuccessesOfFormerCycles(Cycles):
     def hear(
         self,
-        message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping | messages.WorkersStopped,
+        message: messages.OfWorkers,
         member: Member,
-        now: float,
-    ) -> None:
+        standing: Standing,
+    ) -> Step:
         if isinstance(message, messages.WorkersSucceeded) and self.cycle is not None:
             message = replace(message, cycle=self.cycle)
-        super().hear(message, member, now)
+        return super().hear(message, member, standing)
 
 
 class ForgetsTheLost(CoordinatorMachine):
@@ -73,19 +74,20 @@ class ShiftsRanks(Cycles):
 
 
 class TwoOfTheSameRank(Cycles):
-    def _run(self, member: Member, group: str, group_rank: int, now: float) -> None:
-        super()._run(member, group, max(0, group_rank - 1), now)
+    def _run(self, member: Member, group: str, group_rank: int) -> None:
+        super()._run(member, group, max(0, group_rank - 1))
 
 
-class NeverGivesUp(Cycles):
-    def _too_few(self, found: Assignment, decision: Decision, now: float) -> None:
+class NeverGivesUp(Succession):
+    def _too_few(self, reason: str, decision: Decision, now: float) -> Successors:
         """Wait for ever."""
+        return Successors()
 
 
 class JoinsForEver(Cycles):
-    def tick(self, now: float) -> None:
-        self._since = now if self.phase is Phase.JOINING else self._since
-        super().tick(now)
+    def watch(self, standing: Standing) -> Step:
+        self._since = standing.now if self.phase is Phase.JOINING else self._since
+        return super().watch(standing)
 
 
 class DoesNotListenToRegisters(Cycles):
@@ -93,7 +95,7 @@ class DoesNotListenToRegisters(Cycles):
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         assert self.cycle is not None
-        if self.cycle.term == self._term:
+        if self.current.is_ours:
             message = replace(message, memory=Memory(promise=message.memory.promise))
         super()._welcome_active(message, member, now)
 
@@ -101,13 +103,15 @@ class DoesNotListenToRegisters(Cycles):
 class RecordsWhatItLikes(CoordinatorMachine):
     """Closes with its own verdict, and not with the one that was kept."""
 
-    def _ended(self, verdict: Verdict, now: float) -> None:
-        super()._ended(Verdict(Outcome.FAILED, self.node.name), now)
+    def _close_held(self, verdict: Verdict, now: float) -> None:
+        super()._close_held(Verdict(Outcome.FAILED, self.node.name), now)
 
 
 class RunsAfterTheVerdict(CoordinatorMachine):
-    def _ended(self, verdict: Verdict, now: float) -> None:
-        super()._ended(verdict, now)
+    def _close_held(self, verdict: Verdict, now: float) -> None:
+        super()._close_held(verdict, now)
         for member in self.members:
             if member.registered and self.cycle is not None:
-                self._cycles._run(member, fold(self._cycles.group), 0, now)
+                step = self.state.cycles._enter(self.state.standing(now))
+                self.state.cycles._run(member, fold(self.state.cycles.group), 0)
+                self._actions += step.actions

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.cycles import Cycles
-from ft_supervisor.core.members import Member
+from ft_supervisor.core.coordinator.cycles import Cycles
+from ft_supervisor.core.coordinator.policy import Trouble
 from ft_supervisor.core.model import Cycle, Failure, Problem
-from ft_supervisor.core.policy import Trouble
+from ft_supervisor.core.quorum.members import Member
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ft_supervisor.core import actions, events, messages
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.closing import Closing
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.leadership import Leadership, Role
+from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
 from ft_supervisor.core.daemon import DaemonMachine
-from ft_supervisor.core.election import Election
 from ft_supervisor.core.lease import Proof
-from ft_supervisor.core.members import Members
 from ft_supervisor.core.model import NO_PROMISE, Roster, Verdict
-from ft_supervisor.core.rosterchange import RosterChange
+from ft_supervisor.core.quorum.election import Election
+from ft_supervisor.core.quorum.members import Members
+from ft_supervisor.core.quorum.roster_change import RosterChange
 
 
 class HeedsOlderTerms(AgentMachine):
@@ -101,8 +103,9 @@ class GoesOnAfterAStall(CoordinatorMachine):
     def _late(self, seconds: float, stalled: bool, now: float) -> None:
         super()._late(seconds, False, now)
 
-    def may_decide(self, now: float) -> bool:
-        return True
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._leadership.may_decide = lambda now: True  # type: ignore[method-assign]
 
 
 class TakesAnyVerdictForIts(CoordinatorMachine):
@@ -114,11 +117,31 @@ class TakesAnyVerdictForIts(CoordinatorMachine):
         super()._receive(message, now)
 
 
-class WantsNoKeepers(Closing):
+class WantsNoKeepers(VerdictCommit):
     """A verdict is the job's as soon as one node keeps it."""
 
     def keep(self, infra_rank: int, roster: Roster) -> Verdict | None:
-        return self.proposal if self.verdict is None else None
+        return self.proposal if self.stage is Stage.PROPOSED else None
+
+
+class LeadsOnceAMajorityIsPresent(Leadership):
+    """Asks for promises, and does not wait for them."""
+
+    def campaign(self, now: float) -> list[actions.CoordinatorAction]:
+        asked = super().campaign(now)
+        if asked:
+            self.become(Role.CANDIDATE, "it is present")
+            self.become(Role.LEADING, "a majority is present")
+        return asked
+
+
+class ForgetsItsProposal(VerdictCommit):
+    """Knows no more what it has proposed, once a node has kept it."""
+
+    def keep(self, infra_rank: int, roster: Roster) -> Verdict | None:
+        kept = super().keep(infra_rank, roster)
+        self.proposal = None
+        return kept
 
 
 class TermsOfAnybody(Election):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.simulation.clockwork import Breach
@@ -12,7 +13,7 @@ from tests.simulation.workers import SimWorkers
 
 from ft_supervisor.core.actions import Fact
 from ft_supervisor.core.codec import CodecError, decode, encode
-from ft_supervisor.core.coordinator import Role
+from ft_supervisor.core.coordinator.leadership import Role
 from ft_supervisor.core.messages import (
     TO_AGENT,
     TO_COORDINATOR,
@@ -27,8 +28,9 @@ from ft_supervisor.core.messages import (
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
 from ft_supervisor.core.protocol.agent_facts import MailDropped
 from ft_supervisor.core.protocol.coordinator_facts import MessageDropped, NodeLost, TookCharge
+from ft_supervisor.core.quorum.roster import candidates
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.core.roster import candidates
+from ft_supervisor.core.transitions import InvalidState
 
 if TYPE_CHECKING:
     from tests.simulation.coordinator import SimCoordinator
@@ -109,6 +111,16 @@ class Checks(Endings):
         if not node.frozen and world.now - node.thawed_at > bound:
             raise Breach("10", f"{cycle} runs while {node.name} still runs {workers.cycle}")
         world.after(bound / 4, self._overlap, node, workers, cycle)
+
+    # -- machines
+
+    @contextmanager
+    def states(self) -> Iterator[None]:
+        """Around a step of a machine: its states keep their tables, and its own invariants hold."""
+        try:
+            yield
+        except InvalidState as error:
+            raise Breach("states", str(error)) from None
 
     # -- coordinators
 

@@ -10,11 +10,19 @@ from tests.simulation.words import brief
 
 from ft_supervisor.core import actions, messages
 from ft_supervisor.core.actions import CoordinatorAction
-from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Recorded, Tick
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.events import (
+    CloseHeld,
+    CoordinatorEvent,
+    Heard,
+    Received,
+    Tick,
+    VerdictFileFound,
+    VerdictWritten,
+)
 from ft_supervisor.core.messages import ToCoordinator
 from ft_supervisor.core.model import Memory, Verdict
-from ft_supervisor.core.orders import Closed, Done, Listening
+from ft_supervisor.core.orders import Done, Listening, Order, VerdictDecided
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
@@ -23,8 +31,6 @@ IMPORTS = (0.2, 2.0)
 """Seconds from the coordinator's exec until it listens."""
 FILE_TIME = (0.001, 0.2)
 """Seconds to read or write a file of the run."""
-FILE_BOUND = 2.0
-"""Seconds after which the coordinator goes on without."""
 
 MOMENTS = {
     messages.Stop: "stopping",
@@ -51,7 +57,7 @@ class SimCoordinator(Process):
         self._memory = memory
         self._echoes: dict[tuple[int, int, int], int] = {}
         self._ended = False
-        self._recording: set[Verdict] = set()
+        self._decided = False
         world.after(world.between(*IMPORTS), self.do, self._begin)
 
     def feed(self, event: CoordinatorEvent) -> None:
@@ -62,7 +68,10 @@ class SimCoordinator(Process):
             self.world.note(f"{self.node.name} coord", f"<- {brief(event)}")
         if isinstance(event, Received):
             self.world.checks.received(self, event.message)
-        self._perform(self.machine.handle(event, self.node.local()))
+        with self.world.checks.states():
+            todo = self.machine.handle(event, self.node.local())
+            self.machine.state.validate()
+        self._perform(todo)
 
     def die(self) -> None:
         """It is gone, and the store with it."""
@@ -120,40 +129,33 @@ class SimCoordinator(Process):
                     elif (moment := MOMENTS.get(type(message))) is not None:
                         self.world.moment(moment, self.node.rank)
                 case actions.Tell(order):
-                    self.node.tell_daemon("coordinator", order)
+                    self._tell(order)
                 case actions.Announce(fact):
                     self.world.checks.coordinator_announced(self, fact)
-                case actions.Record(verdict, lost):
-                    self._record(verdict, lost)
-                case actions.Conclude(verdict):
-                    self.world.checks.verdict(verdict, f"{self.node.name} concludes")
+                case actions.WriteVerdict(verdict):
+                    self.world.after(self.world.between(*FILE_TIME), self.do, self._write, verdict)
+                case actions.ClaimClose(verdict):
+                    self.world.checks.verdict(verdict, f"{self.node.name} claims")
                     self._end(self.store.claim(verdict))
                 case actions.LookForVerdict():
-                    self.world.look_for_verdict(self, lambda verdict: self.feed(Ended(verdict)))
+                    self.world.look_for_verdict(self, lambda verdict: self.feed(VerdictFileFound(verdict)))
                 case actions.Leave(code, verdict, reason):
                     self.node.tell_daemon("coordinator", Done(code, verdict, reason))
                     self.node.kill_coordinator()
 
     def _end(self, verdict: Verdict) -> None:
         self._ended = True
-        self.feed(Ended(verdict))
+        self.feed(CloseHeld(verdict))
 
-    def _record(self, verdict: Verdict, lost: str) -> None:
-        self.world.checks.verdict(verdict, f"{self.node.name} records")
-        self.world.moment("recording", self.node.rank)
-        self.node.tell_daemon("coordinator", Closed(verdict, lost))
-        if verdict not in self._recording:
-            self._recording.add(verdict)
-            self.world.after(self.world.between(*FILE_TIME), self.do, self._write, verdict)
-            self.world.after(FILE_BOUND, self.do, self._recorded, verdict, verdict)
+    def _tell(self, order: Order) -> None:
+        if isinstance(order, VerdictDecided) and not self._decided:
+            self._decided = True
+            self.world.checks.verdict(order.verdict, f"{self.node.name} decides")
+            self.world.moment("recording", self.node.rank)
+        self.node.tell_daemon("coordinator", order)
 
     def _write(self, verdict: Verdict) -> None:
         if self.world.files_away:
             self.world.after(0.2, self.do, self._write, verdict)
         else:
-            self._recorded(verdict, self.world.write_file(verdict, f"{self.node.name} coord"))
-
-    def _recorded(self, verdict: Verdict, held: Verdict) -> None:
-        if verdict in self._recording:
-            self._recording.discard(verdict)
-            self.feed(Recorded(held))
+            self.feed(VerdictWritten(self.world.write_file(verdict, f"{self.node.name} coord")))

@@ -15,10 +15,12 @@ from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import agent, coordinator, cycles, majority, roster
+from ft_supervisor.core import agent
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator import coordinator, cycles, leadership, state
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.quorum import majority, roster
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,9 @@ def _daemon(machine: type[DaemonMachine], *says: str, theme: Theme | None = None
 
 
 def _part(name: str, part: type, *says: str, theme: Theme | None = None) -> Mutant:
-    """Of the coordinator."""
-    return Mutant(part.__name__, says, theme, parts=((coordinator, name, part),))
+    """Of the coordinator's state, or of its leadership."""
+    module = state if hasattr(state, name) else leadership
+    return Mutant(part.__name__, says, theme, parts=((module, name, part),))
 
 
 BELIEVES = tuple(
@@ -93,7 +96,9 @@ REQUIRED = (
 
 OTHERS = (
     _coordinator(broken_takeover.TakesAnyVerdictForIts, "4", theme=themes.endings),
-    _part("Closing", broken_takeover.WantsNoKeepers, "4", theme=themes.endings),
+    _part("VerdictCommit", broken_takeover.WantsNoKeepers, "4", theme=themes.endings),
+    _part("VerdictCommit", broken_takeover.ForgetsItsProposal, "states"),
+    _part("Leadership", broken_takeover.LeadsOnceAMajorityIsPresent, "states"),
     _part("Election", broken_takeover.TermsOfAnybody, "9"),
     _part("Cycles", broken_cycles.WaitsOnlyForTheFirstToStop, "10"),
     _part("Cycles", broken_cycles.GivesSuspectsUp, "10"),
@@ -102,8 +107,8 @@ OTHERS = (
     _coordinator(broken_cycles.ForgetsTheLost, "3"),
     _coordinator(broken_cycles.LosesNobody, "6"),
     _part("Cycles", broken_cycles.ShiftsRanks, "survivors"),
-    Mutant("TwoOfTheSameRank", ("2",), parts=((coordinator, "Cycles", broken_cycles.TwoOfTheSameRank), *BELIEVES)),
-    _part("Cycles", broken_cycles.NeverGivesUp, "6"),
+    Mutant("TwoOfTheSameRank", ("2",), parts=((state, "Cycles", broken_cycles.TwoOfTheSameRank), *BELIEVES)),
+    Mutant("NeverGivesUp", ("6",), parts=((cycles, "Succession", broken_cycles.NeverGivesUp),)),
     _part("Cycles", broken_cycles.JoinsForEver, "6"),
     _part("Cycles", broken_cycles.DoesNotListenToRegisters, "6"),
     _coordinator(broken_cycles.RecordsWhatItLikes, "4"),

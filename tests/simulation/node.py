@@ -14,7 +14,7 @@ from tests.simulation.workers import ORPHAN_TIME, SimWorkers
 from ft_supervisor.core import actions, events
 from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon import AGENT
-from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Terminated, Tick
+from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered, Signalled, Terminated, Tick, VerdictFileFound
 from ft_supervisor.core.health import Outcome, Result, Round
 from ft_supervisor.core.model import INTERRUPTED, Node
 from ft_supervisor.core.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
@@ -43,7 +43,7 @@ class SimDaemon(Process):
     def feed(self, event: DaemonEvent) -> None:
         """Something happened. Only from what this process does."""
         if self.alive:
-            if self.node.world.history is not None and isinstance(event, ChildExited | Signalled | Ended):
+            if self.node.world.history is not None and isinstance(event, ChildExited | Signalled | VerdictFileFound):
                 self.node.world.note(f"{self.node.name} daemon", f"<- {brief(event)}")
             self._perform(self.machine.handle(event, self.node.local()))
 
@@ -78,12 +78,12 @@ class SimDaemon(Process):
                     node.coordinator.do(node.coordinator.feed, events.SlurmToldUs(said))
                 case actions.Tell(Promise(term)) if node.coordinator is not None:
                     node.coordinator.do(node.coordinator.feed, events.Promised(term))
-                case actions.WriteVerdict(verdict, True):
+                case actions.CopyVerdict(verdict, True):
                     node.world.checks.verdict(verdict, f"{node.name} daemon writes")
                     if not node.world.files_away:
                         node.world.write_file(verdict, f"{node.name} daemon")
                 case actions.LookForVerdict():
-                    node.world.look_for_verdict(self, lambda verdict: self.feed(Ended(verdict)))
+                    node.world.look_for_verdict(self, lambda verdict: self.feed(VerdictFileFound(verdict)))
                 case actions.Leave():
                     self._leave(action)
 

@@ -7,7 +7,7 @@ from tests.simulation.plan import parse
 from tests.simulation.world import TIMEOUTS, World
 
 from ft_supervisor.core.model import Cycle, Outcome
-from ft_supervisor.core.roster import survivable_losses
+from ft_supervisor.core.quorum.roster import survivable_losses
 
 
 def lived(text: str) -> World:

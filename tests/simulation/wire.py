@@ -13,7 +13,7 @@ from tests.simulation.dial import Attempt
 from tests.simulation.network import Channel
 from tests.simulation.store import Connection, MailKey, Store
 
-from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Ended, Looked, Mailed
+from ft_supervisor.core.events import BarrierPassed, CloseHeld, Connected, Disconnected, Looked, Mailed
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Verdict
 
@@ -181,7 +181,7 @@ class Wire:
             self.agent.feed(BarrierPassed(passed))
         if verdict is not None and not self._ended and not self.abandoned:
             self._ended = True
-            self.agent.feed(Ended(verdict))
+            self.agent.feed(CloseHeld(verdict))
 
     def _judge(self) -> None:
         """The main loop's look at how long nothing was answered."""

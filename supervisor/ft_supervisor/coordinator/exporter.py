@@ -9,7 +9,7 @@ from importlib import metadata
 from ft_supervisor.coordinator.metrics_server import Server, host
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
 from ft_supervisor.core.actions import CoordinatorAction
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent
 from ft_supervisor.observe.metric_families import Sample
 from ft_supervisor.observe.metrics import Metrics

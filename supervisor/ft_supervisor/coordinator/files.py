@@ -1,14 +1,13 @@
-"""The run's verdict file, in threads: the file system may hang, and decisions do not wait for it."""
+"""The run's verdict file, in threads: the file system may hang, and the main loop does not wait for it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from ft_supervisor.core.bounds import MOST
-from ft_supervisor.core.events import Ended, StepRead
+from ft_supervisor.core.events import StepRead, VerdictFileFound, VerdictWritten
 from ft_supervisor.core.model import Job, Verdict
 from ft_supervisor.core.summary import Summary, line
 from ft_supervisor.observe import verdict_file
@@ -19,16 +18,9 @@ STEP_BYTES = 4096
 """Of the step file: it is small, or none."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """The file was to hold `verdict`, and holds `held`; the same also when it could not be written."""
-
-    verdict: Verdict
-    held: Verdict
-
-
-def write(job: Job, verdict: Verdict, summary: Summary, tell: Callable[[Written], None]) -> Background[None]:
-    """Begin to write the file; Written is told when that is done, an error logged."""
+def write(job: Job, verdict: Verdict, summary: Summary, tell: Callable[[VerdictWritten], None]) -> Background[None]:
+    """Begin to write the file. `tell` gets what it then holds: `verdict` also when it could not be written, for which
+    there is an error in the log."""
 
     def work() -> None:
         held = verdict
@@ -37,14 +29,14 @@ def write(job: Job, verdict: Verdict, summary: Summary, tell: Callable[[Written]
             folder = Path(job.run_folder)
             held = verdict_file.write(folder, verdict, job.run_id, job.nonce, told, exit_code=exit_code)
         finally:
-            tell(Written(verdict, held))
+            tell(VerdictWritten(held))
 
     return Background("verdict file", work, file_failed)
 
 
 def read_step(job: Job, tell: Callable[[StepRead], None]) -> Background[None]:
-    """Begin to read the job's step file: StepRead is told what the first number in it is (None
-    beyond bounds.MOST, too), an error logged."""
+    """Begin to read the job's step file. `tell` gets the first number in it; None if there is none, or beyond
+    bounds.MOST. An error is logged."""
 
     def work() -> None:
         step = None
@@ -60,11 +52,11 @@ def read_step(job: Job, tell: Callable[[StepRead], None]) -> Background[None]:
     return Background("the step of the newest checkpoint", work, file_failed)
 
 
-def look(job: Job, tell: Callable[[Ended], None]) -> Background[None]:
-    """Begin to look for the file; Ended is told if it is there, an error logged."""
+def look(job: Job, tell: Callable[[VerdictFileFound], None]) -> Background[None]:
+    """Begin to look for the file. `tell` gets its verdict, if there is one; an error is logged."""
 
     def work() -> None:
         if verdict := verdict_file.read_own(Path(job.run_folder), job.run_id, job.nonce):
-            tell(Ended(verdict))
+            tell(VerdictFileFound(verdict))
 
     return Background("reading the verdict's file", work, file_failed)

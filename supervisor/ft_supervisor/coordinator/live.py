@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.model import Node
 from ft_supervisor.observe import ownfolder, smallfile
 from ft_supervisor.observe.background import Background

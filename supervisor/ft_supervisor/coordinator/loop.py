@@ -13,20 +13,21 @@ from ft_supervisor.coordinator import files
 from ft_supervisor.coordinator.live import Live
 from ft_supervisor.core import actions
 from ft_supervisor.core.codec import encode
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import (
+    CloseHeld,
     CoordinatorEvent,
-    Ended,
     Heard,
     Promised,
     Received,
-    Recorded,
     SlurmToldUs,
     StepRead,
     Tick,
+    VerdictFileFound,
+    VerdictWritten,
 )
-from ft_supervisor.core.model import Job, Verdict
-from ft_supervisor.core.orders import Closed, Done
+from ft_supervisor.core.model import Job
+from ft_supervisor.core.orders import Done
 from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import clock
@@ -41,10 +42,10 @@ from ft_supervisor.store.verdicts import dump_verdict, parse_verdict
 if TYPE_CHECKING:  # it brings what most jobs do not need
     from ft_supervisor.coordinator.exporter import Exporter
 
-FILE_BOUND = 2.0
-"""Seconds that the verdict's file gets, before the job ends without it."""
+LAST_FILES_BOUND = 2.0
+"""Seconds that what is still being written gets at the end, before the process ends without it."""
 
-Item = Received | Promised | StepRead | SlurmToldUs | files.Written | Ended | StoreLost
+Item = Received | Promised | StepRead | SlurmToldUs | VerdictWritten | VerdictFileFound | StoreLost
 Inbox = queue.SimpleQueue[Item]
 
 
@@ -72,8 +73,6 @@ class Loop:
         self._echoes: dict[str, int] = {}
         """The members' heartbeats by their keys, at the last look."""
         self._ended = False
-        self._recording: dict[Verdict, float] = {}
-        """Verdicts whose Recorded is still to come, and when it does at the latest."""
         self._writing: list[Background[None]] = []
         self._looking: Background[None] | None = None
         self._step: Background[None] | None = None
@@ -110,8 +109,6 @@ class Loop:
         match item:
             case StoreLost():
                 raise item
-            case files.Written(verdict, held):
-                self._recorded(verdict, held)
             case _:
                 self._handle(item)
 
@@ -121,10 +118,6 @@ class Loop:
             self._handle(Heard(echoes))
         if not self._ended and (data := self._store.get(self._keys.permanent_close)) is not None:
             self._end(data)
-        for verdict, until in list(self._recording.items()):
-            if time.monotonic() >= until:
-                log("file_hangs", "warning", what="verdict file")
-                self._recorded(verdict, verdict)
         self._handle(Tick())
         self._live.beat(self._machine, clock.now())
         if self._exporter is not None:
@@ -144,7 +137,7 @@ class Loop:
 
     def _end(self, data: bytes) -> None:
         self._ended = True
-        self._handle(Ended(parse_verdict(data)))
+        self._handle(CloseHeld(parse_verdict(data)))
 
     def _handle(self, event: CoordinatorEvent) -> None:
         now = clock.now()
@@ -166,9 +159,9 @@ class Loop:
                     self._store.set(self._keys.pulse, dump_pulse(action, time.time()))
                 case actions.Tell(order):
                     self._link.send(order)
-                case actions.Record():
-                    self._record(action)
-                case actions.Conclude(verdict):
+                case actions.WriteVerdict(verdict, summary):
+                    self._writing.append(files.write(self._job, verdict, summary, self._inbox.put))
+                case actions.ClaimClose(verdict):
                     self._end(self._store.compare_set(self._keys.permanent_close, b"", dump_verdict(verdict)))
                 case actions.ReadStep():
                     if self._step is None or self._step.wait(0):
@@ -179,22 +172,11 @@ class Loop:
                 case actions.Leave():
                     self._leave(action)
 
-    def _record(self, record: actions.Record) -> None:
-        verdict = record.verdict
-        self._link.send(Closed(verdict, record.lost, record.summary))
-        if verdict not in self._recording:
-            self._recording[verdict] = time.monotonic() + FILE_BOUND
-            self._writing.append(files.write(self._job, verdict, record.summary, self._inbox.put))
-
-    def _recorded(self, verdict: Verdict, held: Verdict) -> None:
-        if self._recording.pop(verdict, None) is not None:  # else it came too late
-            self._handle(Recorded(held))
-
     def _leave(self, leave: actions.Leave) -> NoReturn:
         """Say Done and end, the store with us; not by sys.exit, which would wait for threads."""
         self._store.get(self._keys.hello)  # answered: so are all pushes on this connection before it
         last = self._live.end(self._machine, clock.now())
-        for what in wait_all([*self._writing, *last], FILE_BOUND):
+        for what in wait_all([*self._writing, *last], LAST_FILES_BOUND):
             log("file_hangs", "warning", what=what)
         verdict = leave.verdict
         log("leaving", code=leave.code, verdict=verdict.outcome.value if verdict else None, reason=leave.reason)

@@ -16,7 +16,7 @@ from ft_supervisor.coordinator import listen
 from ft_supervisor.coordinator.loop import Inbox, Loop
 from ft_supervisor.core import events
 from ft_supervisor.core.codec import CodecError, decode
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import Received
 from ft_supervisor.core.messages import TO_COORDINATOR
 from ft_supervisor.core.model import INTERRUPTED

@@ -46,25 +46,24 @@ class Pulse:
 
 
 @dataclass(frozen=True)
-class Record:
-    """Tell the daemon that this is the job's verdict, and write its file; Recorded follows, within a bound. `lost` and
-    `summary` as in orders.Closed; the summary is written with it."""
+class WriteVerdict:
+    """Write the run's verdict file, with `summary` in it, unless there is one. VerdictWritten follows, unless the file
+    system hangs."""
 
     verdict: Verdict
-    lost: str
     summary: Summary = field(default=Summary(), compare=False)
 
 
 @dataclass(frozen=True)
-class Conclude:
-    """Claim `permanent_close` for this verdict (compare and set); an Ended with what the key then holds must follow."""
+class ClaimClose:
+    """Claim `permanent_close` for this verdict (compare and set). CloseHeld with what it then holds must follow."""
 
     verdict: Verdict
 
 
 @dataclass(frozen=True)
 class LookForVerdict:
-    """Look whether the run's verdict file is there; Ended follows if so."""
+    """Look whether the run's verdict file is there; VerdictFileFound follows if so."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ class KillChild:
 
 
 @dataclass(frozen=True)
-class WriteVerdict:
+class CopyVerdict:
     """Keep a copy of the verdict in the node's own folder; with `shared`, also in the run's folder if none is there."""
 
     verdict: Verdict
@@ -194,7 +193,7 @@ class Announce:
     fact: Fact
 
 
-CoordinatorAction = Announce | Mail | Pulse | Record | Conclude | LookForVerdict | ReadStep | Tell | Leave
+CoordinatorAction = Announce | Mail | Pulse | WriteVerdict | ClaimClose | LookForVerdict | ReadStep | Tell | Leave
 AgentAction = Announce | Dial | Send | Start | StopWorkers | TakeStacks | EnterBarrier | Tell | Leave
 DaemonAction = (
     Announce
@@ -204,7 +203,7 @@ DaemonAction = (
     | Tell
     | RunChecks
     | CallSlurm
-    | WriteVerdict
+    | CopyVerdict
     | LookForVerdict
     | Leave
 )

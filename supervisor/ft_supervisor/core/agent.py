@@ -36,15 +36,16 @@ from ft_supervisor.core.actions import (
 )
 from ft_supervisor.core.alone import Alone
 from ft_supervisor.core.caller import Caller
+from ft_supervisor.core.coordinator.policy import ignored
 from ft_supervisor.core.events import (
     AgentEvent,
     BarrierPassed,
     Beat,
     CannotStart,
     CheckAnswered,
+    CloseHeld,
     Connected,
     Disconnected,
-    Ended,
     Looked,
     Mailed,
     PolicyDiffers,
@@ -78,10 +79,9 @@ from ft_supervisor.core.model import (
     one_line,
 )
 from ft_supervisor.core.plausible import to_node
-from ft_supervisor.core.policy import ignored
 from ft_supervisor.core.protocol import agent_facts as facts
+from ft_supervisor.core.quorum.roster import first_candidate, first_term
 from ft_supervisor.core.refusals import Refusals
-from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When
 
 GUARD_MARGIN = KILL_BOUND / 2
@@ -168,7 +168,7 @@ class AgentMachine:
     def handle(self, event: AgentEvent, now: float) -> list[AgentAction]:
         """One event in, actions out, in order."""
         self._actions = []
-        if self._fence_is_over(now) and not isinstance(event, Ended):
+        if self._fence_is_over(now) and not isinstance(event, CloseHeld):
             self._fence(now)  # first of all: a node that stood still hears of a world that has moved on
         match event:
             case Connected():
@@ -205,7 +205,7 @@ class AgentMachine:
                 self._hear_of_another_policy(event, now)
             case Terminated(reason):
                 self._terminate(reason, now)
-            case Ended(verdict):
+            case CloseHeld(verdict):
                 self._close(verdict, now)
             case Tick():
                 self._tick(now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.interruptions import ASK_BOUND
+from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, Cycle, Job, Outcome
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ft_supervisor.core.actions import Dial
 from ft_supervisor.core.events import Connected
 from ft_supervisor.core.model import NO_PROMISE, Job, Memory, Node
-from ft_supervisor.core.roster import candidates, coordinator_of, first_candidate
+from ft_supervisor.core.quorum.roster import candidates, coordinator_of, first_candidate
 
 ROUNDS_ALONE = 4
 """A coordinator whose last so many rounds no majority has read has lost it; while it has one, it is one or two."""

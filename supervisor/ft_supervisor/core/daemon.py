@@ -12,6 +12,7 @@ from dataclasses import replace
 from ft_supervisor.core import actions
 from ft_supervisor.core.actions import (
     Announce,
+    CopyVerdict,
     DaemonAction,
     KillChild,
     Leave,
@@ -20,21 +21,20 @@ from ft_supervisor.core.actions import (
     SpawnAgent,
     SpawnCoordinator,
     Tell,
-    WriteVerdict,
 )
+from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.events import (
     ChecksDone,
     ChildExited,
     DaemonEvent,
-    Ended,
     Ordered,
     Signalled,
     SlurmAnswered,
     Tick,
+    VerdictFileFound,
 )
 from ft_supervisor.core.health import HealthMachine
 from ft_supervisor.core.health import Outcome as CheckOutcome
-from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.keeper import Keeper
 from ft_supervisor.core.model import (
     AGENT_RANK,
@@ -54,7 +54,6 @@ from ft_supervisor.core.orders import (
     AskSlurm,
     Check,
     Checked,
-    Closed,
     Done,
     Listening,
     Order,
@@ -62,9 +61,10 @@ from ft_supervisor.core.orders import (
     Remember,
     Sick,
     Terminate,
+    VerdictDecided,
 )
 from ft_supervisor.core.protocol import daemon_facts as facts
-from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
+from ft_supervisor.core.quorum.roster import candidates, first_candidate, is_candidate, survivable_losses
 from ft_supervisor.core.settings import Cause, OnFail
 
 AGENT = "agent"
@@ -156,7 +156,7 @@ class DaemonMachine:
             case SlurmAnswered(said):
                 if self._coordinator.lives:
                     self._do(Tell(said, COORDINATOR))
-            case Ended(verdict):
+            case VerdictFileFound(verdict):
                 self._find_verdict(verdict)
             case Tick():
                 self._tick(now)
@@ -258,7 +258,7 @@ class DaemonMachine:
                 self._do(actions.CallSlurm(urgent))
             case Listening(port):
                 self._announce(facts.CoordinatorListens(port))
-            case Closed(verdict):
+            case VerdictDecided(verdict):
                 self._closed = verdict
             case Done():
                 self._coordinator_done = True
@@ -269,7 +269,7 @@ class DaemonMachine:
         if not self._coordinator_done and (self._ending is None or self._closed is not None):
             self._announce(facts.CoordinatorLost(status, self._coordinator.crashes))
             if self._closed is not None:  # it may not have come to writing the file
-                self._do(WriteVerdict(self._closed, shared=True))
+                self._do(CopyVerdict(self._closed, shared=True))
         if self._ending is not None:
             self._do(self._ending)
 
@@ -319,7 +319,7 @@ class DaemonMachine:
             return
         self._ending = Leave(code, verdict, reason)
         if verdict is not None:
-            self._do(WriteVerdict(verdict))
+            self._do(CopyVerdict(verdict))
         if not self._coordinator.lives:
             self._do(self._ending)
         elif self._closed is None:  # if it is in charge at all, another one will be

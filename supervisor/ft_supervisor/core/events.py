@@ -40,8 +40,8 @@ class Promised:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """After Record: the run's verdict file holds this verdict, or could not be written in time."""
+class VerdictWritten:
+    """After WriteVerdict: the run's verdict file holds this verdict, which may be another one, or cannot be written."""
 
     verdict: Verdict
 
@@ -193,8 +193,15 @@ class Terminated:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The store's `permanent_close` (or the run's verdict file) holds this verdict, whoever wrote it."""
+class CloseHeld:
+    """The store's `permanent_close` holds this verdict; after ClaimClose, or because another process has set it."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class VerdictFileFound:
+    """After LookForVerdict: the run's verdict file holds this verdict."""
 
     verdict: Verdict
 
@@ -240,7 +247,9 @@ class SlurmAnswered:
     said: SlurmSaid
 
 
-CoordinatorEvent = Tick | Received | Heard | Promised | Recorded | StepRead | SlurmToldUs | Ended
+CoordinatorEvent = (
+    Tick | Received | Heard | Promised | VerdictWritten | StepRead | SlurmToldUs | CloseHeld | VerdictFileFound
+)
 AgentEvent = (
     Tick
     | Connected
@@ -257,6 +266,6 @@ AgentEvent = (
     | TurnedUnhealthy
     | PolicyDiffers
     | Terminated
-    | Ended
+    | CloseHeld
 )
-DaemonEvent = Tick | ChildExited | Ordered | Signalled | ChecksDone | SlurmAnswered | Ended
+DaemonEvent = Tick | ChildExited | Ordered | Signalled | ChecksDone | SlurmAnswered | VerdictFileFound

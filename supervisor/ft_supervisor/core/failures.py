@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ft_supervisor.core.coordinator.policy import Trouble, find, weight
 from ft_supervisor.core.model import Failure, one_line
-from ft_supervisor.core.policy import Trouble, find, weight
 from ft_supervisor.core.settings import Rule
 
 TOLD, QUOTED, SHORT = 32, 8, 50

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from ft_supervisor.core.model import Roster
-from ft_supervisor.core.roster import quorum
+from ft_supervisor.core.quorum.roster import quorum
 
 _KEPT = 256
 """Rounds that are remembered: minutes, and a lease lasts seconds."""

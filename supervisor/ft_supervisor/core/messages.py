@@ -235,6 +235,10 @@ class Close:
     verdict: Verdict
 
 
+OfWorkers = WorkersFailed | WorkersSucceeded | Stopping | WorkersStopped
+"""What has become of a node's workers."""
+OF_WORKERS: tuple[type, ...] = (WorkersFailed, WorkersSucceeded, Stopping, WorkersStopped)
+
 ToCoordinator = (
     Register
     | WorkersFailed

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
-from ft_supervisor.core.members import Members
 from ft_supervisor.core.model import Job
 from ft_supervisor.core.placement import Assignment, Candidate, assign
+from ft_supervisor.core.quorum.members import Members
 from ft_supervisor.core.settings import OnExhausted
 
 
 class Selection:
-    """`eligible` names the members that a successor would certainly ask: only these may be given work."""
+    """Of the members that are `eligible`, `excluded` and `draining`, as their owner keeps these."""
 
-    def __init__(self, job: Job, members: Members, eligible: Callable[[], frozenset[int]]) -> None:
+    def __init__(self, job: Job, members: Members) -> None:
+        self.eligible: frozenset[int] = frozenset()
+        """Members that a successor would certainly ask: only these may be given work."""
         self.excluded: frozenset[int] = frozenset()
         """By a rule."""
         self.draining: frozenset[int] = frozenset()
         """By Slurm: not chosen if it can be helped."""
         self._job = job
         self._members = members
-        self._eligible = eligible
         self._settings = job.settings.placement
         self._enough_since: float | None = None
         self._roomy_since: float | None = None
@@ -32,7 +33,7 @@ class Selection:
 
     def healthy(self, now: float) -> set[int]:
         """Who can be chosen."""
-        return self._fit(self._members.healthy(now, self._job.timeouts.coordinator)) & self._eligible()
+        return self._fit(self._members.healthy(now, self._job.timeouts.coordinator)) & self.eligible
 
     def unfit(self, now: float) -> int:
         """How many are here and will never be chosen."""
@@ -42,7 +43,7 @@ class Selection:
     def coming(self, now: float) -> bool:
         """Whether somebody cannot be chosen yet, but may be soon, or be lost."""
         silence = self._job.timeouts.coordinator
-        early = self._fit(self._members.healthy(now, silence)) - self._eligible()
+        early = self._fit(self._members.healthy(now, silence)) - self.eligible
         return bool(early) or self._members.undecided(now, silence)
 
     def enough(self, since: float, now: float) -> bool:
@@ -101,7 +102,7 @@ class Selection:
         return None
 
     def _present(self, now: float) -> set[int]:
-        return self._fit(self._members.present(now, self._job.timeouts.coordinator)) & self._eligible()
+        return self._fit(self._members.present(now, self._job.timeouts.coordinator)) & self.eligible
 
     def _fit(self, nodes: set[int]) -> set[int]:
         return {rank for rank in nodes if rank not in self.excluded and self._members[rank].problem is None}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ft_slurm.client import open_client
 from ft_slurm.errors import JobOver, NoCommands, SlurmError
-from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.orders import VerdictDecided
 from ft_supervisor.core.summary import head, line
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process.log import log
@@ -37,7 +37,7 @@ def write(job_id: int, text: str, beginning: str, environ: Mapping[str, str]) ->
         raise NoRoom("what others wrote there leaves no room")
 
 
-def comment(job_id: int, run_id: str, closed: Closed) -> None:
+def comment(job_id: int, run_id: str, closed: VerdictDecided) -> None:
     """Tell the end of this run, with one line in the log whether that went well."""
     text = line(closed.summary, closed.verdict, run_id)
     try:

@@ -29,7 +29,7 @@ from ft_slurm.completion import BatchHost
 from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.core.model import KILL_BOUND, Again, Job, Outcome, Verdict
-from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.orders import VerdictDecided
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.daemon import accounting, expedited
 from ft_supervisor.daemon.completing import Completing
@@ -73,7 +73,7 @@ def of_step(step: StepEnvironment, environ: Mapping[str, str]) -> BatchJob | Non
     return BatchJob(step.job_id, step.step_id, step.restart_count, names[0]) if names else None
 
 
-def last_deed(job: BatchJob, closed: Closed, run: Job, here: str, signals: Signals) -> None:
+def last_deed(job: BatchJob, closed: VerdictDecided, run: Job, here: str, signals: Signals) -> None:
     """What this job's end asks of the node whose coordinator has closed it; `here` is that node's name."""
     asked = _ask(job)
     if run.settings.accounting.comment:
@@ -92,7 +92,7 @@ def stand_in(job: BatchJob, verdict: Verdict, run: Job, here: str, signals: Sign
     As long as Slurm has the batch host, `launch` there sees to everything. Nodes may need their last grace still, of
     which only the coordinator hears: it is waited for, or until `launch` has no more patience and ends srun.
     """
-    if not is_ours_to_end(job, Closed(verdict), run, here, _ask(job)):
+    if not is_ours_to_end(job, VerdictDecided(verdict), run, here, _ask(job)):
         return
     grace = 0.0 if verdict.outcome is Outcome.SUCCESS else run.last_grace(verdict) + KILL_BOUND
     seconds = grace + run.timeouts.close_grace
@@ -118,7 +118,7 @@ def _wait_for_signal(seconds: float, signals: Signals) -> str:
     return names[0] if names else ""
 
 
-def is_ours_to_end(job: BatchJob, closed: Closed, run: Job, here: str, asked: Background[BatchHost]) -> bool:
+def is_ours_to_end(job: BatchJob, closed: VerdictDecided, run: Job, here: str, asked: Background[BatchHost]) -> bool:
     """The table above. Where Slurm does not answer, what the coordinator knows must do."""
     if is_lost(job, closed, run, here):
         return True
@@ -154,7 +154,7 @@ def requeue(job: BatchJob, environ: Mapping[str, str]) -> bool:
     return True
 
 
-def is_lost(job: BatchJob, closed: Closed, run: Job, here: str) -> bool:
+def is_lost(job: BatchJob, closed: VerdictDecided, run: Job, here: str) -> bool:
     """Whether the coordinator has lost the batch host. Where that is this very node, only its agent can be meant."""
     return job.host != here and job.host in run.nodes and run.nodes.index(job.host) in unfold(closed.lost)
 

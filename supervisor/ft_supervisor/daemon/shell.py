@@ -17,9 +17,9 @@ from ft_slurm.errors import SlurmError
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core import actions
 from ft_supervisor.core.daemon import AGENT, COORDINATOR, DaemonMachine
-from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ended, Ordered, Signalled, SlurmAnswered, Tick
+from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ordered, Signalled, SlurmAnswered, Tick, VerdictFileFound
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
-from ft_supervisor.core.orders import Begin, Closed, Listening
+from ft_supervisor.core.orders import Begin, Listening, VerdictDecided
 from ft_supervisor.core.summary import line
 from ft_supervisor.daemon import batch, files, identity, parent
 from ft_supervisor.daemon.checks import Runner, built_in
@@ -134,7 +134,7 @@ def _end(children: Children, checks: Runner, code: int) -> NoReturn:
 class _Left(Exception):
     """The machine said Leave, and it is done."""
 
-    def __init__(self, code: int, closed: Closed | None, deputy_of: Verdict | None) -> None:
+    def __init__(self, code: int, closed: VerdictDecided | None, deputy_of: Verdict | None) -> None:
         """`deputy_of`: the job's verdict, where another node has closed the job, and ours sees to its end in Slurm."""
         self.code = code
         self.closed = closed
@@ -166,7 +166,7 @@ class _Shell:
         self._journal = Journal.open(Path(job.local_folder), "daemon", begin, now, journal_failed)
         self._writing: list[Background[Any]] = []
         self._looking: Background[Verdict | None] | None = None
-        self._closed: Closed | None = None
+        self._closed: VerdictDecided | None = None
         """What our coordinator has said of the job's end, most recently."""
 
     def loop(self, notes: Iterable[Line]) -> NoReturn:
@@ -216,13 +216,13 @@ class _Shell:
             return []
         looked, self._looking = self._looking, None
         verdict = files.result(looked)
-        return [Ended(verdict)] if verdict else []
+        return [VerdictFileFound(verdict)] if verdict else []
 
     def _handle(self, event: DaemonEvent) -> None:
         if isinstance(event, Ordered) and isinstance(event.order, Listening):
             port = event.order.port
             self._write("address file", lambda: files.write_address(self._job, self._node, port))
-        if isinstance(event, Ordered) and isinstance(event.order, Closed):
+        if isinstance(event, Ordered) and isinstance(event.order, VerdictDecided):
             self._closed = event.order
         now = clock.now()
         self._carry_out(event, self._machine.handle(event, now), now)
@@ -251,7 +251,7 @@ class _Shell:
                     self._slurm.ask(urgent)
                 case actions.RunChecks(round_):
                     self._checks.begin(round_)
-                case actions.WriteVerdict(verdict, shared):
+                case actions.CopyVerdict(verdict, shared):
                     self._writing += files.write_verdict(self._job, verdict, shared, self._summary(verdict))
                 case actions.LookForVerdict():
                     self._looking = self._looking or files.look_for_verdict(self._job)

@@ -4,7 +4,7 @@
 process writes a header and then a line for each event; each line is one write(2), so that a kill leaves whole lines and
 at most one torn last line, which readers skip. Whoever opens the file again goes on below with a header of its own.
 
-    header      {"journal": 1, "protocol", "version", "machine", "name", "time", "now", "begin"}
+    header      {"journal": 2, "protocol", "version", "machine", "name", "time", "now", "begin"}
     event       {"time", "now", "term", "cycle", "event", "actions", "reason"}; `event` is null for start(now)
     quiet event [TYPE, now, checksum of the actions (0: there were none), fields of the event...]
     full        {"full": "...", "rest": FILE}: the bound is reached

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ft_supervisor.core.actions import Announce, Conclude, Leave, Pulse, Record, Tell, WriteVerdict
+from ft_supervisor.core.actions import Announce, ClaimClose, CopyVerdict, Leave, Pulse, Tell, WriteVerdict
 from ft_supervisor.core.codec import CodecError, from_plain
 from ft_supervisor.core.events import Heard, Looked, Ordered, Tick
 from ft_supervisor.core.model import PROTOCOL
@@ -20,7 +20,7 @@ from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.observe.tagged import EVENTS, brief, dump, load, text
 
 VERSION = 2
-"""1: the machines' log lines stood in it, not what they announced."""
+"""1: it held log lines instead of facts, and the stages of the verdict had other names."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def reason_of(actions: Sequence[object]) -> str | None:
             case Announce(fact):
                 if isinstance(why := getattr(fact, "reason", None), str):
                     return why
-            case Record(verdict=verdict) | Conclude(verdict=verdict) | WriteVerdict(verdict=verdict):
+            case WriteVerdict(verdict=verdict) | ClaimClose(verdict=verdict) | CopyVerdict(verdict=verdict):
                 return verdict.reason
     return None
 
@@ -194,7 +194,8 @@ def parse(data: bytes) -> Header | Entry | Note:
 def _header(value: dict[str, Any]) -> Header:
     found = value.get("journal"), value.get("protocol")
     if found != (VERSION, PROTOCOL):
-        raise CodecError(f"(journal, protocol) is {found!r:.60}; this is {(VERSION, PROTOCOL)}")
+        is_of = f"a journal of (version, protocol) {found!r:.60}"
+        raise CodecError(f"{is_of}: this ft-supervisor replays {(VERSION, PROTOCOL)} only")
     if isinstance(value.get("begin"), dict):
         value["begin"].pop("type", None)
     header: Header = from_plain(value, Header)

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ft_supervisor.core.actions import Announce, CoordinatorAction, Fact, Mail, Pulse
-from ft_supervisor.core.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent, Heard, Received
-from ft_supervisor.core.majority import PROOF_AGE
 from ft_supervisor.core.messages import Register, Run, WorkersFailed
 from ft_supervisor.core.model import Failure
 from ft_supervisor.core.protocol.coordinator_facts import (
@@ -24,6 +23,7 @@ from ft_supervisor.core.protocol.coordinator_facts import (
     NodePromoted,
     TookCharge,
 )
+from ft_supervisor.core.quorum.majority import PROOF_AGE
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.settings import Cause, Response
 from ft_supervisor.observe import metric_families as names
@@ -157,28 +157,32 @@ class Metrics:
 
     def _standing(self, now: float) -> Iterator[Sample]:
         machine = self._machine
-        leads, term = machine.majority, machine.term
+        leads, term = machine.state.majority, machine.term
         told_term = str(term) if leads and term is not None else ""
         yield Sample(names.INFO, (self._version, machine.node.name, told_term), 1)
         yield Sample(names.IN_CHARGE, (), float(leads))
         if term is None or not (leads or machine.cycle is None):  # cut off: what it knows is old
             return
-        yield from (Sample(names.PHASE, (phase,), float(phase == machine.phase)) for phase in names.PHASES)
+        yield from (Sample(names.PHASE, (phase,), float(phase == machine.state.phase)) for phase in names.PHASES)
         yield from self._nodes(now)
         if machine.cycle is not None:
             yield Sample(names.CYCLE, (), machine.cycle.n)
         for index, rule in enumerate(machine.job.settings.rules):
             if rule.response not in (Response.FAIL, Response.STOP_FOR_REQUEUE):  # these answer once
-                used = machine.cycles.ledger.count(index, rule.budget, machine.wall(now))
+                used = machine.state.cycles.ledger.count(index, rule.budget, machine.state.wall(now))
                 yield Sample(names.BUDGET, (str(index + 1),), max(0, rule.budget.max - used))
-        if machine.end_at is not None:
-            yield Sample(names.TIME_LIMIT, (), machine.wall(machine.end_at))
+        if machine.state.interruptions.end_at is not None:
+            yield Sample(names.TIME_LIMIT, (), machine.state.wall(machine.state.interruptions.end_at))
 
     def _nodes(self, now: float) -> Iterator[Sample]:
         """One pass over all nodes, as there may be ten thousand."""
         machine = self._machine
-        cycles, members = machine.cycles, machine.members
-        group, listed, selection = set(cycles.group), set(unfold(machine.roster.members)), cycles.selection
+        cycles, members = machine.state.cycles, machine.members
+        group, listed, selection = (
+            set(cycles.group),
+            set(unfold(machine.state.leadership.roster.members)),
+            cycles.selection,
+        )
         roles, ages, spares = Counter[Role](), list[float](), 0
         for rank in range(len(machine.job.nodes)):
             member = members.get(rank)

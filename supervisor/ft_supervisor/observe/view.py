@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.cycles import Cycles
-from ft_supervisor.core.members import Member
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.protocol.coordinator_facts import Decided
+from ft_supervisor.core.quorum.members import Member
+from ft_supervisor.core.quorum.roster import candidates, survivable
 from ft_supervisor.core.ranks import fold, unfold
-from ft_supervisor.core.roster import candidates, survivable
 from ft_supervisor.core.settings import Match, OnExhausted, Response
 from ft_supervisor.observe.snapshot import (
     EVERY,
@@ -29,12 +29,12 @@ from ft_supervisor.process.log_lines import render, rule_of
 
 def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
     """`now`: the machine's clock, `wall`: seconds since the epoch. Reads only."""
-    job, cycles = machine.job, machine.cycles
+    job, cycles = machine.job, machine.state.cycles
     nodes = _nodes(machine, now)
     here = sum(entry.count for entry in nodes if entry.role not in (Role.LOST, Role.LEFT))
     fit = sum(entry.count for entry in nodes if entry.role in (Role.ACTIVE, Role.STANDBY, Role.UNREGISTERED))
-    members = len(unfold(machine.roster.members))
-    keepers = [rank for rank in candidates(job, machine.roster) if _here(machine.members.get(rank))]
+    members = len(unfold(machine.state.leadership.roster.members))
+    keepers = [rank for rank in candidates(job, machine.state.leadership.roster) if _here(machine.members.get(rank))]
     return Snapshot(
         version=VERSION,
         run_id=job.run_id,
@@ -42,9 +42,9 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
         time=wall,
         interval=max(EVERY, job.timeouts.heartbeat),
         coordinator=CoordinatorStatus(
-            machine.node.name, machine.node.infra_rank, machine.term, machine.term is not None, machine.majority
+            machine.node.name, machine.node.infra_rank, machine.term, machine.term is not None, machine.state.majority
         ),
-        phase=machine.phase,
+        phase=machine.state.phase,
         wanted=job.active,
         cycle=_cycle(cycles, wall - now),
         nodes=nodes,
@@ -54,8 +54,10 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
         spares=sum(entry.count for entry in nodes if entry.role is Role.STANDBY and not entry.draining),
         survives=survivable(members, min(here, members), len(keepers), fit - _least(cycles)),
         budgets=_budgets(cycles, wall),
-        ends_in=None if machine.end_at is None else max(0.0, machine.end_at - now),
-        slurm_away=machine.slurm_away,
+        ends_in=None
+        if machine.state.interruptions.end_at is None
+        else max(0.0, machine.state.interruptions.end_at - now),
+        slurm_away=machine.state.interruptions.away,
         decision=_decision(cycles, wall - now),
         verdict=_verdict(machine),
     )
@@ -73,8 +75,8 @@ def _least(cycles: Cycles) -> int:
 
 def _nodes(machine: CoordinatorMachine, now: float) -> tuple[NodeStatus, ...]:
     """One pass over all nodes, as there may be ten thousand."""
-    cycles, members = machine.cycles, machine.members
-    listed = frozenset(unfold(machine.roster.members))
+    cycles, members = machine.state.cycles, machine.members
+    listed = frozenset(unfold(machine.state.leadership.roster.members))
     group = dict(zip(cycles.group, range(len(cycles.group)), strict=True))
     excluded, draining = cycles.selection.excluded, cycles.selection.draining
     silent = machine.job.timeouts.coordinator
@@ -158,7 +160,7 @@ def _filled(
 def _cycle(cycles: Cycles, epoch: float) -> CycleStatus | None:
     if cycles.cycle is None:
         return None
-    started = None if cycles.started is None else cycles.started + epoch
+    started = None if cycles.current.started is None else cycles.current.started + epoch
     return CycleStatus(str(cycles.cycle), cycles.cycle.n, started, len(cycles.group))
 
 
@@ -194,7 +196,7 @@ def _match(match: Match) -> str:
 
 
 def _decision(cycles: Cycles, epoch: float) -> DecisionStatus | None:
-    last = cycles.last_decision
+    last = cycles.announcements.last
     if last is None:
         return None
     leads_to = last.decided or last.fact
@@ -206,7 +208,7 @@ def _decision(cycles: Cycles, epoch: float) -> DecisionStatus | None:
 
 def _verdict(machine: CoordinatorMachine) -> VerdictStatus | None:
     verdict, final = machine.verdict, machine.verdict is not None
-    verdict = verdict or machine.proposal
+    verdict = verdict or machine.state.commit.proposal
     if verdict is None:
         return None
     return VerdictStatus(verdict.outcome.value, verdict.reason, verdict.exit_code, verdict.again.value, final)

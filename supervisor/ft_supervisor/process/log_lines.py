@@ -265,6 +265,7 @@ def _why(fact: coordinator.VerdictProposed | coordinator.VerdictClosed | daemon.
 
 _VERDICT = (
     _form(coordinator.VerdictProposed, "proposed", outcome=_outcome, reason=_why),
+    _form(coordinator.VerdictFileHangs, "file_hangs", "warning", what=lambda *_: "verdict file"),
     _form(
         coordinator.VerdictClosed,
         "verdict",

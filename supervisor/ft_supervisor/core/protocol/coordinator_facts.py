@@ -237,8 +237,13 @@ class VerdictProposed:
 
 
 @dataclass(frozen=True)
+class VerdictFileHangs:
+    """The verdict's file could not be written in time: the job ends without waiting for it any longer."""
+
+
+@dataclass(frozen=True)
 class VerdictClosed:
-    """The verdict is certain, and the nodes are told."""
+    """The verdict is claimed, and the nodes are told."""
 
     verdict: Verdict
 
@@ -265,5 +270,6 @@ CoordinatorFact = (
     | FirstFailure
     | TooFewNodes
     | VerdictProposed
+    | VerdictFileHangs
     | VerdictClosed
 )

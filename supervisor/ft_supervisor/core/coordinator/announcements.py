@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ft_supervisor.core.actions import Announce
+from ft_supervisor.core.coordinator.policy import Decision, Trouble
 from ft_supervisor.core.model import Cycle, Job
-from ft_supervisor.core.policy import Decision, Trouble
 from ft_supervisor.core.protocol.coordinator_facts import (
-    CoordinatorFact,
     CycleFailed,
     CycleStarted,
     Decided,
@@ -28,41 +28,38 @@ class LastDecision:
     decided: Decided | None = None
 
 
-class Telling:
-    """Announcements of one coordinator's term. All times in seconds."""
+class Announcements:
+    """Those of one coordinator's term. All times in seconds."""
 
-    def __init__(self, job: Job, announce: Callable[[CoordinatorFact], None]) -> None:
+    def __init__(self, job: Job) -> None:
         self.last: LastDecision | None = None
         self._job = job
-        self._announce = announce
 
-    def began(self, started: CycleStarted, now: float) -> None:
-        """Announce a cycle, and whom it has promoted."""
+    def began(self, started: CycleStarted, now: float) -> list[Announce]:
+        """Announce a cycle, and the spares that it has promoted."""
         last = self.last.fact if self.last else None
         self.last = LastDecision(started, now, last if isinstance(last, Decided) else None)
-        self._announce(started)
+        promoted: list[NodePromoted] = []
         if len(started.group) == len(started.former):
-            for group_rank, (old, new) in enumerate(zip(started.former, started.group, strict=True)):
-                if old != new:
-                    self._announce(NodePromoted(new, old, group_rank))
+            places = enumerate(zip(started.former, started.group, strict=True))
+            promoted = [NodePromoted(new, old, group_rank) for group_rank, (old, new) in places if old != new]
+        return [Announce(started), *map(Announce, promoted)]
 
-    def failed(self, cycle: Cycle | None, trouble: Trouble, now: float) -> None:
-        """The cycle cannot go on; what that leads to is decided later."""
+    def failed(self, cycle: Cycle | None, trouble: Trouble, now: float) -> Announce:
+        """Announce that the cycle cannot go on; what that leads to is decided later."""
         failed = CycleFailed(cycle, trouble.reason, trouble.cause, trouble.infra_rank, trouble.growth)
         self.last = LastDecision(failed, now)
-        self._announce(failed)
+        return Announce(failed)
 
-    def suspects(self, nodes: Collection[int]) -> None:
-        """These have not answered the probe."""
-        if nodes:
-            self._announce(NodesSuspected(tuple(sorted(nodes)), self._job.timeouts.probe))
+    def suspects(self, nodes: Collection[int]) -> Announce:
+        """Announce the nodes that have not answered the probe."""
+        return Announce(NodesSuspected(tuple(sorted(nodes)), self._job.timeouts.probe))
 
     def decided(
         self, decision: Decision, trouble: Trouble | None, cycle: Cycle | None, group: Sequence[int], now: float
-    ) -> None:
-        """What the end of this cycle of `group` leads to. `trouble`: the one that decides."""
-        if trouble is not None:
-            self._first_failure(trouble, cycle, group)
+    ) -> list[Announce]:
+        """Announce what the end of this cycle of `group` leads to, with the first failure if there is one. `trouble`:
+        the one that decides."""
         decided = Decided(
             cycle,
             decision.response,
@@ -76,13 +73,14 @@ class Telling:
             trouble is not None and trouble.growth,
         )
         self.last = LastDecision(decided, now)
-        self._announce(decided)
+        first = self._first_failure(trouble, cycle, group) if trouble is not None else None
+        return [Announce(fact) for fact in (first, decided) if fact is not None]
 
-    def _first_failure(self, trouble: Trouble, cycle: Cycle | None, group: Sequence[int]) -> None:
-        """What a person looks for first: whose failure it was that decides, and the last that it printed."""
+    def _first_failure(self, trouble: Trouble, cycle: Cycle | None, group: Sequence[int]) -> FirstFailure | None:
+        """Whose failure decided, and the last lines that this worker printed."""
         if trouble.infra_rank is None or (failure := trouble.failure) is None:
-            return
+            return None
         node, per_node = trouble.infra_rank, self._job.per_node
         known = cycle is not None and node in group and 0 <= failure.local_rank < per_node
         rank = group.index(node) * per_node + failure.local_rank if known else None
-        self._announce(FirstFailure(cycle, rank, node, failure))
+        return FirstFailure(cycle, rank, node, failure)

@@ -1,4 +1,4 @@
-"""Who counts: majorities over the members, and who of them may be the coordinator."""
+"""Counts majorities of the members, and names the candidates for coordinator among them."""
 
 from __future__ import annotations
 

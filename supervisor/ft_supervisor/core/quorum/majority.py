@@ -1,4 +1,7 @@
-"""Whether a majority is with the coordinator in charge, without which it decides nothing. All times in seconds."""
+"""Tells whether a majority of the members is with the coordinator in charge. Without one it decides nothing.
+
+All times are seconds of the coordinator's own clock.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from ft_supervisor.core.lease import Proof
 from ft_supervisor.core.model import Roster, Timeouts
 
 PROOF_AGE = 2
-"""Times timeouts.coordinator: how old the proof of a majority may be that a decision rests on."""
+"""Times timeouts.coordinator: the greatest age of a proof on which a decision may rest."""
 
 
 class Majority:
-    """Of one coordinator. `proof` is what it rests on: since when each node was certainly with it."""
+    """One coordinator's. `proof`: since when each node was certainly with it (quorum/lease.py)."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self.proof = Proof()
@@ -19,23 +22,23 @@ class Majority:
         self._fenced = float("-inf")
 
     def look(self, roster: Roster) -> None:
-        """Count again, over the members of this list."""
+        """Count again, over the members of this roster."""
         self._since = self.proof.since(roster)
 
     def age(self, now: float) -> float | None:
-        """Seconds since a majority was certainly there, as last counted; None if it never was."""
+        """Return the seconds since a majority was certainly there, as last counted; None if it never was."""
         return None if self._since is None else now - self._since
 
     def is_here(self, roster: Roster, now: float) -> bool:
-        """Whether one was there just now."""
+        """Count again; return whether the newest proof of a majority is young enough to decide by."""
         self.look(roster)
         return self._since is not None and now - self._since < PROOF_AGE * self._timeouts.coordinator
 
     def lost(self, heard: float) -> None:
-        """A node is lost that was `heard` last: what ran there may have gone on until its fence was over."""
+        """Note that a node is lost. Its workers may have run until its fence: `fence` after it was last `heard`."""
         self._fenced = max(self._fenced, heard + self._timeouts.fence)
 
     def is_alone(self) -> bool:
-        """Whether nobody else was in charge until every lost node's fence was over: else it may have found another
-        coordinator, and go on."""
+        """Whether a majority was with us after the fence of every lost node: then no such node can have found another
+        coordinator and go on with its workers."""
         return self._since is not None and self._since >= self._fenced

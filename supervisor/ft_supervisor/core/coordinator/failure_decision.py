@@ -1,33 +1,40 @@
-"""How a cycle that cannot go on comes to its end, and what it leads to.
+"""Collects the troubles that end a cycle, and decides what they lead to.
 
-That is decided when all of it has stopped: the peers of what really failed crash too, and their word can be faster. Of
-all that went wrong the earliest rule decides. All times in seconds.
+The decision waits until every node has stopped: the peers of a failed worker crash as well, and may report before it
+does. Of all troubles the one with the earliest rule decides. All times in seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from ft_supervisor.core import policy
+from ft_supervisor.core.coordinator import policy
+from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Job
-from ft_supervisor.core.policy import Decision, MayGo, Trouble
+from ft_supervisor.core.model import KILL_BOUND, Job
 from ft_supervisor.core.settings import Response
 
 STEP_BOUND = 2.0
-"""Seconds that the file with the checkpoint's step gets."""
+"""Seconds within which the file with the checkpoint's step has to be read."""
 
 
-class Ending:
-    """Of one cycle after the other; `begin` is the next one's. `ledger` is the newest that is known."""
+JOB_STOP_MARGIN = 10.0
+"""Seconds beyond grace, kill and node_lost until a node that cannot end its workers ends the job."""
+
+STEADY_CYCLE = 300.0
+"""Seconds that a cycle has to run for its failure to be the first in a row."""
+
+
+class FailureDecision:
+    """For one failed cycle after the other: `begin` starts the next one's. `ledger`: the newest that is known."""
 
     def __init__(self, job: Job, now: float) -> None:
         self.ledger = Ledger()
         self.since = now
         self.decision: Decision | None = None
-        """That there is to be another cycle: certain, and charged."""
+        """The decision for another cycle, once it is made and charged; None before."""
         self.not_before = now
-        """When that may begin."""
+        """When that cycle may begin."""
         self._job = job
         self._rules = job.settings.rules
         self._worst: tuple[float, int | None, Trouble] | None = None
@@ -40,11 +47,14 @@ class Ending:
 
     @property
     def grace(self) -> float:
-        """What the workers get: more if it looks like the end of the job."""
+        """Seconds that workers get after SIGTERM: more if it looks like the end of the job."""
         return self._job.timeouts.stop_grace if self._last else self._job.timeouts.restart_grace
 
-    def begin(self, trouble: Trouble, running: Collection[int], wall: float, now: float) -> None:
-        """The cycle cannot go on. `running`: its nodes that are to be told; `wall`: seconds since the epoch."""
+    def begin(self, trouble: Trouble, running: Collection[int], began: float, wall: float, now: float) -> None:
+        """The cycle, which `began` then, cannot go on. `running`: its nodes that get Stop; `wall`: seconds since the
+        epoch."""
+        if now - began >= STEADY_CYCLE:
+            self.ledger = self.ledger.steady()
         self.since, self.not_before, self.decision = now, now, None
         self._worst, self._bad, self._unheard, self._suspected = None, set(), set(running), False
         self._step, self._step_read = None, not self._job.settings.step_file
@@ -52,8 +62,8 @@ class Ending:
         self._last = self._preview(wall).verdict is not None
 
     def add(self, trouble: Trouble, wall: float) -> bool:
-        """One more trouble; each costs the same, however many there are. Whether it is not the end of the job after
-        all, and the nodes are to be told so."""
+        """Add one more trouble to this cycle; however many there are, they are charged once. Return whether it no
+        longer looks like the end of the job, so that the nodes need another Stop with less grace."""
         if self.decision is not None:
             return False
         self._add(trouble)
@@ -62,33 +72,38 @@ class Ending:
 
     @property
     def trouble(self) -> Trouble | None:
-        """The one that decides, as far as is known."""
+        """The trouble that decides, as far as is known."""
         return self._worst[2] if self._worst else None
 
     def heard(self, infra_rank: int) -> None:
-        """This node has answered, or is lost."""
+        """Note that this node has answered Stop, or is lost."""
         self._unheard.discard(infra_rank)
 
     def suspects(self, now: float) -> set[int]:
-        """Who has not answered in time; told once."""
+        """Return the nodes that have not answered Stop in time; only once for each cycle."""
         if self._suspected or now - self.since < self._job.timeouts.probe:
             return set()
         self._suspected = True
         return set(self._unheard)
 
+    def overdue(self, now: float) -> float | None:
+        """The bound within which all nodes should have stopped, if it is over."""
+        bound = self.grace + KILL_BOUND + self._job.timeouts.node_lost + JOB_STOP_MARGIN
+        return bound if now - self.since >= bound else None
+
     def read_step(self, step: int | None) -> None:
-        """The step of the newest checkpoint; None: there is none that can be read."""
+        """Note the step of the newest checkpoint; None if there is none that can be read."""
         self._step, self._step_read = step, True
 
     def last_word(self, wall: float, now: float) -> Decision | None:
-        """The decision that ends the job: once everybody has had the time to say why, and has answered."""
+        """Return the decision if it ends the job; None before every node has answered, and within `probe`."""
         if self._waits_for_step(now) or now - self.since < self._job.timeouts.probe or self._unheard:
             return None
         decision = self._preview(wall)
         return decision if decision.verdict is not None else None
 
     def settle(self, wall: float, now: float, may_go: MayGo) -> Decision | None:
-        """All have stopped: `decision`, just now; None if it is not time yet, or the end."""
+        """Decide for another cycle, as all nodes have stopped. None if the step is not read yet, or the job ends."""
         if self._waits_for_step(now) or (decision := self._preview(wall, may_go)).verdict is not None:
             return None
         self.decision, self.ledger, self.not_before = decision, decision.ledger, now + decision.delay

@@ -1,8 +1,8 @@
-"""Changing the list of members, so that a majority of the old list and one of the new always know of it.
+"""Changes the list of members in such a way that a majority of the old list and one of the new always know it.
 
     kept by majorities of both   {members: new, former: old}  ->  {members: new}  kept by a majority of the new
 
-A successor that finds either goes on from there: it needs the majorities that its roster asks for.
+A successor that finds either list goes on from it: it needs the majorities that this list asks for.
 """
 
 from __future__ import annotations
@@ -11,36 +11,41 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ft_supervisor.core.model import Roster
+from ft_supervisor.core.quorum.roster import quorum
 from ft_supervisor.core.ranks import fold, unfold
-from ft_supervisor.core.roster import quorum
 
 
 class RosterChange:
-    """The roster of a coordinator that is in charge. `roster` counts from the moment when it is proposed."""
+    """For a coordinator in charge. Its `roster` counts from the moment when it is proposed."""
 
     def __init__(self, roster: Roster) -> None:
         self.roster = roster
         self.eligible: frozenset[int] = frozenset()
-        """Members that a successor would certainly ask: only these may be given work."""
+        """Members that a successor would certainly ask; only these may get workers."""
         self._kept: set[int] = set()
         self._done = False
 
     @property
     def pending(self) -> bool:
-        """Whether a change is under way; the next has to wait."""
+        """Whether a change is under way; the next one has to wait for its end."""
         return not self._done
 
+    @property
+    def stage(self) -> tuple[tuple[int, int], bool]:
+        """The stamp of the roster, and whether its change is under way."""
+        return self.roster.stamp, self.pending
+
     def begin(self) -> None:
-        """Of a fresh job: nobody has to be asked."""
+        """Begin with the first roster of a fresh job, which all nodes know."""
         self._done = True
         self.eligible = frozenset(unfold(self.roster.members))
 
     def take_over(self, term: int) -> Roster:
-        """The first proposal of a term: what was found, so that everybody has it."""
+        """Propose the roster that was found, as the first one of this term: every member has to keep it."""
         return self._propose(replace(self.roster, term=term))
 
     def change(self, term: int, members: Iterable[int]) -> Roster | None:
-        """The proposal of these members, in the order given; None when they are that already, or one is under way."""
+        """Propose these members, in the order given. None if they are the list already, or a change is under way."""
         folded = fold(members)
         if self.pending or folded == self.roster.members:
             return None
@@ -48,7 +53,7 @@ class RosterChange:
         return self._propose(Roster(term, self.roster.number + 1, folded, former=self.roster.members))
 
     def keep(self, infra_rank: int, stamp: tuple[int, int]) -> Roster | None:
-        """A node keeps the roster with this stamp; what is to be proposed next, if anything."""
+        """Count a node that keeps the roster with this stamp; return the next proposal when it is time for one."""
         if stamp != self.roster.stamp or self._done:
             return None
         self._kept.add(infra_rank)

@@ -1,20 +1,21 @@
-"""The coordinator's list of nodes: who is here, since when silent, and whose workers may still run."""
+"""The coordinator's list of nodes: which are here, when each was last heard, and where workers may still run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ft_supervisor.core.messages import Register
+from ft_supervisor.core.actions import Mail
+from ft_supervisor.core.messages import Register, ToAgent
 from ft_supervisor.core.model import Cycle, Node, Problem
 
 NEVER = -1
-"""The incarnation and connection of a node that has not registered with this coordinator."""
+"""Incarnation and connection of a node that has not registered with this coordinator."""
 
 
 @dataclass
 class Member:
-    """A node that has registered, or that should. Times are the coordinator's own clock, in seconds."""
+    """A node that has registered, or is expected to. Times are seconds of the coordinator's own clock."""
 
     node: Node
     incarnation: int
@@ -22,19 +23,19 @@ class Member:
     port: int
     heard: float
     register: Register | None = None
-    """The newest; None for one that has not come yet."""
+    """Its newest Register; None before the first."""
     running: bool = False
     """Its workers may be running."""
     cycle: Cycle | None = None
-    """The newest that it may be running; None also where that is not known."""
+    """The newest cycle that it may be running; None also when that is not known."""
     asked: int | None = None
-    """The term that a Prepare on its connection has asked for: what it had promised before that proves nothing."""
+    """The term of our newest Prepare on its connection. A Register from before that Prepare is no answer to it."""
     lost: bool = False
     gone: bool = False
-    """It said Goodbye: it runs nothing and will never be back."""
+    """It has sent Goodbye: it runs nothing and does not come back."""
     times_lost: int = 0
     problem: Problem | None = None
-    """Which check has failed there: it is not to be chosen."""
+    """The health check that has failed there; with one the node is not chosen any more."""
 
     @property
     def here(self) -> bool:
@@ -46,8 +47,12 @@ class Member:
         """Here, and with a connection to send mail to."""
         return self.register is not None and self.here
 
+    def mail(self, message: ToAgent) -> Mail:
+        """Return the action that pushes `message` into the queue of its newest connection."""
+        return Mail(self.node.infra_rank, self.incarnation, self.connection, message)
+
     def stopped(self) -> None:
-        """Nothing runs there."""
+        """Note that no workers run there."""
         self.running, self.cycle = False, None
 
 
@@ -67,11 +72,11 @@ class Members:
         return len(self._members)
 
     def get(self, infra_rank: int) -> Member | None:
-        """The member, if it has ever registered, or should."""
+        """Return the member, if it has registered or is expected to."""
         return self._members.get(infra_rank)
 
     def register(self, message: Register, now: float) -> Member | None:
-        """Take the node on (again); None when a newer word of it is known, or the node has left for good."""
+        """Take the node on (again). None if a newer Register of it is known, or it has left for good."""
         known = self._members.get(message.infra_rank)
         if known is not None and (known.gone or not _is_newer(message, known)):
             return None
@@ -94,36 +99,36 @@ class Members:
         return member
 
     def expect(self, node: Node, now: float) -> None:
-        """A member whose word we do not have: it may be running anything, until it registers or is lost."""
+        """Add a member that has not registered with us. It may be running workers until it registers or is lost."""
         self._members[node.infra_rank] = Member(node, NEVER, NEVER, 0, heard=now, running=True)
 
     def forgive(self, seconds: float, now: float) -> None:
-        """Time in which the coordinator itself stood still counts against nobody."""
+        """Take `seconds` off the silence of every member: the coordinator itself was suspended for so long."""
         for member in self._members.values():
             member.heard = min(member.heard + seconds, now)
 
     def present(self, now: float, silence: float) -> set[int]:
-        """Who has registered and was heard within `silence` seconds."""
+        """Return the nodes that have registered and were heard within `silence` seconds."""
         return {m.node.infra_rank for m in self if m.registered and now - m.heard < silence}
 
     def healthy(self, now: float, silence: float) -> set[int]:
-        """Who can be chosen: present, and running nothing."""
+        """Return the nodes that are present and run nothing, so that they can be chosen."""
         return {rank for rank in self.present(now, silence) if not self._members[rank].running}
 
     def anybody_runs(self) -> bool:
-        """Whether anybody's workers may be running."""
+        """Whether workers may be running on any node."""
         return any(m.running and m.here for m in self)
 
     def running(self) -> set[int]:
-        """Whose workers may be running."""
+        """Return the nodes on which workers may be running."""
         return {m.node.infra_rank for m in self if m.here and m.running}
 
     def undecided(self, now: float, silence: float) -> bool:
-        """Whether somebody is here who can't be chosen yet, but may be soon, or be lost."""
+        """Whether a node is here that cannot be chosen yet, but may become so, or be lost."""
         return any(member.here and (member.running or now - member.heard >= silence) for member in self)
 
     def domains(self) -> dict[int, str]:
-        """Each member's domain_id."""
+        """Return each member's domain_id by infra_rank."""
         return {member.node.infra_rank: member.node.domain_id for member in self}
 
 

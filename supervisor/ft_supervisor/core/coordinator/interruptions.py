@@ -1,4 +1,4 @@
-"""How the coordinator meets Slurm's own events: when it asks, and what the answers and signals mean for the job."""
+"""Interprets what Slurm does with the job: when to ask it, and what its answers and signals mean for the verdict."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ft_supervisor.core.model import Again, Job, Outcome, Verdict
 from ft_supervisor.core.orders import SlurmSaid, SlurmsWord
 
 ASK_BOUND = 5.0
-"""Seconds that Slurm gets to say why it has sent a signal, before it counts as somebody's wish to cancel the job."""
+"""Seconds within which Slurm has to explain a signal. After that the signal counts as a wish to cancel the job."""
 SHARE = 0.25
-"""Of a job's time limit: no more than this is given away to `before_end`, or a short job would be over at once."""
+"""Greatest part of a job's time limit that `before_end` may use; a short job would otherwise end at once."""
 WHY = {
     SlurmsWord.TIME_LIMIT: "Slurm's time limit",
     SlurmsWord.PREEMPTED: "preempted by Slurm",
@@ -22,7 +22,7 @@ class Interruptions:
     def __init__(self, job: Job, now: float) -> None:
         self._settings = job.settings.interruption
         self._outside = not job.signal_workers
-        """There is a Slurm."""
+        """Whether the job runs in Slurm."""
         self._ask_at = now
         self._end_at: float | None = None
         self._ahead = 0.0
@@ -31,12 +31,12 @@ class Interruptions:
 
     @property
     def told_to_end(self) -> bool:
-        """Whether a signal has come whose meaning is not known yet: no new cycle shall begin."""
+        """Whether a signal has come whose meaning is not known yet; no new cycle begins then."""
         return self._told is not None
 
     @property
     def end_at(self) -> float | None:
-        """When Slurm ends the job, by the coordinator's own clock; None where nobody has said."""
+        """When Slurm ends the job, by the coordinator's own clock; None if that is not known."""
         return self._end_at
 
     @property
@@ -45,14 +45,15 @@ class Interruptions:
         return self._away
 
     def ask(self, now: float) -> bool:
-        """Whether it is time to ask Slurm."""
+        """Whether it is time to ask Slurm. If so, the next time is `poll` later."""
         if not self._outside or now < self._ask_at:
             return False
         self._ask_at = now + self._settings.poll
         return True
 
     def leave(self, reason: str, now: float) -> Verdict | None:
-        """A node was told to end by a signal; `reason` says which node and signal. The verdict, or Slurm is asked."""
+        """Take note of a signal; `reason` says which node and signal. Return the verdict, or None: Slurm has to be
+        asked."""
         if not self._outside:
             return Verdict(Outcome.CANCELLED, reason)
         if self._told is None:
@@ -60,7 +61,7 @@ class Interruptions:
         return None
 
     def hear(self, said: SlurmSaid, now: float) -> str | None:
-        """Slurm's answer; a line for the log when it has gone away or come back."""
+        """Take Slurm's answer; return a line for people when Slurm has gone away or come back."""
         if said.end_in is not None and (self._end_at is None or not said.problem):
             self._end_at = now + said.end_in
         limit = said.limit if said.limit is not None else said.end_in
@@ -73,7 +74,7 @@ class Interruptions:
         return None
 
     def verdict(self, said: SlurmSaid | None, now: float) -> Verdict | None:
-        """How the job ends, if Slurm or the clock says that it does; `said` is an answer that has just come."""
+        """Return how the job ends, if Slurm or the clock says that it does. `said`: an answer that has just come."""
         word = said.word if said is not None and not said.problem else SlurmsWord.NOTHING
         if word in WHY:
             return self._interrupted(WHY[word], Again.OPEN if word is SlurmsWord.REQUEUED else self._again)

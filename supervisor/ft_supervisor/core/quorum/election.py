@@ -1,6 +1,7 @@
-"""How a candidate comes to be in charge: promises from a majority of the members.
+"""Elects a coordinator: a candidate is in charge once a majority of the members has promised its term.
 
-It asks only once a majority has come to it, so that a node which has merely lost its own way disturbs nobody.
+A candidate asks only when a majority is connected to it, so that a node which has only lost its own network does not
+disturb the coordinator in charge. coordinator/leadership.py tells the whole takeover.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from collections.abc import Collection
 
 from ft_supervisor.core.messages import Register
 from ft_supervisor.core.model import NO_PROMISE, Job, Memory, Roster
-from ft_supervisor.core.roster import coordinator_of, first_roster, next_term, quorum
+from ft_supervisor.core.quorum.roster import coordinator_of, first_roster, next_term, quorum
 
 PATIENCE = 2
-"""Times timeouts.coordinator, until a candidate that does not get its promises asks anew with a higher term."""
+"""Times timeouts.coordinator: how long a candidate waits for promises before it asks again, with a higher term."""
 
 
 class Election:
-    """`term`: the one that we ask promises for, since `asked_at`, or have without a vote (None)."""
+    """One candidate's. `term`: the one that it asks promises for. `asked_at`: since when, in seconds; None for the term
+    of a fresh job, which needs no promises. `roster`: the newest that it knows."""
 
     def __init__(self, job: Job, infra_rank: int, memory: Memory) -> None:
         self._job = job
@@ -30,43 +32,44 @@ class Election:
 
     @property
     def elsewhere(self) -> int | None:
-        """The term of another coordinator, if our own node knows one: those who come to us had better go there."""
+        """Term of the coordinator that our own node follows, published so that agents which connect here go there. None
+        if there is none, or if that is us."""
         if self._promised == NO_PROMISE or coordinator_of(self._promised, self._job) == self._infra_rank:
             return None
         return self._promised
 
     def promised(self, term: int) -> None:
-        """Our own node has promised this term, perhaps to us."""
+        """Note that our own node has promised this term, perhaps to us."""
         self._promised = max(self._promised, term)
 
     def hear(self, message: Register) -> None:
-        """Whatever a node says may be of a newer term, or a newer roster, than we have heard of."""
+        """Take over the term and the roster of a node that knows newer ones."""
         self._highest = max(self._highest, message.term)
         roster = message.memory.roster
         if roster is not None and roster.stamp > self.roster.stamp:
             self.roster = roster
 
     def may_ask(self, present: Collection[int]) -> bool:
-        """Whether it is worth asking, with these nodes here."""
+        """Whether the nodes that are present are a majority, so that it is worth asking."""
         return quorum(self.roster, present)
 
     def ask(self, now: float) -> int:
-        """A new term, above all that we have heard of."""
+        """Begin to ask: return a new term, above all known ones."""
         above = self._highest if self.term is None else max(self._highest, self.term)
         self.term = self._highest = next_term(above, self._infra_rank, self._job)
         self.asked_at, self.promises = now, {}
         return self.term
 
     def is_above(self, term: int) -> bool:
-        """Whether a node with this promise may be asked for ours. Not for a term without a vote: that was for a job
-        in which nobody had promised anything."""
+        """Whether our term is above this promise, so that its node may be asked for ours. Never for a fresh job's term,
+        which is given without promises, to a job in which no node has promised any."""
         return self.term is not None and self.asked_at is not None and term < self.term
 
     def promise(self, message: Register) -> bool:
-        """A promise; whether they are enough now."""
+        """Count a promise; return whether a majority has promised."""
         self.promises[message.infra_rank] = message
         return quorum(self.roster, self.promises)
 
     def is_over(self, now: float) -> bool:
-        """Whether the promises should have come by now."""
+        """Whether the time for the promises is over."""
         return self.asked_at is not None and now - self.asked_at >= PATIENCE * self._job.timeouts.coordinator

@@ -1,4 +1,4 @@
-"""What a failure leads to: the first rule that matches, its budget, and one decision with its reason."""
+"""Decides what a failure leads to: the first rule that matches, its budget, and one decision with its reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Again, Failure, Outcome, Verdict
+from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Node, Outcome, Problem, Verdict
 from ft_supervisor.core.settings import Cause, Match, Response, Rule
 
 MayGo = Callable[[Collection[int]], bool]
@@ -18,9 +18,10 @@ MayGo = Callable[[Collection[int]], bool]
 class Trouble:
     """Why a cycle cannot go on. `reason` is one line.
 
-    `charged` False: nobody's fault yet (a takeover, growth, a node's first loss, a node that a check has taken out for
-    good: spares bound how many nodes can be lost, but not how often one comes back). Only a rule that names its cause,
-    or its check, answers that. `growth`: nothing is wrong, the job can have more nodes.
+    `charged` False: it costs no restart of the rule for any failure. So it is for a takeover, growth, a node's first
+    loss (spares bound how many nodes can be lost, but not how often one comes back), and a node that a check has taken
+    out for good. Only a rule that names its cause or its check answers it. `growth`: nothing is wrong, the job can have
+    more nodes.
     """
 
     reason: str
@@ -30,6 +31,33 @@ class Trouble:
     check: str = ""
     charged: bool = True
     growth: bool = False
+
+
+def trouble_of_failure(node: Node, failure: Failure) -> Trouble:
+    """Return the trouble of a worker, or an agent, of this node that has failed."""
+    return Trouble(f"{node.name}: {failure}", failure.cause, node.infra_rank, failure)
+
+
+def trouble_of_check(node: Node, problem: Problem) -> Trouble:
+    """Return the trouble of an active node whose health check has failed."""
+    reason = f"{node.name}: {problem.reason}"
+    return Trouble(reason, Cause.HEALTH, node.infra_rank, check=problem.check, charged=False)
+
+
+def trouble_without_failure(node: Node, what: str, *, charged: bool) -> Trouble:
+    """Return the trouble of an active node that does not run the cycle, and does not say why; `what` it does."""
+    return Trouble(f"{node.name}: {what}", Cause.EXIT if charged else None, node.infra_rank, charged=charged)
+
+
+def trouble_of_idle(node: Node, memory: Memory, cycle: Cycle) -> Trouble:
+    """Return the trouble of an active node that runs nothing, and whose workers of `cycle` have not succeeded."""
+    if memory.unhealthy is not None:
+        return trouble_of_check(node, memory.unhealthy)
+    if memory.failures:
+        return trouble_of_failure(node, memory.failures[0])
+    if memory.newest == cycle:
+        return trouble_without_failure(node, "its workers are gone", charged=True)
+    return trouble_without_failure(node, f"it never ran cycle {cycle}", charged=False)
 
 
 @dataclass(frozen=True)
@@ -47,7 +75,7 @@ class Decision:
 
 
 def find(rules: Sequence[Rule], trouble: Trouble, name: str) -> int | None:
-    """The first rule for it; `name` is its node's."""
+    """Return the index of the first rule that answers this trouble; `name` is its node's. None if no rule does."""
     for index, rule in enumerate(rules):
         named = trouble.cause in rule.match.causes or rule.match.check
         if _matches(rule.match, index, trouble, name) and (trouble.charged or named):
@@ -56,13 +84,18 @@ def find(rules: Sequence[Rule], trouble: Trouble, name: str) -> int | None:
 
 
 def weight(rules: Sequence[Rule], rule: int | None) -> float:
-    """Of several troubles that end one cycle, the one with the least weight decides: the earliest rule, as the peers of
-    what really failed crash too, and what nobody is charged for comes before the rule for any failure."""
+    """Return the weight of a trouble with this rule. Of several that end one cycle the one with the least weight
+    decides.
+
+    The weight is the rule's index: peers of a failed worker crash as well, so that several are reported, and the
+    earliest rule is to answer. A trouble without a rule weighs a little less than one with the last rule, which is for
+    any failure.
+    """
     return len(rules) - 1.5 if rule is None else rule
 
 
 def ignored(rules: Sequence[Rule], failure: Failure, name: str) -> bool:
-    """Whether its node is to go on as if nothing had failed."""
+    """Whether a rule says to ignore this failure: its node goes on as if nothing had failed."""
     rule = find(rules, Trouble(str(failure), failure.cause, failure.infra_rank, failure), name)
     return rule is not None and rules[rule].response is Response.IGNORE
 
@@ -80,11 +113,12 @@ def decide(
     seed: str = "",
     may_go: MayGo = lambda _: True,
 ) -> Decision:
-    """The answer of `rule`, which `find` has found.
+    """Return the decision by `rule`, which `find` has found.
 
     `bad`: nodes that other rules want replaced as well. `at`: seconds since the epoch by our clock. `step`: of the
-    newest checkpoint, None if there is none that can be read; `steps`: the job says where, without which nobody knows
-    of its progress. `seed` makes the jitter. `may_go`: whether nodes that fail too often may be replaced for that.
+    newest checkpoint, None if there is none that can be read; `steps`: whether the job has a step file, without which
+    its progress is unknown. `seed` makes the jitter. `may_go`: whether nodes that fail too often may be replaced for
+    that.
     """
     replaced = frozenset(bad)
     if rule is None:
@@ -130,7 +164,8 @@ def _spent(index: int, rule: Rule, ledger: Ledger, at: float) -> str | None:
 
 
 def _delay(rule: Rule, in_a_row: int, seed: str) -> float:
-    """Grows with the restarts in a row; each job waits differently, a replay of its journal the same."""
+    """Return the pause in seconds, which grows with the restarts in a row. The jitter is computed from `seed`: jobs
+    differ, and a replay of one's journal does not."""
     backoff = rule.backoff
     delay = min(backoff.cap, backoff.first * 2.0 ** min(in_a_row - 1, 60))
     chance = crc32(seed.encode()) / 2**31 - 1.0
@@ -151,5 +186,5 @@ def _matches(match: Match, index: int, trouble: Trouble, name: str) -> bool:
 
 
 def _is_one_of(exception: str, names: Sequence[str]) -> bool:
-    """With or without their module."""
+    """Whether it is one of these names, which may lack their module."""
     return bool(exception) and (exception in names or exception.rpartition(".")[2] in names)

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.model import Roster
+from ft_supervisor.core.quorum.roster import majority
+from ft_supervisor.core.quorum.roster_change import RosterChange
 from ft_supervisor.core.ranks import fold, unfold
-from ft_supervisor.core.roster import majority
-from ft_supervisor.core.rosterchange import RosterChange
 
 FIRST = Roster(-1, 0, "0-3")
 

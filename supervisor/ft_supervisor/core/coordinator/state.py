@@ -1,0 +1,120 @@
+"""The parts of a coordinator, and the questions that concern several of them.
+
+Status and metrics read a CoordinatorState; only CoordinatorMachine changes it.
+"""
+
+from __future__ import annotations
+
+from ft_supervisor.core.coordinator.cycle_step import Standing
+from ft_supervisor.core.coordinator.cycles import Cycles
+from ft_supervisor.core.coordinator.interruptions import Interruptions
+from ft_supervisor.core.coordinator.leadership import Leadership, Role
+from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
+from ft_supervisor.core.model import Cycle, Job, Memory, Node
+from ft_supervisor.core.plausible import Heights
+from ft_supervisor.core.ranks import fold
+from ft_supervisor.core.summary import Summary
+from ft_supervisor.core.transitions import check_invariants
+
+
+class CoordinatorState:
+    """One coordinator's. `cycles` is made anew with each term. All times in seconds of its own clock."""
+
+    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float) -> None:
+        self.job = job
+        self.node = node
+        self.leadership = Leadership(job, node, incarnation, memory)
+        self.cycles = Cycles(job, self.leadership.members, self.leadership.election.term or 0, now)
+        self.commit = VerdictCommit()
+        self.interruptions = Interruptions(job, now)
+        self._epoch = epoch
+        self._known = Heights().with_(memory)
+        self._cycles_known = 0
+        """How many cycles the nodes know of."""
+
+    def begin_term(self, now: float) -> None:
+        """Another view of the training, for the term that this coordinator has just come to lead."""
+        term = self.leadership.election.term
+        assert term is not None
+        self.cycles = Cycles(self.job, self.leadership.members, term, now)
+
+    def withdraw(self) -> None:
+        """Forget what was proposed in a term that is over."""
+        self.commit = VerdictCommit()
+
+    @property
+    def phase(self) -> str:
+        """The phase of the cycles of one that leads, else its role; a word for people."""
+        role = self.leadership.role
+        return self.cycles.phase.value if role is Role.LEADING else role.value
+
+    @property
+    def majority(self) -> bool:
+        """Whether it had the majority's proof at its last tick, without which it decides nothing."""
+        return self.leadership.term is not None and self.leadership.has_majority
+
+    def wall(self, now: float) -> float:
+        """Seconds since the epoch by our clock."""
+        return self._epoch + now
+
+    def standing(self, now: float) -> Standing:
+        """What Cycles needs to know of the leadership."""
+        leadership = self.leadership
+        return Standing(now, self.wall(now), leadership.majority.age(now), leadership.rosters.eligible)
+
+    def may_start(self, now: float) -> bool:
+        """Whether the leadership permits a new cycle, and no signal says that the job may just be ending."""
+        return not self.interruptions.told_to_end and self.leadership.may_start(now)
+
+    # -- what nodes know
+
+    def learn(self, memory: Memory) -> None:
+        """A node has registered with this memory."""
+        self._known = self._known.with_(memory)
+        if memory.newest is not None:
+            self._cycles_known = max(self._cycles_known, memory.newest.n + 1)
+
+    def heights(self) -> Heights:
+        """The highest numbers that are known, our own term's cycles included: a message may not leap above them."""
+        cycle, ledger, known = self.cycles.cycle, self.cycles.ledger, self._known
+        return Heights(
+            max(known.term, self.leadership.election.term or 0),
+            max(known.cycle, cycle.n if cycle else 0),
+            max(known.entries, ledger.entries),
+            max(known.roster, self.leadership.roster.number),
+        )
+
+    # -- at the end
+
+    def summary(self) -> Summary:
+        """The job's story, as far as this coordinator knows it: of cycles before its term only how many there were."""
+        cycle: Cycle | None = self.cycles.cycle
+        return self.cycles.tally.summary(
+            max(self._cycles_known, cycle.n + 1 if cycle else 0), self.leadership.takeovers
+        )
+
+    def lost(self) -> str:
+        """The infra_ranks of nodes that are not here any more, and have not said Goodbye; folded."""
+        here = {m.node.infra_rank for m in self.leadership.members if m.registered or m.gone}
+        return fold(rank for rank in range(len(self.job.nodes)) if rank not in here)
+
+    def deputy(self) -> int | None:
+        """The node that sees to the job's end in Slurm where Slurm does not answer ours: slurmctld may have lost this
+        node alone, and taken it out of the job. None where Slurm answers."""
+        own = self.node.infra_rank
+        here = (m.node.infra_rank for m in self.leadership.members if m.registered and m.node.infra_rank != own)
+        return min(here, default=None) if self.interruptions.away else None
+
+    def validate(self) -> None:
+        """Raise InvalidState if an invariant does not hold. For tests: takes time."""
+        self.leadership.validate()
+        self.commit.validate()
+        self.cycles.validate()
+        role, commit = self.leadership.role, self.commit
+        check_invariants(
+            role,
+            {
+                "a verdict is proposed or known": role is not Role.CLOSING or commit.stage is not Stage.OPEN,
+                "only one that closes has a proposal": role is Role.CLOSING or commit.proposal is None,
+            },
+        )
