@@ -24,11 +24,11 @@ def leadership(role: Role) -> Leadership:
 def test_a_role_that_the_table_lacks_raises(former: Role, role: Role) -> None:
     found = leadership(former)
     if role in ROLES[former]:
-        found.become(role, "test")
+        found.become(role)
         assert found.role is role
     else:
         with pytest.raises(InvalidState, match=f"no transition from {former} to {role}"):
-            found.become(role, "test")
+            found.become(role)
         assert found.role is former
 
 
@@ -56,6 +56,6 @@ def test_one_that_closes_has_a_verdict() -> None:
     talk = Talk()
     talk.begin()
     talk.machine.state.validate()
-    talk.machine.state.leadership.become(Role.CLOSING, "test")
+    talk.machine.state.leadership.become(Role.CLOSING)
     with pytest.raises(InvalidState, match="a verdict is proposed or known"):
         talk.machine.state.validate()

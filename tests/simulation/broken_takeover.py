@@ -130,8 +130,8 @@ class LeadsOnceAMajorityIsPresent(Leadership):
     def campaign(self, now: float) -> list[actions.CoordinatorAction]:
         asked = super().campaign(now)
         if asked:
-            self.become(Role.CANDIDATE, "it is present")
-            self.become(Role.LEADING, "a majority is present")
+            self.become(Role.CANDIDATE)
+            self.become(Role.LEADING)
         return asked
 
 

@@ -101,7 +101,7 @@ class Metrics:
         if silent is not None:
             return Cause.NODE_LOST.value, silent
         for failure in failures:
-            late = self._machine.wall(now) - failure.time
+            late = self._machine.state.wall(now) - failure.time
             # No node is silent for longer and still a member: it is the clocks that differ.
             if failure.cause.value in names.DETECTION.values and late < self._machine.job.timeouts.takeover:
                 return failure.cause.value, max(0.0, late)
@@ -134,8 +134,8 @@ class Metrics:
 
     def _state(self, now: float) -> str | None:
         """What the time that now begins is: lost to one of names.LOSSES, or "" for training; None: not counted."""
-        phase = self._machine.phase
-        age = self._machine.age(now)
+        phase = self._machine.state.phase
+        age = self._machine.state.leadership.majority.age(now)
         if phase == "joining":
             return "joining"
         if phase not in ("running", "stopping") or age is None or age >= self._proof_age:

@@ -236,7 +236,7 @@ class CoordinatorMachine:
         memories = [message.memory for message in election.promises.values()]
         accepted = max((memory.accepted for memory in memories if memory.accepted), key=lambda a: a.term, default=None)
         if accepted is not None:  # it may have been the job's verdict already
-            self._leadership.become(Role.CLOSING, "an accepted verdict")
+            self._leadership.become(Role.CLOSING)
             self.state.commit.propose(accepted.verdict, now)
         else:
             self._follow(self.state.cycles.adopt(memories, self.state.standing(now)), now)
@@ -335,7 +335,7 @@ class CoordinatorMachine:
         of_workers = verdict.outcome in (Outcome.SUCCESS, Outcome.FAILED)
         if self.role is Role.CLOSING or (of_workers and self._interruptions.told_to_end):
             return
-        self._leadership.become(Role.CLOSING, "a verdict is proposed")
+        self._leadership.become(Role.CLOSING)
         verdict = replace(verdict, reason=one_line(verdict.reason))
         self.state.commit.propose(verdict, now)
         self._announce(facts.VerdictProposed(verdict))
@@ -350,7 +350,7 @@ class CoordinatorMachine:
     def _decide(self, verdict: Verdict, now: float) -> None:
         """This is the job's verdict: a majority keeps it, or a node, the file or the key has it."""
         if self.role is Role.LEADING:
-            self._leadership.become(Role.CLOSING, "the job's verdict is decided")
+            self._leadership.become(Role.CLOSING)
         self._do(*self.state.commit.decide(verdict, self.state.lost(), self.state.summary(), now))
 
     def _close_held(self, verdict: Verdict, now: float) -> None:
@@ -359,7 +359,7 @@ class CoordinatorMachine:
             self._decide(verdict, now)
             return
         if self.role is not Role.CLOSING:
-            self._leadership.become(Role.CLOSING, "the key holds the verdict")
+            self._leadership.become(Role.CLOSING)
         self.state.commit.close(verdict, now)
         self._announce(facts.VerdictClosed(verdict))
         self._do(*self._leadership.mail_all(messages.Close(self._leadership.election.term or 0, verdict)))

@@ -51,7 +51,7 @@ class Cycles:
         return self._phase
 
     def _become(self, phase: Phase) -> None:
-        check_transition(PHASES, self._phase, phase, self.cycle)
+        check_transition(PHASES, self._phase, phase)
         self._phase = phase
 
     def validate(self) -> None:

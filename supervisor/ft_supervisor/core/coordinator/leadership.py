@@ -97,9 +97,9 @@ class Leadership:
         """What this coordinator does."""
         return self._role
 
-    def become(self, role: Role, cause: object) -> None:
-        """Change the role. Raises InvalidState if ROLES has no such way; `cause` is for its line."""
-        check_transition(ROLES, self._role, role, cause)
+    def become(self, role: Role) -> None:
+        """Change the role. Raises InvalidState if ROLES has no such way."""
+        check_transition(ROLES, self._role, role)
         self._role = role
 
     @property
@@ -164,7 +164,7 @@ class Leadership:
         if not self.election.may_ask(present):
             return []
         term = self.election.ask(now)
-        self.become(Role.PREPARING, f"{len(present)} nodes are present")
+        self.become(Role.PREPARING)
         asked = Announce(facts.Preparing(term, len(present)))
         return [asked, *(self.prepare(self.members[infra_rank]) for infra_rank in sorted(present))]
 
@@ -181,7 +181,7 @@ class Leadership:
         if self._role is Role.PREPARING:
             if not self.election.is_over(now):
                 return []
-            self._give_up("no promises in time")
+            self._give_up()
         return self.campaign(now)
 
     def postpone(self, message: messages.ToCoordinator) -> None:
@@ -199,7 +199,7 @@ class Leadership:
         """Lead, with promises of a majority. A member without one may be running anything, until it registers."""
         election, known = self.election, self.members
         assert election.term is not None
-        self.become(Role.LEADING, f"{len(election.promises)} promises")
+        self.become(Role.LEADING)
         self.takeovers += 1
         self.members, self.rosters = Members(), RosterChange(election.roster)
         for rank in unfold(election.roster.members):
@@ -218,12 +218,12 @@ class Leadership:
         if self.term is not None:
             actions.append(Announce(facts.SteppedDown(self.term, reason)))
             self.election.roster = max(self.election.roster, self.rosters.roster, key=lambda roster: roster.stamp)
-        self._give_up(reason)
+        self._give_up()
         return actions
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self) -> None:
         """What nodes have said on top of promises that are not enough is of no use."""
-        self.become(Role.CANDIDATE, reason)
+        self.become(Role.CANDIDATE)
         self._early = []
 
     # -- in charge

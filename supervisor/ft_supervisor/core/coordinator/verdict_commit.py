@@ -68,7 +68,7 @@ class VerdictCommit:
         return self._stage
 
     def _become(self, stage: Stage, now: float) -> None:
-        check_transition(STAGES, self._stage, stage, self.verdict or self.proposal)
+        check_transition(STAGES, self._stage, stage)
         self._stage, self._since = stage, now
 
     def validate(self) -> None:
