@@ -6,7 +6,7 @@ import pytest
 from tests.cli.conftest import Command
 
 from ft_supervisor.cli.fault import duration
-from ft_supervisor.fault.words import Wrong
+from ft_supervisor.fault.messages import Wrong
 
 KILL_1 = ("fault", "kill", "worker", "--job", "990000000000001.0.0", "--rank", "1")
 

@@ -13,10 +13,10 @@ from ft_supervisor.core.actions import (
     Tell,
     WriteVerdict,
 )
-from ft_supervisor.core.daemon import DONE_BOUND, FIRST_PAUSE, LOOK_PAUSE, MAX_CRASHES, DaemonMachine
+from ft_supervisor.core.daemon.child_watch import START_BOUND, STEADY
+from ft_supervisor.core.daemon.daemon import DONE_BOUND, FIRST_PAUSE, LOOK_PAUSE, MAX_CRASHES, DaemonMachine
 from ft_supervisor.core.events import ChildExited, Ended, Ordered, Signalled, Tick
 from ft_supervisor.core.interruptions import ASK_BOUND
-from ft_supervisor.core.keeper import START_BOUND, STEADY
 from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
 
 SUCCESS = Verdict(Outcome.SUCCESS, "over")

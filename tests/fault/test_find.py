@@ -8,8 +8,8 @@ import pytest
 from tests.fault.conftest import DAEMON, READER, Run, journals, node_folder
 
 from ft_supervisor.fault import find
-from ft_supervisor.fault.reach import Reach
-from ft_supervisor.fault.words import JobOver, NotAllowed, NotThere
+from ft_supervisor.fault.messages import JobOver, NotAllowed, NotThere
+from ft_supervisor.fault.transport import Reach
 from ft_supervisor.observe.runs import Wanted
 
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from ft_supervisor.fault import record
+from ft_supervisor.fault.messages import Act, Target, Verb
 from ft_supervisor.fault.shell import told
-from ft_supervisor.fault.words import Act, Target, Verb
 
 ACT = Act("2026-01-02T03:04:05.678+00:00", Verb.FREEZE, Target.WORKER, "n3", (12,), 5, 20.0, 7)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.processes.harness import BOUND, CALM, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
 
 from ft_supervisor.core.codec import encode
-from ft_supervisor.fault.words import Hit, Target, Verb
+from ft_supervisor.fault.messages import Hit, Target, Verb
 
 ALLOWED = {"faults": {"allow": True}}
 ENVIRON = {**os.environ, "PYTHONPATH": PYTHONPATH}
@@ -233,7 +233,7 @@ def test_thaw_ends_a_freeze_and_says_when_there_is_none(start: StartJob, tool: T
 
 def hand_line(hit: Hit) -> list[str]:
     """The command of a hand without the tool that sends it."""
-    return [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
+    return [sys.executable, "-P", "-m", "ft_supervisor.fault.executor", encode(hit).decode()]
 
 
 def test_the_hand_notices_a_thaw_that_comes_at_once(start: StartJob) -> None:
@@ -350,7 +350,7 @@ def test_whom_it_does_not_find(start: StartJob) -> None:
 AS_NOBODY = """\
 import os, sys
 from ft_supervisor.fault import hand, shell
-from ft_supervisor.fault.words import Target, Verb
+from ft_supervisor.fault.messages import Target, Verb
 from ft_supervisor.observe import runs
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)

@@ -9,7 +9,7 @@ from ft_supervisor.core import actions, events, messages
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.election import Election
 from ft_supervisor.core.lease import Proof
 from ft_supervisor.core.members import Members

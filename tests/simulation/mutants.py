@@ -18,7 +18,7 @@ from tests.simulation.world import Machines
 from ft_supervisor.core import agent, coordinator, cycles, majority, roster
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from tests.simulation.workers import ORPHAN_TIME, SimWorkers
 
 from ft_supervisor.core import actions, events
 from ft_supervisor.core.actions import DaemonAction
-from ft_supervisor.core.daemon import AGENT
+from ft_supervisor.core.daemon.daemon import AGENT
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Terminated, Tick
-from ft_supervisor.core.health import Outcome, Result, Round
+from ft_supervisor.core.health_types import CheckOutcome, Result, Round
 from ft_supervisor.core.model import INTERRUPTED, Node
 from ft_supervisor.core.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
 
@@ -89,7 +89,7 @@ class SimDaemon(Process):
 
     def _check(self, round_: Round) -> None:
         result, why = (Result.FAILED, "sick") if self.node.sick else (Result.PASSED, "")
-        outcomes = tuple(Outcome(check.name, result, why) for check in round_.checks)
+        outcomes = tuple(CheckOutcome(check.name, result, why) for check in round_.checks)
         self.do(self.feed, events.ChecksDone(round_.number, outcomes))
 
     def _answer(self) -> None:

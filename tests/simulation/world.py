@@ -19,7 +19,7 @@ from tests.simulation.words import brief
 from ft_supervisor.core import actions, orders
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.messages import ToAgent
 from ft_supervisor.core.model import KILL_BOUND, Job, Node, Timeouts, Verdict
 from ft_supervisor.core.orders import SlurmSaid, SlurmsWord

@@ -13,8 +13,8 @@ from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.config.values import read_seconds
 from ft_supervisor.fault import shell
+from ft_supervisor.fault.messages import FaultError, NotThere, Target, Verb, Wrong
 from ft_supervisor.fault.plan import Schedule
-from ft_supervisor.fault.words import FaultError, NotThere, Target, Verb, Wrong
 from ft_supervisor.observe import runs
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.runs import Wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ft_supervisor.core.health import Round
+from ft_supervisor.core.health_types import Round
 from ft_supervisor.core.messages import Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Memory, Verdict
 from ft_supervisor.core.orders import Order

@@ -47,7 +47,7 @@ from ft_supervisor.core.events import (
 )
 from ft_supervisor.core.failures import fit_to_tell
 from ft_supervisor.core.hangs import Hangs
-from ft_supervisor.core.health import WORKERS
+from ft_supervisor.core.health_types import WORKERS
 from ft_supervisor.core.lease import Lease
 from ft_supervisor.core.ledger import newer
 from ft_supervisor.core.model import (

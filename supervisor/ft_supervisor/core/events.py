@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ft_supervisor.core.health import Outcome
+from ft_supervisor.core.health_types import CheckOutcome
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Failure, Problem, Verdict
 from ft_supervisor.core.orders import Order, SlurmSaid
@@ -230,7 +230,7 @@ class ChecksDone:
     """After RunChecks: what came of the round's checks."""
 
     number: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CheckOutcome, ...]
 
 
 @dataclass(frozen=True)

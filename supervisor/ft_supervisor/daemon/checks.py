@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ft_supervisor.core import codec
-from ft_supervisor.core.health import DISK, GPU, Outcome, Result, Round, time_allowed
+from ft_supervisor.core.health_types import DISK, GPU, CheckOutcome, Result, Round, time_allowed
 from ft_supervisor.core.model import Job, Node
 from ft_supervisor.core.settings import Check
 from ft_supervisor.process import signals, tree
@@ -55,7 +55,7 @@ class _Examiner:
     socket: socket.socket | None
     until: float
     heard: bytearray = field(default_factory=bytearray)
-    outcome: Outcome | None = None
+    outcome: CheckOutcome | None = None
     stays: bool = False
 
     @property
@@ -103,7 +103,7 @@ class Runner:
         self._round = round_
         self._now = [self._start(check) for check in round_.checks]
 
-    def collect(self) -> tuple[Round, tuple[Outcome, ...]] | None:
+    def collect(self) -> tuple[Round, tuple[CheckOutcome, ...]] | None:
         """The round that is over now, and what came of its checks, in their order. Waits for nobody but those that do
         not answer: _SWEEP_PIECE seconds each, to end them."""
         for examiner in (*self._now, *self._former):
@@ -161,7 +161,7 @@ def _spawn(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, soc
 
 def _failed(check: Check, reason: str) -> _Examiner:
     """One that there never was."""
-    return _Examiner(check, None, None, 0.0, outcome=Outcome(check.name, Result.FAILED, reason))
+    return _Examiner(check, None, None, 0.0, outcome=CheckOutcome(check.name, Result.FAILED, reason))
 
 
 def _hear(examiner: _Examiner) -> None:
@@ -181,23 +181,23 @@ def _hear(examiner: _Examiner) -> None:
         _close(examiner)
 
 
-def _outcome(examiner: _Examiner) -> Outcome:
+def _outcome(examiner: _Examiner) -> CheckOutcome:
     line, end, _ = bytes(examiner.heard).partition(b"\n")
     try:
         if end:
-            outcome: Outcome = codec.decode(line, [Outcome])
+            outcome: CheckOutcome = codec.decode(line, [CheckOutcome])
             return outcome
         why = "the process that runs it was killed"
     except codec.CodecError as error:
         why = str(error)
     # that says nothing of the node
-    return Outcome(examiner.check.name, Result.UNCHECKED, why)
+    return CheckOutcome(examiner.check.name, Result.UNCHECKED, why)
 
 
 def _give_up(examiner: _Examiner) -> None:
     """Neither the check nor the process that should have ended it has answered."""
     name, bound = examiner.check.name, time_allowed(examiner.check)
-    examiner.outcome = examiner.outcome or Outcome(name, Result.FAILED, f"no answer within {bound:g} s")
+    examiner.outcome = examiner.outcome or CheckOutcome(name, Result.FAILED, f"no answer within {bound:g} s")
     examiner.stays, examiner.until = True, time.monotonic() + _SWEEP_PAUSE
     _close(examiner)
     _kill(examiner)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ft_supervisor.core.daemon import AGENT, COORDINATOR
+from ft_supervisor.core.daemon.daemon import AGENT, COORDINATOR
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered
 from ft_supervisor.core.orders import Begin, Order
 from ft_supervisor.process import signals, tree

@@ -1,9 +1,9 @@
 """The process that runs one health check, for the daemon: `main` with NAME TIMEOUT RETRIES UNCHECKED COMMAND...
 
 It is a subreaper, so that all that the check starts stays below it, daemons included, and none of it outlives an
-attempt. It says one Outcome to the socket that is its stdin, and leaves. When the other end is closed, by the daemon or
-by its death, it ends with all below it. UNCHECKED is the exit code of a command that could not look, "-" if there is
-none.
+attempt. It writes one CheckOutcome to the socket that is its stdin, and leaves. When the other end is closed, by the
+daemon or by its death, it ends with all below it. UNCHECKED is the exit code of a command that could not look, "-" if
+there is none.
 
 While something that it cannot kill lives (a process that waits for a dead NFS server) it stays, having said an empty
 line, so that its pid goes on saying whose that is.
@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from ft_supervisor.core import codec
-from ft_supervisor.core.health import KILL_TIME, PAUSE, Outcome, Result
+from ft_supervisor.core.health_types import KILL_TIME, PAUSE, CheckOutcome, Result
 from ft_supervisor.core.model import one_line
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.process import tree
@@ -59,7 +59,7 @@ def main() -> NoReturn:
         result, reason = Result.FAILED if tried.reason else Result.PASSED, tried.reason
         if str(tried.code) == unchecked:
             result, reason = Result.UNCHECKED, reason.removeprefix(f"exit code {unchecked}: ")
-        said = codec.encode(Outcome(name, result, reason, attempts)) + b"\n"
+        said = codec.encode(CheckOutcome(name, result, reason, attempts)) + b"\n"
         daemon.sendall(said + b"\n" * bool(tried.stuck), socket.MSG_NOSIGNAL)
         if tried.stuck:
             _stay(signals, daemon)

@@ -16,7 +16,7 @@ from ft_slurm import environment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core import actions
-from ft_supervisor.core.daemon import AGENT, COORDINATOR, DaemonMachine
+from ft_supervisor.core.daemon.daemon import AGENT, COORDINATOR, DaemonMachine
 from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ended, Ordered, Signalled, SlurmAnswered, Tick
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
 from ft_supervisor.core.orders import Begin, Closed, Listening

@@ -9,9 +9,9 @@ from ft_slurm import expedite, submit_lines
 from ft_slurm.records import JobState, NodeState
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import one_line
-from ft_supervisor.doctor.asking import Answers, or_problem
+from ft_supervisor.doctor.environment import Place, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place, Where
+from ft_supervisor.doctor.slurm_answers import Answers, or_problem
 from ft_supervisor.submit.options import EXPEDITED, requeues
 
 USE = "submit with `ft-supervisor submit`, or see slurm/job_scripts/launch.sbatch"

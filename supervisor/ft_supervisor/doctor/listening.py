@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ft_slurm import ports
+from ft_supervisor.doctor.environment import Place
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place
 from ft_supervisor.process.ports import PortsTaken, bind_first
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")

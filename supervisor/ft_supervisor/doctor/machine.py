@@ -18,8 +18,8 @@ from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.config import JobConfig
 from ft_supervisor.daemon import nvml
 from ft_supervisor.daemon.identity import local_folder
+from ft_supervisor.doctor.environment import Place, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place, Where
 
 PACKAGE = "ft-supervisor"
 IMPORT_BOUND = 50.0

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ft_supervisor.daemon import network
+from ft_supervisor.doctor.environment import Place
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place
 from ft_supervisor.observe.background import Background, Hangs
 
 BOUND = 6.0

@@ -13,10 +13,10 @@ from typing import Any
 from ft_slurm import command
 from ft_slurm.errors import Unanswered
 from ft_supervisor.doctor import machine, probe
+from ft_supervisor.doctor.environment import Place, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
 from ft_supervisor.doctor.folder import Marker
 from ft_supervisor.doctor.names import SLOW
-from ft_supervisor.doctor.place import Place, Where
 from ft_supervisor.launch import srun
 
 BOUND = 45.0

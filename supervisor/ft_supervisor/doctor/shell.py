@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ft_supervisor.doctor import folder, job, listening, machine, names, nodes, slurm
-from ft_supervisor.doctor.asking import Answers
+from ft_supervisor.doctor.environment import Place
 from ft_supervisor.doctor.finding import Finding, fail, warn
-from ft_supervisor.doctor.place import Place
+from ft_supervisor.doctor.slurm_answers import Answers
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process import tree
 

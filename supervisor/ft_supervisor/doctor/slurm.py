@@ -14,9 +14,9 @@ from ft_slurm import command, libslurm, pyslurm_client, scontrol_text
 from ft_slurm.cli_client import for_questions
 from ft_slurm.errors import Unanswered
 from ft_supervisor.doctor import site
-from ft_supervisor.doctor.asking import Answers, Configuration, or_problem
+from ft_supervisor.doctor.environment import Place, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place, Where
+from ft_supervisor.doctor.slurm_answers import Answers, Configuration, or_problem
 
 COMMANDS = ("scontrol", "srun", "sbatch", "squeue", "sacct", "scancel")
 OLDEST = (22, 5)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ft_supervisor.core.model import Job, Node, one_line
-from ft_supervisor.fault.words import NotAllowed, NotThere
+from ft_supervisor.fault.messages import NotAllowed, NotThere
 
 NEAREST = "what comes nearest is `freeze node`"
 BOUND = 10.0

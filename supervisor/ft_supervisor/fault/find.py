@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ft_supervisor.core.orders import Begin
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.fault.words import NotAllowed, NotThere, Seen, Worker
+from ft_supervisor.fault.messages import NotAllowed, NotThere, Seen, Worker
 from ft_supervisor.observe import journal_lines, runs, verdict_file
 from ft_supervisor.process import tree
 

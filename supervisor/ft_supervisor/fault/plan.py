@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ft_supervisor.fault.words import NotThere, Seen, Target, Wrong
+from ft_supervisor.fault.messages import NotThere, Seen, Target, Wrong
 
 JITTER = 0.5
 """Of the pause between two faults, each way: nothing falls into step with them."""

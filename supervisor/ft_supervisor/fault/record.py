@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from ft_supervisor.core.codec import to_plain
-from ft_supervisor.fault.words import Act
+from ft_supervisor.fault.messages import Act
 from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.background import Background, Hangs
 

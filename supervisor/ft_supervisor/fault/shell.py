@@ -12,11 +12,9 @@ from pathlib import Path
 from types import FrameType
 
 from ft_supervisor.fault import plan
-from ft_supervisor.fault.errand import Errand
-from ft_supervisor.fault.hand import not_allowed
-from ft_supervisor.fault.plan import Aim, Schedule, Turn
-from ft_supervisor.fault.reach import Reach
-from ft_supervisor.fault.words import (
+from ft_supervisor.fault.call import Errand
+from ft_supervisor.fault.executor import not_allowed
+from ft_supervisor.fault.messages import (
     Act,
     FaultError,
     Hit,
@@ -30,6 +28,8 @@ from ft_supervisor.fault.words import (
     Wrong,
     error,
 )
+from ft_supervisor.fault.plan import Aim, Schedule, Turn
+from ft_supervisor.fault.transport import Reach
 from ft_supervisor.observe import verdict_file
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.runs import Wanted

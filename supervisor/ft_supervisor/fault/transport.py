@@ -14,8 +14,8 @@ from ft_slurm import client, nodelist
 from ft_slurm.errors import NoCommands, SlurmError
 from ft_supervisor.core.codec import encode
 from ft_supervisor.fault import find
-from ft_supervisor.fault.errand import Errand
-from ft_supervisor.fault.words import (
+from ft_supervisor.fault.call import Errand
+from ft_supervisor.fault.messages import (
     FaultError,
     Hit,
     JobOver,
@@ -139,7 +139,7 @@ class Reach:
 
 def _hand(request: Look | Hit) -> list[str]:
     # -P: a user's folder that holds a queue.py must not stop us.
-    return [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(request).decode()]
+    return [sys.executable, "-P", "-m", "ft_supervisor.fault.executor", encode(request).decode()]
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:

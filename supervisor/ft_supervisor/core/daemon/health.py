@@ -1,64 +1,17 @@
 """A node's health checks: which are due, and what their results mean for the node.
 
-A round is the checks of one occasion, run at the same time; there is one round at a time. What runs them is in
-daemon/checks.py. Once a check has excluded the node no more are due: excluded is for good.
+A round is the checks of one occasion, run at the same time; there is one round at a time. daemon/checks.py runs them.
+Once a check has excluded the node no more are due: the exclusion is final.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from ft_supervisor.core.health_types import BUILT_IN_TIMEOUT, DISK, GPU, CheckOutcome, Result, Round, bound
 from ft_supervisor.core.model import Problem, one_line
 from ft_supervisor.core.settings import Check, Health, OnFail, When
-
-DISK = "disk"
-GPU = "gpu"
-WORKERS = "workers"
-"""Nothing that is run: an agent has failed it that could not start its workers."""
-BUILT_IN_TIMEOUT = 10.0
-PAUSE = 1.0
-"""Seconds between two attempts of one check."""
-KILL_TIME = 2.0
-"""Seconds that the end of an attempt may take: SIGKILL to all that it has started, until nothing of it is left."""
-START_TIME = 10.0
-"""Seconds until a check has been started, and its result has been heard, on a machine with much to do."""
-
-
-class Result(StrEnum):
-    """What came of a check."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    UNCHECKED = "unchecked"
-    """It could not be done, which says nothing of the node."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One check's result, after `attempts`. `reason` is one line; "" if it has passed."""
-
-    check: str
-    result: Result
-    reason: str = ""
-    attempts: int = 1
-
-
-@dataclass(frozen=True)
-class Round:
-    """`checks` to be run now, at the same time; built in is one without a command. `cycle` waits for the results; ""
-    where none does."""
-
-    number: int
-    when: When
-    checks: tuple[Check, ...]
-    cycle: str = ""
-
-    @property
-    def bound(self) -> float:
-        """Seconds that it takes at most."""
-        return bound(self.checks)
 
 
 @dataclass(frozen=True)
@@ -68,16 +21,6 @@ class Finding:
     check: str
     effect: OnFail | None
     reason: str
-
-
-def bound(checks: Sequence[Check]) -> float:
-    """Seconds that these checks take at most, with their retries, when they run at the same time."""
-    return max((time_allowed(check) for check in checks), default=0.0)
-
-
-def time_allowed(check: Check) -> float:
-    """Seconds that one check takes at most, with its retries."""
-    return START_TIME + (1 + check.retries) * (check.timeout + KILL_TIME) + check.retries * PAUSE
 
 
 def built_in(settings: Health) -> tuple[Check, ...]:
@@ -146,7 +89,7 @@ class HealthMachine:
             self.running = self._round(When.STANDBY)
         return self.running
 
-    def results(self, number: int, outcomes: Sequence[Outcome], now: float) -> tuple[list[Finding], str]:
+    def results(self, number: int, outcomes: Sequence[CheckOutcome], now: float) -> tuple[list[Finding], str]:
         """What is new, and the cycle that is answered by it, "" if none is. A round that is not running changes
         nothing; a check of it without an outcome has failed."""
         round_ = self.running
@@ -154,7 +97,7 @@ class HealthMachine:
             return [], ""
         self.running, self._ended = None, now
         found = {outcome.check: outcome for outcome in outcomes}
-        missing = Outcome("", Result.FAILED, "there is no result of it")
+        missing = CheckOutcome("", Result.FAILED, "there is no result of it")
         judged = [self._judge(check, found.get(check.name, missing)) for check in round_.checks]
         news = [finding for finding in judged if finding is not None]
         self.excluded = next((finding for finding in news if finding.effect is OnFail.EXCLUDE), None)
@@ -168,7 +111,7 @@ class HealthMachine:
             return cycle
         return round_.cycle
 
-    def _judge(self, check: Check, outcome: Outcome) -> Finding | None:
+    def _judge(self, check: Check, outcome: CheckOutcome) -> Finding | None:
         """None if it is as it was the last time. Its reason may change all the time: bytes that are free, say."""
         before = self._last.get(check.name, Result.PASSED)
         self._last[check.name] = outcome.result

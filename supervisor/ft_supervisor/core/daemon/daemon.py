@@ -22,6 +22,8 @@ from ft_supervisor.core.actions import (
     WriteVerdict,
     log,
 )
+from ft_supervisor.core.daemon.child_watch import Keeper
+from ft_supervisor.core.daemon.health import HealthMachine
 from ft_supervisor.core.events import (
     ChecksDone,
     ChildExited,
@@ -32,10 +34,8 @@ from ft_supervisor.core.events import (
     SlurmAnswered,
     Tick,
 )
-from ft_supervisor.core.health import HealthMachine
-from ft_supervisor.core.health import Outcome as CheckOutcome
+from ft_supervisor.core.health_types import CheckOutcome
 from ft_supervisor.core.interruptions import ASK_BOUND
-from ft_supervisor.core.keeper import Keeper
 from ft_supervisor.core.model import (
     AGENT_RANK,
     EXIT_CODES,

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from ft_supervisor.fault.grip import Grip, stopped
+from ft_supervisor.fault.pidfds import Grip, stopped
 from ft_supervisor.process import tree
 
 BOUND = 60.0

@@ -1,4 +1,4 @@
-"""`python -m ft_supervisor.fault.hand REQUEST`: the process on the node that carries out one fault.
+"""`python -m ft_supervisor.fault.executor REQUEST`: the process on the node that carries out one fault.
 
 It is started before anything is frozen or cut, in a session of its own, and undoes that when its time is over, whatever
 becomes of whoever sent it: the line `thaw` on its standard input or a SIGTERM (a cancelled step) ends the time at once,
@@ -24,8 +24,7 @@ from ft_supervisor.core.codec import CodecError, decode, encode
 from ft_supervisor.core.orders import Begin
 from ft_supervisor.fault import find, record
 from ft_supervisor.fault.cut import Cut
-from ft_supervisor.fault.grip import Grip, stopped
-from ft_supervisor.fault.words import (
+from ft_supervisor.fault.messages import (
     MAX_BYTES,
     TO_HAND,
     Act,
@@ -41,6 +40,7 @@ from ft_supervisor.fault.words import (
     Verb,
     Wrong,
 )
+from ft_supervisor.fault.pidfds import Grip, stopped
 from ft_supervisor.observe import runs
 from ft_supervisor.observe.journal_lines import wall
 from ft_supervisor.process import tree

@@ -16,7 +16,7 @@ from typing import IO
 
 from ft_supervisor.core.codec import CodecError, decode
 from ft_supervisor.core.model import one_line
-from ft_supervisor.fault.words import FROM_HAND, MAX_BYTES, Answer, FaultError, NotAllowed
+from ft_supervisor.fault.messages import FROM_HAND, MAX_BYTES, Answer, FaultError, NotAllowed
 
 END_BOUND = 3.0
 """Seconds for a hand to be gone, once nobody listens to it."""

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from tests.fault.conftest import DAEMON, Run, journals, node_folder
 
-from ft_supervisor.fault import errand, reach, shell
-from ft_supervisor.fault.reach import Reach
-from ft_supervisor.fault.words import (
+from ft_supervisor.fault import call, shell, transport
+from ft_supervisor.fault.messages import (
     Act,
     FaultError,
     Hit,
@@ -23,6 +22,7 @@ from ft_supervisor.fault.words import (
     Verb,
     Wrong,
 )
+from ft_supervisor.fault.transport import Reach
 from ft_supervisor.observe.runs import Wanted
 
 RUNNING = f"UserId=me({os.getuid()}) GroupId=x(1) JobState=RUNNING NodeList=n[0-1] TimeLimit=UNLIMITED ExitCode=0:0"
@@ -108,8 +108,8 @@ def test_slurm_lets_nobody_in(wanted: Wanted, slurm: Slurm) -> None:
 def test_nodes_that_do_not_answer(
     wanted: Wanted, slurm: Slurm, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "LOOK_BOUND", 1.0)
-    monkeypatch.setattr(errand, "END_BOUND", 0.5)
+    monkeypatch.setattr(transport, "LOOK_BOUND", 1.0)
+    monkeypatch.setattr(call, "END_BOUND", 0.5)
     with pytest.raises(FaultError, match="no answer from the node in time"):
         Reach(wanted, "7", slurm(srun=how)).look()
 

@@ -13,7 +13,7 @@ from ft_slurm.cli_client import CliClient
 from ft_slurm.client import open_client
 from ft_slurm.errors import SlurmError, Unanswered
 from ft_slurm.records import JobState, NodeState
-from ft_supervisor.doctor.place import Place
+from ft_supervisor.doctor.environment import Place
 from ft_supervisor.observe.background import Background, Hangs
 
 BOUND = 20.0
