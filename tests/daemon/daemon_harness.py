@@ -15,7 +15,7 @@ BOUND = 60.0
 DAEMON = """
 import json, sys
 from ft_supervisor.core import actions, codec, orders
-from ft_supervisor.core.daemon import daemon
+from ft_supervisor.core.daemon import last_deed, verdict_search
 from ft_supervisor.daemon import batch, children, files, shell
 {before}
 begin = codec.decode(sys.argv[1].encode(), [orders.Begin])

@@ -129,10 +129,14 @@ class SimCoordinator(Process):
                     self.world.checks.verdict(verdict, f"{self.node.name} concludes")
                     self._end(self.store.claim(verdict))
                 case actions.LookForVerdict():
-                    self.world.look_for_verdict(self, lambda verdict: self.feed(Ended(verdict)))
+                    self.world.look_for_verdict(self, self._found)
                 case actions.Leave(code, verdict, reason):
                     self.node.tell_daemon("coordinator", Done(code, verdict, reason))
                     self.node.kill_coordinator()
+
+    def _found(self, verdict: Verdict | None) -> None:
+        if verdict is not None:
+            self.feed(Ended(verdict))
 
     def _end(self, verdict: Verdict) -> None:
         self._ended = True

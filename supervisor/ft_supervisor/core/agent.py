@@ -20,7 +20,6 @@ without one the daemon looks for the verdict's file.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Send, Start, StopWorkers, TakeStacks, Tell, log
@@ -80,16 +79,7 @@ STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
 
 
-class State(StrEnum):
-    """What the node does."""
-
-    JOINING = "joining"
-    STANDBY = "standby"
-    CHECKING = "checking"
-    ACTIVE = "active"
-    STOPPING = "stopping"
-    SUCCEEDED = "succeeded"
-    CLOSING = "closing"
+State = orders.AgentState
 
 
 class AgentMachine:
@@ -519,7 +509,7 @@ class AgentMachine:
         self._do(
             Tell(
                 orders.Alive(
-                    state=self.state.value if led else State.JOINING.value,
+                    state=self.state if led else State.JOINING,
                     cycle=str(self.memory.newest) if self.memory.newest else "",
                     group_rank=self._run.group_rank if self._run else None,
                     fence_in=fence_in,

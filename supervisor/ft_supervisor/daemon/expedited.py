@@ -29,13 +29,18 @@ def forbid(job_id: int, restart_count: int, code: int, environ: Mapping[str, str
     return work.result(BOUND + 1.0)
 
 
-def settle(job_id: int, restart_count: int, code: int) -> None:
-    """`forbid`, with a line in the log where there was something to do, or where it is not known."""
+def settle(job_id: int, restart_count: int, code: int) -> bool:
+    """`forbid`, with a line in the log where Slurm had to be told, or where that failed. Returns False if it failed."""
     try:
         if forbid(job_id, restart_count, code, os.environ):
             log("requeue_forbidden", job=job_id, exit_code=code, why="--requeue=expedite")
-    except (NoCommands, JobOver):  # `launch` does it; and what Slurm itself has ended (scancel) does not run again
-        pass
+    except (
+        NoCommands,
+        JobOver,
+    ):  # `launch` does it; and what Slurm itself has ended (scancel) does not run again
+        return False
     except (SlurmError, Hangs) as error:
         does_it = f"scontrol update jobid={job_id} requeue=0"
         log("requeue_not_forbidden", "warning", job=job_id, why=str(error), does_it=does_it)
+        return False
+    return True

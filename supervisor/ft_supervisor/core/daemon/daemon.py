@@ -1,39 +1,22 @@
 """The daemon: starts, watches and ends the node's agent and (on a candidate) coordinator, and keeps their memory.
 
-It ends when its agent has said Done, when its agent can't be kept alive, or when it was told to by a signal; the node
-whose coordinator is closing the job only after that has ended too.
+It ends after its agent has sent Done, when its agent cannot be kept alive, or because of a signal. A node whose
+coordinator closes the job ends after that coordinator. TRANSITIONS below has the daemon's states, and what leads from
+one to the next. leaving.py has what the daemon does once its children are gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 
-from ft_supervisor.core import actions
-from ft_supervisor.core.actions import (
-    DaemonAction,
-    KillChild,
-    Leave,
-    LookForVerdict,
-    RunChecks,
-    SpawnAgent,
-    SpawnCoordinator,
-    Tell,
-    WriteVerdict,
-    log,
-)
-from ft_supervisor.core.daemon.child_watch import Keeper
+from ft_supervisor.core import actions, events, orders
+from ft_supervisor.core.actions import Tell, log
+from ft_supervisor.core.daemon.child_watch import ChildWatch
 from ft_supervisor.core.daemon.health import HealthMachine
-from ft_supervisor.core.events import (
-    ChecksDone,
-    ChildExited,
-    DaemonEvent,
-    Ended,
-    Ordered,
-    Signalled,
-    SlurmAnswered,
-    Tick,
-)
+from ft_supervisor.core.daemon.leaving import Leaving
+from ft_supervisor.core.daemon.verdict_search import VerdictSearch
 from ft_supervisor.core.health_types import CheckOutcome
 from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.model import (
@@ -49,22 +32,11 @@ from ft_supervisor.core.model import (
     Outcome,
     Verdict,
 )
-from ft_supervisor.core.orders import (
-    Alive,
-    AskSlurm,
-    Check,
-    Checked,
-    Closed,
-    Done,
-    Listening,
-    Order,
-    Promise,
-    Remember,
-    Sick,
-    Terminate,
-)
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
 from ft_supervisor.core.settings import Cause, OnFail
+from ft_supervisor.core.summary import line
+from ft_supervisor.core.transitions import checked
 
 AGENT = "agent"
 COORDINATOR = "coordinator"
@@ -73,20 +45,35 @@ DONE_BOUND = 5.0
 """Seconds from a child's Done to its exit."""
 
 MAX_CRASHES = 10
-"""Agents in a row that end within STEADY seconds until the node gives up."""
+"""Agents in a row that end within STEADY_LIFE seconds until the node gives up."""
 
 AGENT_PAUSE = (0.1, 5.0)
 COORDINATOR_PAUSE = (0.2, 10.0)
-"""Seconds before a child that has ended soon is replaced: see Keeper."""
+"""Seconds before a child that has ended soon is replaced: see ChildWatch."""
 
-WORKING = ("checking", "active", "stopping")
+HAS_CYCLE = (AgentState.CHECKING, AgentState.ACTIVE, AgentState.STOPPING)
 """States of an agent that has been told to run a cycle."""
 
-LOOK_PAUSE = 5.0
-"""Seconds between looks for the run's verdict file while the agent finds no coordinator."""
 
-FIRST_PAUSE = 0.5
-"""Seconds between the first two of these where the job may be over; doubled up to LOOK_PAUSE."""
+class State(StrEnum):
+    """What the daemon does."""
+
+    CHECKING = "checking"
+    """The health checks at the start run. There is no agent yet: it would promise a node that may not be fit."""
+    SERVING = "serving"
+    """An agent runs, or the next one is about to be started."""
+    ENDING = "ending"
+    """The agent is gone for good. The node's coordinator closes the job, or has been killed."""
+    LEAVING = "leaving"
+    """No child is left: see Leaving."""
+
+
+TRANSITIONS: Mapping[State, Mapping[State, str]] = {
+    State.CHECKING: {State.SERVING: "the checks are over", State.ENDING: "a signal, or the verdict's file was found"},
+    State.SERVING: {State.ENDING: "the agent is gone, and no other one is to follow"},
+    State.ENDING: {State.LEAVING: "no child is left"},
+    State.LEAVING: {},
+}
 
 
 class DaemonMachine:
@@ -96,35 +83,53 @@ class DaemonMachine:
         self.job = job
         self.node = node
         self.memory = Memory()
-        self._agent = Keeper(job.timeouts.agent, AGENT_PAUSE)
-        self._coordinator = Keeper(job.timeouts.agent, COORDINATOR_PAUSE)
-        self._closed: Verdict | None = None
-        """The job's verdict, once our coordinator has said so."""
+        self._agent = ChildWatch(job.timeouts.agent, AGENT_PAUSE)
+        self._coordinator = ChildWatch(job.timeouts.agent, COORDINATOR_PAUSE)
+        self._closed: orders.Closed | None = None
+        """The newest Closed of our coordinator, which has the job's verdict."""
         self._coordinator_done = False
         self._health = HealthMachine(job.settings.health)
-        self._waits = any(check.on_fail is OnFail.EXCLUDE for check in self._health.at_start)
-        """No agent before the checks at the start are over, as it would promise a node that may not be fit."""
+        waits = any(check.on_fail is OnFail.EXCLUDE for check in self._health.at_start)
+        self.state = State.CHECKING if waits else State.SERVING
         self._fence_at: float | None = None
-        self._state = "joining"
+        self._agent_state = AgentState.JOINING
         self._unled_since: float | None = now
         """None once a coordinator has led this node."""
-        self._looked = now
-        self._look_pause = LOOK_PAUSE
-        self._may_be_over = False
-        self._done: Done | None = None
+        self._search = VerdictSearch(now)
+        self._done: orders.Done | None = None
         self._signalled: float | None = None
         self._met: float | None = None
-        self._ending: Leave | None = None
+        self._batch: events.InBatchJob | None = None
+        self._leave: actions.Leave | None = None
+        """How this daemon leaves; None while it serves."""
+        self._leaving: Leaving | None = None
         self._last_tick = now
         self._epoch = epoch
-        self._actions: list[DaemonAction] = []
+        self._actions: list[actions.DaemonAction] = []
 
     def waited(self, now: float) -> float:
         """See orders.Begin."""
         return 0.0 if self._unled_since is None else now - self._unled_since
 
-    def start(self, now: float) -> list[DaemonAction]:
-        """The first actions."""
+    @property
+    def due(self) -> float | None:
+        """When a Tick is needed at the latest, beside those of each heartbeat; None: at no time."""
+        return None if self._leaving is None else self._leaving.due
+
+    def validate(self) -> None:
+        """Raise AssertionError where the fields contradict the state."""
+        state = self.state
+        assert self._serving == (self._leave is None), state
+        assert not self._agent.lives or state is State.SERVING, state
+        assert self._serving or self._coordinator.lives == (state is State.ENDING), state
+        assert (self._leaving is not None) == (state is State.LEAVING), state
+        self._agent.validate()
+        self._coordinator.validate()
+        if self._leaving is not None:
+            self._leaving.validate()
+
+    def start(self, now: float) -> list[actions.DaemonAction]:
+        """Return the first actions."""
         self._actions = []
         if self.node.infra_rank == first_candidate(self.job):  # once is enough
             self._introduce()
@@ -136,46 +141,51 @@ class DaemonMachine:
     def _introduce(self) -> None:
         job, losses = self.job, survivable_losses(self.job)
         names = ",".join(job.nodes[rank] for rank in candidates(job, None))
-        self._do(
-            log(
-                "job",
-                nodes=len(job.nodes),
-                active=job.active,
-                spares=len(job.nodes) - job.active,
-                candidates=names,
-                survives=f"the loss of any {losses} node{'' if losses == 1 else 's'} at the same moment",
-            )
-        )
+        survives = f"the loss of any {losses} node{'' if losses == 1 else 's'} at the same moment"
+        total, spares = len(job.nodes), len(job.nodes) - job.active
+        self._do(log("job", nodes=total, active=job.active, spares=spares, candidates=names, survives=survives))
 
-    def handle(self, event: DaemonEvent, now: float) -> list[DaemonAction]:
-        """One event in, actions out, in order."""
+    def handle(self, event: events.DaemonEvent, now: float) -> list[actions.DaemonAction]:
+        """Take one event, and return what to do, in order."""
         self._actions = []
+        if self._leaving is not None:
+            self._actions += self._leaving.handle(event, now)
+        else:
+            self._serve(event, now)
+        return self._actions
+
+    def _serve(self, event: events.DaemonEvent, now: float) -> None:
         match event:
-            case Ordered(child, order):
+            case events.InBatchJob():
+                self._batch = event
+            case events.Ordered(child, order):
                 self._ordered(child, order, now)
-            case ChildExited(child, status):
+            case events.ChildExited(child, status):
                 if child == AGENT:
                     self._agent_exited(status, now)
                 else:
                     self._coordinator_exited(status, now)
-            case Signalled(name):
+            case events.Signalled(name):
                 self._signal(name, now)
-            case ChecksDone(number, outcomes):
+            case events.ChecksDone(number, outcomes):
                 self._checked(number, outcomes, now)
-            case SlurmAnswered(said):
+            case events.SlurmAnswered(said):
                 if self._coordinator.lives:
                     self._do(Tell(said, COORDINATOR))
-            case Ended(verdict):
+            case events.Ended(verdict):
                 self._find_verdict(verdict)
-            case Tick():
+            case events.Tick():
                 self._tick(now)
-        return self._actions
+
+    @property
+    def _serving(self) -> bool:
+        return self.state in (State.CHECKING, State.SERVING)
 
     # -- health
 
     def _check(self, now: float) -> None:
-        if self._ending is None and (round_ := self._health.due(now, standby=self._state == "standby")):
-            self._do(RunChecks(round_))
+        if self._serving and (round_ := self._health.due(now, standby=self._agent_state is AgentState.STANDBY)):
+            self._do(actions.RunChecks(round_))
 
     def _checked(self, number: int, outcomes: Sequence[CheckOutcome], now: float) -> None:
         news, cycle = self._health.results(number, outcomes, now)
@@ -185,49 +195,54 @@ class DaemonMachine:
         problem = self._health.problem
         if problem is not None and self.memory.unhealthy is None:
             self.memory = replace(self.memory, unhealthy=problem)
-            self._tell_agent(Sick(problem))
+            self._tell_agent(orders.Sick(problem))
         if cycle:
-            self._tell_agent(Checked(cycle, problem))
-        if self._waits and self._health.ready:
-            self._waits = False
+            self._tell_agent(orders.Checked(cycle, problem))
+        if self.state is State.CHECKING and self._health.ready:
+            self._become(State.SERVING)
             self._keep_agent(now)
         self._check(now)
 
-    def _tell_agent(self, order: Order) -> None:
+    def _tell_agent(self, order: orders.Order) -> None:
         if self._agent.lives:
             self._do(Tell(order))
 
     # -- the agent
 
     def _keep_agent(self, now: float) -> None:
-        if self._waits or self._ending is not None or not self._agent.spawn(now):
+        if self.state is not State.SERVING or not self._agent.spawn(now):
             return
         self._done, self._fence_at = None, None
-        self._do(SpawnAgent(self._agent.incarnation, self.memory))
+        self._do(actions.SpawnAgent(self._agent.incarnation, self.memory))
 
-    def _ordered(self, child: str, order: Order, now: float) -> None:
+    def _ordered(self, child: str, order: orders.Order, now: float) -> None:
         if child == COORDINATOR:
             self._coordinator_ordered(order, now)
             return
         match order:
-            case Alive(state=state, fence_in=fence_in, look=look):
-                self._agent.alive, self._state = now, state
-                self._met = self._met or now
-                self._hurry(look, now)
-                self._unled_since = self._unled_since if state == "joining" else None
-                self._fence_at = None if fence_in is None else now + fence_in + self.job.timeouts.heartbeat
-            case Remember(memory):
+            case orders.Alive(state=AgentState() as state):
+                self._agent_alive(state, order, now)
+            case orders.Remember(memory):
                 news = memory.promise != self.memory.promise
                 self.memory = self.memory.newer(memory)
                 if news and self._coordinator.lives:
-                    self._do(Tell(Promise(memory.promise), COORDINATOR))
-            case Check(cycle):
+                    self._do(Tell(orders.Promise(memory.promise), COORDINATOR))
+            case orders.Check(cycle):
                 if not self._health.ask(cycle):
-                    self._tell_agent(Checked(cycle, self.memory.unhealthy))
+                    self._tell_agent(orders.Checked(cycle, self.memory.unhealthy))
                 self._check(now)
-            case Done():
+            case orders.Done():
                 self._done = order
-                self._agent.kill_at = now + DONE_BOUND
+                self._agent.kill(now + DONE_BOUND)
+
+    def _agent_alive(self, state: AgentState, alive: orders.Alive, now: float) -> None:
+        self._agent.heard(now)
+        self._agent_state, joining = state, state is AgentState.JOINING
+        self._met = self._met or now
+        if self._search.heard(joining, alive.look, now):
+            self._look()
+        self._unled_since = self._unled_since if joining else None
+        self._fence_at = None if alive.fence_in is None else now + alive.fence_in + self.job.timeouts.heartbeat
 
     def _agent_exited(self, status: str, now: float) -> None:
         self._agent.exit(now)
@@ -237,7 +252,7 @@ class DaemonMachine:
             self._end(self.memory.verdict.exit_code, self.memory.verdict, self.memory.verdict.reason, now)
         elif self._signalled is not None:
             self._end(EXIT_CODES[Outcome.CANCELLED], None, "told to end by a signal", now)
-        elif self._ending is None:
+        elif self._serving:
             self._replace_agent(status, now)
 
     def _replace_agent(self, status: str, now: float) -> None:
@@ -251,37 +266,36 @@ class DaemonMachine:
     # -- the coordinator
 
     def _keep_coordinator(self, now: float) -> None:
-        """A candidate keeps one. The first candidate's starts at once; the others are needed when that has been met,
-        or when it does not come."""
+        """Start one on a candidate: on the first at once, elsewhere once the first has been met, or does not come."""
         first = self.node.infra_rank == first_candidate(self.job)
         waited = self._met is not None and now - self._met >= self.job.timeouts.node_lost
         needed = first or waited or self.memory.promise != NO_PROMISE
         needed = needed and self._closed is None and is_candidate(self.job, self.node.infra_rank, self.memory)
-        if needed and self._ending is None and self._coordinator.spawn(now):
-            self._do(SpawnCoordinator(self._coordinator.incarnation, self.memory))
+        if needed and self._serving and self._coordinator.spawn(now):
+            self._do(actions.SpawnCoordinator(self._coordinator.incarnation, self.memory))
 
-    def _coordinator_ordered(self, order: Order, now: float) -> None:
+    def _coordinator_ordered(self, order: orders.Order, now: float) -> None:
         match order:
-            case Alive():
-                self._coordinator.alive = now
-            case AskSlurm(urgent):
+            case orders.Alive():
+                self._coordinator.heard(now)
+            case orders.AskSlurm(urgent):
                 self._do(actions.CallSlurm(urgent))
-            case Listening(port):
+            case orders.Listening(port):
                 self._do(log("coordinator_listens", port=port))
-            case Closed(verdict):
-                self._closed = verdict
-            case Done():
+            case orders.Closed():
+                self._closed = order
+            case orders.Done():
                 self._coordinator_done = True
-                self._coordinator.kill_at = now + DONE_BOUND
+                self._coordinator.kill(now + DONE_BOUND)
 
     def _coordinator_exited(self, status: str, now: float) -> None:
         self._coordinator.exit(now)
-        if not self._coordinator_done and (self._ending is None or self._closed is not None):
+        if not self._coordinator_done and (self._serving or self._closed is not None):
             self._do(log("coordinator_lost", "warning", status=status, crashes=self._coordinator.crashes))
-            if self._closed is not None:  # it may not have come to writing the file
-                self._do(WriteVerdict(self._closed, shared=True))
-        if self._ending is not None:
-            self._do(self._ending)
+            if self._closed is not None:  # it may have died before it wrote the file
+                self._write_verdict(self._closed.verdict, shared=True)
+        if self.state is State.ENDING:
+            self._go(now)
 
     # -- the end
 
@@ -290,54 +304,58 @@ class DaemonMachine:
             self._signalled = now
             self._do(log("signalled", "warning", name=name))
             if self._agent.lives:
-                timeouts = self.job.timeouts
-                self._do(Tell(Terminate(name)))
-                patience = self.job.longest_grace + 2 * timeouts.coordinator + ASK_BOUND + KILL_BOUND + 10.0
-                self._agent.kill_at = self._agent.kill_at or now + patience
-            elif self._ending is None:
+                self._do(Tell(orders.Terminate(name)))
+                longest = self.job.longest_grace + 2 * self.job.timeouts.coordinator
+                if not self._agent.doomed:
+                    self._agent.kill(now + longest + ASK_BOUND + KILL_BOUND + 10.0)
+            elif self._serving:
                 self._end(EXIT_CODES[Outcome.CANCELLED], None, f"told to end by {name}", now)
         elif name == "SIGINT" and now - self._signalled > 0.5:  # a person, for the second time
-            self._agent.kill_at = self._coordinator.kill_at = now
+            self._agent.kill(now)
+            self._coordinator.kill(now)
 
-    def _hurry(self, may_be_over: bool, now: float) -> None:
-        """Where the job may be over, the first look is at once, and the next ones follow soon."""
-        former, self._may_be_over = self._may_be_over, may_be_over and self._state == "joining"
-        if not self._may_be_over:
-            self._look_pause = LOOK_PAUSE
-        elif not former:
-            self._look_pause = FIRST_PAUSE / 2
-            self._look(now)
-
-    def _look(self, now: float) -> None:
-        """Our agent finds no coordinator, perhaps because the job is over."""
-        if self._state == "joining" and self._ending is None:
-            self._looked, self._look_pause = now, min(2 * self._look_pause, LOOK_PAUSE)
-            self._do(LookForVerdict())
+    def _look(self) -> None:
+        if self._serving:
+            self._do(actions.LookForVerdict())
 
     def _find_verdict(self, verdict: Verdict) -> None:
         """The run's verdict file is there, and our agent has no coordinator to hear it from."""
-        if self.memory.verdict is None and self._ending is None and self._done is None:
+        if self.memory.verdict is None and self._serving and self._done is None:
             self.memory = replace(self.memory, verdict=verdict)
             self._do(log("verdict_found", outcome=verdict.outcome.value, reason=verdict.reason))
             if self._agent.lives:
-                self._do(KillChild(AGENT))
+                self._do(actions.KillChild(AGENT))
             else:
                 self._end(verdict.exit_code, verdict, verdict.reason, self._last_tick)
 
     def _end(self, code: int, verdict: Verdict | None, reason: str, now: float) -> None:
-        if self._ending is not None:
+        """The agent is gone for good; this is how the node leaves."""
+        if not self._serving:
             return
-        self._ending = Leave(code, verdict, reason)
+        self._become(State.ENDING)
+        self._leave = actions.Leave(code, verdict, reason)
         if verdict is not None:
-            self._do(WriteVerdict(verdict))
+            self._write_verdict(verdict)
         if not self._coordinator.lives:
-            self._do(self._ending)
+            self._go(now)
         elif self._closed is None:  # if it is in charge at all, another one will be
-            self._do(KillChild(COORDINATOR))
-        else:
-            timeouts = self.job.timeouts
-            bound = self.job.longest_grace + timeouts.close_grace + KILL_BOUND + 5.0
-            self._coordinator.kill_at = self._coordinator.kill_at or now + bound
+            self._do(actions.KillChild(COORDINATOR))
+        elif not self._coordinator.doomed:
+            self._coordinator.kill(now + self.job.longest_grace + self.job.timeouts.close_grace + KILL_BOUND + 5.0)
+
+    def _go(self, now: float) -> None:
+        """No child is left."""
+        assert self._leave is not None
+        accepted = self.memory.accepted
+        self._leaving = Leaving(self.job, self.node.name, self._leave, self._batch, self._closed, accepted)
+        self._become(State.LEAVING)
+        self._actions += self._leaving.begin(now)
+
+    def _write_verdict(self, verdict: Verdict, *, shared: bool = False) -> None:
+        """The file has the line for Slurm's accounting too, if our coordinator has closed the job with this verdict."""
+        closed = self._closed if self._closed is not None and self._closed.verdict == verdict else None
+        summary = "" if closed is None else line(closed.summary, verdict, self.job.run_id)
+        self._do(actions.WriteVerdict(verdict, shared, summary))
 
     def _tick(self, now: float) -> None:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
@@ -348,16 +366,16 @@ class DaemonMachine:
         self._check(now)
         self._keep_agent(now)
         self._keep_coordinator(now)
-        if self._agent.lives and self._agent.kill_at is None:
+        if self._agent.lives and not self._agent.doomed:
             self._watch_agent(now)
-        if self._coordinator.kill_at is None and self._coordinator.hangs(now):
+        if not self._coordinator.doomed and self._coordinator.hangs(now):
             self._do(log("coordinator_silent", "warning"))
-            self._coordinator.kill_at = now
-        for child, keeper in ((AGENT, self._agent), (COORDINATOR, self._coordinator)):
-            if keeper.is_due(now):
-                self._do(KillChild(child))
-        if now - self._looked >= self._look_pause:
-            self._look(now)
+            self._coordinator.kill(now)
+        for child, watch in ((AGENT, self._agent), (COORDINATOR, self._coordinator)):
+            if watch.is_due(now):
+                self._do(actions.KillChild(child))
+        if self._search.due(now):
+            self._look()
 
     def _watch_agent(self, now: float) -> None:
         agent, silence = self._agent, self._agent.silence(now)
@@ -365,12 +383,15 @@ class DaemonMachine:
         if not agent.hangs(now) and not fenced:
             return
         self._do(log("agent_silent", "warning", seconds=round(silence, 1), incarnation=agent.incarnation))
-        self._agent.kill_at = now
-        if agent.hangs(now) and self._state in WORKING and not self.memory.failures:
+        self._agent.kill(now)
+        if agent.hangs(now) and self._agent_state in HAS_CYCLE and not self.memory.failures:
             message = f"not heard by its daemon for {silence:.1f} s"
             at = self._epoch + now
             failure = Failure(self.node.infra_rank, AGENT_RANK, message=message, time=at, cause=Cause.HANG)
             self.memory = replace(self.memory, failures=(failure,))
 
-    def _do(self, action: DaemonAction) -> None:
+    def _become(self, state: State) -> None:
+        self.state = checked(TRANSITIONS, self.state, state)
+
+    def _do(self, action: actions.DaemonAction) -> None:
         self._actions.append(action)
