@@ -113,7 +113,7 @@ def _journals(pid: int, part: str) -> Iterator[tuple[tuple[int, int], Path]]:
 
 
 def _appends(info: Path) -> bool:
-    """Somebody who only reads the journal is nobody's daemon."""
+    """Return whether a file is open for appending: a process that only reads the journal is no daemon."""
     flags = next(line.split()[1] for line in info.read_text().splitlines() if line.startswith("flags:"))
     return bool(int(flags, 8) & os.O_APPEND) and int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 
