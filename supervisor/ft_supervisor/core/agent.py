@@ -22,7 +22,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Send, Start, StopWorkers, TakeStacks, Tell, log
+from ft_supervisor.core.actions import (
+    AgentAction,
+    Announce,
+    EnterBarrier,
+    Leave,
+    Send,
+    Start,
+    StopWorkers,
+    TakeStacks,
+    Tell,
+)
 from ft_supervisor.core.alone import Alone
 from ft_supervisor.core.caller import Caller
 from ft_supervisor.core.events import (
@@ -68,6 +78,7 @@ from ft_supervisor.core.model import (
 )
 from ft_supervisor.core.plausible import to_node
 from ft_supervisor.core.policy import ignored
+from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When
@@ -153,7 +164,7 @@ class AgentMachine:
             case Connected():
                 self._connect(event, now)
             case Disconnected(reason):
-                self._do(log("disconnected", "warning", reason=reason))
+                self._announce(facts.ConnectionLost(reason))
                 self._do(self._caller.lose(self.memory))
                 self._look_if_over(now)
             case Mailed(message):
@@ -197,7 +208,7 @@ class AgentMachine:
         self._caller.connect(event, now)
         self._alone.differs = None
         self._lease.connect(event.round, event.asked)
-        self._do(log("connected", candidate=self.job.nodes[event.candidate]))
+        self._announce(facts.CoordinatorFound(event.candidate))
         if self.memory.succeeded is not None and self._run is None and self.state is State.JOINING:
             self._become(State.SUCCEEDED, cycle=self.memory.succeeded)
         if self.memory.promise == NO_PROMISE and event.candidate == first_candidate(self.job):
@@ -231,7 +242,7 @@ class AgentMachine:
         if prepare and message.term > self.memory.promise:
             self._remember(replace(self.memory, promise=message.term))
             self._next = None
-            self._do(log("promised", term=message.term))
+            self._announce(facts.TermPromised(message.term))
         elif message.term != self.memory.promise:
             self._drop(message, None, now)
             return
@@ -253,7 +264,7 @@ class AgentMachine:
         """`wrong`: what cannot be true of it; None if it is of another term."""
         name = type(message).__name__
         if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
-            self._do(log("mail_dropped", "warning", message=name, term=message.term, reason=wrong, more=more or None))
+            self._announce(facts.MailDropped(name, message.term, wrong, more))
 
     def _be_led(self, message: messages.Standby | messages.Run | messages.Continue | messages.Stop, now: float) -> None:
         """By a coordinator that is in charge."""
@@ -282,7 +293,7 @@ class AgentMachine:
         if self.memory.newest is not None and run.cycle <= self.memory.newest:
             return
         if self._lease.since is None or now - self._lease.since >= self.job.timeouts.fence:
-            self._do(log("mail_dropped", "warning", message="Run", cycle=run.cycle, reason="no lease to run it"))
+            self._announce(facts.RunRefused(run.cycle))
             self._do(self._caller.again(self.memory))
             return
         self._remember(self._memory_of(run.cycle, run.group))
@@ -354,11 +365,12 @@ class AgentMachine:
         """The first problem counts, for good."""
         if self.memory.unhealthy is None:
             self._remember(replace(self.memory, unhealthy=problem))
-            self._do(log("unhealthy", "warning", reason=problem.reason))
+            self._announce(facts.AgentUnhealthy(problem))
         self._send(messages.Unhealthy, problem=self.memory.unhealthy)
 
     def _be_active(self, run: messages.Run, now: float) -> None:
-        self._become(State.ACTIVE, cycle=run.cycle, group_rank=run.group_rank, group_world_size=run.group_world_size)
+        self.state = State.ACTIVE
+        self._announce(facts.AgentActive(run.cycle, run.group_rank, run.group_world_size))
         self._hangs.start(now)
         self._do(Start(run))
 
@@ -396,7 +408,7 @@ class AgentMachine:
         """A rule says so: the other workers go on."""
         if not ignored(self.job.settings.rules, failure, self.node.name):
             return False
-        self._do(log("failure_ignored", "warning", failure=str(failure)))
+        self._announce(facts.FailureIgnored(failure))
         return True
 
     def _fail(self, failures: list[Failure], now: float) -> None:
@@ -404,7 +416,7 @@ class AgentMachine:
             return
         cycle = self._run.cycle
         for failure in failures:
-            self._do(log("worker_failed", "warning", cycle=cycle, failure=str(failure), error_file=failure.error_file))
+            self._announce(facts.WorkerFailed(cycle, failure))
         told = fit_to_tell(failures, self.job.settings.rules, self.node.name)
         self._remember(replace(self.memory, failures=told))
         self._send(messages.WorkersFailed, cycle=cycle, failures=told)
@@ -415,7 +427,7 @@ class AgentMachine:
         hung = self._hangs.tick(now)
         if hung and self._run is not None:
             for failure in hung:
-                self._do(log("worker_hangs", "warning", cycle=self._run.cycle, failure=str(failure)))
+                self._announce(facts.WorkerHangs(self._run.cycle, failure))
             self._do(TakeStacks(self._run.cycle, tuple(failure.local_rank for failure in hung)))
 
     def _blame_hung(self, taken: StacksTaken, now: float) -> None:
@@ -447,12 +459,12 @@ class AgentMachine:
 
     def _terminate(self, reason: str, now: float) -> None:
         if self._alone.tell(reason, now):
-            self._do(log("terminated", reason=reason))
+            self._announce(facts.TerminationPassedOn(reason))
             self._send(messages.Leaving, reason=reason)
 
     def _hear_of_another_policy(self, event: PolicyDiffers, now: float) -> None:
         """A node that has ever had a coordinator has its configuration: then the store is a stranger's."""
-        self._do(log("policy_differs", "warning", reason=event.reason))
+        self._announce(facts.ConfigDiffers(event.reason))
         if self.memory.promise != NO_PROMISE:
             return
         if event.certain:
@@ -468,7 +480,8 @@ class AgentMachine:
             self._end_as = leave
         self._next = None
         if self.state is not State.CLOSING:
-            self._become(State.CLOSING, reason=leave.reason)
+            self.state = State.CLOSING
+            self._announce(facts.AgentClosing(leave.reason))
         if self._run is not None:
             self._stop(grace, now, signal)
         else:
@@ -525,7 +538,7 @@ class AgentMachine:
         """Our peers may be about to run our replacement: end our workers, with no grace."""
         if not self._fenced:
             self._fenced = True
-            self._do(log("fenced", "warning", reason=f"no lease for {self.job.timeouts.fence:g} s"))
+            self._announce(facts.Fenced(self.job.timeouts.fence))
         self._next = None
         self._stop(0.0, now)
 
@@ -535,13 +548,16 @@ class AgentMachine:
         self.memory = memory
         self._do(Tell(orders.Remember(memory)))
 
-    def _become(self, state: State, reason: str | None = None, **fields: object) -> None:
+    def _become(self, state: State, cycle: Cycle | None = None) -> None:
         self.state = state
-        self._do(log(state.value, reason=reason, **fields))
+        self._announce(facts.AgentBecame(facts.QuietState(state), cycle))
 
     def _send(self, kind: type, **fields: object) -> None:
         if self._caller.connected:
             self._do(Send(kind(self.memory.promise, self.node.infra_rank, self.incarnation, **fields)))
+
+    def _announce(self, fact: facts.AgentFact) -> None:
+        self._do(Announce(fact))
 
     def _do(self, action: AgentAction) -> None:
         self._actions.append(action)

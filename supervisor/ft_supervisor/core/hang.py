@@ -50,14 +50,14 @@ class Watch:
         for rank in self._ranks.values():
             rank.since = min(rank.since + seconds, now)
 
-    def hung(self, now: float) -> tuple[tuple[int, str], ...]:
-        """(local_rank, reason in one line) of those that hang and have not been named yet."""
+    def hung(self, now: float) -> tuple[tuple[int, str, float], ...]:
+        """(local_rank, reason in one line, seconds of silence) of those that hang and have not been named yet."""
         found = tuple(
-            (local_rank, reason)
+            (local_rank, reason, 0.0 if rank.triggered else rank.patience)
             for local_rank, rank in sorted(self._ranks.items())
             if (reason := _reason(rank, now)) is not None
         )
-        for local_rank, _ in found:
+        for local_rank, _, _ in found:
             del self._ranks[local_rank]
         return found
 

@@ -50,8 +50,15 @@ class Hangs:
         if self._hung:
             return []
         self._hung = [
-            Failure(self._node.infra_rank, local_rank, message=reason, time=self._epoch + now, cause=Cause.HANG)
-            for local_rank, reason in self._watch.hung(now)
+            Failure(
+                self._node.infra_rank,
+                local_rank,
+                message=reason,
+                time=self._epoch + now,
+                cause=Cause.HANG,
+                silent=silent,
+            )
+            for local_rank, reason, silent in self._watch.hung(now)
         ]
         return self._hung
 

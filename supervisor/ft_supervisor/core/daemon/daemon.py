@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from ft_supervisor.core import actions, events, orders
-from ft_supervisor.core.actions import Tell, log
+from ft_supervisor.core.actions import Announce, Tell
 from ft_supervisor.core.daemon.child_watch import ChildWatch
 from ft_supervisor.core.daemon.health import HealthMachine
 from ft_supervisor.core.daemon.leaving import Leaving
@@ -33,6 +33,7 @@ from ft_supervisor.core.model import (
     Verdict,
 )
 from ft_supervisor.core.orders import AgentState
+from ft_supervisor.core.protocol import daemon_facts as facts
 from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
 from ft_supervisor.core.settings import Cause, OnFail
 from ft_supervisor.core.summary import line
@@ -139,11 +140,7 @@ class DaemonMachine:
         return self._actions
 
     def _introduce(self) -> None:
-        job, losses = self.job, survivable_losses(self.job)
-        names = ",".join(job.nodes[rank] for rank in candidates(job, None))
-        survives = f"the loss of any {losses} node{'' if losses == 1 else 's'} at the same moment"
-        total, spares = len(job.nodes), len(job.nodes) - job.active
-        self._do(log("job", nodes=total, active=job.active, spares=spares, candidates=names, survives=survives))
+        self._announce(facts.JobIntroduced(tuple(candidates(self.job, None)), survivable_losses(self.job)))
 
     def handle(self, event: events.DaemonEvent, now: float) -> list[actions.DaemonAction]:
         """Take one event, and return what to do, in order."""
@@ -190,8 +187,7 @@ class DaemonMachine:
     def _checked(self, number: int, outcomes: Sequence[CheckOutcome], now: float) -> None:
         news, cycle = self._health.results(number, outcomes, now)
         for finding in news:
-            level = "info" if finding.effect is None else "warning"
-            self._do(log("health", level, check=finding.check, effect=finding.effect, reason=finding.reason))
+            self._announce(facts.CheckChanged(finding.check, finding.effect, finding.reason))
         problem = self._health.problem
         if problem is not None and self.memory.unhealthy is None:
             self.memory = replace(self.memory, unhealthy=problem)
@@ -257,7 +253,7 @@ class DaemonMachine:
 
     def _replace_agent(self, status: str, now: float) -> None:
         agent = self._agent
-        self._do(log("agent_lost", "warning", status=status, incarnation=agent.incarnation, crashes=agent.crashes))
+        self._announce(facts.AgentLost(status, agent.incarnation, agent.crashes))
         if agent.crashes >= MAX_CRASHES:
             self._end(INTERRUPTED, None, f"{MAX_CRASHES} agents in a row ended at once, the last: {status}", now)
         else:
@@ -281,7 +277,7 @@ class DaemonMachine:
             case orders.AskSlurm(urgent):
                 self._do(actions.CallSlurm(urgent))
             case orders.Listening(port):
-                self._do(log("coordinator_listens", port=port))
+                self._announce(facts.CoordinatorListens(port))
             case orders.Closed():
                 self._closed = order
             case orders.Done():
@@ -291,7 +287,7 @@ class DaemonMachine:
     def _coordinator_exited(self, status: str, now: float) -> None:
         self._coordinator.exit(now)
         if not self._coordinator_done and (self._serving or self._closed is not None):
-            self._do(log("coordinator_lost", "warning", status=status, crashes=self._coordinator.crashes))
+            self._announce(facts.CoordinatorLost(status, self._coordinator.crashes))
             if self._closed is not None:  # it may have died before it wrote the file
                 self._write_verdict(self._closed.verdict, shared=True)
         if self.state is State.ENDING:
@@ -302,7 +298,7 @@ class DaemonMachine:
     def _signal(self, name: str, now: float) -> None:
         if self._signalled is None:
             self._signalled = now
-            self._do(log("signalled", "warning", name=name))
+            self._announce(facts.DaemonSignalled(name))
             if self._agent.lives:
                 self._do(Tell(orders.Terminate(name)))
                 longest = self.job.longest_grace + 2 * self.job.timeouts.coordinator
@@ -322,7 +318,7 @@ class DaemonMachine:
         """The run's verdict file is there, and our agent has no coordinator to hear it from."""
         if self.memory.verdict is None and self._serving and self._done is None:
             self.memory = replace(self.memory, verdict=verdict)
-            self._do(log("verdict_found", outcome=verdict.outcome.value, reason=verdict.reason))
+            self._announce(facts.VerdictFound(verdict))
             if self._agent.lives:
                 self._do(actions.KillChild(AGENT))
             else:
@@ -369,7 +365,7 @@ class DaemonMachine:
         if self._agent.lives and not self._agent.doomed:
             self._watch_agent(now)
         if not self._coordinator.doomed and self._coordinator.hangs(now):
-            self._do(log("coordinator_silent", "warning"))
+            self._announce(facts.CoordinatorSilent())
             self._coordinator.kill(now)
         for child, watch in ((AGENT, self._agent), (COORDINATOR, self._coordinator)):
             if watch.is_due(now):
@@ -382,13 +378,18 @@ class DaemonMachine:
         fenced = self._fence_at is not None and now >= self._fence_at  # and the agent had its chance to do it itself
         if not agent.hangs(now) and not fenced:
             return
-        self._do(log("agent_silent", "warning", seconds=round(silence, 1), incarnation=agent.incarnation))
+        self._announce(facts.AgentSilent(silence, agent.incarnation))
         self._agent.kill(now)
         if agent.hangs(now) and self._agent_state in HAS_CYCLE and not self.memory.failures:
             message = f"not heard by its daemon for {silence:.1f} s"
             at = self._epoch + now
-            failure = Failure(self.node.infra_rank, AGENT_RANK, message=message, time=at, cause=Cause.HANG)
+            failure = Failure(
+                self.node.infra_rank, AGENT_RANK, message=message, time=at, cause=Cause.HANG, silent=silence
+            )
             self.memory = replace(self.memory, failures=(failure,))
+
+    def _announce(self, fact: facts.DaemonFact) -> None:
+        self._do(Announce(fact))
 
     def _become(self, state: State) -> None:
         self.state = checked(TRANSITIONS, self.state, state)

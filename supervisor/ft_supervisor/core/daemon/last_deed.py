@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from ft_supervisor.core.actions import (
+    Announce,
     AskBatchHost,
     CompleteJob,
     DaemonAction,
@@ -33,11 +34,11 @@ from ft_supervisor.core.actions import (
     RequeueJob,
     StopCompleting,
     WriteComment,
-    log,
 )
 from ft_supervisor.core.events import BatchHost, BatchHostAnswered, DaemonEvent, Deed, DeedDone, InBatchJob, Signalled
 from ft_supervisor.core.model import KILL_BOUND, Again, Job, Outcome
 from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.protocol import daemon_facts as facts
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.summary import head, line
 from ft_supervisor.core.transitions import checked
@@ -211,7 +212,7 @@ class LastDeed:
         grace = 0.0 if self._verdict.outcome is Outcome.SUCCESS else self._job.last_grace(self._verdict) + KILL_BOUND
         seconds = grace + self._job.timeouts.close_grace
         self.due = now + seconds
-        self._do(log("stands_in", job=self._batch.job_id, host=self._batch.host, seconds=seconds))
+        self._do(Announce(facts.DeputyStandsIn(self._batch.job_id, self._batch.host, seconds)))
 
     def _complete(self) -> None:
         self._become(Step.COMPLETING)
@@ -234,7 +235,7 @@ class LastDeed:
             return True
         found = self._host or BatchHostAnswered(None, f"the batch host: not done after {HOST_BOUND:g} s")
         if found.host is None:
-            self._do(log("batch_host_unknown", job=self._batch.job_id, host=self._batch.host, why=found.why))
+            self._do(Announce(facts.BatchHostUnknown(self._batch.job_id, self._batch.host, found.why)))
         silent = found.host is BatchHost.SILENT and self._batch.host != self._node
         return found.host is BatchHost.GONE or silent
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from ft_supervisor.core.actions import DaemonAction, FinishFiles, KillLeftovers, Leave, LookForVerdict, log
+from ft_supervisor.core.actions import Announce, DaemonAction, FinishFiles, KillLeftovers, Leave, LookForVerdict
 from ft_supervisor.core.daemon.last_deed import LastDeed
 from ft_supervisor.core.events import DaemonEvent, Ended, InBatchJob, NoVerdict, Signalled
 from ft_supervisor.core.model import INTERRUPTED, Accepted, Job
 from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.protocol import daemon_facts as facts
 from ft_supervisor.core.transitions import checked
 
 LATE_BOUND = 2.0
@@ -118,16 +119,14 @@ class Leaving:
             case _ if now < self._look_until:
                 return
             case _:
-                why = f"Hangs: reading the verdict's file: not done after {LATE_BOUND:g} s"
-                self._do(log("file_failed", "warning", what="reading the verdict's file", error=why))
+                self._do(Announce(facts.LastLookHangs(LATE_BOUND)))
         self._look_until = None
         self._finish(now)
 
     def _finish(self, now: float) -> None:
-        leave, verdict = self._leave, self._leave.verdict
+        leave = self._leave
         self._do(FinishFiles())
-        outcome = verdict.outcome.value if verdict else None
-        self._do(log("leaving", code=leave.code, verdict=outcome, reason=leave.reason))
+        self._do(Announce(facts.DaemonLeaves(leave.code, leave.verdict, leave.reason)))
         self._deed = self._last_deed()
         if self._deed is None:
             self._become(Stage.LEFT)
