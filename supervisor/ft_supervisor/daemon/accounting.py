@@ -1,4 +1,4 @@
-"""How the job ended, as one line in its Comment, where `sacct` and `squeue` show it.
+"""Writes how the job ended into its Comment, as one line that `sacct` and `squeue` show.
 
 slurmctld takes the comment of a job that has its nodes, and hands it to the database when the job ends (with
 AccountingStoreFlags=job_comment). Once it has ended the job itself (scancel, the time limit) it takes none any more:
@@ -20,7 +20,7 @@ BOUND = 4.0
 
 
 class NoRoom(SlurmError):
-    """Others have written too much into the comment."""
+    """The comment is full: users or other tools have written too much into it."""
 
 
 def write(job_id: int, text: str, beginning: str, environ: Mapping[str, str]) -> None:

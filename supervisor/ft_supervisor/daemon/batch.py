@@ -36,7 +36,7 @@ class BatchJob:
 
 
 def of_step(step: StepEnvironment, environ: Mapping[str, str]) -> BatchJob | None:
-    """None where no Slurm is, and where the variable that names the job's nodes is missing or no list."""
+    """Return the job of this step; None without Slurm, or if the variable with its nodes is missing or no list."""
     if environ.get(LOCAL) == "1":
         return None
     try:

@@ -1,4 +1,4 @@
-"""A job that Slurm runs again after each end (ft_slurm.expedite) ends all the same when its verdict is final."""
+"""Ends a job for good that Slurm would run again after each end (ft_slurm.expedite), when its verdict is final."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ BOUND = 4.0
 
 
 def forbid(job_id: int, restart_count: int, code: int, environ: Mapping[str, str]) -> bool:
-    """Have Slurm leave this run of the job ended with this exit code; whether Slurm had to be told.
+    """Have Slurm leave this run of the job ended with this exit code. Returns whether Slurm had to be told.
 
     Not with INTERRUPTED, where trying again may help. Waits at most a second longer than BOUND. Raises SlurmError and
-    Hangs; NoCommands where there is nothing to ask with.
+    Hangs; NoCommands without Slurm's commands.
     """
     if code == INTERRUPTED:
         return False
