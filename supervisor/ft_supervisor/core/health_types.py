@@ -11,23 +11,23 @@ from ft_supervisor.core.settings import Check, When
 DISK = "disk"
 GPU = "gpu"
 WORKERS = "workers"
-"""Nothing that is run: an agent has failed it that could not start its workers."""
+"""No check that is run: it stands for an agent that could not start its workers."""
 BUILT_IN_TIMEOUT = 10.0
 PAUSE = 1.0
 """Seconds between two attempts of one check."""
 KILL_TIME = 2.0
-"""Seconds that the end of an attempt may take: SIGKILL to all that it has started, until nothing of it is left."""
+"""Seconds that the end of an attempt may take: from SIGKILL to all its processes until none is left."""
 START_TIME = 10.0
-"""Seconds until a check has been started, and its result has been heard, on a machine with much to do."""
+"""Seconds for the start of a check and for the way of its result, on a busy machine."""
 
 
 class Result(StrEnum):
-    """What came of a check."""
+    """Result of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
     UNCHECKED = "unchecked"
-    """It could not be done, which says nothing of the node."""
+    """The check could not be done, which says nothing about the node."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class Round:
-    """`checks` to be run now, at the same time; built in is one without a command. `cycle` waits for the results; ""
-    where none does."""
+    """`checks` to be run now, at the same time; a check without a command is a built-in one. `cycle`: the cycle that
+    waits for the results, "" if none does."""
 
     number: int
     when: When
@@ -52,15 +52,15 @@ class Round:
 
     @property
     def bound(self) -> float:
-        """Seconds that it takes at most."""
+        """Seconds that the round takes at most."""
         return bound(self.checks)
 
 
 def bound(checks: Sequence[Check]) -> float:
-    """Seconds that these checks take at most, with their retries, when they run at the same time."""
+    """Return the seconds that these checks take at most, with their retries, when they run at the same time."""
     return max((time_allowed(check) for check in checks), default=0.0)
 
 
 def time_allowed(check: Check) -> float:
-    """Seconds that one check takes at most, with its retries."""
+    """Return the seconds that one check takes at most, with its retries."""
     return START_TIME + (1 + check.retries) * (check.timeout + KILL_TIME) + check.retries * PAUSE

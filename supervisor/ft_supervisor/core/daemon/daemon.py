@@ -46,11 +46,11 @@ DONE_BOUND = 5.0
 """Seconds from a child's Done to its exit."""
 
 MAX_CRASHES = 10
-"""Agents in a row that end within STEADY_LIFE seconds until the node gives up."""
+"""Agents in a row that end within STEADY_LIFE seconds of their start, after which the node gives up."""
 
 AGENT_PAUSE = (0.1, 5.0)
 COORDINATOR_PAUSE = (0.2, 10.0)
-"""Seconds before a child that has ended soon is replaced: see ChildWatch."""
+"""Seconds before a child that has ended soon after its start is replaced: see ChildWatch."""
 
 HAS_CYCLE = (AgentState.CHECKING, AgentState.ACTIVE, AgentState.STOPPING)
 """States of an agent that has been told to run a cycle."""
@@ -95,7 +95,7 @@ class DaemonMachine:
         self._fence_at: float | None = None
         self._agent_state = AgentState.JOINING
         self._unled_since: float | None = now
-        """None once a coordinator has led this node."""
+        """When the search for the first coordinator began; None once a coordinator has led this node."""
         self._search = VerdictSearch(now)
         self._done: orders.Done | None = None
         self._signalled: float | None = None
@@ -109,7 +109,7 @@ class DaemonMachine:
         self._actions: list[actions.DaemonAction] = []
 
     def waited(self, now: float) -> float:
-        """See orders.Begin."""
+        """Return for how many seconds this node has been looking for its first coordinator; 0 once it had one."""
         return 0.0 if self._unled_since is None else now - self._unled_since
 
     @property
@@ -315,7 +315,7 @@ class DaemonMachine:
             self._do(actions.LookForVerdict())
 
     def _find_verdict(self, verdict: Verdict) -> None:
-        """The run's verdict file is there, and our agent has no coordinator to hear it from."""
+        """The run's verdict file was found, and the agent has no coordinator that could send the verdict."""
         if self.memory.verdict is None and self._serving and self._done is None:
             self.memory = replace(self.memory, verdict=verdict)
             self._announce(facts.VerdictFound(verdict))
@@ -325,7 +325,7 @@ class DaemonMachine:
                 self._end(verdict.exit_code, verdict, verdict.reason, self._last_tick)
 
     def _end(self, code: int, verdict: Verdict | None, reason: str, now: float) -> None:
-        """The agent is gone for good; this is how the node leaves."""
+        """The agent is gone for good. Take how the node leaves, and end its coordinator."""
         if not self._serving:
             return
         self._become(State.ENDING)
@@ -348,7 +348,7 @@ class DaemonMachine:
         self._actions += self._leaving.begin(now)
 
     def _write_verdict(self, verdict: Verdict, *, shared: bool = False) -> None:
-        """The file has the line for Slurm's accounting too, if our coordinator has closed the job with this verdict."""
+        """Have the file written, with the line for Slurm's accounting if our coordinator has closed the job so."""
         closed = self._closed if self._closed is not None and self._closed.verdict == verdict else None
         summary = "" if closed is None else line(closed.summary, verdict, self.job.run_id)
         self._do(actions.WriteVerdict(verdict, shared, summary))
@@ -356,7 +356,7 @@ class DaemonMachine:
     def _tick(self, now: float) -> None:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
         self._last_tick = now
-        if late > 0:  # this daemon stood still, and may not have read what its children said
+        if late > 0:  # this daemon stood still, and may not have read its children's orders
             self._agent.forgive(late, now)
             self._coordinator.forgive(late, now)
         self._check(now)

@@ -24,16 +24,16 @@ class Finding:
 
 
 def built_in(settings: Health) -> tuple[Check, ...]:
-    """Those that nobody has to write. Whoever runs them knows their commands."""
+    """Return the checks that need no configuration. daemon/checks.py has their commands."""
     disk = Check(DISK, (), BUILT_IN_TIMEOUT, when=(When.START, When.STANDBY), on_fail=settings.disk)
     gpu = Check(GPU, (), BUILT_IN_TIMEOUT, when=tuple(When), on_fail=settings.gpu or OnFail.WARN)
     return (*((disk,) if settings.min_free is not None else ()), *((gpu,) if settings.gpu is not None else ()))
 
 
 class HealthMachine:
-    """Ask `due` at every tick and after `ask` and `results`; what it returns is to be run, and answered by `results`.
+    """Call `due` at every tick and after `ask` and `results`: it returns a round to run, which `results` answers.
 
-    `excluded`: what has made the node unfit, for good. `running`: the round whose results are still to come.
+    `excluded`: the finding that has made the node unfit, for good. `running`: the round without results so far.
     """
 
     def __init__(self, settings: Health) -> None:
@@ -51,7 +51,7 @@ class HealthMachine:
 
     @property
     def problem(self) -> Problem | None:
-        """What has made the node unfit, in the form in which other processes and nodes hear of it."""
+        """The finding that has made the node unfit, in the form in which it is sent to other processes and nodes."""
         return None if self.excluded is None else Problem(self.excluded.check, self.excluded.reason)
 
     @property
@@ -61,14 +61,14 @@ class HealthMachine:
 
     @property
     def bound(self) -> float:
-        """Seconds after an `ask` in which its answer comes at most: a round that is running goes first, and at the
-        beginning that of the start."""
+        """Seconds until the answer to an `ask` at most: a running round goes first, and at the beginning the checks at
+        the start."""
         before = self.running.bound if self.running else bound(self._of(When.START)) if self._start_due else 0.0
         return before + bound(self._of(When.BEFORE_CYCLE))
 
     def ask(self, cycle: str) -> bool:
-        """The node is to run `cycle` unless a check says no. Whether that has to wait for `results` to name the cycle;
-        if not, `excluded` is the answer at once. Of several that wait the newest counts."""
+        """The node is to run `cycle` unless a check fails. Returns whether that has to wait until `results` returns the
+        cycle; if not, `excluded` is the answer at once. Of several cycles that wait the newest counts."""
         if self.excluded is not None or not (self._of(When.BEFORE_CYCLE) or not self.ready):
             return False
         if self.running is None or self.running.cycle != cycle:
@@ -76,7 +76,7 @@ class HealthMachine:
         return True
 
     def due(self, now: float, standby: bool) -> Round | None:
-        """The round to begin now. `standby`: whether the node is one."""
+        """Return the round to begin now, or None. `standby`: whether the node is a standby."""
         if self.running is not None or self.excluded is not None:
             return None
         if self._start_due:
@@ -90,8 +90,10 @@ class HealthMachine:
         return self.running
 
     def results(self, number: int, outcomes: Sequence[CheckOutcome], now: float) -> tuple[list[Finding], str]:
-        """What is new, and the cycle that is answered by it, "" if none is. A round that is not running changes
-        nothing; a check of it without an outcome has failed."""
+        """Take a round's outcomes. Returns the new findings and the cycle that they answer, "" if none.
+
+        A round that is not running changes nothing. A check without an outcome has failed.
+        """
         round_ = self.running
         if round_ is None or round_.number != number:
             return [], ""
@@ -105,14 +107,14 @@ class HealthMachine:
         return news, self._answered(round_)
 
     def _answered(self, round_: Round) -> str:
-        """The cycle that has to wait no longer: its own round is over, or there is nothing to wait for."""
+        """Return the cycle that need not wait any more: its own round is over, or it needs none."""
         if self._waiting and (self.excluded is not None or not self._of(When.BEFORE_CYCLE)):
             cycle, self._waiting = self._waiting, ""
             return cycle
         return round_.cycle
 
     def _judge(self, check: Check, outcome: CheckOutcome) -> Finding | None:
-        """None if it is as it was the last time. Its reason may change all the time: bytes that are free, say."""
+        """Return a finding if the result has changed. The reason may change each time, for example the free bytes."""
         before = self._last.get(check.name, Result.PASSED)
         self._last[check.name] = outcome.result
         if outcome.result is before:
