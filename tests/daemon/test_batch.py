@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.ft_slurm import test_completion as slurm
 
 from ft_supervisor.core.model import Outcome, Timeouts, Verdict
 from ft_supervisor.observe import left_running
+from ft_supervisor.observe.replay import replay
 
 bare, libraries, site = slurm.bare, slurm.libraries, slurm.site
 Site = slurm.Site
@@ -49,6 +51,32 @@ def test_a_host_that_slurm_has_taken_out_of_the_job(start_daemon: StartDaemon, s
     daemon.wait_for("event=job_completed")
     assert site.calls() == ["7 0"]
     assert left_running.read(Path(daemon.job.run_folder)) is None
+
+
+def test_the_journal_has_the_last_deed_and_replays_it(start_daemon: StartDaemon, site: Site) -> None:
+    daemon = closing(start_daemon, "n1")
+    assert daemon.exit_code() == 0
+    for path in (Path(daemon.job.local_folder), Path(daemon.job.run_folder) / "journal" / "n0"):
+        journal = path / "journal-daemon.jsonl"
+        replayed = replay(journal)
+        assert replayed.difference is None and replayed.events > 5
+        actions = [action["type"] for line in journal.read_text().splitlines() for action in actions_of(line)]
+        deeds = [
+            "FinishFiles",
+            "KillLeftovers",
+            "AskBatchHost",
+            "WriteComment",
+            "ForbidRequeue",
+            "CompleteJob",
+            "Leave",
+        ]
+        assert [action for action in actions if action in deeds] == deeds
+
+
+def actions_of(line: str) -> list[dict[str, str]]:
+    """The actions of a line of the journal; none of a quiet one, or of the header."""
+    entry = json.loads(line)
+    return entry.get("actions") or [] if isinstance(entry, dict) else []
 
 
 def test_a_healthy_job_is_completed_by_nobody(start_daemon: StartDaemon, site: Site) -> None:
