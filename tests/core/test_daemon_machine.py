@@ -12,17 +12,17 @@ from ft_supervisor.core.actions import (
     SpawnAgent,
     SpawnCoordinator,
     Tell,
-    WriteVerdict,
+    CopyVerdict,
 )
 from ft_supervisor.core.daemon.child_watch import START_BOUND, STEADY_LIFE, ChildWatch, Life
 from ft_supervisor.core.daemon.daemon import DONE_BOUND, MAX_CRASHES, DaemonMachine, State
 from ft_supervisor.core.daemon.leaving import LATE_BOUND
 from ft_supervisor.core.daemon.verdict_search import FIRST_PAUSE, LOOK_PAUSE
-from ft_supervisor.core.events import ChildExited, Ended, NoVerdict, Ordered, Signalled, Tick
+from ft_supervisor.core.events import ChildExited, VerdictFileFound, NoVerdict, Ordered, Signalled, Tick
 from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
 from ft_supervisor.core.orders import AgentState
-from ft_supervisor.core.transitions import InvalidTransition
+from ft_supervisor.core.transitions import InvalidState
 
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
 FAILED = Verdict(Outcome.FAILED, "over")
@@ -271,7 +271,7 @@ def test_the_node_leaves_as_its_agent_said() -> None:
     play.run()
     assert play.order(orders.Done(0, SUCCESS, "over")) == []
     assert play.feed(ChildExited("agent", "exit code 0")) == [
-        WriteVerdict(SUCCESS),
+        CopyVerdict(SUCCESS),
         *SUCCEEDED,
     ]
 
@@ -291,15 +291,15 @@ def test_an_agent_that_dies_on_its_way_out_is_not_replaced() -> None:
     play = Play()
     play.run()
     play.order(orders.Remember(Memory(0, newest=C0, verdict=FAILED)))
-    assert play.feed(AGENT_GONE) == [WriteVerdict(FAILED), *LEFT_FAILED]
+    assert play.feed(AGENT_GONE) == [CopyVerdict(FAILED), *LEFT_FAILED]
 
 
 def test_the_first_node_leaves_after_its_coordinator() -> None:
     play = Play(0)
     play.run()
-    play.order(orders.Closed(SUCCESS), child="coordinator")
+    play.order(orders.VerdictDecided(SUCCESS), child="coordinator")
     play.order(orders.Done(0, SUCCESS, "over"))
-    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS)]
+    assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS)]
     play.order(orders.Done(0, SUCCESS, "over"), child="coordinator")
     assert play.feed(COORDINATOR_GONE) == [*SUCCEEDED]
 
@@ -307,7 +307,7 @@ def test_the_first_node_leaves_after_its_coordinator() -> None:
 def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
     play = Play(0)
     play.run()
-    play.order(orders.Closed(SUCCESS), child="coordinator")
+    play.order(orders.VerdictDecided(SUCCESS), child="coordinator")
     play.order(orders.Done(0, SUCCESS, "over"))
     play.feed(ChildExited("agent", "exit code 0"))
     play.state = None
@@ -315,7 +315,7 @@ def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
     assert play.wait(bound - BEAT) == []
     assert play.wait(BEAT) == [KillChild("coordinator")]
     assert play.feed(ChildExited("coordinator", "killed")) == [
-        WriteVerdict(SUCCESS, shared=True),
+        CopyVerdict(SUCCESS, shared=True),
         *SUCCEEDED,
     ]
 
@@ -332,11 +332,11 @@ def test_a_coordinator_that_reaches_nobody_is_killed() -> None:
 def test_a_coordinator_that_dies_with_a_claimed_verdict_has_its_file_written() -> None:
     play = Play(0)
     play.run()
-    play.order(orders.Closed(FAILED), child="coordinator")
-    assert play.feed(ChildExited("coordinator", "killed")) == [WriteVerdict(FAILED, shared=True)]
+    play.order(orders.VerdictDecided(FAILED), child="coordinator")
+    assert play.feed(ChildExited("coordinator", "killed")) == [CopyVerdict(FAILED, shared=True)]
     play.order(orders.Done(1, FAILED, "over"))
     assert play.feed(ChildExited("agent", "exit code 1")) == [
-        WriteVerdict(FAILED),
+        CopyVerdict(FAILED),
         FinishFiles(),
         Leave(1, FAILED, "over"),
     ]
@@ -345,7 +345,7 @@ def test_a_coordinator_that_dies_with_a_claimed_verdict_has_its_file_written() -
 def test_a_coordinator_that_dies_after_it_has_told_its_verdict_is_not_replaced() -> None:
     play = Play(0)
     play.run()
-    play.order(orders.Closed(FAILED), child="coordinator")
+    play.order(orders.VerdictDecided(FAILED), child="coordinator")
     play.feed(ChildExited("coordinator", "killed"))
     assert play.wait(30) == []
 
@@ -355,7 +355,7 @@ def test_a_node_that_ends_takes_its_candidate_along() -> None:
     play = Play(0)
     play.run()
     play.order(orders.Done(0, SUCCESS, "over"))
-    assert play.feed(ChildExited("agent", "exit code 0")) == [WriteVerdict(SUCCESS), KillChild("coordinator")]
+    assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS), KillChild("coordinator")]
     assert play.feed(ChildExited("coordinator", "killed")) == [*SUCCEEDED]
 
 
@@ -410,8 +410,8 @@ def test_who_finds_no_coordinator_looks_for_the_verdict() -> None:
     play.state = AgentState.JOINING
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
-    assert play.feed(Ended(SUCCESS), Ended(FAILED)) == [KillChild("agent")]
-    assert play.feed(AGENT_GONE) == [WriteVerdict(SUCCESS), *SUCCEEDED]
+    assert play.feed(VerdictFileFound(SUCCESS), VerdictFileFound(FAILED)) == [KillChild("agent")]
+    assert play.feed(AGENT_GONE) == [CopyVerdict(SUCCESS), *SUCCEEDED]
 
 
 def test_where_the_job_may_be_over_the_verdict_is_looked_for_at_once_and_soon_again() -> None:
@@ -434,7 +434,7 @@ def test_where_the_job_may_be_over_the_verdict_is_looked_for_at_once_and_soon_ag
 def test_a_verdict_found_while_no_agent_is_there() -> None:
     play = Play()
     play.feed(AGENT_GONE, AGENT_GONE)
-    assert play.feed(Ended(FAILED)) == [WriteVerdict(FAILED), *LEFT_FAILED]
+    assert play.feed(VerdictFileFound(FAILED)) == [CopyVerdict(FAILED), *LEFT_FAILED]
 
 
 def test_who_has_a_coordinator_looks_for_nothing() -> None:
@@ -447,9 +447,9 @@ def test_a_verdict_found_too_late_changes_nothing() -> None:
     play = Play()
     play.run()
     play.order(orders.Done(0, SUCCESS, "over"))
-    assert play.feed(Ended(FAILED)) == []
+    assert play.feed(VerdictFileFound(FAILED)) == []
     assert play.feed(ChildExited("agent", "exit code 0")) == [
-        WriteVerdict(SUCCESS),
+        CopyVerdict(SUCCESS),
         *SUCCEEDED,
     ]
 
@@ -467,7 +467,7 @@ def given_up() -> Play:
 
 def test_a_late_comer_leaves_with_the_verdict_of_the_file() -> None:
     reason = "the run's verdict is there already: over"
-    assert given_up().feed(Ended(FAILED)) == [FinishFiles(), Leave(1, FAILED, reason)]
+    assert given_up().feed(VerdictFileFound(FAILED)) == [FinishFiles(), Leave(1, FAILED, reason)]
 
 
 def test_a_late_comer_leaves_with_75_where_no_file_is() -> None:
@@ -496,7 +496,7 @@ def test_who_was_told_to_end_looks_for_no_file() -> None:
 def test_to_start_a_child_beside_another_one_is_a_bug() -> None:
     watch = ChildWatch(1.0, (0.0, 0.0))
     assert watch.spawn(0.0)
-    with pytest.raises(InvalidTransition, match="starting -> starting"):
+    with pytest.raises(InvalidState, match="starting -> starting"):
         watch._become(Life.STARTING)
 
 
@@ -505,5 +505,5 @@ def test_a_daemon_that_has_left_begins_nothing() -> None:
     play.order(orders.Done(0, SUCCESS, "over"))
     play.feed(AGENT_GONE)
     assert play.machine.state is State.LEAVING
-    with pytest.raises(InvalidTransition, match="leaving -> serving"):
+    with pytest.raises(InvalidState, match="leaving -> serving"):
         play.machine._become(State.SERVING)

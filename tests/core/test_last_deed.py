@@ -26,14 +26,14 @@ from ft_supervisor.core.events import (
     DaemonEvent,
     Deed,
     DeedDone,
-    Ended,
+    VerdictFileFound,
     InBatchJob,
     NoVerdict,
     Signalled,
     Tick,
 )
 from ft_supervisor.core.model import KILL_BOUND, Accepted, Again, Outcome, Verdict
-from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.orders import VerdictDecided
 from ft_supervisor.core.settings import Accounting
 from ft_supervisor.core.summary import Summary
 
@@ -59,7 +59,7 @@ class Play:
         self.now = 100.0
         self.logged: list[str] = []
         batch = InBatchJob(1, host)
-        self.deed = LastDeed(job(3, 1), here, batch, Closed(verdict, lost, Summary(3)), deputy=deputy)
+        self.deed = LastDeed(job(3, 1), here, batch, VerdictDecided(verdict, lost, Summary(3)), deputy=deputy)
         self.began = deeds(self.deed.begin(self.now))
 
     def feed(self, *events: DaemonEvent) -> list[object]:
@@ -124,7 +124,7 @@ def test_the_question_is_asked_while_the_comment_is_written() -> None:
 def test_the_policy_may_forbid_the_comment() -> None:
     a_job = job(3, 1)
     a_job = replace(a_job, settings=replace(a_job.settings, accounting=Accounting(comment=False)))
-    deed = LastDeed(a_job, "n1", InBatchJob(1, "n0"), Closed(FAILED), deputy=False)
+    deed = LastDeed(a_job, "n1", InBatchJob(1, "n0"), VerdictDecided(FAILED), deputy=False)
     assert deed.begin(0.0) == [AskBatchHost(), ForbidRequeue(1)]
 
 
@@ -240,7 +240,7 @@ BATCH = InBatchJob(1, "n0")
 def leaving(
     leave: Leave = LEAVE,
     batch: InBatchJob | None = BATCH,
-    closed: Closed | None = None,
+    closed: VerdictDecided | None = None,
     accepted: Accepted | None = None,
 ) -> tuple[Leaving, list[object]]:
     """A daemon on n1 that leaves, and what it does first."""
@@ -249,7 +249,7 @@ def leaving(
 
 
 def test_the_closer_leaves_when_its_last_deed_is_done() -> None:
-    machine, began = leaving(closed=Closed(SUCCESS))
+    machine, began = leaving(closed=VerdictDecided(SUCCESS))
     comment = WriteComment("success", "success")
     assert began == [FinishFiles(), KillLeftovers(), AskBatchHost(), comment]
     todo: list[object] = []
@@ -261,18 +261,18 @@ def test_the_closer_leaves_when_its_last_deed_is_done() -> None:
 @pytest.mark.parametrize(
     ("batch", "closed", "accepted"),
     [
-        (None, Closed(SUCCESS), Accepted(0, SUCCESS, deputy=True)),
+        (None, VerdictDecided(SUCCESS), Accepted(0, SUCCESS, deputy=True)),
         (BATCH, None, Accepted(0, SUCCESS, deputy=False)),
         (BATCH, None, None),
     ],
 )
-def test_no_other_node_asks_slurm(batch: InBatchJob | None, closed: Closed | None, accepted: Accepted | None) -> None:
+def test_no_other_node_asks_slurm(batch: InBatchJob | None, closed: VerdictDecided | None, accepted: Accepted | None) -> None:
     assert leaving(batch=batch, closed=closed, accepted=accepted)[1] == [FinishFiles(), LEAVE]
 
 
 def test_a_deputy_that_comes_late_does_what_the_verdict_of_the_file_says() -> None:
     machine, _ = leaving(Leave(75, None, "nobody"), accepted=Accepted(0, FAILED, deputy=True))
-    assert deeds(machine.handle(Ended(FAILED), 1.0)) == [FinishFiles(), KillLeftovers(), AskBatchHost()]
+    assert deeds(machine.handle(VerdictFileFound(FAILED), 1.0)) == [FinishFiles(), KillLeftovers(), AskBatchHost()]
 
 
 def test_a_deputy_that_finds_no_verdict_has_nothing_to_do() -> None:
@@ -282,7 +282,7 @@ def test_a_deputy_that_finds_no_verdict_has_nothing_to_do() -> None:
 
 
 def test_a_signal_during_the_last_look_is_heeded_by_the_last_deed() -> None:
-    machine, _ = leaving(Leave(75, None, "nobody"), closed=Closed(FAILED, "0"))
+    machine, _ = leaving(Leave(75, None, "nobody"), closed=VerdictDecided(FAILED, "0"))
     for event in (SIGTERM, NoVerdict(), COMMENTED, FORBIDDEN):
         machine.handle(event, LATE_BOUND / 2)
     assert machine.due == LATE_BOUND / 2 + SIGNAL_BOUND

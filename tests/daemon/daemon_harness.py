@@ -33,7 +33,7 @@ shell.supervise(
 CHILD = """
 import os, signal, subprocess, sys, time
 from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import Alive, Closed, Done, Listening, Remember, Terminate
+from ft_supervisor.core.orders import Alive, VerdictDecided, Done, Listening, Remember, Terminate
 from ft_supervisor.process.child import enter_child
 
 link = enter_child()

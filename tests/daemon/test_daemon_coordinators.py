@@ -89,12 +89,12 @@ def test_the_journal_is_copied_to_the_run(start_daemon: StartDaemon) -> None:
 
 
 CONCLUDES = """
-link.send(Closed(Verdict(Outcome.SUCCESS, "trained")))
-link.send(Closed(Verdict(Outcome.SUCCESS, "trained"), {lost}))
+link.send(VerdictDecided(Verdict(Outcome.SUCCESS, "trained")))
+link.send(VerdictDecided(Verdict(Outcome.SUCCESS, "trained"), {lost}))
 done(Outcome.SUCCESS, "trained")
 """
 AFTER_CLOSED = """
-while open(folder + "/journal-daemon.jsonl").read().count('"Closed"') < 2:
+while open(folder + "/journal-daemon.jsonl").read().count('"VerdictDecided"') < 2:
     link.send(Alive("closing"))
     time.sleep(0.02)
 done(Outcome.SUCCESS, "trained")

@@ -258,7 +258,7 @@ COORDINATOR = """
 link.send(Listening(20123))
 while not os.path.exists(folder + "/die"):
     time.sleep(0.02)
-link.send(Closed(Verdict(Outcome.SUCCESS, "trained")))
+link.send(VerdictDecided(Verdict(Outcome.SUCCESS, "trained")))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

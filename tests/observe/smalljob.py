@@ -16,7 +16,7 @@ from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.model import Failure, Memory, Verdict
-from ft_supervisor.core.orders import Begin, Closed, Done, Terminate
+from ft_supervisor.core.orders import Begin, VerdictDecided, Done, Terminate
 from ft_supervisor.observe.journal import Journal
 
 PORT = 4711
@@ -174,7 +174,7 @@ class SmallJob:
                     self._post(self.hosts[rank], "agent", tell.Mailed(message))
             case do.Record(verdict, lost):
                 self.file = self.file or verdict
-                self._post(host, "daemon", tell.Ordered("coordinator", Closed(verdict, lost)))
+                self._post(host, "daemon", tell.Ordered("coordinator", VerdictDecided(verdict, lost)))
                 self._post(host, "coordinator", tell.Recorded(self.file))
             case do.Conclude(verdict):
                 self._post(host, "coordinator", tell.Ended(verdict))

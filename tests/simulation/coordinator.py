@@ -14,7 +14,7 @@ from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Recorded, Tick
 from ft_supervisor.core.messages import ToCoordinator
 from ft_supervisor.core.model import Memory, Verdict
-from ft_supervisor.core.orders import Closed, Done, Listening
+from ft_supervisor.core.orders import VerdictDecided, Done, Listening
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
@@ -145,7 +145,7 @@ class SimCoordinator(Process):
     def _record(self, verdict: Verdict, lost: str) -> None:
         self.world.checks.verdict(verdict, f"{self.node.name} records")
         self.world.moment("recording", self.node.rank)
-        self.node.tell_daemon("coordinator", Closed(verdict, lost))
+        self.node.tell_daemon("coordinator", VerdictDecided(verdict, lost))
         if verdict not in self._recording:
             self._recording.add(verdict)
             self.world.after(self.world.between(*FILE_TIME), self.do, self._write, verdict)

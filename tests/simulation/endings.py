@@ -9,7 +9,7 @@ from tests.simulation.plan import Fault
 
 from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.model import CONFIG_ERROR, KILL_BOUND, NO_PROMISE, Cycle, Outcome, Verdict
-from ft_supervisor.core.transitions import InvalidTransition
+from ft_supervisor.core.transitions import InvalidState
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
@@ -94,7 +94,7 @@ class Endings:
         try:
             todo = machine.handle(event, now)
             machine.validate()
-        except (InvalidTransition, AssertionError) as error:
+        except (InvalidState, AssertionError) as error:
             raise Breach("state", f"{who}: {type(error).__name__} {error}") from error
         return todo
 

@@ -14,7 +14,7 @@ from tests.simulation.workers import ORPHAN_TIME, SimWorkers
 from ft_supervisor.core import actions, events
 from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon.daemon import AGENT
-from ft_supervisor.core.events import ChildExited, DaemonEvent, Ended, Ordered, Signalled, Terminated, Tick
+from ft_supervisor.core.events import ChildExited, DaemonEvent, VerdictFileFound, Ordered, Signalled, Terminated, Tick
 from ft_supervisor.core.health_types import CheckOutcome, Result, Round
 from ft_supervisor.core.model import Node
 from ft_supervisor.core.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
@@ -44,7 +44,7 @@ class SimDaemon(Process):
     def feed(self, event: DaemonEvent) -> None:
         """Something happened. Only from what this process does."""
         if self.alive:
-            if self.node.world.history is not None and isinstance(event, ChildExited | Signalled | Ended):
+            if self.node.world.history is not None and isinstance(event, ChildExited | Signalled | VerdictFileFound):
                 self.node.world.note(f"{self.node.name} daemon", f"<- {brief(event)}")
             self._perform(
                 self.node.world.checks.step(f"{self.node.name} daemon", self.machine, event, self.node.local())
@@ -81,13 +81,13 @@ class SimDaemon(Process):
                     node.coordinator.do(node.coordinator.feed, events.SlurmToldUs(said))
                 case actions.Tell(Promise(term)) if node.coordinator is not None:
                     node.coordinator.do(node.coordinator.feed, events.Promised(term))
-                case actions.WriteVerdict(verdict, True):
+                case actions.CopyVerdict(verdict, True):
                     node.world.checks.verdict(verdict, f"{node.name} daemon writes")
                     if not node.world.files_away:
                         node.world.write_file(verdict, f"{node.name} daemon")
                 case actions.LookForVerdict():
                     node.world.look_for_verdict(
-                        self, lambda verdict: self.feed(Ended(verdict) if verdict else events.NoVerdict())
+                        self, lambda verdict: self.feed(VerdictFileFound(verdict) if verdict else events.NoVerdict())
                     )
                 case actions.Leave(code):
                     node.world.checks.daemon_leaves(node, action)

@@ -48,7 +48,7 @@ class Pulse:
 @dataclass(frozen=True)
 class Record:
     """Tell the daemon that this is the job's verdict, and write its file; Recorded follows, within a bound. `lost` and
-    `summary` as in orders.Closed; the summary is written with it."""
+    `summary` as in orders.VerdictDecided; the summary is written with it."""
 
     verdict: Verdict
     lost: str
@@ -163,7 +163,7 @@ class KillChild:
 
 
 @dataclass(frozen=True)
-class WriteVerdict:
+class CopyVerdict:
     """Keep a copy of the verdict in the node's own folder; with `shared`, also in the run's folder if none is there.
 
     `summary`: the line for Slurm's accounting; "" if this node's coordinator has not closed the job with this verdict.
@@ -263,7 +263,7 @@ DaemonAction = (
     | Tell
     | RunChecks
     | CallSlurm
-    | WriteVerdict
+    | CopyVerdict
     | LookForVerdict
     | FinishFiles
     | KillLeftovers

@@ -93,7 +93,7 @@ class Listening:
 
 
 @dataclass(frozen=True)
-class Closed:
+class VerdictDecided:
     """Coordinator to daemon: this is the job's verdict; should I die now, write its file.
 
     `lost`: infra_ranks, folded, of the nodes that are not there any more, without having said Goodbye. `summary` goes
@@ -170,7 +170,7 @@ ORDERS: tuple[type, ...] = (
     Promise,
     Done,
     Listening,
-    Closed,
+    VerdictDecided,
     Check,
     Checked,
     Sick,
@@ -185,7 +185,7 @@ Order = (
     | Promise
     | Done
     | Listening
-    | Closed
+    | VerdictDecided
     | Check
     | Checked
     | Sick

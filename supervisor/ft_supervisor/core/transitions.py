@@ -1,19 +1,30 @@
-"""Tables of states: which state may follow which, and the event that leads there."""
+"""Checks a machine's state against its table of transitions: state -> next state -> what takes it there, in words.
+
+A violation is a bug. The process that runs the machine ends with one line, and its daemon starts another.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import TypeVar
 
-S = TypeVar("S")
+S = TypeVar("S", bound=StrEnum)
+Transitions = Mapping[S, Mapping[S, str]]
 
 
-class InvalidTransition(Exception):
-    """A machine was about to enter a state that its table does not allow: a bug."""
+class InvalidState(RuntimeError):
+    """A machine has taken a transition that its table lacks, or one of its invariants does not hold. One line."""
 
 
-def checked(transitions: Mapping[S, Mapping[S, str]], state: S, following: S) -> S:
-    """Return `following`. Raises InvalidTransition where the table has no such transition."""
-    if following not in transitions[state]:
-        raise InvalidTransition(f"{state} -> {following}")
-    return following
+def check_transition(table: Transitions[S], former: S, state: S, event: object) -> None:
+    """Raise InvalidState unless the table has a way from `former` to `state`. `event`: the cause, for the line."""
+    if state not in table[former]:
+        raise InvalidState(f"{type(state).__name__}: no transition from {former} to {state} (by {event!s:.200})")
+
+
+def check_invariants(state: StrEnum, invariants: Mapping[str, bool]) -> None:
+    """Raise InvalidState, naming the first invariant that does not hold."""
+    for words, holds in invariants.items():
+        if not holds:
+            raise InvalidState(f"{type(state).__name__}: {state}, and it does not hold that {words}")

@@ -20,7 +20,7 @@ from ft_supervisor.core.daemon.daemon import AGENT, COORDINATOR, DaemonMachine
 from ft_supervisor.core.events import (
     ChecksDone,
     DaemonEvent,
-    Ended,
+    VerdictFileFound,
     InBatchJob,
     NoVerdict,
     Ordered,
@@ -224,7 +224,7 @@ class _Shell:
             return []
         looked, self._looking = self._looking, None
         verdict = files.result(looked)
-        return [Ended(verdict) if verdict else NoVerdict()]
+        return [VerdictFileFound(verdict) if verdict else NoVerdict()]
 
     def _handle(self, event: DaemonEvent) -> None:
         if isinstance(event, Ordered) and isinstance(event.order, Listening):
@@ -257,7 +257,7 @@ class _Shell:
                     self._slurm.ask(urgent)
                 case actions.RunChecks(round_):
                     self._checks.begin(round_)
-                case actions.WriteVerdict(verdict, shared, summary):
+                case actions.CopyVerdict(verdict, shared, summary):
                     self._writing += files.write_verdict(self._job, verdict, shared, summary)
                 case actions.LookForVerdict():
                     self._looking = self._looking or files.look_for_verdict(self._job)

@@ -86,8 +86,8 @@ class DaemonMachine:
         self.memory = Memory()
         self._agent = ChildWatch(job.timeouts.agent, AGENT_PAUSE)
         self._coordinator = ChildWatch(job.timeouts.agent, COORDINATOR_PAUSE)
-        self._closed: orders.Closed | None = None
-        """The newest Closed of our coordinator, which has the job's verdict."""
+        self._closed: orders.VerdictDecided | None = None
+        """The newest VerdictDecided of our coordinator, which has the job's verdict."""
         self._coordinator_done = False
         self._health = HealthMachine(job.settings.health)
         waits = any(check.on_fail is OnFail.EXCLUDE for check in self._health.at_start)
@@ -169,7 +169,7 @@ class DaemonMachine:
             case events.SlurmAnswered(said):
                 if self._coordinator.lives:
                     self._do(Tell(said, COORDINATOR))
-            case events.Ended(verdict):
+            case events.VerdictFileFound(verdict):
                 self._find_verdict(verdict)
             case events.Tick():
                 self._tick(now)
@@ -278,7 +278,7 @@ class DaemonMachine:
                 self._do(actions.CallSlurm(urgent))
             case orders.Listening(port):
                 self._announce(facts.CoordinatorListens(port))
-            case orders.Closed():
+            case orders.VerdictDecided():
                 self._closed = order
             case orders.Done():
                 self._coordinator_done = True
@@ -351,7 +351,7 @@ class DaemonMachine:
         """Have the file written, with the line for Slurm's accounting if our coordinator has closed the job so."""
         closed = self._closed if self._closed is not None and self._closed.verdict == verdict else None
         summary = "" if closed is None else line(closed.summary, verdict, self.job.run_id)
-        self._do(actions.WriteVerdict(verdict, shared, summary))
+        self._do(actions.CopyVerdict(verdict, shared, summary))
 
     def _tick(self, now: float) -> None:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat

@@ -37,7 +37,7 @@ from ft_supervisor.core.actions import (
 )
 from ft_supervisor.core.events import BatchHost, BatchHostAnswered, DaemonEvent, Deed, DeedDone, InBatchJob, Signalled
 from ft_supervisor.core.model import KILL_BOUND, Again, Job, Outcome
-from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.orders import VerdictDecided
 from ft_supervisor.core.protocol import daemon_facts as facts
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.summary import head, line
@@ -102,7 +102,7 @@ _ANSWERS = {
 class LastDeed:
     """Pure. `begin` once, and then `handle` with each event until `over`. All times in seconds."""
 
-    def __init__(self, job: Job, node: str, batch: InBatchJob, closed: Closed, *, deputy: bool) -> None:
+    def __init__(self, job: Job, node: str, batch: InBatchJob, closed: VerdictDecided, *, deputy: bool) -> None:
         """`node`: this node's name. `closed`: the job's verdict, and with the closer the nodes that are lost."""
         self.step = Step.BEGINNING
         self.due: float | None = None

@@ -11,9 +11,9 @@ from enum import StrEnum
 
 from ft_supervisor.core.actions import Announce, DaemonAction, FinishFiles, KillLeftovers, Leave, LookForVerdict
 from ft_supervisor.core.daemon.last_deed import LastDeed
-from ft_supervisor.core.events import DaemonEvent, Ended, InBatchJob, NoVerdict, Signalled
+from ft_supervisor.core.events import DaemonEvent, VerdictFileFound, InBatchJob, NoVerdict, Signalled
 from ft_supervisor.core.model import INTERRUPTED, Accepted, Job
-from ft_supervisor.core.orders import Closed
+from ft_supervisor.core.orders import VerdictDecided
 from ft_supervisor.core.protocol import daemon_facts as facts
 from ft_supervisor.core.transitions import checked
 
@@ -54,11 +54,11 @@ class Leaving:
         node: str,
         leave: Leave,
         batch: InBatchJob | None,
-        closed: Closed | None,
+        closed: VerdictDecided | None,
         accepted: Accepted | None,
     ) -> None:
         """`node`: this node's name. `leave`: how it leaves, unless the last look finds a verdict. `batch` None: there
-        is no Slurm. `closed`: the newest Closed of this node's coordinator. `accepted`: the proposal that this node has
+        is no Slurm. `closed`: the newest VerdictDecided of this node's coordinator. `accepted`: the proposal that this node has
         accepted."""
         self.stage = Stage.BEGINNING
         self._job = job
@@ -108,7 +108,7 @@ class Leaving:
     def _look(self, event: DaemonEvent, now: float) -> None:
         assert self._look_until is not None
         match event:
-            case Ended(found):
+            case VerdictFileFound(found):
                 reason = f"the run's verdict is there already: {found.reason}"
                 self._leave = Leave(found.exit_code, found, reason)
             case NoVerdict():
@@ -146,7 +146,7 @@ class Leaving:
         if self._closed is not None:
             return LastDeed(self._job, self._node, self._batch, self._closed, deputy=False)
         if verdict is not None and accepted is not None and accepted.deputy:
-            return LastDeed(self._job, self._node, self._batch, Closed(verdict), deputy=True)
+            return LastDeed(self._job, self._node, self._batch, VerdictDecided(verdict), deputy=True)
         return None
 
     def _go_on(self, event: DaemonEvent, now: float) -> None:
