@@ -496,7 +496,7 @@ def test_who_was_told_to_end_looks_for_no_file() -> None:
 def test_to_start_a_child_beside_another_one_is_a_bug() -> None:
     watch = ChildWatch(1.0, (0.0, 0.0))
     assert watch.spawn(0.0)
-    with pytest.raises(InvalidState, match="starting -> starting"):
+    with pytest.raises(InvalidState, match="from starting to starting"):
         watch._become(Life.STARTING)
 
 
@@ -505,5 +505,5 @@ def test_a_daemon_that_has_left_begins_nothing() -> None:
     play.order(orders.Done(0, SUCCESS, "over"))
     play.feed(AGENT_GONE)
     assert play.machine.state is State.LEAVING
-    with pytest.raises(InvalidState, match="leaving -> serving"):
+    with pytest.raises(InvalidState, match="from leaving to serving"):
         play.machine._become(State.SERVING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from ft_supervisor.core.transitions import checked
+from ft_supervisor.core.transitions import check_transition
 
 START_BOUND = 120.0
 """Seconds from a child's start to its first Alive: importing torch from a cold file system of a large cluster."""
@@ -127,4 +127,5 @@ class ChildWatch:
         return self.lives and self.silence(now) >= (START_BOUND if self._alive is None else self._bound)
 
     def _become(self, life: Life) -> None:
-        self.life = checked(TRANSITIONS, self.life, life)
+        check_transition(TRANSITIONS, self.life, life)
+        self.life = life

@@ -37,7 +37,7 @@ from ft_supervisor.core.protocol import daemon_facts as facts
 from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
 from ft_supervisor.core.settings import Cause, OnFail
 from ft_supervisor.core.summary import line
-from ft_supervisor.core.transitions import checked
+from ft_supervisor.core.transitions import check_transition
 
 AGENT = "agent"
 COORDINATOR = "coordinator"
@@ -392,7 +392,8 @@ class DaemonMachine:
         self._do(Announce(fact))
 
     def _become(self, state: State) -> None:
-        self.state = checked(TRANSITIONS, self.state, state)
+        check_transition(TRANSITIONS, self.state, state)
+        self.state = state
 
     def _do(self, action: actions.DaemonAction) -> None:
         self._actions.append(action)

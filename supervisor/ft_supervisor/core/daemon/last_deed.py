@@ -41,7 +41,7 @@ from ft_supervisor.core.orders import VerdictDecided
 from ft_supervisor.core.protocol import daemon_facts as facts
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.summary import head, line
-from ft_supervisor.core.transitions import checked
+from ft_supervisor.core.transitions import check_transition
 
 HOST_BOUND = 4.0
 """Seconds for the answer about the batch host, counted from when it is needed. The question is asked first of all."""
@@ -240,7 +240,8 @@ class LastDeed:
         return found.host is BatchHost.GONE or silent
 
     def _become(self, step: Step) -> None:
-        self.step = checked(TRANSITIONS, self.step, step)
+        check_transition(TRANSITIONS, self.step, step)
+        self.step = step
 
     def _do(self, action: DaemonAction) -> None:
         self._actions.append(action)

@@ -15,7 +15,7 @@ from ft_supervisor.core.events import DaemonEvent, VerdictFileFound, InBatchJob,
 from ft_supervisor.core.model import INTERRUPTED, Accepted, Job
 from ft_supervisor.core.orders import VerdictDecided
 from ft_supervisor.core.protocol import daemon_facts as facts
-from ft_supervisor.core.transitions import checked
+from ft_supervisor.core.transitions import check_transition
 
 LATE_BOUND = 2.0
 """Seconds that the last look for the verdict's file may take: the shared file system may hang."""
@@ -157,7 +157,8 @@ class Leaving:
             self._do(self._leave)
 
     def _become(self, stage: Stage) -> None:
-        self.stage = checked(TRANSITIONS, self.stage, stage)
+        check_transition(TRANSITIONS, self.stage, stage)
+        self.stage = stage
 
     def _do(self, action: DaemonAction) -> None:
         self._actions.append(action)
