@@ -17,11 +17,10 @@ class InvalidState(RuntimeError):
     """A machine has taken a transition that its table lacks, or one of its invariants does not hold. One line."""
 
 
-def check_transition(table: Transitions[S], former: S, state: S, event: object = None) -> None:
-    """Raise InvalidState unless the table has a way from `former` to `state`. `event`: the cause, for the line."""
+def check_transition(table: Transitions[S], former: S, state: S) -> None:
+    """Raise InvalidState unless the table has a way from `former` to `state`."""
     if state not in table[former]:
-        by = "" if event is None else f" (by {event!s:.200})"
-        raise InvalidState(f"{type(state).__name__}: no transition from {former} to {state}{by}")
+        raise InvalidState(f"{type(state).__name__}: no transition from {former} to {state}")
 
 
 def check_invariants(state: StrEnum, invariants: Mapping[str, bool]) -> None:
