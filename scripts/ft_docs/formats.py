@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from ft_docs.text import code, page
-from ft_supervisor.doctor import place, show
+from ft_supervisor.doctor import environment
+from ft_supervisor.doctor import render as doctor_render
 from ft_supervisor.doctor.finding import Level
 from ft_supervisor.fault import record
 from ft_supervisor.observe import jobs_text, journal, report_json, snapshot, status
@@ -41,11 +42,12 @@ def render() -> str:
 
 
 def _doctor() -> str:
-    told = json.loads(show.as_json([], "WHERE", "HOST"))
+    told = json.loads(doctor_render.as_json([], "WHERE", "HOST"))
     keys = ", ".join(map(code, told))
     return (
-        f"Version {show.VERSION}. One object with {keys}. `where` is one of {', '.join(place.Where)}; each finding has "
-        f"`check`, a name that stays the same, `level` ({', '.join(Level)}), `text`, and `todo`, what to do about it."
+        f"Version {doctor_render.VERSION}. One object with {keys}. `where` is one of {', '.join(environment.Where)}; "
+        f"each finding has `check`, a name that stays the same, `level` ({', '.join(Level)}), `text`, and `todo`, what "
+        "to do about it."
     )
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from tests.cli.conftest import Command
 
-from ft_supervisor.cli.fault import duration
-from ft_supervisor.fault.words import Wrong
+from ft_supervisor.fault.messages import Wrong
+from ft_supervisor.fault.request import duration
 
 KILL_1 = ("fault", "kill", "worker", "--job", "990000000000001.0.0", "--rank", "1")
 

@@ -9,7 +9,7 @@ from tests.cli.conftest import Command
 from tests.cli.test_report import runs
 
 from ft_supervisor.cli import find
-from ft_supervisor.fault import shell
+from ft_supervisor.fault import request, shell
 from ft_supervisor.observe import run_index
 from ft_supervisor.observe.run_index import Entry
 from ft_supervisor.observe.runs import Wanted
@@ -165,10 +165,10 @@ def test_fault_takes_the_run_that_an_option_leads_to(
     command: Command, tmp_path: Path, state: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
-    wishes: list[shell.Wish] = []
+    requests: list[request.Request] = []
 
-    def run(wish: shell.Wish, *_: object) -> int:
-        wishes.append(wish)
+    def run(asked_for: request.Request, *_: object) -> int:
+        requests.append(asked_for)
         return 0
 
     monkeypatch.setattr(shell, "run", run)
@@ -178,8 +178,8 @@ def test_fault_takes_the_run_that_an_option_leads_to(
     ]  # fmt: skip
     for words in asked:
         assert command("fault", "kill", "worker", "--rank", "1", *words, **state).returncode == 0
-    assert [wish.job for wish in wishes] == [Wanted(4242, 0, 0)] * len(asked)
-    assert {wish.name for wish in wishes} == {"4242.0.0"}
+    assert [asked_for.job for asked_for in requests] == [Wanted(4242, 0, 0)] * len(asked)
+    assert {asked_for.name for asked_for in requests} == {"4242.0.0"}
 
 
 @pytest.mark.parametrize(

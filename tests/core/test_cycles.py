@@ -58,7 +58,7 @@ def running(max_restarts: int = 3) -> Training:
 def test_a_cycle_waits_for_the_permission_to_begin() -> None:
     training = Training()
     assert [training.register(infra_rank).ready for infra_rank in range(3)] == [False, False, True]
-    assert training.cycles.phase is Phase.JOINING
+    assert (training.cycles.phase,) == (Phase.JOINING,)
     assert not mailed(training.last.actions, messages.Run)
     runs = mailed(training.begin().actions, messages.Run)
     assert sorted(runs) == [0, 1] and training.cycles.phase is Phase.RUNNING

@@ -1,11 +1,12 @@
 """The daemon's machine, scenario by scenario: events in, deeds out, compared as they are."""
 
 import pytest
-from tests.core.machines import BEAT, C0, FAILURE, TIMEOUTS, deeds, job, node
+from tests.core.machines import BEAT, C0, FAILURE, TIMEOUTS, deeds, job, lines, node
 
 from ft_supervisor.core import events, orders
 from ft_supervisor.core.actions import (
     CopyVerdict,
+    FinishFiles,
     KillChild,
     Leave,
     LookForVerdict,
@@ -14,14 +15,21 @@ from ft_supervisor.core.actions import (
     Tell,
 )
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
-from ft_supervisor.core.daemon import DONE_BOUND, FIRST_PAUSE, LOOK_PAUSE, MAX_CRASHES, DaemonMachine
-from ft_supervisor.core.events import ChildExited, Ordered, Signalled, Tick, VerdictFileFound
-from ft_supervisor.core.keeper import START_BOUND, STEADY
+from ft_supervisor.core.daemon.child_watch import START_BOUND, STEADY_LIFE, ChildWatch, Life
+from ft_supervisor.core.daemon.daemon import DONE_BOUND, MAX_CRASHES, DaemonMachine, State
+from ft_supervisor.core.daemon.leaving import LATE_BOUND
+from ft_supervisor.core.daemon.verdict_search import FIRST_PAUSE, LOOK_PAUSE
+from ft_supervisor.core.events import ChildExited, NoVerdict, Ordered, Signalled, Tick, VerdictFileFound
 from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
+from ft_supervisor.core.orders import AgentState
+from ft_supervisor.core.transitions import InvalidState
 
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
 FAILED = Verdict(Outcome.FAILED, "over")
 CANCELLED = Leave(130, None, "told to end by a signal")
+SUCCEEDED = (FinishFiles(), Leave(0, SUCCESS, "over"))
+LEFT_FAILED = (FinishFiles(), Leave(1, FAILED, "over"))
+NO_LEASE = Leave(75, None, "no lease")
 
 
 class Play:
@@ -32,7 +40,7 @@ class Play:
         self.coordinator = True
         """Whether it says Alive once it has been started."""
         self.machine = DaemonMachine(job(candidates=candidates), node(infra_rank), 0.0, 1.7e9)
-        self.state: str | None = None
+        self.state: AgentState | None = None
         self.fence_in: float | None = None
         self.began = deeds(self.machine.start(0.0))
 
@@ -62,7 +70,7 @@ class Play:
 
     def run(self) -> None:
         """The agent is there, and active."""
-        self.state = "active"
+        self.state = AgentState.ACTIVE
         assert self.wait(BEAT) == []
 
 
@@ -76,9 +84,9 @@ def test_a_node_waits_for_its_first_coordinator_from_the_daemons_start() -> None
     play.wait(5.0)
     play.feed(AGENT_GONE)
     assert play.machine.waited(play.now) == play.now >= 5.0
-    play.feed(Ordered("agent", orders.Alive("standby")))
+    play.feed(Ordered("agent", orders.Alive(AgentState.STANDBY)))
     play.feed(AGENT_GONE)
-    play.feed(Ordered("agent", orders.Alive("joining")))
+    play.feed(Ordered("agent", orders.Alive(AgentState.JOINING)))
     assert play.machine.waited(play.now) == 0.0
 
 
@@ -148,7 +156,7 @@ def test_a_silent_coordinator_is_killed_and_replaced() -> None:
 def test_a_starting_coordinator_has_longer() -> None:
     play = Play(0)
     play.coordinator = False
-    play.state = "active"
+    play.state = AgentState.ACTIVE
     assert play.wait(START_BOUND - BEAT) == []
     assert play.wait(BEAT) == [KillChild("coordinator")]
 
@@ -186,14 +194,15 @@ def test_agents_that_crash_in_a_row_are_given_more_and_more_time_and_then_up() -
         pauses.append(play.now - since)
     assert pauses == pytest.approx([0.4, 0.8, 1.6, 3.2, 5, 5, 5, 5], abs=0.15)
     reason = f"{MAX_CRASHES} agents in a row ended at once, the last: killed by SIGKILL"
-    assert play.feed(AGENT_GONE) == [Leave(75, None, reason)]
+    assert play.feed(AGENT_GONE) == [LookForVerdict()]
+    assert play.feed(NoVerdict()) == [FinishFiles(), Leave(75, None, reason)]
 
 
 def test_an_agent_that_lived_for_long_has_not_crashed_in_a_row() -> None:
     play = Play()
     play.feed(AGENT_GONE)
     play.run()
-    play.wait(STEADY)
+    play.wait(STEADY_LIFE)
     assert play.feed(AGENT_GONE) == [SpawnAgent(3, Memory())]
 
 
@@ -261,7 +270,10 @@ def test_the_node_leaves_as_its_agent_said() -> None:
     play = Play()
     play.run()
     assert play.order(orders.Done(0, SUCCESS, "over")) == []
-    assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
+    assert play.feed(ChildExited("agent", "exit code 0")) == [
+        CopyVerdict(SUCCESS),
+        *SUCCEEDED,
+    ]
 
 
 def test_an_agent_that_is_done_but_stays_is_killed() -> None:
@@ -271,14 +283,15 @@ def test_an_agent_that_is_done_but_stays_is_killed() -> None:
     play.state = None
     assert play.wait(DONE_BOUND - BEAT) == []
     assert play.wait(BEAT) == [KillChild("agent")]
-    assert play.feed(AGENT_GONE) == [Leave(75, None, "no lease")]
+    assert play.feed(AGENT_GONE) == [LookForVerdict()]
+    assert play.feed(NoVerdict()) == [FinishFiles(), NO_LEASE]
 
 
 def test_an_agent_that_dies_on_its_way_out_is_not_replaced() -> None:
     play = Play()
     play.run()
     play.order(orders.Remember(Memory(0, newest=C0, verdict=FAILED)))
-    assert play.feed(AGENT_GONE) == [CopyVerdict(FAILED), Leave(1, FAILED, "over")]
+    assert play.feed(AGENT_GONE) == [CopyVerdict(FAILED), *LEFT_FAILED]
 
 
 def test_the_first_node_leaves_after_its_coordinator() -> None:
@@ -288,7 +301,7 @@ def test_the_first_node_leaves_after_its_coordinator() -> None:
     play.order(orders.Done(0, SUCCESS, "over"))
     assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS)]
     play.order(orders.Done(0, SUCCESS, "over"), child="coordinator")
-    assert play.feed(COORDINATOR_GONE) == [Leave(0, SUCCESS, "over")]
+    assert play.feed(COORDINATOR_GONE) == [*SUCCEEDED]
 
 
 def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
@@ -303,7 +316,7 @@ def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
     assert play.wait(BEAT) == [KillChild("coordinator")]
     assert play.feed(ChildExited("coordinator", "killed")) == [
         CopyVerdict(SUCCESS, shared=True),
-        Leave(0, SUCCESS, "over"),
+        *SUCCEEDED,
     ]
 
 
@@ -312,7 +325,8 @@ def test_a_coordinator_that_reaches_nobody_is_killed() -> None:
     play.run()
     play.order(orders.Done(75, None, "no lease"))
     assert play.feed(ChildExited("agent", "exit code 75")) == [KillChild("coordinator")]
-    assert play.feed(ChildExited("coordinator", "killed")) == [Leave(75, None, "no lease")]
+    assert play.feed(ChildExited("coordinator", "killed")) == [LookForVerdict()]
+    assert play.feed(NoVerdict()) == [FinishFiles(), NO_LEASE]
 
 
 def test_a_coordinator_that_dies_with_a_claimed_verdict_has_its_file_written() -> None:
@@ -321,7 +335,11 @@ def test_a_coordinator_that_dies_with_a_claimed_verdict_has_its_file_written() -
     play.order(orders.VerdictDecided(FAILED), child="coordinator")
     assert play.feed(ChildExited("coordinator", "killed")) == [CopyVerdict(FAILED, shared=True)]
     play.order(orders.Done(1, FAILED, "over"))
-    assert play.feed(ChildExited("agent", "exit code 1")) == [CopyVerdict(FAILED), Leave(1, FAILED, "over")]
+    assert play.feed(ChildExited("agent", "exit code 1")) == [
+        CopyVerdict(FAILED),
+        FinishFiles(),
+        Leave(1, FAILED, "over"),
+    ]
 
 
 def test_a_coordinator_that_dies_after_it_has_told_its_verdict_is_not_replaced() -> None:
@@ -338,7 +356,7 @@ def test_a_node_that_ends_takes_its_candidate_along() -> None:
     play.run()
     play.order(orders.Done(0, SUCCESS, "over"))
     assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS), KillChild("coordinator")]
-    assert play.feed(ChildExited("coordinator", "killed")) == [Leave(0, SUCCESS, "over")]
+    assert play.feed(ChildExited("coordinator", "killed")) == [*SUCCEEDED]
 
 
 # -- signals
@@ -348,13 +366,13 @@ def test_a_signal_is_told_to_the_agent_once() -> None:
     play = Play()
     play.run()
     assert play.feed(Signalled("SIGTERM"), Signalled("SIGTERM")) == [Tell(orders.Terminate("SIGTERM"))]
-    assert play.feed(AGENT_GONE) == [CANCELLED]  # and not replaced
+    assert play.feed(AGENT_GONE) == [FinishFiles(), CANCELLED]  # and not replaced
 
 
 def test_a_signal_while_no_agent_is_there() -> None:
     play = Play()
     play.feed(AGENT_GONE, AGENT_GONE)
-    assert play.feed(Signalled("SIGTERM")) == [Leave(130, None, "told to end by SIGTERM")]
+    assert play.feed(Signalled("SIGTERM")) == [FinishFiles(), Leave(130, None, "told to end by SIGTERM")]
 
 
 def test_an_agent_that_does_not_heed_the_signal_is_killed_within_a_bound() -> None:
@@ -389,34 +407,34 @@ def test_a_second_sigint_is_a_person_in_a_hurry(signals: list[tuple[str, float]]
 
 def test_who_finds_no_coordinator_looks_for_the_verdict() -> None:
     play = Play()
-    play.state = "joining"
+    play.state = AgentState.JOINING
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
     assert play.feed(VerdictFileFound(SUCCESS), VerdictFileFound(FAILED)) == [KillChild("agent")]
-    assert play.feed(AGENT_GONE) == [CopyVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
+    assert play.feed(AGENT_GONE) == [CopyVerdict(SUCCESS), *SUCCEEDED]
 
 
 def test_where_the_job_may_be_over_the_verdict_is_looked_for_at_once_and_soon_again() -> None:
     play = Play()
-    play.state = "standby"
+    play.state = AgentState.STANDBY
     assert play.wait(LOOK_PAUSE) == []
-    assert play.order(orders.Alive("standby", look=True)) == []  # it has a coordinator
-    assert play.order(orders.Alive("joining", look=True)) == [LookForVerdict()]
+    assert play.order(orders.Alive(AgentState.STANDBY, look=True)) == []  # it has a coordinator
+    assert play.order(orders.Alive(AgentState.JOINING, look=True)) == [LookForVerdict()]
     looked, began = [], play.now
     while play.now < began + 4 * LOOK_PAUSE:
         play.now += BEAT
-        if play.order(orders.Alive("joining", look=True)) + play.feed(Tick()):
+        if play.order(orders.Alive(AgentState.JOINING, look=True)) + play.feed(Tick()):
             looked.append(play.now - began)
     pauses = [after - before for before, after in zip([0.0, *looked], looked, strict=False)]
     assert pauses == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE, 8 * FIRST_PAUSE, LOOK_PAUSE, LOOK_PAUSE]
-    assert play.order(orders.Alive("standby", look=True)) == []
-    assert play.order(orders.Alive("joining", look=True)) == [LookForVerdict()]  # another coordinator was lost
+    assert play.order(orders.Alive(AgentState.STANDBY, look=True)) == []
+    assert play.order(orders.Alive(AgentState.JOINING, look=True)) == [LookForVerdict()]  # another coordinator was lost
 
 
 def test_a_verdict_found_while_no_agent_is_there() -> None:
     play = Play()
     play.feed(AGENT_GONE, AGENT_GONE)
-    assert play.feed(VerdictFileFound(FAILED)) == [CopyVerdict(FAILED), Leave(1, FAILED, "over")]
+    assert play.feed(VerdictFileFound(FAILED)) == [CopyVerdict(FAILED), *LEFT_FAILED]
 
 
 def test_who_has_a_coordinator_looks_for_nothing() -> None:
@@ -430,4 +448,62 @@ def test_a_verdict_found_too_late_changes_nothing() -> None:
     play.run()
     play.order(orders.Done(0, SUCCESS, "over"))
     assert play.feed(VerdictFileFound(FAILED)) == []
-    assert play.feed(ChildExited("agent", "exit code 0")) == [CopyVerdict(SUCCESS), Leave(0, SUCCESS, "over")]
+    assert play.feed(ChildExited("agent", "exit code 0")) == [
+        CopyVerdict(SUCCESS),
+        *SUCCEEDED,
+    ]
+
+
+# -- the last look
+
+
+def given_up() -> Play:
+    """Nobody has answered its agent, and the last look is being taken."""
+    play = Play()
+    play.order(orders.Done(75, None, "no coordinator"))
+    assert play.feed(AGENT_GONE) == [LookForVerdict()]
+    return play
+
+
+def test_a_late_comer_leaves_with_the_verdict_of_the_file() -> None:
+    reason = "the run's verdict is there already: over"
+    assert given_up().feed(VerdictFileFound(FAILED)) == [FinishFiles(), Leave(1, FAILED, reason)]
+
+
+def test_a_late_comer_leaves_with_75_where_no_file_is() -> None:
+    assert given_up().feed(NoVerdict()) == [FinishFiles(), Leave(75, None, "no coordinator")]
+
+
+def test_a_late_comer_does_not_wait_for_a_file_system_that_hangs() -> None:
+    play = given_up()
+    assert play.machine.due == play.now + LATE_BOUND
+    assert play.feed(Tick(), Signalled("SIGTERM")) == []
+    play.now += LATE_BOUND
+    actions = play.machine.handle(Tick(), play.now)
+    assert lines(actions) == ["file_failed", "leaving"]
+    assert deeds(actions) == [FinishFiles(), Leave(75, None, "no coordinator")]
+
+
+def test_who_was_told_to_end_looks_for_no_file() -> None:
+    play = Play()
+    play.order(orders.Done(130, None, "cancelled"))
+    assert play.feed(AGENT_GONE) == [FinishFiles(), Leave(130, None, "cancelled")]
+
+
+# -- states
+
+
+def test_to_start_a_child_beside_another_one_is_a_bug() -> None:
+    watch = ChildWatch(1.0, (0.0, 0.0))
+    assert watch.spawn(0.0)
+    with pytest.raises(InvalidState, match="from starting to starting"):
+        watch._become(Life.STARTING)
+
+
+def test_a_daemon_that_has_left_begins_nothing() -> None:
+    play = Play()
+    play.order(orders.Done(0, SUCCESS, "over"))
+    play.feed(AGENT_GONE)
+    assert play.machine.state is State.LEAVING
+    with pytest.raises(InvalidState, match="from leaving to serving"):
+        play.machine._become(State.SERVING)

@@ -5,19 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ft_supervisor.core import codec
-from ft_supervisor.core.health import (
-    DISK,
-    GPU,
-    KILL_TIME,
-    PAUSE,
-    START_TIME,
-    HealthMachine,
-    Outcome,
-    Result,
-    Round,
-    bound,
-    built_in,
-)
+from ft_supervisor.core.daemon.health import HealthMachine, built_in
+from ft_supervisor.core.health_types import DISK, GPU, KILL_TIME, PAUSE, START_TIME, CheckOutcome, Result, Round, bound
 from ft_supervisor.core.settings import Check, Health, OnFail, When
 
 START, BEFORE, STANDBY = When.START, When.BEFORE_CYCLE, When.STANDBY
@@ -36,7 +25,8 @@ def finish(machine: HealthMachine, now: float, **results: Result) -> tuple[list[
     """All checks of the running round have passed, but for those named."""
     assert machine.running is not None
     outcomes = [
-        Outcome(c.name, results.get(c.name, PASSED), "why" if c.name in results else "") for c in machine.running.checks
+        CheckOutcome(c.name, results.get(c.name, PASSED), "why" if c.name in results else "")
+        for c in machine.running.checks
     ]
     news, cycle = machine.results(machine.running.number, outcomes, now)
     return [(finding.check, finding.effect, finding.reason) for finding in news], cycle
@@ -172,7 +162,7 @@ def test_a_reason_is_one_line_and_says_how_often() -> None:
     machine = health(check("a", START))
     round_ = machine.due(0, standby=False)
     assert round_
-    news, _ = machine.results(round_.number, [Outcome("a", FAILED, "exit code 1: no\nspace", 3)], 1)
+    news, _ = machine.results(round_.number, [CheckOutcome("a", FAILED, "exit code 1: no\nspace", 3)], 1)
     assert [finding.reason for finding in news] == ["health check a failed 3 times: exit code 1: no space"]
 
 
@@ -180,11 +170,11 @@ def test_a_check_without_a_result_has_failed_and_others_do_not_count() -> None:
     machine = health(check("a", START))
     round_ = machine.due(0, standby=False)
     assert round_
-    assert machine.results(round_.number + 1, [Outcome("a", PASSED)], 1) == ([], "")
+    assert machine.results(round_.number + 1, [CheckOutcome("a", PASSED)], 1) == ([], "")
     assert machine.running is round_
-    news, _ = machine.results(round_.number, [Outcome("b", PASSED)], 1)
+    news, _ = machine.results(round_.number, [CheckOutcome("b", PASSED)], 1)
     assert [finding.reason for finding in news] == ["health check a failed: there is no result of it"]
-    assert machine.results(round_.number, [Outcome("a", PASSED)], 2) == ([], "")
+    assert machine.results(round_.number, [CheckOutcome("a", PASSED)], 2) == ([], "")
     assert machine.excluded
 
 
@@ -206,5 +196,5 @@ def test_what_is_built_in() -> None:
 
 
 def test_rounds_and_outcomes_can_be_written_down() -> None:
-    for thing in (Round(1, BEFORE, (ALL,), "0.1"), Outcome("a", FAILED, "why", 2)):
-        assert codec.decode(codec.encode(thing), [Round, Outcome]) == thing
+    for thing in (Round(1, BEFORE, (ALL,), "0.1"), CheckOutcome("a", FAILED, "why", 2)):
+        assert codec.decode(codec.encode(thing), [Round, CheckOutcome]) == thing

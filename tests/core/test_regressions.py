@@ -49,7 +49,7 @@ def test_a_node_that_stood_still_is_fenced_though_it_connects_anew() -> None:
 
 def test_a_verdict_that_was_found_is_not_forgotten_for_a_dying_agents_last_words() -> None:
     play = daemons.Play()
-    play.state = "joining"
+    play.state = orders.AgentState.JOINING
     play.wait(5)
     assert play.feed(events.VerdictFileFound(daemons.FAILED)) == [KillChild("agent")]
     play.order(orders.Remember(Memory(0, newest=C0)))

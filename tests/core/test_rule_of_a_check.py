@@ -16,9 +16,9 @@ from tests.core.test_cluster_policy import all_stop
 
 from ft_supervisor.core import codec, orders
 from ft_supervisor.core.actions import RunChecks, Send, Tell
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.events import CheckAnswered, ChecksDone, Ordered, TurnedUnhealthy
-from ft_supervisor.core.health import Outcome, Result
+from ft_supervisor.core.health_types import CheckOutcome, Result
 from ft_supervisor.core.messages import TO_COORDINATOR, Unhealthy
 from ft_supervisor.core.model import Cycle, Job, Memory
 from ft_supervisor.core.settings import Budget, Check, Health, Match, Response, Rule, When
@@ -43,9 +43,9 @@ def fails(machine: DaemonMachine, todo: Sequence[object], name: str, attempts: i
     """The checks are run, and the named one fails: what the agent hears of it, by the link."""
     (round_,) = (deed.round for deed in todo if isinstance(deed, RunChecks))
     outcomes = [
-        Outcome(check.name, Result.FAILED, "exit code 1: a: b", attempts)
+        CheckOutcome(check.name, Result.FAILED, "exit code 1: a: b", attempts)
         if check.name == name
-        else Outcome(check.name, Result.PASSED)
+        else CheckOutcome(check.name, Result.PASSED)
         for check in round_.checks
     ]
     done = deeds(machine.handle(ChecksDone(round_.number, tuple(outcomes)), 1.0))

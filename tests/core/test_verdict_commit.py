@@ -25,7 +25,7 @@ def proposed() -> VerdictCommit:
 
 def test_the_order() -> None:
     commit = proposed()
-    assert commit.stage is Stage.PROPOSED
+    assert (commit.stage,) == (Stage.PROPOSED,)
     for infra_rank in (3, 1):
         assert (commit.keep(infra_rank, ROSTER), commit.verdict) == (None, None)
     assert (commit.keep(2, ROSTER), commit.verdict) == (ONE, None)

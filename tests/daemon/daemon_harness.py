@@ -14,14 +14,16 @@ BOUND = 60.0
 
 DAEMON = """
 import json, sys
-from ft_supervisor.core import actions, codec, daemon, orders
+from ft_supervisor.core import codec, orders
+from ft_supervisor.core.daemon import last_deed, verdict_search
 from ft_supervisor.daemon import batch, children, files, shell
+from ft_supervisor.process.log_lines import make_line
 {before}
 begin = codec.decode(sys.argv[1].encode(), [orders.Begin])
 shell.supervise(
     begin.job,
     begin.node,
-    notes=[actions.log("a_note")],
+    notes=[make_line("a_note")],
     commands=json.loads(sys.argv[2]),
     batch_job={batch_host!r} and batch.BatchJob(7, 0, 0, {batch_host!r}),
 )

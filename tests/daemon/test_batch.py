@@ -1,7 +1,8 @@
-"""Who ends the job in Slurm: the decision, and a daemon's last deed against commands and a library of our own."""
+"""A daemon's last deed against commands and a library of our own; tests/core/test_last_deed.py has the decisions."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,9 @@ from tests.daemon.daemon_harness import Daemon, StartDaemon
 from tests.daemon.test_daemon_coordinators import AFTER_CLOSED, CONCLUDES
 from tests.ft_slurm import test_completion as slurm
 
-from ft_slurm.completion import BatchHost
-from ft_slurm.errors import Unanswered
-from ft_supervisor.core.model import Job, Outcome, Timeouts, Verdict
-from ft_supervisor.core.orders import VerdictDecided
-from ft_supervisor.daemon.batch import BatchJob, is_ours_to_end
+from ft_supervisor.core.model import Outcome, Timeouts, Verdict
 from ft_supervisor.observe import left_running
-from ft_supervisor.observe.background import Background
+from ft_supervisor.observe.replay import replay
 
 bare, libraries, site = slurm.bare, slurm.libraries, slurm.site
 Site = slurm.Site
@@ -28,64 +25,6 @@ link.send(Remember(Memory(accepted=Accepted(0, verdict, {deputy}))))
 link.send(Done(verdict.exit_code, verdict, "why"))
 os._exit(0)
 """
-
-
-def of_nodes(*names: str) -> Job:
-    return Job(
-        run_id="7.0.0",
-        nodes=names,
-        hosts=names,
-        ports=(1,),
-        run_folder="/r",
-        local_folder="/l",
-        active=1,
-        per_node=1,
-        command=("x",),
-    )
-
-
-@pytest.mark.parametrize(
-    ("word", "lost", "here", "ours"),
-    [
-        (BatchHost.MEMBER, "", "n1", False),
-        (BatchHost.MEMBER, "0", "n1", True),  # Slurm has not noticed yet
-        (BatchHost.MEMBER, "2", "n1", False),
-        (BatchHost.SILENT, "", "n1", True),
-        (BatchHost.SILENT, "0", "n1", True),
-        (BatchHost.GONE, "", "n1", True),
-        (BatchHost.GONE, "0", "n1", True),
-        (BatchHost.NONE, "", "n1", False),
-        (BatchHost.NONE, "0", "n1", True),  # which says that there is nothing to complete
-        ("away", "", "n1", False),
-        ("away", "0", "n1", True),
-        # On the batch host itself its script waits for us, whatever has become of our own agent.
-        (BatchHost.MEMBER, "0", "n0", False),
-        (BatchHost.SILENT, "0", "n0", False),
-        (BatchHost.SILENT, "", "n0", False),
-        (BatchHost.GONE, "", "n0", True),
-        (BatchHost.GONE, "0", "n0", True),
-        (BatchHost.NONE, "0", "n0", False),
-        ("away", "0", "n0", False),
-    ],
-)
-def test_the_decision(word: BatchHost | str, lost: str, here: str, ours: bool) -> None:
-    def ask() -> BatchHost:
-        if isinstance(word, BatchHost):
-            return word
-        raise Unanswered("Unable to contact slurm controller")
-
-    job = BatchJob(7, 0, 0, "n0")
-    asked = Background("the batch host", ask)
-    assert is_ours_to_end(job, VerdictDecided(SUCCESS, lost), of_nodes("n0", "n1", "n2"), here, asked) == ours
-
-
-def test_a_host_outside_of_the_step_is_no_lost_node() -> None:
-    asked = Background("the batch host", lambda: BatchHost.MEMBER)
-    job = BatchJob(7, 0, 0, "login")
-    assert not is_ours_to_end(job, VerdictDecided(SUCCESS, "0-1"), of_nodes("n0", "n1"), "n0", asked)
-
-
-# -- a daemon
 
 
 def closing(start_daemon: StartDaemon, host: str, lost: str = "") -> Daemon:
@@ -112,6 +51,32 @@ def test_a_host_that_slurm_has_taken_out_of_the_job(start_daemon: StartDaemon, s
     daemon.wait_for("event=job_completed")
     assert site.calls() == ["7 0"]
     assert left_running.read(Path(daemon.job.run_folder)) is None
+
+
+def test_the_journal_has_the_last_deed_and_replays_it(start_daemon: StartDaemon, site: Site) -> None:
+    daemon = closing(start_daemon, "n1")
+    assert daemon.exit_code() == 0
+    for path in (Path(daemon.job.local_folder), Path(daemon.job.run_folder) / "journal" / "n0"):
+        journal = path / "journal-daemon.jsonl"
+        replayed = replay(journal)
+        assert replayed.difference is None and replayed.events > 5
+        actions = [action["type"] for line in journal.read_text().splitlines() for action in actions_of(line)]
+        deeds = [
+            "FinishFiles",
+            "KillLeftovers",
+            "AskBatchHost",
+            "WriteComment",
+            "ForbidRequeue",
+            "CompleteJob",
+            "Leave",
+        ]
+        assert [action for action in actions if action in deeds] == deeds
+
+
+def actions_of(line: str) -> list[dict[str, str]]:
+    """The actions of a line of the journal; none of a quiet one, or of the header."""
+    entry = json.loads(line)
+    return entry.get("actions") or [] if isinstance(entry, dict) else []
 
 
 def test_a_healthy_job_is_completed_by_nobody(start_daemon: StartDaemon, site: Site) -> None:

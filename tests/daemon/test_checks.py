@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from ft_supervisor.core import codec
-from ft_supervisor.core.health import DISK, GPU, Outcome, Result, Round, bound, built_in
+from ft_supervisor.core.daemon.health import built_in
+from ft_supervisor.core.health_types import DISK, GPU, CheckOutcome, Result, Round, bound
 from ft_supervisor.core.model import Job, Node
 from ft_supervisor.core.settings import Check, Health, OnFail, Settings, When
 from ft_supervisor.daemon import checks, disk, examiner
@@ -51,14 +52,14 @@ def runner(job: Job) -> Iterator[Runner]:
     assert runner.pids == []
 
 
-Finish = Callable[[], tuple[Outcome, ...]]
+Finish = Callable[[], tuple[CheckOutcome, ...]]
 
 
 @pytest.fixture
 def finish(runner: Runner) -> Finish:
     """Poll as the daemon does, until the round is over."""
 
-    def wait() -> tuple[Outcome, ...]:
+    def wait() -> tuple[CheckOutcome, ...]:
         deadline = time.monotonic() + BOUND
         while (over := runner.collect()) is None:
             assert time.monotonic() < deadline, "the round does not end"
@@ -73,17 +74,17 @@ def finish(runner: Runner) -> Finish:
 
 
 @pytest.fixture
-def run(runner: Runner, finish: Finish) -> Callable[..., tuple[Outcome, ...]]:
+def run(runner: Runner, finish: Finish) -> Callable[..., tuple[CheckOutcome, ...]]:
     """run(check, ...): one round of them."""
 
-    def one(*checks: Check) -> tuple[Outcome, ...]:
+    def one(*checks: Check) -> tuple[CheckOutcome, ...]:
         runner.begin(Round(1, When.START, checks))
         return finish()
 
     return one
 
 
-Run = Callable[..., tuple[Outcome, ...]]
+Run = Callable[..., tuple[CheckOutcome, ...]]
 
 
 def ended(pid: int) -> bool:
@@ -186,7 +187,7 @@ def test_a_check_has_a_session_and_nothing_of_ours(run: Run) -> None:
 
 def test_who_ignores_sigterm_is_killed_at_the_timeout(run: Run) -> None:
     (outcome,) = run(sh("a", DEAF, timeout=0.5))
-    assert outcome == Outcome("a", Result.FAILED, "timed out after 0.5 s: before")
+    assert outcome == CheckOutcome("a", Result.FAILED, "timed out after 0.5 s: before")
 
 
 def test_megabytes_neither_block_nor_stay(run: Run) -> None:
@@ -245,8 +246,8 @@ def test_a_check_that_closes_its_output_is_still_waited_for(run: Run) -> None:
 def test_a_second_attempt_may_succeed(run: Run, tmp_path: Path) -> None:
     script = 'echo >>"$0"; test $(wc -l <"$0") = 2'
     first, second = run(sh("a", script, tmp_path / "a", retries=5), sh("b", "exit 9", retries=1))
-    assert first == Outcome("a", Result.PASSED, attempts=2)
-    assert second == Outcome("b", Result.FAILED, "exit code 9", attempts=2)
+    assert first == CheckOutcome("a", Result.PASSED, attempts=2)
+    assert second == CheckOutcome("b", Result.FAILED, "exit code 9", attempts=2)
 
 
 def test_checks_run_at_the_same_time(run: Run, tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ def test_nothing_outlives_a_daemon_that_is_killed(job: Job, tmp_path: Path, repo
     code = f"""
 import sys, time
 from ft_supervisor.core import codec
-from ft_supervisor.core.health import Round
+from ft_supervisor.core.health_types import Round
 from ft_supervisor.core.model import Job, Node
 from ft_supervisor.daemon.checks import Runner
 runner = Runner(codec.decode({codec.encode(job)!r}, [Job]), {NODE!r}, {{}})
@@ -314,7 +315,7 @@ def test_a_killed_examiner_says_nothing_of_the_node(runner: Runner, finish: Fini
     (pid,) = pids(tmp_path / "pids", 1)
     os.kill(runner.pids[0], signal.SIGKILL)
     (outcome,) = finish()
-    assert outcome == Outcome("a", Result.UNCHECKED, "the process that runs it was killed")
+    assert outcome == CheckOutcome("a", Result.UNCHECKED, "the process that runs it was killed")
     assert ended(pid)
 
 
@@ -339,7 +340,7 @@ def test_an_examiner_that_does_not_answer_is_given_up(
     runner.begin(Round(1, When.START, (sh("a", DAEMONIZE + DEAF, tmp_path / "pids"),)))
     left = [*pids(tmp_path / "pids", 2), *runner.pids]
     os.kill(runner.pids[0], signal.SIGSTOP)
-    assert finish() == (Outcome("a", Result.FAILED, "no answer within 3 s"),)
+    assert finish() == (CheckOutcome("a", Result.FAILED, "no answer within 3 s"),)
     while runner.pids:  # pytest-timeout bounds it
         runner.collect()
     assert all(map(ended, left))
@@ -364,18 +365,18 @@ examiner.main()
     runner.begin(Round(1, When.START, (check,)))
     (outcome,) = finish()
     (pid,) = pids(tmp_path / "pids", 1)
-    assert outcome == Outcome("a", Result.FAILED, f"timed out after 1 s; cannot be killed: pid {pid}")
+    assert outcome == CheckOutcome("a", Result.FAILED, f"timed out after 1 s; cannot be killed: pid {pid}")
     assert len(runner.pids) == 1 and lives(pid)
     runner.begin(Round(2, When.STANDBY, (check, sh("b", "exit 0"))))
     first, _ = finish()
-    assert first == Outcome("a", Result.FAILED, "the one before cannot be killed")
+    assert first == CheckOutcome("a", Result.FAILED, "the one before cannot be killed")
     assert pid in tree.descendants(runner.pids[0])
     go.touch()
     assert ended(pid)
     while runner.pids:  # pytest-timeout bounds it
         runner.collect()
     runner.begin(Round(3, When.STANDBY, (sh("a", "exit 0"),)))
-    assert finish() == (Outcome("a", Result.PASSED),)
+    assert finish() == (CheckOutcome("a", Result.PASSED),)
 
 
 def test_fifty_rounds_leave_no_fd_and_no_process(run: Run, runner: Runner) -> None:
@@ -409,7 +410,7 @@ def full(tmp_path: Path) -> Iterator[Path]:
 
 def test_the_disk_check_makes_the_run_folder_and_leaves_nothing_there(run: Run, job: Job) -> None:
     (check,) = built_in(Health(min_free=1))
-    assert run(check) == (Outcome(DISK, Result.PASSED),)
+    assert run(check) == (CheckOutcome(DISK, Result.PASSED),)
     assert os.listdir(job.run_folder) == []  # noqa: PTH208
 
 
@@ -439,7 +440,7 @@ def test_the_disk_check_looks_at_the_nodes_own_folder_too(full: Path, job: Job, 
     runner._commands = checks.built_in(replace(job, local_folder=str(full)), NODE, None)
     runner.begin(Round(1, When.START, built_in(Health(min_free=2**60))))
     (outcome,) = finish()
-    assert outcome == Outcome(DISK, Result.FAILED, f"exit code 1: {full} is not writable: No space left on device")
+    assert outcome == CheckOutcome(DISK, Result.FAILED, f"exit code 1: {full} is not writable: No space left on device")
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -455,8 +456,8 @@ def test_a_built_in_check_that_cannot_look_says_so(runner: Runner, finish: Finis
     (check,) = built_in(Health(min_free=None, gpu=OnFail.EXCLUDE))
     runner.begin(Round(1, When.START, (check, Check("mine", (sys.executable, "-c", code), BOUND))))
     gpu, mine = finish()
-    assert gpu == Outcome(GPU, Result.UNCHECKED, "there is no NVML")
-    assert mine == Outcome("mine", Result.FAILED, "exit code 3: there is no NVML")
+    assert gpu == CheckOutcome(GPU, Result.UNCHECKED, "there is no NVML")
+    assert mine == CheckOutcome("mine", Result.FAILED, "exit code 3: there is no NVML")
 
 
 @pytest.mark.parametrize(("gpus", "end"), [(None, "nvml"), (8, "8")])

@@ -130,7 +130,7 @@ def test_a_signal_ends_the_waiting_for_slurm(start_daemon: StartDaemon, tmp_path
     scontrol, pid = tmp_path / "scontrol", tmp_path / "pid"
     scontrol.write_text(f"#!/bin/sh\necho $$ > {pid}.new\nmv {pid}.new {pid}\nexec sleep 600\n")
     scontrol.chmod(0o755)
-    before = f'import os; os.environ["PATH"] = "{tmp_path}:{os.environ["PATH"]}"; batch.SIGNAL_BOUND = 0.1'
+    before = f'import os; os.environ["PATH"] = "{tmp_path}:{os.environ["PATH"]}"; last_deed.SIGNAL_BOUND = 0.1'
     daemon = start_daemon(
         AFTER_CLOSED,
         CONCLUDES.format(lost='"1"'),

@@ -258,7 +258,7 @@ COORDINATOR = """
 link.send(Listening(20123))
 while not os.path.exists(folder + "/die"):
     time.sleep(0.02)
-link.send(Closed(Verdict(Outcome.SUCCESS, "trained")))
+link.send(VerdictDecided(Verdict(Outcome.SUCCESS, "trained")))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -332,7 +332,7 @@ def test_a_late_comer_leaves_with_the_verdict_of_the_file(start_daemon: StartDae
 def test_a_late_comer_looks_for_the_file_while_nobody_answers(start_daemon: StartDaemon, tmp_path: Path) -> None:
     verdict_file.write(tmp_path / "shared" / "7.0.0", Verdict(Outcome.FAILED, "budget spent"), "7.0.0", "abc")
     daemon = start_daemon(
-        '\nwhile True: link.send(Alive("joining")); time.sleep(0.1)', before="daemon.LOOK_PAUSE = 0.1"
+        '\nwhile True: link.send(Alive("joining")); time.sleep(0.1)', before="verdict_search.LOOK_PAUSE = 0.1"
     )
     assert daemon.exit_code() == 1
     assert local_verdict(daemon) == Verdict(Outcome.FAILED, "budget spent")
@@ -341,7 +341,9 @@ def test_a_late_comer_looks_for_the_file_while_nobody_answers(start_daemon: Star
 def test_where_the_job_may_be_over_the_verdict_is_found_at_once(start_daemon: StartDaemon, tmp_path: Path) -> None:
     """Without waiting for the next turn, which would be after this agent's patience."""
     verdict_file.write(tmp_path / "shared" / "7.0.0", Verdict(Outcome.SUCCESS, "trained"), "7.0.0", "abc")
-    daemon = start_daemon('\nlink.send(Alive("joining", look=True)); time.sleep(60)', before="daemon.LOOK_PAUSE = 60.0")
+    daemon = start_daemon(
+        '\nlink.send(Alive("joining", look=True)); time.sleep(60)', before="verdict_search.LOOK_PAUSE = 60.0"
+    )
     assert daemon.exit_code() == 0
     assert local_verdict(daemon) == Verdict(Outcome.SUCCESS, "trained")
 

@@ -10,12 +10,12 @@ import pytest
 from tests.submit.test_script import job
 
 from ft_slurm.records import JobState, NodeState
-from ft_supervisor.doctor import folder, listening, machine, names, nodes, probe, shell, show, slurm
+from ft_supervisor.doctor import folder, listening, machine, names, nodes, probe, render, shell, slurm
 from ft_supervisor.doctor import job as running_job
-from ft_supervisor.doctor.asking import Answers, Configuration
+from ft_supervisor.doctor.environment import Where, look
 from ft_supervisor.doctor.finding import Finding, Level, fail, ok, warn
 from ft_supervisor.doctor.names import LookUp
-from ft_supervisor.doctor.place import Where, look
+from ft_supervisor.doctor.slurm_answers import Answers, Configuration
 
 OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
 BATCH = {
@@ -421,20 +421,20 @@ def test_whose_names_a_node_asks_for() -> None:
 
 def test_lines() -> None:
     finding = warn("libslurm", "not here: a job whose batch host dies stays RUNNING", "install it, or scancel it")
-    assert show.lines(finding, None) == [
+    assert render.lines(finding, None) == [
         "warn  libslurm: not here: a job whose batch host dies stays RUNNING -> install it, or scancel it"
     ]
-    assert show.lines(finding, 30) == [
+    assert render.lines(finding, 30) == [
         "warn  libslurm: not here: a job whose",
         "      batch host dies stays RUNNING",
         "      -> install it, or scancel it",
     ]
-    assert show.lines(ok("a", "x\ny" * 1000), None)[0].count("\n") == 0
-    assert show.summary([finding, ok("a", "b")]) == "2 checks: 1 ok, 1 warn, 0 fail"
+    assert render.lines(ok("a", "x\ny" * 1000), None)[0].count("\n") == 0
+    assert render.summary([finding, ok("a", "b")]) == "2 checks: 1 ok, 1 warn, 0 fail"
 
 
 def test_json() -> None:
-    whole = json.loads(show.as_json([ok("a", "b"), fail("c", "d", "e")], "step", "n0"))
+    whole = json.loads(render.as_json([ok("a", "b"), fail("c", "d", "e")], "step", "n0"))
     assert (whole["version"], whole["ok"], whole["where"], whole["host"]) == (1, False, "step", "n0")
     assert whole["findings"][1] == {"check": "c", "level": "fail", "text": "d", "todo": "e"}
 

@@ -7,7 +7,7 @@ from tests.submit.test_script import job
 
 from ft_supervisor.doctor import site
 from ft_supervisor.doctor.finding import Level
-from ft_supervisor.doctor.show import lines
+from ft_supervisor.doctor.render import lines
 
 BLOCKS = "{topology: {domain: {source: slurm_topology, level: block}}}"
 OK, WARN = Level.OK, Level.WARN

@@ -7,27 +7,27 @@ import pytest
 from tests.doctor.test_doctor_parts import BATCH
 from tests.ft_slurm.fake_slurm import FakeSlurm
 
-from ft_supervisor.doctor import asking, job, slurm
-from ft_supervisor.doctor.asking import Answers
+from ft_supervisor.doctor import job, slurm, slurm_answers
+from ft_supervisor.doctor.environment import Environment, look
 from ft_supervisor.doctor.finding import Finding, Level
-from ft_supervisor.doctor.place import Place, look
+from ft_supervisor.doctor.slurm_answers import Answers
 
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     for name in ("BOUND", "SACCT_PATIENCE"):
-        monkeypatch.setattr(asking, name, 1.0)
+        monkeypatch.setattr(slurm_answers, name, 1.0)
     monkeypatch.setattr(slurm, "BOUND", 1.0)
     return FakeSlurm(tmp_path, "24.11")
 
 
-def found(place: Place) -> dict[str, Finding]:
-    answers = Answers(place)
+def found(here: Environment) -> dict[str, Finding]:
+    answers = Answers(here)
     answers.begin()
-    return {each.check: each for each in (*slurm.check(place, answers), *job.check(place, answers))}
+    return {each.check: each for each in (*slurm.check(here, answers), *job.check(here, answers))}
 
 
-def batch(fake: FakeSlurm) -> Place:
+def batch(fake: FakeSlurm) -> Environment:
     return look({**BATCH, "SLURM_JOB_ID": "4242", "PATH": fake.environ["PATH"]}, None)
 
 
@@ -52,10 +52,10 @@ def test_a_job_that_slurm_has_forgotten(fake: FakeSlurm) -> None:
 
 
 def test_sacct_gets_a_moment_to_learn_of_the_job(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "SACCT_PATIENCE", 60.0)
+    monkeypatch.setattr(slurm_answers, "SACCT_PATIENCE", 60.0)
     fake.says("sacct.txt", "")
-    place = batch(fake)
-    answers = Answers(place)
+    here = batch(fake)
+    answers = Answers(here)
     answers.begin()
     end = time.monotonic() + 60
     while not any(line.startswith("sacct") for line in fake.asked()):

@@ -9,7 +9,7 @@ import pytest
 
 from ft_supervisor.core.model import Job, Node
 from ft_supervisor.fault import cut
-from ft_supervisor.fault.words import NotAllowed
+from ft_supervisor.fault.messages import NotAllowed
 
 NFT = shutil.which("nft", path=os.environ["PATH"] + ":/usr/sbin")
 

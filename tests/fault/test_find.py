@@ -8,8 +8,8 @@ import pytest
 from tests.fault.conftest import DAEMON, READER, Run, journals, node_folder
 
 from ft_supervisor.fault import find
-from ft_supervisor.fault.reach import Reach
-from ft_supervisor.fault.words import JobOver, NotAllowed, NotThere
+from ft_supervisor.fault.messages import JobOver, NotAllowed, NotThere
+from ft_supervisor.fault.transport import Transport
 from ft_supervisor.observe.runs import Wanted
 
 
@@ -76,11 +76,11 @@ def test_ranks() -> None:
 def test_a_job_that_is_not_here(wanted: Wanted, tmp_path: Path) -> None:
     environ = {"PATH": str(tmp_path)}
     with pytest.raises(NotThere, match="no scontrol in PATH") as refused:
-        Reach(wanted, "7", environ).look()
+        Transport(wanted, "7", environ).look()
     assert not isinstance(refused.value, JobOver)
     node_folder(wanted)
     with pytest.raises(JobOver, match="has ended on this machine"):
-        Reach(wanted, "7", environ).look()
+        Transport(wanted, "7", environ).look()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into others' folders")
@@ -89,6 +89,6 @@ def test_a_job_that_is_somebody_elses(wanted: Wanted, tmp_path: Path) -> None:
     try:
         (folder / f"{wanted.job_id}.0.0").mkdir(parents=True)
         with pytest.raises(NotAllowed, match="belongs to uid 61234"):
-            Reach(wanted, "7", {"PATH": str(tmp_path)}).look()
+            Transport(wanted, "7", {"PATH": str(tmp_path)}).look()
     finally:
         shutil.rmtree(folder)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ft_supervisor.fault.messages import NotThere, Seen, Target, Worker, Wrong
 from ft_supervisor.fault.plan import JITTER, Schedule, aim, turns
-from ft_supervisor.fault.words import NotThere, Seen, Target, Worker, Wrong
 
 
 def node(index: int, *ranks: int | None, charge: int | None = None) -> Seen:

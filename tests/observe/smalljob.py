@@ -14,7 +14,7 @@ from ft_supervisor.core import actions as do
 from ft_supervisor.core import events as tell
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.model import Failure, Memory, Verdict
 from ft_supervisor.core.orders import Begin, Done, Terminate, VerdictDecided
 from ft_supervisor.observe.journal import Journal

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.observe.test_history import RECORDED, recorded, shifted
 
 from ft_supervisor.fault import record
-from ft_supervisor.fault.words import Act, Target, Verb
+from ft_supervisor.fault.messages import Act, Target, Verb
 from ft_supervisor.observe import history_read
 from ft_supervisor.observe.history import Fault, History
 from ft_supervisor.observe.history_build import build

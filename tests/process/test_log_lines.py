@@ -105,6 +105,16 @@ LINES: dict[Any, str] = {
     daemon.CoordinatorSilent(): "warning event=coordinator_silent",
     daemon.DaemonSignalled("SIGTERM"): "warning event=signalled name=SIGTERM",
     daemon.VerdictFound(VERDICT): 'info event=verdict_found outcome=failed reason="10 restarts spent"',
+    daemon.LastLookHangs(2.0): (
+        'warning event=file_failed what="reading the verdict\'s file" '
+        'error="Hangs: reading the verdict\'s file: not done after 2 s"'
+    ),
+    daemon.DaemonLeaves(1, VERDICT, "10 restarts spent"): (
+        'info event=leaving code=1 verdict=failed reason="10 restarts spent"'
+    ),
+    daemon.DaemonLeaves(75, None, "no coordinator"): 'info event=leaving code=75 reason="no coordinator"',
+    daemon.DeputyStandsIn(7, "n0", 40.0): "info event=stands_in job=7 host=n0 seconds=40.0",
+    daemon.BatchHostUnknown(7, "n0", "away"): "info event=batch_host_unknown job=7 host=n0 why=away",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.processes.harness import BOUND, CALM, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
 
 from ft_supervisor.core.codec import encode
-from ft_supervisor.fault.words import Hit, Target, Verb
+from ft_supervisor.fault.messages import Hit, Target, Verb
 
 ALLOWED = {"faults": {"allow": True}}
 ENVIRON = {**os.environ, "PYTHONPATH": PYTHONPATH}
@@ -232,8 +232,8 @@ def test_thaw_ends_a_freeze_and_says_when_there_is_none(start: StartJob, tool: T
 
 
 def hand_line(hit: Hit) -> list[str]:
-    """The command of a hand without the tool that sends it."""
-    return [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
+    """The command of an executor, without the tool that starts it."""
+    return [sys.executable, "-P", "-m", "ft_supervisor.fault.executor", encode(hit).decode()]
 
 
 def test_the_hand_notices_a_thaw_that_comes_at_once(start: StartJob) -> None:
@@ -349,16 +349,16 @@ def test_whom_it_does_not_find(start: StartJob) -> None:
 
 AS_NOBODY = """\
 import os, sys
-from ft_supervisor.fault import hand, shell
-from ft_supervisor.fault.words import Target, Verb
+from ft_supervisor.fault import executor, request, shell
+from ft_supervisor.fault.messages import Target, Verb
 from ft_supervisor.observe import runs
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
-if sys.argv[1] == "hand":
-    hand.main(sys.argv[2:])
+if sys.argv[1] == "executor":
+    executor.main(sys.argv[2:])
 run = sys.argv[1]
-sys.exit(shell.run(shell.Wish(Verb.KILL, Target.WORKER, runs.parse(run), run, rank=0), os.environ, print))
+sys.exit(shell.run(request.Request(Verb.KILL, Target.WORKER, runs.parse(run), run, rank=0), os.environ, print))
 """
 """The command, by another user, who may not be allowed to read this Python: it is loaded before."""
 
@@ -377,7 +377,7 @@ def test_somebody_else_is_refused(start: StartJob) -> None:
         assert_refused(told, 4, "belongs to uid 0, not to you (uid 65534)")
     else:
         assert_refused(told, 3, "no job", "of yours")
-    told = as_nobody("hand", encode(Hit(job.run_folder.name, "node0", Verb.KILL, Target.WORKER, 0)).decode())
+    told = as_nobody("executor", encode(Hit(job.run_folder.name, "node0", Verb.KILL, Target.WORKER, 0)).decode())
     assert told.returncode == 3 and "no daemon of run" in told.stdout
     assert state(worker) not in ("T", "Z", "")
     job.finish()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ft_supervisor.core import actions, events, messages, orders
 from ft_supervisor.core.agent import AgentMachine
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.model import CONFIG_ERROR, Cycle, Failure, Memory
 from ft_supervisor.core.quorum.roster import first_candidate
 

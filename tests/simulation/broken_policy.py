@@ -49,7 +49,7 @@ class DecidesBeforeAllHaveStopped(Cycles):
 
     def _hear_active(
         self,
-        message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping,
+        message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping | messages.WorkersStopped,
         member: Member,
         now: float,
     ) -> None:

@@ -11,7 +11,7 @@ from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.leadership import Leadership, Role
 from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.lease import Proof
 from ft_supervisor.core.model import NO_PROMISE, Roster, Verdict
 from ft_supervisor.core.quorum.election import Election

@@ -138,10 +138,14 @@ class SimCoordinator(Process):
                     self.world.checks.verdict(verdict, f"{self.node.name} claims")
                     self._end(self.store.claim(verdict))
                 case actions.LookForVerdict():
-                    self.world.look_for_verdict(self, lambda verdict: self.feed(VerdictFileFound(verdict)))
+                    self.world.look_for_verdict(self, self._found)
                 case actions.Leave(code, verdict, reason):
                     self.node.tell_daemon("coordinator", Done(code, verdict, reason))
                     self.node.kill_coordinator()
+
+    def _found(self, verdict: Verdict | None) -> None:
+        if verdict is not None:
+            self.feed(VerdictFileFound(verdict))
 
     def _end(self, verdict: Verdict) -> None:
         self._ended = True

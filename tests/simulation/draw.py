@@ -5,12 +5,17 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tests.simulation.plan import ACTOR, IN_CHARGE, MOMENTS, PEERS, POLICIES, Fault, Plan
+from tests.simulation.plan import ACTOR, IN_CHARGE, MOMENTS, PEERS, POLICIES, SLURM, Fault, Plan
 from tests.simulation.themes import THEMES, Theme
 
 
 def draw(seed: int, theme: Theme | None = None) -> Plan:
     """The plan of this seed; with `theme`, another one, of this theme."""
+    slurm = random.Random(f"slurm {seed}").choices(SLURM, (6, 1, 1, 1, 1, 1, 1))[0]
+    return replace(_draw(seed, theme), slurm=slurm)
+
+
+def _draw(seed: int, theme: Theme | None) -> Plan:
     dice = random.Random(f"plan {seed}")
     nodes = dice.choice((2, 3, 3, 4, 4, 5, 5, 6, 7))
     plan = Plan(

@@ -9,10 +9,15 @@ from tests.simulation.plan import Fault
 
 from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.model import CONFIG_ERROR, KILL_BOUND, NO_PROMISE, Cycle, Outcome, Verdict
+from ft_supervisor.core.transitions import InvalidState
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
     from tests.simulation.world import World
+
+    from ft_supervisor.core.actions import DaemonAction
+    from ft_supervisor.core.daemon.daemon import DaemonMachine
+    from ft_supervisor.core.events import DaemonEvent
 
 HARMLESS = {"repeat", "files", "reset", "stranger", "squatter"}
 """Faults that touch no training and no verdict."""
@@ -84,10 +89,20 @@ class Endings:
         if met or self._world.now < self._world.job.timeouts.takeover:
             raise Breach("4", f"{node.name} leaves for a stranger's store")
 
-    def daemon_leaves(self, node: SimNode, leave: Leave, code: int) -> None:
-        """A daemon leaves with this code."""
+    def step(self, who: str, machine: DaemonMachine, event: DaemonEvent, now: float) -> list[DaemonAction]:
+        """A machine handles an event: it keeps to its table of states, and its fields fit its state."""
+        try:
+            todo = machine.handle(event, now)
+            machine.validate()
+        except (InvalidState, AssertionError) as error:
+            raise Breach("state", f"{who}: {type(error).__name__} {error}") from error
+        return todo
+
+    def daemon_leaves(self, node: SimNode, leave: Leave) -> None:
+        """A daemon leaves, perhaps after a last deed."""
+        code = leave.code
         self._world.note(node.name, f"leaves with {code}: {leave.reason}")
-        self.left_at[node.rank] = self._world.now
+        self.left_at.setdefault(node.rank, self._world.now)
         if leave.verdict is not None:
             self.verdict(leave.verdict, f"{node.name}'s daemon leaves")
             if code != leave.verdict.exit_code:

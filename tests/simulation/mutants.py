@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from unittest.mock import patch
 
-from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_takeover, themes
+from tests.simulation import broken_cycles, broken_daemon, broken_nodes, broken_policy, broken_takeover, themes
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
@@ -19,7 +19,8 @@ from ft_supervisor.core import agent
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator import coordinator, cycles, leadership, state
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon import daemon, leaving
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.quorum import majority, roster
 
 
@@ -62,6 +63,11 @@ def _part(name: str, part: type, *says: str, theme: Theme | None = None) -> Muta
     """Of the coordinator's state, or of its leadership."""
     module = state if hasattr(state, name) else leadership
     return Mutant(part.__name__, says, theme, parts=((module, name, part),))
+
+
+def _last_deed(part: type, *says: str, theme: Theme | None = None) -> Mutant:
+    """Of the daemon that ends the job in Slurm."""
+    return Mutant(part.__name__, says, theme, parts=((leaving, "LastDeed", part),))
 
 
 BELIEVES = tuple(
@@ -145,6 +151,14 @@ OTHERS = (
         Machines(agent=broken_policy.RunsWhateverTheChecksSay),
         ((cycles, "Selection", broken_policy.ChoosesTheUnhealthy),),
     ),
+    _last_deed(broken_daemon.CompletesWithSuccess, "slurm"),
+    _last_deed(broken_daemon.EndsEveryJob, "slurm"),
+    _last_deed(broken_daemon.WaitsForAnAnswer, "slurm"),
+    _last_deed(broken_daemon.CompletesForEver, "slurm"),
+    _last_deed(broken_daemon.RequeuesAgain, "slurm", theme=themes.too_few),
+    Mutant("LooksForNoFile", ("state",), parts=((daemon, "Leaving", broken_daemon.LooksForNoFile),)),
+    _daemon(broken_daemon.ServesWhileItLeaves, "state"),
+    Mutant("KeepsTheFormerDeadline", ("state",), parts=((daemon, "ChildWatch", broken_daemon.KeepsTheFormerDeadline),)),
     _part("Cycles", broken_policy.ChargesForTheNodesHealth, "charged", "success", theme=themes.unable),
     _agent(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
     _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),

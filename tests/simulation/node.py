@@ -13,10 +13,10 @@ from tests.simulation.workers import ORPHAN_TIME, SimWorkers
 
 from ft_supervisor.core import actions, events
 from ft_supervisor.core.actions import DaemonAction
-from ft_supervisor.core.daemon import AGENT
+from ft_supervisor.core.daemon.daemon import AGENT
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered, Signalled, Terminated, Tick, VerdictFileFound
-from ft_supervisor.core.health import Outcome, Result, Round
-from ft_supervisor.core.model import INTERRUPTED, Node
+from ft_supervisor.core.health_types import CheckOutcome, Result, Round
+from ft_supervisor.core.model import Node
 from ft_supervisor.core.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class SimDaemon(Process):
     def begin(self) -> None:
         """srun has started it."""
         self._perform(self.machine.start(self.node.local()))
+        self.feed(self.node.world.slurmctld.job())
         self.start_beating()
 
     def feed(self, event: DaemonEvent) -> None:
@@ -45,7 +46,9 @@ class SimDaemon(Process):
         if self.alive:
             if self.node.world.history is not None and isinstance(event, ChildExited | Signalled | VerdictFileFound):
                 self.node.world.note(f"{self.node.name} daemon", f"<- {brief(event)}")
-            self._perform(self.machine.handle(event, self.node.local()))
+            self._perform(
+                self.node.world.checks.step(f"{self.node.name} daemon", self.machine, event, self.node.local())
+            )
 
     def on_beat(self) -> None:
         self.feed(Tick())
@@ -83,26 +86,22 @@ class SimDaemon(Process):
                     if not node.world.files_away:
                         node.world.write_file(verdict, f"{node.name} daemon")
                 case actions.LookForVerdict():
-                    node.world.look_for_verdict(self, lambda verdict: self.feed(VerdictFileFound(verdict)))
-                case actions.Leave():
-                    self._leave(action)
+                    node.world.look_for_verdict(
+                        self, lambda verdict: self.feed(VerdictFileFound(verdict) if verdict else events.NoVerdict())
+                    )
+                case actions.Leave(code):
+                    node.world.checks.daemon_leaves(node, action)
+                    node.end(code)
+                case _:
+                    node.world.slurmctld.perform(self, action)
 
     def _check(self, round_: Round) -> None:
         result, why = (Result.FAILED, "sick") if self.node.sick else (Result.PASSED, "")
-        outcomes = tuple(Outcome(check.name, result, why) for check in round_.checks)
+        outcomes = tuple(CheckOutcome(check.name, result, why) for check in round_.checks)
         self.do(self.feed, events.ChecksDone(round_.number, outcomes))
 
     def _answer(self) -> None:
-        world = self.node.world
-        self.do(self.feed, events.SlurmAnswered(world.slurm.says(world.now)))
-
-    def _leave(self, leave: actions.Leave) -> None:
-        world = self.node.world
-        code, verdict = leave.code, leave.verdict
-        if verdict is None and code == INTERRUPTED and world.file is not None and not world.files_away:
-            code = world.file.exit_code
-        world.checks.daemon_leaves(self.node, leave, code)
-        self.node.end(code)
+        self.do(self.feed, events.SlurmAnswered(self.node.world.slurmctld.says(self.node.rank)))
 
 
 class SimNode:

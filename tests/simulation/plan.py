@@ -31,6 +31,10 @@ IN_CHARGE, ACTOR = -1, -2
 POLICIES = ("plain", "replace", "pause", "checks", "elastic", "wait")
 """The cluster's: see settings.py."""
 
+SLURM = ("lives", "silent", "gone", "over", "cut", "away", "hangs")
+"""What slurmctld makes of the job's end: see slurmctld.py. cut: it and the first node do not reach each other. away: it
+cannot be reached. hangs: it does not answer."""
+
 PEERS = ("independent", "crash", "hang")
 """What workers do when one of their world is gone: go on, fail, or wait for ever."""
 
@@ -57,6 +61,7 @@ class Fault:
 class Plan:
     """`fails`: (infra_rank, n) whose workers of cycle n fail. `stubborn`: nodes whose workers heed no SIGTERM.
 
+    `slurm`: what slurmctld makes of the job's end, and of its batch host.
     `slow`: longest delay of a packet; `work`: length of a cycle, both in seconds. `gentle`: with these faults no
     training worker may be touched, and the job succeeds (invariant 8).
     """
@@ -73,6 +78,7 @@ class Plan:
     stubborn: tuple[int, ...] = ()
     gentle: bool = False
     policy: str = "plain"
+    slurm: str = "lives"
     faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
@@ -89,6 +95,8 @@ class Plan:
             words.append("gentle=1")
         if self.policy != "plain":
             words.append(f"policy={self.policy}")
+        if self.slurm != "lives":
+            words.append(f"slurm={self.slurm}")
         return " ".join([*words, *map(str, self.faults)])
 
 
@@ -118,6 +126,8 @@ def parse(text: str) -> Plan:
                 plan = replace(plan, fails=tuple((int(rank), int(n)) for rank, n in pairs))
             case "policy" if value in POLICIES:
                 plan = replace(plan, policy=value)
+            case "slurm" if value in SLURM:
+                plan = replace(plan, slurm=value)
             case "stubborn":
                 plan = replace(plan, stubborn=_ranks(value))
             case "gentle":

@@ -30,6 +30,8 @@ def settings(plan: Plan, grace: float) -> Settings:
     any_failure = Rule(budget=Budget(max=plan.restarts))
     rules: tuple[Rule, ...] = (any_failure,)
     health, placement = Health(min_free=None), Placement()
+    if plan.seed % 4 == 3:
+        placement = Placement(on_exhausted=OnExhausted.REQUEUE)
     match plan.policy:
         case "replace":
             rules = (Rule(Match(exit_codes=(1,)), Response.REPLACE_NODE), any_failure)
@@ -42,5 +44,6 @@ def settings(plan: Plan, grace: float) -> Settings:
             placement = Placement(least=least, on_exhausted=OnExhausted.SHRINK, grow_now=plan.seed % 2 == 0)
         case "wait":
             placement = Placement(on_exhausted=OnExhausted.WAIT)
-    interruption = Interruption(before_end=5.0, grace=grace, poll=5.0, drain_now=plan.seed % 3 == 0)
+    drain, requeue = plan.seed % 3 == 0, plan.seed % 2 == 0
+    interruption = Interruption(before_end=5.0, grace=grace, poll=5.0, drain_now=drain, requeue=requeue)
     return Settings(rules=rules, health=health, placement=placement, interruption=interruption)

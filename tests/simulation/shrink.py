@@ -55,6 +55,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, faults=plan.faults[:i] + plan.faults[i + 1 :])
     if plan.fails:
         yield replace(plan, fails=plan.fails[1:])
+    if plan.slurm != "lives":
+        yield replace(plan, slurm="lives")
     if plan.stubborn:
         yield replace(plan, stubborn=())
     if plan.nodes > 2 and all(max(fault.nodes, default=0) < plan.nodes - 1 for fault in plan.faults):

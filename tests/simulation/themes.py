@@ -155,6 +155,13 @@ def old_words(dice: random.Random, plan: Plan) -> Plan:
     return replace(plan, work=round(dice.uniform(2.0, 6.0), 2), restarts=3, peers="independent", faults=tuple(faults))
 
 
+def too_few(dice: random.Random, plan: Plan) -> Plan:
+    """More nodes die than there are spares: where the policy says so, the job is to be requeued."""
+    at = dice.uniform(8.0, 14.0)
+    faults = [_fault("node", at, [node]) for node in dice.sample(range(5), 2)]
+    return replace(_long(dice, plan, at), nodes=5, active=4, policy="plain", gentle=False, faults=tuple(faults))
+
+
 def endings(dice: random.Random, plan: Plan) -> Plan:
     """The job ends, and its coordinator does not live to see it."""
     faults: list[Fault] = []

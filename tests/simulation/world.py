@@ -14,17 +14,22 @@ from tests.simulation.node import SimNode
 from tests.simulation.plan import Plan
 from tests.simulation.process import Process
 from tests.simulation.settings import PAUSE, settings
+from tests.simulation.slurmctld import Slurmctld
 from tests.simulation.words import brief
 
 from ft_supervisor.core import actions, orders
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.messages import ToAgent
 from ft_supervisor.core.model import KILL_BOUND, Job, Node, Timeouts, Verdict
 from ft_supervisor.core.orders import SlurmSaid, SlurmsWord
 
 TIMEOUTS = Timeouts(stop_grace=5.0, join=30.0, exit_barrier=20.0, takeover=20.0)
+
+
+LAST_DEED = 150.0
+"""Seconds for what a daemon asks of a slurmctld that has given the batch host up, or cannot be reached."""
 
 
 @dataclass
@@ -62,7 +67,8 @@ def end_bound(plan: Plan) -> float:
         cycle += t.join
     if plan.policy == "pause":
         cycle += 3 * PAUSE
-    return disturbed + t.join + cycles + t.takeover + t.stop_grace + t.close_grace + KILL_BOUND + 30.0
+    slurm = 0.0 if plan.slurm == "lives" else LAST_DEED
+    return slurm + disturbed + t.join + cycles + t.takeover + t.stop_grace + t.close_grace + KILL_BOUND + 30.0
 
 
 class World(Clockwork):
@@ -92,6 +98,7 @@ class World(Clockwork):
             settings=settings(plan, TIMEOUTS.stop_grace),
         )
         self.slurm = Slurm()
+        self.slurmctld = Slurmctld(self)
         self.network = Network(self, plan.slow)
         self.checks = Checks(self)
         self.file: Verdict | None = None
@@ -125,12 +132,12 @@ class World(Clockwork):
             self.note(who, f"writes the file: {verdict}")
         return self.file
 
-    def look_for_verdict(self, process: Process, found: Callable[[Verdict], None]) -> None:
-        """In the background; nothing comes of it when there is no file."""
+    def look_for_verdict(self, process: Process, found: Callable[[Verdict | None], None]) -> None:
+        """In the background; nothing comes of it while the file system hangs."""
         self.after(self.between(*FILE_TIME), process.do, self._look, found)
 
-    def _look(self, found: Callable[[Verdict], None]) -> None:
-        if self.file is not None and not self.files_away:
+    def _look(self, found: Callable[[Verdict | None], None]) -> None:
+        if not self.files_away:
             found(self.file)
 
     # -- small things

@@ -15,7 +15,7 @@ import typer
 from ft_supervisor import config as configuration
 from ft_supervisor.cli.output import put
 from ft_supervisor.config import ConfigError, JobConfig
-from ft_supervisor.doctor import finding, place, shell, show
+from ft_supervisor.doctor import environment, finding, render, shell
 from ft_supervisor.submit import cluster
 
 
@@ -62,14 +62,14 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 def _look(path: Path | None, as_json: bool) -> int:
     settings, problem, note = _load(path)
-    here = place.look(os.environ, settings)
+    here = environment.look(os.environ, settings)
     found = []
     width = shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
     for each in shell.run(shell.checks(here, problem, note)):
         found.append(each)
         if not as_json:
-            put("\n".join(show.lines(each, width)) + "\n")
-    put((show.as_json(found, here.where.value, here.host) if as_json else show.summary(found)) + "\n")
+            put("\n".join(render.lines(each, width)) + "\n")
+    put((render.as_json(found, here.where.value, here.host) if as_json else render.summary(found)) + "\n")
     return finding.exit_code(found)
 
 

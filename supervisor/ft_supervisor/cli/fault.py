@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Collection, Mapping
+from inspect import Parameter, Signature
+from typing import Annotated, Any
 
 import typer
 
 from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
-from ft_supervisor.config.values import read_seconds
-from ft_supervisor.fault import shell
-from ft_supervisor.fault.plan import Schedule
-from ft_supervisor.fault.words import FaultError, NotThere, Target, Verb, Wrong
+from ft_supervisor.fault import request, shell
+from ft_supervisor.fault.messages import FaultError, NotThere, Target, Verb, Wrong
 from ft_supervisor.observe import runs
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.runs import Wanted
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-LONGEST = 24 * 3600.0
-"""Seconds: whatever is begun ends."""
 FILES_BOUND = 10.0
 """Seconds that run_dir gets."""
-Asked = tuple[str | None, Path | None, Path | None]
-"""--job, --config and --run-dir."""
 
 Part = Annotated[Target, typer.Argument(help="What of the job; any: one of these is drawn, with --random.")]
 Job = Annotated[
@@ -76,17 +70,24 @@ Count = Annotated[
 Dry = Annotated[bool, typer.Option("--dry-run", help="Say whom it would hit, and do nothing.")]
 
 
-@dataclass(frozen=True)
-class _Moment:
-    """When, as it was written; None for what was not."""
-
-    at_step: int | None = None
-    wait: str | None = None
-    at_random: bool = False
-    seed: int | None = None
-    every: str | None = None
-    count: int | None = None
-    dry_run: bool = False
+OPTIONS: Mapping[str, tuple[Any, object]] = {
+    "part": (Part, Parameter.empty),
+    "job": (Job, None),
+    "config": (find.RunConfig, None),
+    "run_dir": (find.RunDir, None),
+    "node": (Node, ""),
+    "rank": (Rank, None),
+    "lasting": (For, "30s"),
+    "at_step": (AtStep, None),
+    "wait": (Wait, None),
+    "at_random": (Random, False),
+    "seed": (Seed, None),
+    "every": (Every, None),
+    "count": (Count, None),
+    "dry_run": (Dry, False),
+}
+"""The declaration and the default of each field of request.Options, for all commands."""
+MOMENT = ("at_step", "wait", "at_random", "seed", "every", "count")
 
 
 @app.callback()
@@ -116,22 +117,24 @@ def top() -> None:
     """
 
 
-@app.command("kill")
-def kill(
-    part: Part,
-    job: Job = None,
-    config: find.RunConfig = None,
-    run_dir: find.RunDir = None,
-    node: Node = "",
-    rank: Rank = None,
-    at_step: AtStep = None,
-    wait: Wait = None,
-    at_random: Random = False,
-    seed: Seed = None,
-    every: Every = None,
-    count: Count = None,
-    dry_run: Dry = False,
-) -> None:
+def _add(verb: Verb, help_: str, without: Collection[str] = ()) -> None:
+    """Add the command of this verb, which has all of OPTIONS but these."""
+
+    def command(**given: Any) -> None:
+        raise typer.Exit(_run(verb, request.Options(**given)))
+
+    kept = {name: option for name, option in OPTIONS.items() if name not in without}
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+        for name, (kind, default) in kept.items()
+    ]
+    command.__annotations__ = {name: kind for name, (kind, _) in kept.items()}
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads the options from it
+    app.command(verb.value, help=help_)(command)
+
+
+_add(
+    Verb.KILL,
     """SIGKILL. A node: its daemon and everything below it, at once. A coordinator: the one in charge.
 
     \b
@@ -139,28 +142,11 @@ def kill(
       ft-supervisor fault kill worker --job 1234 --rank 5
       ft-supervisor fault kill daemon --job 1234 --node n3
       ft-supervisor fault kill worker --job 1234 --random --seed 7 --count 5 --dry-run
-    """
-    moment = _Moment(at_step, wait, at_random, seed, every, count, dry_run)
-    raise typer.Exit(_run(Verb.KILL, part, (job, config, run_dir), node, rank, None, moment))
-
-
-@app.command("freeze")
-def freeze(
-    part: Part,
-    job: Job = None,
-    config: find.RunConfig = None,
-    run_dir: find.RunDir = None,
-    node: Node = "",
-    rank: Rank = None,
-    lasting: For = "30s",
-    at_step: AtStep = None,
-    wait: Wait = None,
-    at_random: Random = False,
-    seed: Seed = None,
-    every: Every = None,
-    count: Count = None,
-    dry_run: Dry = False,
-) -> None:
+    """,
+    without=["lasting"],
+)
+_add(
+    Verb.FREEZE,
     """SIGSTOP, and SIGCONT when the time is over, even if this command is killed. Ctrl-C ends it at once.
 
     A node that stood still for longer than timeouts.node_lost has been replaced. When it goes on, its old workers run
@@ -170,46 +156,20 @@ def freeze(
     Examples:
       ft-supervisor fault freeze worker --job 1234 --rank 5 --for 20s
       ft-supervisor fault freeze node --job 1234 --node n3 --for 20s
-    """
-    moment = _Moment(at_step, wait, at_random, seed, every, count, dry_run)
-    raise typer.Exit(_run(Verb.FREEZE, part, (job, config, run_dir), node, rank, lasting, moment))
-
-
-@app.command("thaw")
-def thaw(
-    part: Part,
-    job: Job = None,
-    config: find.RunConfig = None,
-    run_dir: find.RunDir = None,
-    node: Node = "",
-    rank: Rank = None,
-    dry_run: Dry = False,
-) -> None:
+    """,
+)
+_add(
+    Verb.THAW,
     """SIGCONT, before a freeze is over.
 
     \b
     Example:
       ft-supervisor fault thaw node --job 1234 --node n3
-    """
-    raise typer.Exit(_run(Verb.THAW, part, (job, config, run_dir), node, rank, None, _Moment(dry_run=dry_run)))
-
-
-@app.command("cut")
-def cut(
-    part: Part,
-    job: Job = None,
-    config: find.RunConfig = None,
-    run_dir: find.RunDir = None,
-    node: Node = "",
-    lasting: For = "30s",
-    at_step: AtStep = None,
-    wait: Wait = None,
-    at_random: Random = False,
-    seed: Seed = None,
-    every: Every = None,
-    count: Count = None,
-    dry_run: Dry = False,
-) -> None:
+    """,
+    without=["lasting", *MOMENT],
+)
+_add(
+    Verb.CUT,
     """Drops the packets between a node and the job's other nodes. The kernel ends that when the time is over.
 
     It takes CAP_NET_ADMIN and nft (nftables) on the node; without them freeze the node. What does not go through IP, as
@@ -218,29 +178,29 @@ def cut(
     \b
     Example:
       ft-supervisor fault cut node --job 1234 --node n3 --for 20s
-    """
-    moment = _Moment(at_step, wait, at_random, seed, every, count, dry_run)
-    raise typer.Exit(_run(Verb.CUT, part, (job, config, run_dir), node, None, lasting, moment))
+    """,
+    without=["rank"],
+)
 
 
-def _run(
-    verb: Verb, part: Target, asked: Asked, node: str, rank: int | None, lasting: str | None, moment: _Moment
-) -> int:
+def _run(verb: Verb, options: request.Options) -> int:
     def run() -> int:
         try:
-            wish = _wish(verb, part, asked, node, rank, lasting, moment)
+            wanted = request.check(verb, options, lambda: _job(options))
         except FaultError as problem:
             complain(problem)
             return problem.code
-        return shell.run(wish, os.environ, typer.echo)
+        return shell.run(wanted, os.environ, typer.echo)
 
     return guarded(run)
 
 
-def _job(asked: Asked) -> Wanted:
-    """The job that --job names, or of the run that --config or --run-dir leads to. Raises Wrong, NotThere, FaultError,
-    ConfigError."""
-    job, config, run_dir = asked
+def _job(options: request.Options) -> Wanted:
+    """Return the job that --job names, or that of the run to which --config or --run-dir leads.
+
+    Raises FaultError, ConfigError.
+    """
+    job, config, run_dir = options.job, options.config, options.run_dir
     if not (job or os.environ.get("SLURM_JOB_ID") or config or run_dir):
         raise Wrong("which job? say it by --job 1234, or by --run-dir or --config")
     try:
@@ -256,40 +216,3 @@ def _job(asked: Asked) -> Wanted:
     if wanted is None:
         raise NotThere(f"no run{f' of job {job}' if job else ''} in {search.shown}")
     return wanted
-
-
-def _wish(
-    verb: Verb, part: Target, asked: Asked, node: str, rank: int | None, lasting: str | None, moment: _Moment
-) -> shell.Wish:
-    """Raises FaultError, ConfigError."""
-    if part is Target.ANY and not moment.at_random:
-        raise Wrong("`any` is for --random; else say which: worker, agent, coordinator, daemon or node")
-    if verb is Verb.CUT and part is not Target.NODE:
-        raise Wrong(f"{part} cannot be cut off, a node can: `ft-supervisor fault cut node`")
-    if rank is not None and part is not Target.WORKER:
-        raise Wrong(f"--rank is a worker's; for {part} give --node")
-    if moment.at_random and moment.at_step is not None:
-        raise Wrong("either --at-step or --random")
-    if moment.wait is not None and moment.at_step is None:
-        raise Wrong("--wait is for --at-step")
-    if not moment.at_random and (moment.seed, moment.every, moment.count) != (None, None, None):
-        raise Wrong("--seed, --every and --count are for --random")
-    seconds = None if lasting is None else duration("--for", lasting)
-    wait = duration("--wait", "1h" if moment.wait is None else moment.wait)
-    every = duration("--every", "60s" if moment.every is None else moment.every)
-    if moment.at_random and seconds is not None and seconds > every / 2:
-        raise Wrong("--for is longer than half of --every: the next one would be due before the last is over")
-    count = 5 if moment.count is None else moment.count
-    schedule = Schedule(moment.seed or 0, every, count) if moment.at_random else None
-    wanted = _job(asked)
-    return shell.Wish(
-        verb, part, wanted, str(wanted), node, rank, seconds, moment.at_step, wait, schedule, dry_run=moment.dry_run
-    )
-
-
-def duration(option: str, text: str) -> float:
-    """Seconds, of 500ms, 20s, 10m or 1h. Raises Wrong."""
-    seconds = read_seconds(text) or 0.0
-    if not 0 < seconds <= LONGEST:
-        raise Wrong(f"{option} {text}: give a duration such as 500ms, 20s, 10m or 1h, of at most 24h")
-    return seconds

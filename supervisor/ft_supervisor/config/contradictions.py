@@ -8,7 +8,7 @@ from ft_supervisor.config.job import Active
 from ft_supervisor.config.kind import Setting
 from ft_supervisor.config.limits import BUILT_IN
 from ft_supervisor.config.values import written_seconds
-from ft_supervisor.core.health import DISK, GPU, WORKERS
+from ft_supervisor.core.health_types import DISK, GPU, WORKERS
 from ft_supervisor.core.model import KILL_BOUND
 from ft_supervisor.core.settings import OnExhausted, Rule
 

@@ -6,7 +6,7 @@ from typing import Any
 from ft_supervisor.config.kind import Kind, list_of, one_or_more, record
 from ft_supervisor.config.values import ANY_TEXT, choice, count, duration, size, text, written_seconds
 from ft_supervisor.config.yamltree import Value, as_list
-from ft_supervisor.core.health import DISK, GPU, WORKERS
+from ft_supervisor.core.health_types import DISK, GPU, WORKERS
 from ft_supervisor.core.settings import Check, OnFail, When
 
 BUILT_IN = (DISK, GPU, WORKERS, "clock")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ft_supervisor.core.health import Round
+from ft_supervisor.core.health_types import Round
 from ft_supervisor.core.messages import Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Memory, Verdict
 from ft_supervisor.core.orders import Order
@@ -63,7 +63,7 @@ class ClaimClose:
 
 @dataclass(frozen=True)
 class LookForVerdict:
-    """Look whether the run's verdict file is there; VerdictFileFound follows if so."""
+    """Look whether the run's verdict file is there; VerdictFileFound follows if so. A daemon gets NoVerdict if not."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,14 @@ class KillChild:
 
 @dataclass(frozen=True)
 class CopyVerdict:
-    """Keep a copy of the verdict in the node's own folder; with `shared`, also in the run's folder if none is there."""
+    """Keep a copy of the verdict in the node's own folder; with `shared`, also in the run's folder if none is there.
+
+    `summary`: the line for Slurm's accounting; "" if this node's coordinator has not closed the job with this verdict.
+    """
 
     verdict: Verdict
     shared: bool = False
+    summary: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,61 @@ class CallSlurm:
     """Ask Slurm about the job and its nodes (orders.AskSlurm); SlurmAnswered follows, within a bound."""
 
     urgent: bool
+
+
+@dataclass(frozen=True)
+class FinishFiles:
+    """Copy the node's journals to the run's folder, and wait for all files that are being written, within a bound."""
+
+
+@dataclass(frozen=True)
+class KillLeftovers:
+    """SIGKILL to all processes that this node's children have left behind, within a bound."""
+
+
+@dataclass(frozen=True)
+class AskBatchHost:
+    """Ask slurmctld once about the node that runs the batch script; BatchHostAnswered follows, unless Slurm hangs."""
+
+
+@dataclass(frozen=True)
+class WriteComment:
+    """Make `text` our part of the job's comment, unless that part begins with `head` already, and so is of this run.
+    DeedDone follows, within a bound."""
+
+    text: str
+    head: str
+
+
+@dataclass(frozen=True)
+class ForbidRequeue:
+    """Have Slurm leave the job ended with this exit code, where it would run the job again after each end
+    (--requeue=expedite). DeedDone follows, within a bound."""
+
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class RequeueJob:
+    """Have Slurm run the job again, which ends all of its processes, this one too. DeedDone follows, within a bound."""
+
+
+@dataclass(frozen=True)
+class CompleteJob:
+    """End the job in Slurm with this exit code as soon as its batch script cannot (ft_slurm.completion.complete).
+
+    `host_lost`: the coordinator has lost the batch host. DeedDone follows, after minutes perhaps.
+    """
+
+    exit_code: int
+    host_lost: bool
+
+
+@dataclass(frozen=True)
+class StopCompleting:
+    """Stop waiting for CompleteJob, and write down that the job is left running; `why` says why."""
+
+    why: str
 
 
 Fact = AgentFact | CoordinatorFact | DaemonFact
@@ -205,5 +264,13 @@ DaemonAction = (
     | CallSlurm
     | CopyVerdict
     | LookForVerdict
+    | FinishFiles
+    | KillLeftovers
+    | AskBatchHost
+    | WriteComment
+    | ForbidRequeue
+    | RequeueJob
+    | CompleteJob
+    | StopCompleting
     | Leave
 )

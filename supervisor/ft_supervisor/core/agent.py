@@ -20,7 +20,6 @@ without one the daemon looks for the verdict's file.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import (
@@ -58,7 +57,7 @@ from ft_supervisor.core.events import (
 )
 from ft_supervisor.core.failures import fit_to_tell
 from ft_supervisor.core.hangs import Hangs
-from ft_supervisor.core.health import WORKERS
+from ft_supervisor.core.health_types import WORKERS
 from ft_supervisor.core.lease import Lease
 from ft_supervisor.core.ledger import newer
 from ft_supervisor.core.model import (
@@ -91,16 +90,7 @@ STOP_MARGIN = 5.0
 """Seconds beyond grace and kill until an agent that can't see its workers gone leaves the rest to its daemon."""
 
 
-class State(StrEnum):
-    """What the node does."""
-
-    JOINING = "joining"
-    STANDBY = "standby"
-    CHECKING = "checking"
-    ACTIVE = "active"
-    STOPPING = "stopping"
-    SUCCEEDED = "succeeded"
-    CLOSING = "closing"
+State = orders.AgentState
 
 
 class AgentMachine:
@@ -532,7 +522,7 @@ class AgentMachine:
         self._do(
             Tell(
                 orders.Alive(
-                    state=self.state.value if led else State.JOINING.value,
+                    state=self.state if led else State.JOINING,
                     cycle=str(self.memory.newest) if self.memory.newest else "",
                     group_rank=self._run.group_rank if self._run else None,
                     fence_in=fence_in,

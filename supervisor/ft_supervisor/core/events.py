@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from ft_supervisor.core.health import Outcome
+from ft_supervisor.core.health_types import CheckOutcome
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Failure, Problem, Verdict
 from ft_supervisor.core.orders import Order, SlurmSaid
@@ -237,7 +238,7 @@ class ChecksDone:
     """After RunChecks: what came of the round's checks."""
 
     number: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CheckOutcome, ...]
 
 
 @dataclass(frozen=True)
@@ -245,6 +246,55 @@ class SlurmAnswered:
     """After CallSlurm."""
 
     said: SlurmSaid
+
+
+@dataclass(frozen=True)
+class InBatchJob:
+    """The daemon's step is part of this Slurm job. Without this event there is no Slurm. `host`: the name of the node
+    on which Slurm has started the batch script, if the job has one."""
+
+    job_id: int
+    host: str
+
+
+@dataclass(frozen=True)
+class NoVerdict:
+    """After LookForVerdict: the run's verdict file is not there, or cannot be read."""
+
+
+class BatchHost(StrEnum):
+    """What slurmctld says of the node that runs the batch script; see ft_slurm.completion.BatchHost."""
+
+    MEMBER = "member"
+    SILENT = "silent"
+    GONE = "gone"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class BatchHostAnswered:
+    """After AskBatchHost. `host` None: Slurm does not answer, and `why` says how."""
+
+    host: BatchHost | None
+    why: str = ""
+
+
+class Deed(StrEnum):
+    """What a daemon can ask Slurm to do at the job's end."""
+
+    COMMENT = "comment"
+    FORBID_REQUEUE = "forbid_requeue"
+    REQUEUE = "requeue"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class DeedDone:
+    """After WriteComment, ForbidRequeue, RequeueJob or CompleteJob: it has come to its end. `done`: it has succeeded,
+    as far as that is of interest: a requeue that Slurm does by itself has."""
+
+    deed: Deed
+    done: bool = True
 
 
 CoordinatorEvent = (
@@ -268,4 +318,16 @@ AgentEvent = (
     | Terminated
     | CloseHeld
 )
-DaemonEvent = Tick | ChildExited | Ordered | Signalled | ChecksDone | SlurmAnswered | VerdictFileFound
+DaemonEvent = (
+    Tick
+    | ChildExited
+    | Ordered
+    | Signalled
+    | ChecksDone
+    | SlurmAnswered
+    | VerdictFileFound
+    | NoVerdict
+    | InBatchJob
+    | BatchHostAnswered
+    | DeedDone
+)

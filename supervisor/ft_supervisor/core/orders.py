@@ -34,16 +34,28 @@ class Terminate:
     reason: str
 
 
+class AgentState(StrEnum):
+    """What an agent does. Its daemon decides by it."""
+
+    JOINING = "joining"
+    STANDBY = "standby"
+    CHECKING = "checking"
+    ACTIVE = "active"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    CLOSING = "closing"
+
+
 @dataclass(frozen=True)
 class Alive:
     """Child to daemon, each heartbeat and from its main loop, so that a hung child is a silent one.
 
-    `state` is one word for people: an agent's joining, standby, active, stopping, succeeded, closing; a coordinator's
-    phase. `fence_in`: seconds until the agent will end its workers for want of a lease; should it be frozen then, its
-    daemon does it. `look`: the job may be over, so that without a coordinator the verdict's file is worth a look.
+    `state`: an agent's state; a coordinator's phase, which is a word for people alone. `fence_in`: seconds until the
+    agent will end its workers for want of a lease; should it be frozen then, its daemon does it. `look`: the job may be
+    over, so that without a coordinator the verdict's file is worth a look.
     """
 
-    state: Name
+    state: AgentState | Name
     cycle: Name = ""
     group_rank: Rank | None = None
     fence_in: float | None = None

@@ -1,4 +1,4 @@
-"""How the job ended, as one line in its Comment, where `sacct` and `squeue` show it.
+"""Writes how the job ended into its Comment, as one line that `sacct` and `squeue` show.
 
 slurmctld takes the comment of a job that has its nodes, and hands it to the database when the job ends (with
 AccountingStoreFlags=job_comment). Once it has ended the job itself (scancel, the time limit) it takes none any more:
@@ -12,8 +12,6 @@ from collections.abc import Mapping
 
 from ft_slurm.client import open_client
 from ft_slurm.errors import JobOver, NoCommands, SlurmError
-from ft_supervisor.core.orders import VerdictDecided
-from ft_supervisor.core.summary import head, line
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process.log import log
 
@@ -22,11 +20,11 @@ BOUND = 4.0
 
 
 class NoRoom(SlurmError):
-    """Others have written too much into the comment."""
+    """The comment is full: users or other tools have written too much into it."""
 
 
 def write(job_id: int, text: str, beginning: str, environ: Mapping[str, str]) -> None:
-    """Make `text` our part of the comment, unless that part says `beginning` already: this run's end has been told.
+    """Set our part of the job's comment to `text`, unless it starts with `beginning`: this run's end is recorded.
 
     Waits at most a second longer than BOUND. Raises SlurmError and Hangs; JobOver where slurmctld has ended the job.
     """
@@ -37,13 +35,15 @@ def write(job_id: int, text: str, beginning: str, environ: Mapping[str, str]) ->
         raise NoRoom("what others wrote there leaves no room")
 
 
-def comment(job_id: int, run_id: str, closed: VerdictDecided) -> None:
-    """Tell the end of this run, with one line in the log whether that went well."""
-    text = line(closed.summary, closed.verdict, run_id)
+def comment(job_id: int, text: str, beginning: str) -> bool:
+    """`write`, with one line in the log that says whether the comment was written; so does what is returned."""
     try:
-        write(job_id, text, head(closed.verdict, run_id), os.environ)
+        write(job_id, text, beginning, os.environ)
         log("comment_written", job=job_id, comment=text)
-    except (JobOver, NoCommands) as error:  # it was to be expected; without commands here `launch` does it
+    except (JobOver, NoCommands) as error:  # expected; without commands here `launch` writes it
         log("comment_not_written", job=job_id, why=str(error))
+        return False
     except (SlurmError, Hangs) as error:
         log("comment_not_written", "warning", job=job_id, why=str(error), comment=text)
+        return False
+    return True

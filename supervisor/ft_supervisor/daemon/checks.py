@@ -1,4 +1,4 @@
-"""The daemon's health checks: each is run by a process of its own (examiner.py), which this starts, hears and ends."""
+"""Runs the daemon's health checks: starts, reads and ends one process for each (examiner.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ft_supervisor.core import codec
-from ft_supervisor.core.health import DISK, GPU, Outcome, Result, Round, time_allowed
+from ft_supervisor.core.health_types import DISK, GPU, CheckOutcome, Result, Round, time_allowed
 from ft_supervisor.core.model import Job, Node
 from ft_supervisor.core.settings import Check
 from ft_supervisor.process import signals, tree
@@ -21,9 +21,9 @@ UNCHECKED_CODE = 3
 """The exit code of a built-in check that could not look."""
 _MAX_ANSWER = 2**16
 _SWEEP_PIECE = 0.2
-"""Seconds that the end of one silent examiner may keep the daemon's loop."""
+"""Seconds for which ending one silent examiner may block the daemon's loop."""
 _SWEEP_PAUSE = 5.0
-"""Seconds until that is tried again."""
+"""Seconds until a process that could not be ended is tried again."""
 # -I -S: a third of the time, and no variable of the job's changes what it is. The check gets them all.
 _EXAMINER = (
     sys.executable,
@@ -36,7 +36,7 @@ _EXAMINER = (
 
 
 def built_in(job: Job, node: Node, gpus: int | None) -> dict[str, tuple[str, ...]]:
-    """The commands of the built-in checks, for Runner. `gpus`: how many there have to be; None if nobody has said."""
+    """Return the commands of the built-in checks, for Runner. `gpus`: how many there have to be; None if unknown."""
     disk = (sys.executable, "-I", "-S", str(Path(__file__).with_name("disk.py")))
     gpu = (sys.executable, "-P", "-m", "ft_supervisor.daemon.nvml")
     return {
@@ -47,27 +47,27 @@ def built_in(job: Job, node: Node, gpus: int | None) -> dict[str, tuple[str, ...
 
 @dataclass
 class _Examiner:
-    """The process that runs one check. `outcome`: what it has said, or what is said of it. `pid` None: reaped. `stays`:
-    something below it cannot be killed."""
+    """The process that runs one check. `outcome`: its own, or one made for it. `pid` None: reaped. `stays`: a process
+    below it cannot be killed."""
 
     check: Check
     pid: int | None
     socket: socket.socket | None
     until: float
     heard: bytearray = field(default_factory=bytearray)
-    outcome: Outcome | None = None
+    outcome: CheckOutcome | None = None
     stays: bool = False
 
     @property
     def gone(self) -> bool:
-        """Whether it was both reaped and heard to its end."""
+        """Whether it was reaped, and its socket read to the end."""
         return self.pid is None and self.socket is None
 
 
 class Runner:
-    """One round at a time. Main thread only; the caller polls `filenos` until `wake`, and then asks `collect`.
+    """Runs one round at a time. Main thread only; the caller polls `filenos` until `wake`, and then calls `collect`.
 
-    `pids` are for nobody else to kill, sweep or reap. A process that cannot be killed keeps its examiner among them
+    Other code must not kill, sweep or reap `pids`. A process that cannot be killed keeps its examiner among them
     after the round, until it ends; its check fails at once meanwhile, so that there is never a second one.
     """
 
@@ -76,36 +76,38 @@ class Runner:
         self._commands = commands
         self._round: Round | None = None
         self._now: list[_Examiner] = []
-        """Those of the round."""
+        """The examiners of the round."""
         self._former: list[_Examiner] = []
-        """Those of rounds that are over, and who are not gone yet."""
+        """Examiners of former rounds that are not gone yet."""
 
     @property
     def pids(self) -> list[int]:
-        """Our children: to be left alone, with all below them."""
+        """The pids of the examiners: other code must not touch them, or what is below them."""
         return [examiner.pid for examiner in (*self._now, *self._former) if examiner.pid is not None]
 
     def filenos(self) -> list[int]:
-        """What to poll for reading, besides SIGCHLD."""
+        """Return the file descriptors to poll for reading, besides SIGCHLD."""
         return [examiner.socket.fileno() for examiner in (*self._now, *self._former) if examiner.socket is not None]
 
     @property
     def wake(self) -> float | None:
-        """When to ask `collect` although no file descriptor says so (time.monotonic); None: not at all."""
+        """When to call `collect` although no file descriptor is readable (time.monotonic); None: not at all."""
         if self._round is not None and all(examiner.outcome is not None for examiner in self._now):
             return 0.0
         return min((examiner.until for examiner in self._now if examiner.outcome is None), default=None)
 
     def begin(self, round_: Round) -> None:
-        """Start all its checks; `collect` tells of their end within the round's bound."""
+        """Start all checks of the round; `collect` returns their outcomes within the round's bound."""
         if self._round is not None:
             raise RuntimeError(f"round {self._round.number} is not over")
         self._round = round_
         self._now = [self._start(check) for check in round_.checks]
 
-    def collect(self) -> tuple[Round, tuple[Outcome, ...]] | None:
-        """The round that is over now, and what came of its checks, in their order. Waits for nobody but those that do
-        not answer: _SWEEP_PIECE seconds each, to end them."""
+    def collect(self) -> tuple[Round, tuple[CheckOutcome, ...]] | None:
+        """Return the round that is over now, with the outcomes of its checks in their order; None if none is.
+
+        Waits only for examiners that do not answer: _SWEEP_PIECE seconds each, to end them.
+        """
         for examiner in (*self._now, *self._former):
             _hear(examiner)
             lives_on = _reap(examiner) and examiner.socket is None
@@ -121,8 +123,10 @@ class Runner:
         return round_, outcomes
 
     def end(self, bound: float) -> Collection[int]:
-        """End what runs, with all that it has started; the pids that still live after `bound` seconds and a moment. No
-        `collect` tells of this round any more."""
+        """End the examiners and all below them. Returns the pids that still live a moment after `bound` seconds.
+
+        `collect` does not return this round any more.
+        """
         examiners, self._now, self._former, self._round = [*self._now, *self._former], [], [], None
         for examiner in examiners:
             _close(examiner)  # they know what it means
@@ -148,7 +152,7 @@ class Runner:
 
 
 def _spawn(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, socket.socket]:
-    """Its pid, and the other end of the socket that is its stdin. Raises OSError, ValueError."""
+    """Return its pid and the other end of the socket that is its stdin. Raises OSError, ValueError."""
     ours, theirs = socket.socketpair()
     with theirs:
         try:
@@ -160,8 +164,8 @@ def _spawn(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, soc
 
 
 def _failed(check: Check, reason: str) -> _Examiner:
-    """One that there never was."""
-    return _Examiner(check, None, None, 0.0, outcome=Outcome(check.name, Result.FAILED, reason))
+    """Return an examiner that could not be started."""
+    return _Examiner(check, None, None, 0.0, outcome=CheckOutcome(check.name, Result.FAILED, reason))
 
 
 def _hear(examiner: _Examiner) -> None:
@@ -181,23 +185,23 @@ def _hear(examiner: _Examiner) -> None:
         _close(examiner)
 
 
-def _outcome(examiner: _Examiner) -> Outcome:
+def _outcome(examiner: _Examiner) -> CheckOutcome:
     line, end, _ = bytes(examiner.heard).partition(b"\n")
     try:
         if end:
-            outcome: Outcome = codec.decode(line, [Outcome])
+            outcome: CheckOutcome = codec.decode(line, [CheckOutcome])
             return outcome
         why = "the process that runs it was killed"
     except codec.CodecError as error:
         why = str(error)
     # that says nothing of the node
-    return Outcome(examiner.check.name, Result.UNCHECKED, why)
+    return CheckOutcome(examiner.check.name, Result.UNCHECKED, why)
 
 
 def _give_up(examiner: _Examiner) -> None:
-    """Neither the check nor the process that should have ended it has answered."""
+    """End an examiner that has not answered, neither with an outcome nor by its own bound."""
     name, bound = examiner.check.name, time_allowed(examiner.check)
-    examiner.outcome = examiner.outcome or Outcome(name, Result.FAILED, f"no answer within {bound:g} s")
+    examiner.outcome = examiner.outcome or CheckOutcome(name, Result.FAILED, f"no answer within {bound:g} s")
     examiner.stays, examiner.until = True, time.monotonic() + _SWEEP_PAUSE
     _close(examiner)
     _kill(examiner)
@@ -210,7 +214,7 @@ def _close(examiner: _Examiner) -> None:
 
 
 def _reap(examiner: _Examiner) -> bool:
-    """Whether it still lives."""
+    """Return whether it still lives."""
     if examiner.pid is not None:
         try:
             if os.waitpid(examiner.pid, os.WNOHANG)[0]:
@@ -221,20 +225,20 @@ def _reap(examiner: _Examiner) -> bool:
 
 
 def _await(examiners: Sequence[_Examiner], bound: float) -> None:
-    """Their ends, so long at most."""
+    """Wait for their ends, so long at most."""
     until = time.monotonic() + bound
     while sum(map(_reap, examiners)) and time.monotonic() < until:  # not any(), which asks no further than the first
         time.sleep(0.005)
 
 
 def _kill(examiner: _Examiner) -> None:
-    """What it has started first, and not itself before that is gone: nobody would know any more whose that is."""
+    """Kill all below the examiner, then itself: without it nothing would say whose the rest is."""
     if _reap(examiner) and examiner.pid is not None and not _left(examiner.pid):
         os.kill(examiner.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
 
 
 def _left(pid: int) -> bool:
-    """Whether anything is, or may be, below this process after a sweep."""
+    """Sweep below this process. Returns whether anything is, or may be, left."""
     try:
         return bool(tree.sweep(pid, (), _SWEEP_PIECE))
     except OSError:  # nobody can look just now

@@ -1,4 +1,4 @@
-"""The daemon's two children: starting them, hearing them, ending them with everything below them."""
+"""Starts the daemon's two children, reads their links, and ends them with everything below them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ft_supervisor.core.daemon import AGENT, COORDINATOR
+from ft_supervisor.core.daemon.daemon import AGENT, COORDINATOR
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered
 from ft_supervisor.core.orders import Begin, Order
 from ft_supervisor.process import signals, tree
@@ -38,13 +38,13 @@ class _Child:
     """How it ended; None while it lives."""
     deaf_since: float | None = None
     unswept: bool = False
-    """Whether the log has told that nobody can look for what it has left."""
+    """Whether the log has the line that its leftovers cannot be looked for."""
 
 
 class Children:
     """At most one child of each name. The caller polls `filenos` and then asks `collect` what happened.
 
-    `others`: children of this process that are somebody else's business.
+    `others`: children of this process that are not to be touched here: those that run health checks.
 
     `end` may be called from another thread, one that has failed: the main thread then starts no child any more.
     """
@@ -61,15 +61,15 @@ class Children:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to collect that no file descriptor will tell of."""
+        """Whether `collect` has something to return that no file descriptor announces."""
         return bool(self._stillborn) or any(child.status is not None for child in self._children.values())
 
     def filenos(self) -> list[int]:
-        """What to poll for reading, besides SIGCHLD."""
+        """Return the file descriptors to poll for reading, besides SIGCHLD."""
         return [child.link.fileno() for child in self._children.values() if child.link is not None]
 
     def spawn(self, name: str, begin: Begin) -> None:
-        """Start the child, and tell it who it is. ChildExited follows, also when it cannot be started.
+        """Start the child and send it `begin`. ChildExited follows, also when it cannot be started.
 
         Only from the main thread: the child's parent death signal fires when the thread that forked it ends.
         """
@@ -90,10 +90,10 @@ class Children:
         self._send(child, begin)
 
     def _start(self, name: str) -> tuple[int, Link]:
-        """Its pid, and our end of its link. Raises OSError."""
+        """Return its pid and our end of its link. Raises OSError."""
         ours, theirs = pair()
         with theirs:
-            link = Link(ours)  # says its first line, while there is certainly somebody to take it
+            link = Link(ours)  # writes its first line while the other end is certainly open
             try:
                 os.set_inheritable(theirs.fileno(), True)
                 environ = {**os.environ, LINK_FD_ENV: str(theirs.fileno())}
@@ -103,19 +103,21 @@ class Children:
                 raise
 
     def tell(self, name: str, order: Order) -> None:
-        """Dropped when there is no such child, or it no longer listens: its exit is on the way."""
+        """Send an order. It is dropped without such a child, or when its link has ended: its exit is on the way."""
         if child := self._children.get(name):
             self._send(child, order)
 
     def kill(self, name: str) -> None:
-        """SIGKILL. ChildExited follows once everything below it is gone too."""
+        """Send SIGKILL. ChildExited follows once everything below the child is gone, too."""
         child = self._children.get(name)
         if child is not None and child.status is None:
             os.kill(child.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
 
     def collect(self) -> list[DaemonEvent]:
-        """What the children have said, and who is gone: a child's last words come before its exit.
-        Nothing after `end`."""
+        """Return the orders of the children, and the exits. A child's last orders come before its exit.
+
+        Returns nothing after `end`.
+        """
         with self._lock:
             return [] if self._ended else self._collect()
 
@@ -135,9 +137,11 @@ class Children:
         return events
 
     def end(self, bound: float) -> Collection[int]:
-        """SIGKILL to everything below this process; the pids that still live after `bound` seconds. Where they cannot
-        be looked for, agent and coordinator at least are killed, and their workers with them. No child is started
-        after it."""
+        """Kill everything below this process, and return the pids that still live after `bound` seconds.
+
+        Where they cannot be looked for, at least agent and coordinator are killed, and their workers with them. No
+        child is started after it.
+        """
         locked = self._lock.acquire(timeout=bound)  # the other thread may hang in a start or a sweep
         self._ended = True
         try:
@@ -161,7 +165,7 @@ class Children:
         return left
 
     def _reap_orphans(self) -> None:
-        """Collect what others have left to us, their subreaper. Without a look at /proc, which costs milliseconds."""
+        """Reap the orphans that this subreaper has inherited, without a look at /proc, which costs milliseconds."""
         with suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if found.si_pid in self._living():
@@ -195,7 +199,7 @@ class Children:
             return []
 
     def _kill_if_deaf(self, child: _Child) -> None:
-        """Nobody can tell it anything any more. Links end at every exit, so it gets time to be gone by itself."""
+        """Kill a child whose link has ended, DEAF_BOUND later: a link ends at every exit, too."""
         if child.deaf_since is not None and time.monotonic() - child.deaf_since >= DEAF_BOUND:
             log("link_lost", "warning", child=child.name, pid=child.pid)
             child.deaf_since = None
@@ -209,14 +213,8 @@ class Children:
 
 
 def _exit_status(pid: int) -> str | None:
-    """How a child of ours ended, reaping it; None while it lives."""
+    """Reap a child and return how it ended; None while it lives."""
     found, status = os.waitpid(pid, os.WNOHANG)
     if not found:
         return None
-    code = os.waitstatus_to_exitcode(status)
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:  # a real-time signal
-        return f"killed by signal {-code}"
+    return signals.describe_exit(os.waitstatus_to_exitcode(status))

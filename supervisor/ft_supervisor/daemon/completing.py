@@ -1,5 +1,7 @@
-"""Ending the job in Slurm where its batch script cannot, with a file in the run's folder for as long as it is not done:
-by the daemon whose coordinator has closed the job, and by `launch`."""
+"""Ends the job in Slurm where its batch script cannot, with a file in the run's folder while that is not done.
+
+Used by the daemon that closes the job, and by `launch`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from ft_supervisor.observe.left_running import LeftRunning
 from ft_supervisor.process.log import file_failed, log
 
 FILE_BOUND = 2.0
-"""Seconds that a write gets; should the file system hang for longer, nothing more is written."""
+"""Seconds for one write. If the file system hangs for longer, nothing more is written."""
 
 
 class Completing:
-    """`completion.complete` in a thread, begun at once. `folder`: the run's, None where it is not known."""
+    """Runs `completion.complete` in a thread, from now on. `folder`: the run's, None where it is not known."""
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class Completing:
         self._lock = threading.Lock()
         self._given_up = False
         self._told = False
-        """Slurm has been told that the job is complete, as far as is known."""
+        """Whether Slurm has been told that the job is complete, as far as is known."""
         self._writing: Background[None] | None = None
         self._work = Background(
             "ending the job",
@@ -47,22 +49,22 @@ class Completing:
         )
 
     def wait(self, bound: float) -> bool:
-        """Whether it has come to an end, good or bad, within `bound` seconds."""
+        """Return whether it has come to an end, good or bad, within `bound` seconds."""
         return self._work.wait(bound)
 
     def give_up(self, why: str) -> None:
-        """This process has to go, and nobody ends the job, unless Slurm was told just now: then that is why."""
+        """Log that the job is left running, as this process has to end. Logs nothing if Slurm has just been told."""
         self._given_up = True
         if not self._told:
             self.log("job_left_running", "warning", job=self._job_id, why=why, ends_it=f"scancel {self._job_id}")
 
     def _log(self, event: str, level: str = "info", **fields: object) -> None:
-        """What `complete` says; nothing any more once its own processes are being ended with ours."""
+        """Log what `complete` reports; nothing after give_up, when its processes are ended with this one."""
         if not self._given_up:
             self.log(event, level, **fields)
 
     def log(self, event: str, level: str = "info", **fields: object) -> None:
-        """The file first: when a job is completed, this process is killed."""
+        """Write the file, then the log: when a job is completed, this process is killed."""
         why, seconds = str(fields.get("why", "")), fields.get("seconds_left")
         self._told = event in ("completing_job", "job_completed")
         match event:

@@ -1,12 +1,11 @@
 """The process that runs one health check, for the daemon: `main` with NAME TIMEOUT RETRIES UNCHECKED COMMAND...
 
-It is a subreaper, so that all that the check starts stays below it, daemons included, and none of it outlives an
-attempt. It says one Outcome to the socket that is its stdin, and leaves. When the other end is closed, by the daemon or
-by its death, it ends with all below it. UNCHECKED is the exit code of a command that could not look, "-" if there is
-none.
+It is a subreaper, so that all processes of the check stay below it, daemons included, and none outlives an attempt. It
+writes one CheckOutcome to the socket that is its stdin, and leaves. When the other end is closed, by the daemon or by
+its death, it ends with all below it. UNCHECKED is the exit code of a command that could not look, "-" if there is none.
 
-While something that it cannot kill lives (a process that waits for a dead NFS server) it stays, having said an empty
-line, so that its pid goes on saying whose that is.
+While a process lives that it cannot kill (one that waits for a dead NFS server) it stays, and has written an empty
+line: the stuck process remains below a pid that the daemon knows.
 """
 
 from __future__ import annotations
@@ -22,21 +21,22 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from ft_supervisor.core import codec
-from ft_supervisor.core.health import KILL_TIME, PAUSE, Outcome, Result
+from ft_supervisor.core.health_types import KILL_TIME, PAUSE, CheckOutcome, Result
 from ft_supervisor.core.model import one_line
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.process import tree
 from ft_supervisor.process.prctl import die_with_parent
+from ft_supervisor.process.signals import describe_exit
 
 KEPT = 4096
 """Bytes of a check's output that are kept: the last ones."""
 _PIECE = 2**16
 _LOOK_PAUSE = 5.0
-"""Seconds between two attempts to kill what could not be killed."""
+"""Seconds between two attempts to kill a stuck process."""
 
 
 class _DaemonGone(Exception):
-    """Nobody wants the result any more."""
+    """The daemon is gone, or has closed its end: the result is not wanted any more."""
 
 
 class _Tried(NamedTuple):
@@ -45,13 +45,13 @@ class _Tried(NamedTuple):
     code: int | None
     reason: str
     stuck: Collection[int]
-    """What could not be killed."""
+    """The pids that could not be killed."""
     printed: str = ""
     """The last line that the command has printed."""
 
 
 def main() -> NoReturn:
-    """Never returns. Started by `daemon.checks`, in a process that is nothing else."""
+    """Run one check in a process of its own, started by `daemon.checks`. Never returns."""
     name, timeout, retries, unchecked, *command = sys.argv[1:]
     signals = Signals()
     daemon = socket.socket(fileno=0)
@@ -61,7 +61,7 @@ def main() -> NoReturn:
         result, reason = Result.FAILED if tried.reason else Result.PASSED, tried.reason
         if str(tried.code) == unchecked:
             result, reason = Result.UNCHECKED, tried.printed or reason
-        said = codec.encode(Outcome(name, result, reason, attempts)) + b"\n"
+        said = codec.encode(CheckOutcome(name, result, reason, attempts)) + b"\n"
         daemon.sendall(said + b"\n" * bool(tried.stuck), socket.MSG_NOSIGNAL)
         if tried.stuck:
             _stay(signals, daemon)
@@ -81,7 +81,7 @@ def _examine(
         attempts += 1
         try:
             tried = _Attempt(command, timeout).result(signals, daemon)
-        except OSError as error:  # no process to be had, say
+        except OSError as error:  # the limit of processes is reached, for example
             tried = _Tried(None, f"cannot be run: {error.strerror}", ())
         if not tried.reason or tried.stuck or attempts > retries:
             return tried, attempts
@@ -91,25 +91,25 @@ def _examine(
 
 
 def _stay(signals: Signals, daemon: socket.socket) -> None:
-    """Until what could not be killed has ended."""
+    """Stay until the stuck processes have ended."""
     while tree.sweep(os.getpid(), (), 0.0):
         _wait((), time.monotonic() + _LOOK_PAUSE, signals, daemon)
         _reap()
 
 
 def _wait(fds: Collection[int], until: float, signals: Signals, daemon: socket.socket) -> None:
-    """For one of these, a signal, or the time. Raises _DaemonGone."""
+    """Wait for one of these file descriptors, a signal, or the time. Raises _DaemonGone."""
     poll = select.poll()
     for fd in (*fds, signals.fileno(), daemon.fileno()):
         poll.register(fd, select.POLLIN)
     ready = dict(poll.poll(max(0.0, until - time.monotonic()) * 1000))
     signals.take()
-    if daemon.fileno() in ready:  # it has nothing to say
+    if daemon.fileno() in ready:  # the daemon never writes: its end is closed
         raise _DaemonGone
 
 
 def _reap() -> dict[int, int]:
-    """pid -> exit code of all that has ended below us by now."""
+    """Reap all ended processes below this one. Returns their exit codes by pid."""
     codes = {}
     with suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
@@ -118,7 +118,7 @@ def _reap() -> dict[int, int]:
 
 
 class _Attempt:
-    """One start of the command, in a session of its own; its output is read to the end, and forgotten but for KEPT."""
+    """One start of the command, in a session of its own. Its output is read to the end; its last KEPT bytes stay."""
 
     def __init__(self, command: Sequence[str], timeout: float) -> None:
         self._until = time.monotonic() + timeout
@@ -138,7 +138,7 @@ class _Attempt:
             os.set_blocking(fd, False)
 
     def result(self, signals: Signals, daemon: socket.socket) -> _Tried:
-        """Wait for its end, or end it. Nothing of it is left afterwards that can be killed."""
+        """Wait for its end, or end it. No process of it that can be killed is left afterwards."""
         while self._code is None and time.monotonic() < self._until:
             _wait(() if self._output is None else (self._output,), self._until, signals, daemon)
             self._read()
@@ -155,7 +155,7 @@ class _Attempt:
         return _Tried(self._code, reason, stuck, last_line(bytes(self._tail)))
 
     def _read(self) -> None:
-        """What is there now, but no flood keeps us here."""
+        """Read the output that is there now; a flood of it does not block."""
         for _ in range(64):
             if self._output is None:
                 return
@@ -174,13 +174,13 @@ class _Attempt:
                 return f"cannot be run: {failure.decode(errors='replace')}"
         if self._code == 0:
             return ""
-        how = f"timed out after {self._timeout:g} s" if self._code is None else _ended(self._code)
+        how = f"timed out after {self._timeout:g} s" if self._code is None else describe_exit(self._code)
         last = last_line(bytes(self._tail))
         return f"{how}: {last}" if last else how
 
 
 def last_line(output: bytes) -> str:
-    """The last line that says something, without what cannot be printed."""
+    """Return the last line that is not blank, without characters that cannot be printed."""
     text = output.decode(errors="replace")
     for line in reversed(text.splitlines()):
         words = one_line("".join(char if char.isprintable() else " " for char in line), 300)
@@ -189,21 +189,12 @@ def last_line(output: bytes) -> str:
     return ""
 
 
-def _ended(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:  # a real-time signal
-        return f"killed by signal {-code}"
-
-
 def _names(pids: Collection[int]) -> str:
     return ", ".join(f"pid {pid}" for pid in sorted(pids)[:5])
 
 
 def _become(command: Sequence[str], parent: int, output: int, failure: int) -> NoReturn:
-    """The new process: become the command, or say into `failure` why not."""
+    """In the new process: become the command, or write into `failure` why that failed."""
     try:
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

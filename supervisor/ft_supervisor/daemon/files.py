@@ -1,4 +1,4 @@
-"""What the daemon writes: the address file of its coordinator, verdicts, journals, its node's own folder."""
+"""The daemon's files: its coordinator's address, verdicts, journals, and the node's own folder."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process.log import file_failed
 
 SHARED_BOUND = 2.0
-"""Seconds that a shared file system gets, before nobody waits for it any more."""
+"""Seconds after which a shared file system is not waited for any more."""
 
 
 def make_local_folder(folder: Path) -> None:
-    """The node's own folder, below one in /tmp that nobody else can write to. Raises OSError."""
+    """Make the node's own folder, below one in /tmp that only this user can write to. Raises OSError."""
     _make_own(folder.parent.parent)
     folder.mkdir(parents=True, exist_ok=True)
 
 
 def claim_run(run_id: str) -> bool:
-    """Make the run's folder of this machine's nodes; False if it is there, so that another run has this id.
+    """Make the run's folder of this machine's nodes. Returns False if it exists: another run has this id.
 
     Raises OSError.
     """
@@ -48,7 +48,7 @@ def _make_own(base: Path) -> None:
 
 
 def note_run(job: Job, environ: Mapping[str, str]) -> None:
-    """The job into the user's index of runs. Raises OSError. May hang for as long as the file system does."""
+    """Write the job into the user's index of runs. Raises OSError. May hang for as long as the file system does."""
     wanted = runs.parse(job.run_id)
     assert wanted is not None
     entry = run_index.Entry(wanted.job_id, Path(job.run_folder).parent)
@@ -56,7 +56,7 @@ def note_run(job: Job, environ: Mapping[str, str]) -> None:
 
 
 def write_address(job: Job, node: Node, port: int) -> None:
-    """<run folder>/addr/<infra_rank>: where this node's store listens, in numbers, for peers that cannot resolve names.
+    """Write <run folder>/addr/<infra_rank>: the store's numeric address, for peers that cannot resolve names.
 
     Raises OSError. May hang for as long as the file system does.
     """
@@ -77,13 +77,13 @@ def write_verdict(job: Job, verdict: Verdict, shared: bool, summary: str = "") -
 
 
 def look_for_verdict(job: Job) -> Background[Verdict | None]:
-    """Begin to read the run's verdict, for one who comes too late to hear it."""
+    """Begin to read the run's verdict, for a node that has no coordinator to get it from."""
     folder = Path(job.run_folder)
     return Background("reading the verdict's file", lambda: verdict_file.read_own(folder, job.run_id, job.nonce))
 
 
 def result(looking: Background[Verdict | None]) -> Verdict | None:
-    """What was found; None without a file, or, with a line in the log, when it cannot be read in time."""
+    """Return the verdict; None without a file, or, with a line in the log, if it cannot be read in time."""
     try:
         return looking.result(SHARED_BOUND)
     except (OSError, Hangs, verdict_file.BadVerdictFile) as error:

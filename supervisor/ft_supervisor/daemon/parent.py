@@ -1,7 +1,7 @@
 """The process that has started this daemon, where the daemon is to end with it: `ft-supervisor local`.
 
-Not by a death signal, which would have to be SIGKILL: what the workers have detached would be left behind. The parent
-holds one end of a pipe, whose other end its daemons inherit, and tells nothing but its death.
+A death signal would have to be SIGKILL, and would leave the detached processes of the workers behind. Instead the
+parent holds one end of a pipe and its daemons inherit the other: the end of the pipe is the parent's death.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ FD_ENV = "FT_SUPERVISOR_PARENT_FD"
 
 
 def take(environ: MutableMapping[str, str]) -> int | None:
-    """The pipe's end, taken out of the environment: readable once the parent is gone; None where none is to be watched.
+    """Take the pipe's end out of the environment: readable once the parent is gone; None if no parent is to be watched.
 
-    A daemon that is stopped then goes on, to see it.
+    The kernel continues a stopped daemon when its parent dies, so that the daemon sees it.
     """
     fd = environ.pop(FD_ENV, "")
     if not fd.isdecimal():

@@ -16,11 +16,20 @@ from ft_slurm import environment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core import actions
-from ft_supervisor.core.daemon import AGENT, COORDINATOR, DaemonMachine
-from ft_supervisor.core.events import ChecksDone, DaemonEvent, Ordered, Signalled, SlurmAnswered, Tick, VerdictFileFound
+from ft_supervisor.core.daemon.daemon import AGENT, COORDINATOR, DaemonMachine
+from ft_supervisor.core.events import (
+    ChecksDone,
+    DaemonEvent,
+    InBatchJob,
+    NoVerdict,
+    Ordered,
+    Signalled,
+    SlurmAnswered,
+    Tick,
+    VerdictFileFound,
+)
 from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
-from ft_supervisor.core.orders import Begin, Listening, VerdictDecided
-from ft_supervisor.core.summary import line
+from ft_supervisor.core.orders import Begin, Listening
 from ft_supervisor.daemon import batch, files, identity, parent
 from ft_supervisor.daemon.checks import Runner, built_in
 from ft_supervisor.daemon.children import COMMANDS, Children
@@ -87,15 +96,10 @@ def supervise(
     code = INTERRUPTED
     try:
         if _made_local_folder(job):
-            _Shell(job, node, signals, children, checks, slurm, parent_fd).loop(notes)
+            ending = batch.JobEnding(batch_job, Path(job.run_folder)) if batch_job else None
+            _Shell(job, node, signals, children, checks, slurm, ending, parent_fd).loop(notes)
     except _Left as left:
         code = left.code
-        if batch_job and left.closed:
-            children.end(END_BOUND)
-            batch.last_deed(batch_job, left.closed, job, node.name, signals)
-        elif batch_job and left.deputy_of:
-            children.end(END_BOUND)
-            batch.stand_in(batch_job, left.deputy_of, job, node.name, signals)
     except Exception:
         _fail(children, checks, current_traceback())
     finally:
@@ -132,13 +136,10 @@ def _end(children: Children, checks: Runner, code: int) -> NoReturn:
 
 
 class _Left(Exception):
-    """The machine said Leave, and it is done."""
+    """The machine has said Leave, or the parent is gone."""
 
-    def __init__(self, code: int, closed: VerdictDecided | None, deputy_of: Verdict | None) -> None:
-        """`deputy_of`: the job's verdict, where another node has closed the job, and ours sees to its end in Slurm."""
+    def __init__(self, code: int) -> None:
         self.code = code
-        self.closed = closed
-        self.deputy_of = deputy_of
 
 
 class _Shell:
@@ -150,6 +151,7 @@ class _Shell:
         children: Children,
         checks: Runner,
         slurm: SlurmDesk | None,
+        ending: batch.JobEnding | None,
         parent_fd: int | None,
     ) -> None:
         self._job = job
@@ -158,6 +160,7 @@ class _Shell:
         self._children = children
         self._checks = checks
         self._slurm = slurm
+        self._ending = ending
         self._parent_fd = parent_fd
         now = clock.now()
         epoch = time.time() - now
@@ -166,13 +169,13 @@ class _Shell:
         self._journal = Journal.open(Path(job.local_folder), "daemon", begin, now, journal_failed)
         self._writing: list[Background[Any]] = []
         self._looking: Background[Verdict | None] | None = None
-        self._closed: VerdictDecided | None = None
-        """What our coordinator has said of the job's end, most recently."""
 
     def loop(self, notes: Iterable[Line]) -> NoReturn:
         """Raises _Left at the end."""
         now = clock.now()
         self._carry_out(None, self._machine.start(now), now)
+        if self._ending is not None:
+            self._handle(InBatchJob(self._ending.job.job_id, self._ending.job.host))
         for note in notes:
             emit(note)
         if self._node.infra_rank == 0 and not self._job.nonce:  # with one `launch` or `local` has done it
@@ -182,9 +185,11 @@ class _Shell:
             self._sleep(next_tick)
             for event in self._events():
                 self._handle(event)
-            # After what was said: an agent is not silent while its words lie here unread.
+            # After the events: an agent is not silent while its orders lie here unread.
             if time.monotonic() >= next_tick:
                 next_tick = time.monotonic() + self._job.timeouts.heartbeat
+                self._handle(Tick())
+            elif (due := self._machine.due) is not None and clock.now() >= due:
                 self._handle(Tick())
 
     def _sleep(self, until: float) -> None:
@@ -192,7 +197,9 @@ class _Shell:
         if (wake := self._checks.wake) is not None:
             until = min(until, wake)
         bound = until - time.monotonic()
-        if self._children.busy or self._looking is not None:
+        if (due := self._machine.due) is not None:
+            bound = min(bound, due - clock.now())
+        if self._children.busy or self._looking is not None or (self._ending and self._ending.busy):
             bound = min(bound, SWEEP_PAUSE)
         poll = select.poll()
         for fd in (self._signals.fileno(), *self._children.filenos(), *self._checks.filenos()):
@@ -201,34 +208,33 @@ class _Shell:
             poll.register(self._parent_fd, select.POLLIN)
         if self._parent_fd in dict(poll.poll(max(0.0, bound) * 1000)):
             log("parent_gone", "warning")
-            raise _Left(INTERRUPTED, None, None)
+            raise _Left(INTERRUPTED)
 
     def _events(self) -> list[DaemonEvent]:
         signalled = [Signalled(name) for name in self._signals.take()]
         checked = self._checks.collect()
         done = [ChecksDone(checked[0].number, checked[1])] if checked else []
         answers = [SlurmAnswered(said) for said in self._slurm.collect()] if self._slurm else []
-        return [*signalled, *done, *answers, *self._children.collect(), *self._found()]
+        told = self._ending.collect() if self._ending else []
+        return [*signalled, *done, *answers, *told, *self._children.collect(), *self._found()]
 
     def _found(self) -> list[DaemonEvent]:
-        """The run's verdict, if its file was looked for and is there."""
+        """What came of the look for the run's verdict file, once it is over."""
         if self._looking is None or not self._looking.wait(0):
             return []
         looked, self._looking = self._looking, None
         verdict = files.result(looked)
-        return [VerdictFileFound(verdict)] if verdict else []
+        return [VerdictFileFound(verdict) if verdict else NoVerdict()]
 
     def _handle(self, event: DaemonEvent) -> None:
         if isinstance(event, Ordered) and isinstance(event.order, Listening):
             port = event.order.port
             self._write("address file", lambda: files.write_address(self._job, self._node, port))
-        if isinstance(event, Ordered) and isinstance(event.order, VerdictDecided):
-            self._closed = event.order
         now = clock.now()
         self._carry_out(event, self._machine.handle(event, now), now)
 
     def _carry_out(self, event: DaemonEvent | None, todo: list[actions.DaemonAction], now: float) -> None:
-        """The journal's line, and then the deeds, of which the last may be the end."""
+        """Write the journal's line, and then carry the actions out, of which the last may be the end."""
         memory = self._machine.memory
         term = None if memory.promise == NO_PROMISE else memory.promise
         self._journal.record(now, event, todo, term=term, cycle=memory.newest)
@@ -251,17 +257,18 @@ class _Shell:
                     self._slurm.ask(urgent)
                 case actions.RunChecks(round_):
                     self._checks.begin(round_)
-                case actions.CopyVerdict(verdict, shared):
-                    self._writing += files.write_verdict(self._job, verdict, shared, self._summary(verdict))
+                case actions.CopyVerdict(verdict, shared, summary):
+                    self._writing += files.write_verdict(self._job, verdict, shared, summary)
                 case actions.LookForVerdict():
                     self._looking = self._looking or files.look_for_verdict(self._job)
-                case actions.Leave():
-                    self._leave(action)
-
-    def _summary(self, verdict: Verdict) -> str:
-        """The line for Slurm's accounting, if it was our coordinator that closed the job with this verdict."""
-        closed = self._closed
-        return line(closed.summary, verdict, self._job.run_id) if closed and closed.verdict == verdict else ""
+                case actions.FinishFiles():
+                    self._finish_files()
+                case actions.KillLeftovers():
+                    self._children.end(END_BOUND)
+                case actions.Leave(code):
+                    self._leave(code)
+                case _ if self._ending is not None:
+                    self._ending.perform(action)
 
     def _spawn(self, child: str, incarnation: int, memory: Memory) -> None:
         now = clock.now()
@@ -272,14 +279,13 @@ class _Shell:
         self._writing = [piece for piece in self._writing if not piece.wait(0)]
         self._writing.append(Background(what, work, file_failed))
 
-    def _leave(self, action: actions.Leave) -> NoReturn:
-        code, verdict, reason = action.code, action.verdict, action.reason
-        if verdict is None and code == INTERRUPTED and (found := files.result(files.look_for_verdict(self._job))):
-            # A late comer: nobody answers any more, because the job is over.
-            code, verdict, reason = found.exit_code, found, f"the run's verdict is there already: {found.reason}"
+    def _finish_files(self) -> None:
         self._writing.append(files.publish_journals(self._job, self._node))
         for what in wait_all(self._writing, files.SHARED_BOUND):
             log("file_hangs", "warning", what=what)
-        log("leaving", code=code, verdict=verdict.outcome.value if verdict else None, reason=reason)
-        accepted = self._machine.memory.accepted
-        raise _Left(code, self._closed, verdict if accepted is not None and accepted.deputy else None)
+
+    def _leave(self, code: int) -> NoReturn:
+        """After a last deed, the journal has grown since it was copied. It is copied again unless the copy hangs."""
+        if self._ending is not None and self._ending.used and not wait_all(self._writing, 0.0):
+            self._finish_files()
+        raise _Left(code)

@@ -8,12 +8,12 @@ import socket
 from ft_supervisor.process import signals
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""What asks for the node's end. Slurm and terminals signal every process of a task; all others mean nothing."""
+"""The signals that ask for the node's end. Slurm and terminals signal every process of a task; others are ignored."""
 
 
 class Signals:
-    """From here on no signal ends this process but SIGKILL and those of its own faults, such as SIGSEGV. What was kept
-    pending until now (process.signals) comes now."""
+    """Lets no signal end this process but SIGKILL and those of its own faults, such as SIGSEGV. Signals that were kept
+    pending until now (process.signals) arrive now."""
 
     def __init__(self) -> None:
         self._read, self._write = socket.socketpair()
@@ -30,7 +30,7 @@ class Signals:
         return self._read.fileno()
 
     def take(self) -> list[str]:
-        """Names of the signals that ask for the node's end, in the order in which they came."""
+        """Return the names of the signals that ask for the node's end, in the order of their arrival."""
         names: list[str] = []
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Questions to Slurm, for the coordinator of this node alone, in threads: slurmctld may take its time, or be away."""
+"""Asks Slurm for the coordinator of this node alone, in threads: slurmctld may be slow or away."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ft_supervisor.observe.background import Background
 from ft_supervisor.process.log import file_failed
 
 PATIENCE = 20.0
-"""Seconds for one call of Slurm's when nobody waits for it."""
+"""Seconds for one call to Slurm whose answer is not urgent."""
 MOST = 2
-"""Questions at a time: one that hangs, and one that cannot wait for it."""
+"""Questions at a time: one that hangs, and an urgent one beside it."""
 
 
 class SlurmDesk:
@@ -31,13 +31,13 @@ class SlurmDesk:
         self._asking: list[Background[SlurmSaid]] = []
 
     def ask(self, urgent: bool) -> None:
-        """Begin to ask. Nothing is begun while enough questions are open: the answer to one of them will do."""
+        """Begin to ask, unless enough questions are open: the answer to one of them will do."""
         if len(self._asking) < (MOST if urgent else 1):
             work = partial(_ask, _Question(self._step, self._environ, urgent))
             self._asking.append(Background("asking Slurm", work, file_failed))
 
     def collect(self) -> list[SlurmSaid]:
-        """The answers that have come since the last call. Never waits."""
+        """Return the answers that have come since the last call. Never waits."""
         done = [asking for asking in self._asking if asking.wait(0)]
         self._asking = [asking for asking in self._asking if asking not in done]
         return [asking.result(0) for asking in done]
@@ -54,7 +54,7 @@ def _ask(question: _Question) -> SlurmSaid:
     step = question.step
     try:
         return _answer(open_client(question.environ), question)
-    except SlurmError as error:  # no answer, or nobody to ask: the step's own limit is what is left
+    except SlurmError as error:  # without an answer, the step's own time limit is all that is known
         end_in = None if step.end_time is None else step.end_time - time.time()
         return SlurmSaid(end_in=end_in, problem=str(error))
 

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is. FAIL: a job would not run here, or not survive what it is meant to."""
+    """Severity. FAIL: a job would not run here, or not survive the faults that it is meant to survive."""
 
     OK = "ok"
     WARN = "warn"
@@ -17,7 +17,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line. `check`: a name that stays the same; `todo`: what to do about it, "" where nothing is to be done."""
+    """One line. `check`: a stable name. `todo`: the remedy, "" where none is needed."""
 
     check: str
     level: Level
@@ -26,20 +26,20 @@ class Finding:
 
 
 def ok(check: str, text: str) -> Finding:
-    """As it should be."""
+    """Return a finding that all is well."""
     return Finding(check, Level.OK, text)
 
 
 def warn(check: str, text: str, todo: str) -> Finding:
-    """It may hurt."""
+    """Return a finding that a job may suffer from."""
     return Finding(check, Level.WARN, text, todo)
 
 
 def fail(check: str, text: str, todo: str) -> Finding:
-    """It hurts."""
+    """Return a finding that a job does not survive."""
     return Finding(check, Level.FAIL, text, todo)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """0 without a fail, else 1."""
+    """Return 0 without a fail, else 1."""
     return int(any(finding.level is Level.FAIL for finding in findings))

@@ -9,32 +9,32 @@ from ft_slurm import expedite, submit_lines
 from ft_slurm.records import JobState, NodeState
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.model import one_line
-from ft_supervisor.doctor.asking import Answers, or_problem
+from ft_supervisor.doctor.environment import Environment, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place, Where
+from ft_supervisor.doctor.slurm_answers import Answers, or_problem
 from ft_supervisor.submit.options import EXPEDITED, requeues
 
 USE = "submit with `ft-supervisor submit`, or see slurm/job_scripts/launch.sbatch"
 
 
-def check(place: Place, answers: Answers) -> list[Finding]:
+def check(here: Environment, answers: Answers) -> list[Finding]:
     """All about the job that this runs in; nothing outside of one."""
-    if place.where is Where.OUTSIDE:
-        return [*(tasks(place) if place.problem else []), *submission(place.environ)]
-    found = [*spares(place.config, len(place.nodes)), *tasks(place)]
+    if here.where is Where.OUTSIDE:
+        return [*(tasks(here) if here.problem else []), *submission(here.environ)]
+    found = [*spares(here.config, len(here.nodes)), *tasks(here)]
     job, problem = or_problem(answers.job)
     if job is None:
         found.append(warn("job", problem or "slurmctld knows it no more", "look again with Slurm's commands"))
     lines, no_lines = or_problem(answers.lines)
     script, _ = or_problem(answers.script)
     found.append(no_kill((lines or {}).get(""), script, no_lines))
-    if place.step is not None and place.where is Where.STEP:
-        found += step_line((lines or {}).get(str(place.step.step_id)))
+    if here.step is not None and here.where is Where.STEP:
+        found += step_line((lines or {}).get(str(here.step.step_id)))
     if job is not None:
-        found += again(place.config, job)
+        found += again(here.config, job)
     nodes, problem = or_problem(answers.nodes)
     if nodes is not None:
-        found.append(nodes_states(nodes, len(place.nodes)))
+        found.append(nodes_states(nodes, len(here.nodes)))
     elif job is not None:
         found.append(warn("nodes", problem, "look again with sinfo"))
     return found
@@ -55,14 +55,14 @@ def spares(config: JobConfig | None, nodes: int) -> list[Finding]:
     return [ok("spares", f"{nodes} nodes: {config.active} train, {nodes - config.active} spare")]
 
 
-def tasks(place: Place) -> list[Finding]:
+def tasks(here: Environment) -> list[Finding]:
     """One on each node."""
-    if "more than one task" in place.problem:
-        return [fail("tasks", place.problem, USE)]
-    if place.problem:
-        return [fail("environment", place.problem, "run doctor where Slurm started you, with its variables untouched")]
-    per_node = place.environ.get("SLURM_NTASKS_PER_NODE") or place.environ.get("SLURM_TASKS_PER_NODE", "1")
-    if place.where is Where.ALLOCATION and set(re.findall(r"(\d+)(?:\(x\d+\))?", per_node)) - {"1"}:
+    if "more than one task" in here.problem:
+        return [fail("tasks", here.problem, USE)]
+    if here.problem:
+        return [fail("environment", here.problem, "run doctor where Slurm started you, with its variables untouched")]
+    per_node = here.environ.get("SLURM_NTASKS_PER_NODE") or here.environ.get("SLURM_TASKS_PER_NODE", "1")
+    if here.where is Where.ALLOCATION and set(re.findall(r"(\d+)(?:\(x\d+\))?", per_node)) - {"1"}:
         text = f"the job was made for {per_node} tasks a node; workers.per_node says how many workers there are"
         return [warn("tasks", text, "launch overrules it; an srun line of your own needs --ntasks-per-node=1")]
     return [ok("tasks", "one on each node")]

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ft_slurm import ports
+from ft_supervisor.doctor.environment import Environment
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place
 from ft_supervisor.process.ports import PortsTaken, bind_first
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def check(place: Place) -> list[Finding]:
-    """Whether they can be bound now, and whether the kernel gives them to others."""
-    wanted = candidates(place)
+def check(here: Environment) -> list[Finding]:
+    """Check that the ports can be bound now, and that the kernel does not give them to others."""
+    wanted = candidates(here)
     free = [port for port in wanted if bindable(port)]
     found = [judge(wanted, len(free)), *overlap(wanted)]
-    metrics = place.config.settings.metrics if place.config is not None else None
+    metrics = here.config.settings.metrics if here.config is not None else None
     if metrics is not None and metrics.listen != "off":
         if bindable(metrics.port):
             found.append(ok("metrics", f"port {metrics.port} is free here"))
@@ -30,17 +30,17 @@ def check(place: Place) -> list[Finding]:
     return found
 
 
-def candidates(place: Place) -> tuple[int, ...]:
-    """The step's own where there is a step; else those that are configured, or a sample of those that steps get."""
-    configured = None if place.config is None or place.config.network.port == "auto" else place.config.network.port
-    if place.step is not None:
-        return ports.candidates(place.step, configured)
+def candidates(here: Environment) -> tuple[int, ...]:
+    """Return the step's ports; outside of a step the configured ones, or a sample of those that steps get."""
+    configured = None if here.config is None or here.config.network.port == "auto" else here.config.network.port
+    if here.step is not None:
+        return ports.candidates(here.step, configured)
     first = configured if configured is not None else random.randrange(ports.FIRST, ports.LAST - ports.TRIES + 2)
     return tuple(range(first, min(first + ports.TRIES, 65536)))
 
 
 def bindable(port: int) -> bool:
-    """Whether this node may listen there now."""
+    """Return whether this node can listen there now."""
     try:
         bind_first("", [port]).close()
     except PortsTaken:
@@ -53,7 +53,7 @@ def bindable(port: int) -> bool:
 
 
 def judge(wanted: Sequence[int], free: int) -> Finding:
-    """The coordinator takes the first that is free."""
+    """Judge the number of free ports: the coordinator takes the first one."""
     text = f"{free} of {wanted[0]}-{wanted[-1]} are free"
     if not free:
         return fail("ports", text, "set network.port to the first of some that are")
@@ -61,7 +61,7 @@ def judge(wanted: Sequence[int], free: int) -> Finding:
 
 
 def overlap(wanted: Sequence[int], path: Path = EPHEMERAL) -> list[Finding]:
-    """With the kernel's range for connections (ip(7)): each of these may take a port at any time."""
+    """Warn of ports in the kernel's range for connections (ip(7)): a connection may take them at any time."""
     try:
         low, high = map(int, path.read_text().split())
     except (OSError, ValueError):

@@ -18,8 +18,8 @@ from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.config import JobConfig
 from ft_supervisor.daemon import nvml
 from ft_supervisor.daemon.identity import local_folder
+from ft_supervisor.doctor.environment import Environment, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place, Where
 
 PACKAGE = "ft-supervisor"
 IMPORT_BOUND = 50.0
@@ -30,24 +30,24 @@ LOCAL_MIN = 256 * 2**20
 """Bytes: three journals of at most 64 MiB, and copies."""
 
 
-def python(place: Place) -> list[Finding]:
+def python(here: Environment) -> list[Finding]:
     """The interpreter that runs this, which submit and launch go on with."""
     version = ".".join(map(str, sys.version_info[:3]))
     where = f"{version}, {sys.executable}"
-    return [ok("python", where), installed(place)]
+    return [ok("python", where), installed(here)]
 
 
-def installed(place: Place) -> Finding:
+def installed(here: Environment) -> Finding:
     """Whether the ft-supervisor that a batch script would find is this one."""
     version = own_version()
-    found = shutil.which(PACKAGE, path=place.environ.get("PATH"))
+    found = shutil.which(PACKAGE, path=here.environ.get("PATH"))
     if found is None:
         text = f"{version}; there is none in PATH"
         return warn(PACKAGE, text, f"activate its environment, or put {Path(sys.executable).parent} into PATH")
     if Path(found).resolve().parent == Path(sys.executable).parent.resolve() or same_prefix(found):
         return ok(PACKAGE, f"{version}, {found}")
     try:
-        other = command.run([found, "--version"], IMPORT_BOUND, dict(place.environ)).stdout.strip()
+        other = command.run([found, "--version"], IMPORT_BOUND, dict(here.environ)).stdout.strip()
     except Unanswered as error:
         other = str(error)
     text = f"{version} is running, and in PATH is {found}: {other}"
@@ -69,12 +69,12 @@ def own_version() -> str:
         return "not installed"
 
 
-def torch(place: Place) -> list[Finding]:
+def torch(here: Environment) -> list[Finding]:
     """In a process of its own: the import takes seconds and 200 MB, and may hang on a file system."""
     began = time.monotonic()
     program = [sys.executable, "-P", "-c", "import torch; print(torch.__version__)"]
     try:
-        done = command.run(program, IMPORT_BOUND, dict(place.environ))
+        done = command.run(program, IMPORT_BOUND, dict(here.environ))
     except Unanswered as error:
         return [fail("torch", f"import torch: {error}", "put the environment on a faster file system")]
     if done.code:
@@ -109,7 +109,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[+a-z]", version)[0]))
 
 
-def kernel(_place: Place) -> list[Finding]:
+def kernel(_place: Environment) -> list[Finding]:
     """pidfds, without which no worker's end is seen."""
     release = os.uname().release
     try:
@@ -120,10 +120,10 @@ def kernel(_place: Place) -> list[Finding]:
     return [ok("kernel", f"Linux {release}")]
 
 
-def limits(place: Place) -> list[Finding]:
+def limits(here: Environment) -> list[Finding]:
     """Open files: two connections for each agent, in the coordinator's process."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return [judge_files(hard, len(place.nodes))]
+    return [judge_files(hard, len(here.nodes))]
 
 
 def judge_files(hard: int, nodes: int) -> Finding:
@@ -135,9 +135,9 @@ def judge_files(hard: int, nodes: int) -> Finding:
     return (fail if hard < needed else warn)("open files", text, "ask the site for a higher hard limit (ulimit -Hn)")
 
 
-def tools(place: Place) -> list[Finding]:
+def tools(here: Environment) -> list[Finding]:
     """Programs that are used where they are there."""
-    path = place.environ.get("PATH")
+    path = here.environ.get("PATH")
     found = []
     if shutil.which("setpriv", path=path):
         found.append(ok("setpriv", "here"))
@@ -146,23 +146,21 @@ def tools(place: Place) -> list[Finding]:
         found.append(warn("setpriv", text, "install util-linux"))
     if spy := shutil.which("py-spy", path=path):
         return [*found, ok("py-spy", spy)]
-    if place.config is not None and place.config.settings.hang is not None:
+    if here.config is not None and here.config.settings.hang is not None:
         text = "not here: of a worker that hangs there are stacks only if it has registered faulthandler"
         return [*found, warn("py-spy", text, "pip install py-spy")]
     return [*found, ok("py-spy", "not here, and without `hang` not needed")]
 
 
-def gpus(place: Place) -> list[Finding]:
+def gpus(here: Environment) -> list[Finding]:
     """What NVML says, in a process of its own: it may hang on a sick GPU."""
-    wanted = place.config is not None and (
-        place.config.per_node == "gpu" or place.config.settings.health.gpu is not None
-    )
+    wanted = here.config is not None and (here.config.per_node == "gpu" or here.config.settings.health.gpu is not None)
     program = [sys.executable, "-P", "-m", nvml.__name__]
     try:
-        done = command.run(program, NVML_BOUND, dict(place.environ))
+        done = command.run(program, NVML_BOUND, dict(here.environ))
     except Unanswered as error:
         return [fail("gpus", str(error), "a GPU may be sick: nvidia-smi, dmesg")]
-    on_node = place.where is not Where.OUTSIDE
+    on_node = here.where is not Where.OUTSIDE
     return [judge_gpus(done.code, " ".join(f"{done.stdout} {done.stderr}".split()), wanted and on_node)]
 
 
@@ -177,7 +175,7 @@ def judge_gpus(code: int, said: str, wanted: bool) -> Finding:
     return ok("gpus", f"not asked for here ({said})")
 
 
-def local_files(_place: Place) -> list[Finding]:
+def local_files(_place: Environment) -> list[Finding]:
     """/tmp: journals, sockets and each node's copy of the verdict."""
     base = local_folder("x").parent
     if base.is_symlink() or (base.exists() and base.lstat().st_uid != os.getuid()):
@@ -200,9 +198,9 @@ def judge_local(free: int) -> Finding:
     return ok("/tmp", text)
 
 
-def memory_kills(place: Place) -> list[Finding]:
+def memory_kills(here: Environment) -> list[Finding]:
     """Whether the kernel's count of processes that it has killed for want of memory can be read, on a job's node."""
-    if place.where is Where.OUTSIDE:
+    if here.where is Where.OUTSIDE:
         return []
     if Counter.open(os.getpid()) is not None:
         return [ok("oom", "the kernel tells how many processes it has killed for want of memory")]

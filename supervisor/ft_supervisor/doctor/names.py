@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ft_supervisor.daemon import network
+from ft_supervisor.doctor.environment import Environment
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place
 from ft_supervisor.observe.background import Background, Hangs
 
 BOUND = 6.0
@@ -33,16 +33,16 @@ class LookUp:
     why: str = ""
 
 
-def check(place: Place) -> list[Finding]:
+def check(here: Environment) -> list[Finding]:
     """This machine's own name, the job's nodes', and the names of their addresses."""
-    suffix = place.config.network.suffix if place.config is not None else ""
-    aliases = place.step.addresses if place.step is not None else {}
-    nodes = [aliases.get(name) or name + suffix for name in sample(place.nodes, place.host)]
-    forward = look_up(nodes or [place.host], forwards)
+    suffix = here.config.network.suffix if here.config is not None else ""
+    aliases = here.step.addresses if here.step is not None else {}
+    nodes = [aliases.get(name) or name + suffix for name in sample(here.nodes, here.host)]
+    forward = look_up(nodes or [here.host], forwards)
     addresses = sorted({found.answer for found in forward if found.answer is not None})
     backward = look_up(addresses, backwards) if addresses else []
-    found = [judge(forward, len(place.nodes)), *judge_backward(backward)]
-    return [*found, *interface(place)]
+    found = [judge(forward, len(here.nodes)), *judge_backward(backward)]
+    return [*found, *interface(here)]
 
 
 def sample(nodes: Sequence[str], host: str) -> list[str]:
@@ -117,11 +117,11 @@ def judge_backward(found: Sequence[LookUp]) -> list[Finding]:
     return [warn("names of addresses", f"{text} ({slowest.name}): torch waits so long at each connection", todo)]
 
 
-def interface(place: Place) -> list[Finding]:
+def interface(here: Environment) -> list[Finding]:
     """The interface that the policy names, on a node of a job."""
-    if place.config is None or place.config.network.interface == "auto" or not place.nodes:
+    if here.config is None or here.config.network.interface == "auto" or not here.nodes:
         return []
-    name = place.config.network.interface
+    name = here.config.network.interface
     if (address := network.interface_address(name)) is not None:
         return [ok("interface", f"{name} has {address}")]
     there = ", ".join(f"{each} {address}" for each, address in network.interfaces().items())

@@ -13,10 +13,10 @@ from typing import Any
 from ft_slurm import command
 from ft_slurm.errors import Unanswered
 from ft_supervisor.doctor import machine, probe
+from ft_supervisor.doctor.environment import Environment, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
 from ft_supervisor.doctor.folder import Marker
 from ft_supervisor.doctor.names import SLOW
-from ft_supervisor.doctor.place import Place, Where
 from ft_supervisor.launch import srun
 
 BOUND = 45.0
@@ -25,23 +25,23 @@ CLOCK = 2.0
 HERE = "run doctor in the batch script, or under salloc, before launch"
 
 
-def check(place: Place, made: Marker | None) -> list[Finding]:
+def check(here: Environment, made: Marker | None) -> list[Finding]:
     """What all nodes say; a line that they were not asked, and why, where that is so."""
-    if place.where is Where.OUTSIDE or len(place.nodes) < 2:
+    if here.where is Where.OUTSIDE or len(here.nodes) < 2:
         return []
-    if place.where is Where.STEP:
+    if here.where is Where.STEP:
         return [warn("other nodes", "not asked: this is a step itself", HERE)]
-    program = shutil.which("srun", path=place.environ.get("PATH"))
+    program = shutil.which("srun", path=here.environ.get("PATH"))
     if program is None:
         return [warn("other nodes", "not asked: there is no srun here", f"{HERE}, outside of the container")]
     nonce = made.nonce if made is not None else "none"
-    suffix = place.config.network.suffix if place.config is not None else ""
+    suffix = here.config.network.suffix if here.config is not None else ""
     questions = {"nonce": nonce, "file": str(made.path) if made is not None else None, "suffix": suffix}
     task = [sys.executable, "-P", "-m", probe.__name__, json.dumps(questions)]
-    line = srun.srun(len(place.nodes), task)
+    line = srun.srun(len(here.nodes), task)
     before = time.time()
     try:
-        done = command.run([program, "--overlap", *line[1:]], BOUND, srun.environment(place.environ))
+        done = command.run([program, "--overlap", *line[1:]], BOUND, srun.environment(here.environ))
     except Unanswered as error:
         return [warn("other nodes", f"not asked: {error}", "a node may be dead: look at sinfo")]
     answers = read(done.stdout, nonce)
@@ -49,7 +49,7 @@ def check(place: Place, made: Marker | None) -> list[Finding]:
         installed = not re.search("No such file|No module named|execve", done.stderr)
         todo = "look at sinfo: a node may be gone" if installed else f"install {machine.PACKAGE} where all see it"
         return [fail("other nodes", f"none has answered: {done.problem}", todo)]
-    return judge(answers, place.nodes, made is not None, (before, time.time()), done.problem)
+    return judge(answers, here.nodes, made is not None, (before, time.time()), done.problem)
 
 
 def read(text: str, nonce: str) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""`python -m ft_supervisor.doctor.probe QUESTIONS`: what doctor asks of each node, by srun; prints one line of JSON.
+"""`python -m ft_supervisor.doctor.probe QUESTIONS`: answers doctor on each node, by srun; prints one line of JSON.
 
 QUESTIONS is JSON too: {"nonce", "file", "suffix", "nodes"}; `file` null without a run_dir. It ends within LONGEST
-seconds, whatever hangs.
+seconds, even if a file system or a name server hangs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ft_supervisor.doctor import machine, names
 
 LONGEST = 25
 PATIENCE = 4.0
-"""Seconds until a file that another node has just written must be here: NFS remembers for a while what was not."""
+"""Seconds until a file that another node has just written must be here: NFS caches that a file is missing."""
 
 
 def answer(questions: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, object]:
-    """The line's content."""
+    """Return the content of the line."""
     node = environ.get("SLURMD_NODENAME", "")
     looked = names.look_up([name + questions["suffix"] for name in neighbours(environ, node)], names.forwards)
     return {
@@ -43,7 +43,7 @@ def answer(questions: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str
 
 
 def neighbours(environ: Mapping[str, str], node: str) -> list[str]:
-    """The first three nodes, which keep coordinators, and the next three: together the nodes ask for each name."""
+    """Return the first three nodes, which keep coordinators, and the next three: together all names are looked up."""
     try:
         all_nodes = nodelist.expand(environ.get("SLURM_STEP_NODELIST", ""))
     except NodeListError:
@@ -54,7 +54,7 @@ def neighbours(environ: Mapping[str, str], node: str) -> list[str]:
 
 
 def seen(path: Path, nonce: str, patience: float = PATIENCE) -> str:
-    """ "" when the file is there and has the nonce in it; else what is wrong, in one line."""
+    """Return "" when the file is there and has the nonce in it; else the problem, in one line."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -75,7 +75,7 @@ def _torch() -> str:
 
 
 def main(words: list[str]) -> int:
-    """Returns the exit code."""
+    """Print the answers, and return the exit code."""
     signal.alarm(LONGEST)
     print(json.dumps(answer(json.loads(words[0]), os.environ)), flush=True)
     return 0

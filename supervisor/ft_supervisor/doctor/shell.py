@@ -1,4 +1,4 @@
-"""Runs all checks at once, each with a bound, and hands out what they say in their order."""
+"""Runs all checks at once, each with a bound, and yields their findings in the order of the checks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ft_supervisor.doctor import folder, job, listening, machine, names, nodes, slurm
-from ft_supervisor.doctor.asking import Answers
+from ft_supervisor.doctor.environment import Environment
 from ft_supervisor.doctor.finding import Finding, fail, warn
-from ft_supervisor.doctor.place import Place
+from ft_supervisor.doctor.slurm_answers import Answers
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process import tree
 
@@ -20,59 +20,59 @@ KILL_BOUND = 1.0
 Check = tuple[str, Callable[[], list[Finding]]]
 
 
-def checks(place: Place, problem: str, note: str) -> list[Check]:
-    """Name and work of each. `problem`: why there is no configuration; `note`: what is not known of it."""
-    answers = Answers(place)
+def checks(here: Environment, problem: str, note: str) -> list[Check]:
+    """Return name and work of each check. `problem`: why there is no configuration. `note`: what is unknown of it."""
+    answers = Answers(here)
     answers.begin()
-    here: list[Check] = [
-        ("config", partial(machine.configuration, place.config, problem, note)),
-        ("python", partial(machine.python, place)),
-        ("torch", partial(machine.torch, place)),
-        ("kernel", partial(machine.kernel, place)),
-        ("open files", partial(machine.limits, place)),
-        ("tools", partial(machine.tools, place)),
-        ("gpus", partial(machine.gpus, place)),
-        ("/tmp", partial(machine.local_files, place)),
-        ("oom", partial(machine.memory_kills, place)),
+    of_machine: list[Check] = [
+        ("config", partial(machine.configuration, here.config, problem, note)),
+        ("python", partial(machine.python, here)),
+        ("torch", partial(machine.torch, here)),
+        ("kernel", partial(machine.kernel, here)),
+        ("open files", partial(machine.limits, here)),
+        ("tools", partial(machine.tools, here)),
+        ("gpus", partial(machine.gpus, here)),
+        ("/tmp", partial(machine.local_files, here)),
+        ("oom", partial(machine.memory_kills, here)),
     ]
     return [
-        *here,
-        ("names", partial(names.check, place)),
-        ("ports", partial(listening.check, place)),
-        ("slurm", partial(slurm.check, place, answers)),
-        ("job", partial(job.check, place, answers)),
-        ("run_dir", partial(files_and_nodes, place)),
+        *of_machine,
+        ("names", partial(names.check, here)),
+        ("ports", partial(listening.check, here)),
+        ("slurm", partial(slurm.check, here, answers)),
+        ("job", partial(job.check, here, answers)),
+        ("run_dir", partial(files_and_nodes, here)),
     ]
 
 
-def files_and_nodes(place: Place) -> list[Finding]:
-    """run_dir from here, and with it the other nodes, who look at the same file."""
+def files_and_nodes(here: Environment) -> list[Finding]:
+    """Check run_dir on this node, and with the same file on the other nodes."""
     try:
-        run_dir = place.run_dir
+        run_dir = here.run_dir
     except FileNotFoundError:
         gone = fail("run_dir", "the folder that this was started in is gone", "cd into one that is there")
-        return [gone, *nodes.check(place, None)]
+        return [gone, *nodes.check(here, None)]
     if run_dir is None:
-        return nodes.check(place, None)
+        return nodes.check(here, None)
     try:
         with folder.marker(run_dir) as made:
-            here = folder.judge(made, run_dir, place.config, len(place.nodes))
-            there = nodes.check(place, made)
-            # Who has seen the file knows better than the type of the file system.
+            found = folder.judge(made, run_dir, here.config, len(here.nodes))
+            there = nodes.check(here, made)
+            # A node that has seen the file is better evidence than the type of the file system.
             asked = {each.check for each in there}
-            return [*(each for each in here if each.check not in asked), *there]
+            return [*(each for each in found if each.check not in asked), *there]
     except (OSError, Hangs) as error:
-        return [folder.unusable(run_dir, error), *nodes.check(place, None)]
+        return [folder.unusable(run_dir, error), *nodes.check(here, None)]
 
 
 def clean_up() -> None:
-    """The last deed: no process and no file of a check stays that was not done, or ended in the middle."""
+    """Kill the processes and remove the files of checks that have not come to their end. To be called last."""
     tree.sweep(os.getpid(), (), KILL_BOUND)
     folder.clean_up()
 
 
 def run(work: list[Check], bound: float = BOUND) -> Iterator[Finding]:
-    """What they find. One that hangs says so; one that breaks does, too: the others are not to be lost for it."""
+    """Yield the findings. A check that hangs or raises yields a finding of its own, so that the others are not lost."""
     until = time.monotonic() + bound
     begun = [(name, Background(name, each)) for name, each in work]
     for name, running in begun:

@@ -14,9 +14,9 @@ from ft_slurm import command, libslurm, pyslurm_client, scontrol_text
 from ft_slurm.cli_client import for_questions
 from ft_slurm.errors import Unanswered
 from ft_supervisor.doctor import site
-from ft_supervisor.doctor.asking import Answers, Configuration, or_problem
+from ft_supervisor.doctor.environment import Environment, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.doctor.place import Place, Where
+from ft_supervisor.doctor.slurm_answers import Answers, Configuration, or_problem
 
 COMMANDS = ("scontrol", "srun", "sbatch", "squeue", "sacct", "scancel")
 OLDEST = (22, 5)
@@ -32,40 +32,40 @@ print("loaded", hex(library.slurm_api_version()))
 """
 
 
-def check(place: Place, answers: Answers) -> list[Finding]:
+def check(here: Environment, answers: Answers) -> list[Finding]:
     """Commands, version, the configuration, and the libraries that serve where commands do not."""
-    path = place.environ.get("PATH")
+    path = here.environ.get("PATH")
     there = [name for name in COMMANDS if shutil.which(name, path=path)]
-    release = version(place)
-    found = [judge_commands(there, place.where)]
+    release = version(here)
+    found = [judge_commands(there, here.where)]
     if release is not None:
         found.append(judge_version(release))
-    if not there and place.where is Where.OUTSIDE:
+    if not there and here.where is Where.OUTSIDE:
         return found
     answer, problem = or_problem(answers.configuration)
     if answer is not None:
-        found += [ok("slurmctld", "answers"), *clock(answer, place), *site.judge(settings(answer, place), place.config)]
+        found += [ok("slurmctld", "answers"), *clock(answer, here), *site.judge(settings(answer, here), here.config)]
     elif there:  # else the lines about commands and pyslurm say what to do
         text = f"does not tell its configuration: {problem}"
         found.append(warn("slurmctld", text, "jobs go on without it; look again when it is back"))
     plugins = answer.values.get("PluginDir", "") if answer is not None else ""
-    return [*found, pyslurm(place, there, release), *library(place, plugins)]
+    return [*found, pyslurm(here, there, release), *library(here, plugins)]
 
 
-def settings(answer: Configuration, place: Place) -> Mapping[str, str]:
+def settings(answer: Configuration, here: Environment) -> Mapping[str, str]:
     """The configuration, as far as nobody has said otherwise here. A step's tasks have no SLURM_MPI_TYPE where it is
     none (Slurm's src/interfaces/mpi.c)."""
-    mpi = place.environ.get("SLURM_MPI_TYPE", "none" if place.where is Where.STEP else "")
+    mpi = here.environ.get("SLURM_MPI_TYPE", "none" if here.where is Where.STEP else "")
     return {**answer.values, "MpiDefault": mpi} if mpi else answer.values
 
 
-def version(place: Place) -> str | None:
+def version(here: Environment) -> str | None:
     """What `scontrol --version` says; None without scontrol."""
-    scontrol = shutil.which("scontrol", path=place.environ.get("PATH"))
+    scontrol = shutil.which("scontrol", path=here.environ.get("PATH"))
     if scontrol is None:
         return None
     try:
-        return command.run([scontrol, "--version"], BOUND, for_questions(place.environ)).stdout.strip()
+        return command.run([scontrol, "--version"], BOUND, for_questions(here.environ)).stdout.strip()
     except Unanswered as error:
         return str(error)
 
@@ -94,18 +94,18 @@ def judge_version(text: str) -> Finding:
     return ok("slurm version", text)
 
 
-def clock(answer: Configuration, place: Place) -> list[Finding]:
+def clock(answer: Configuration, here: Environment) -> list[Finding]:
     """Slurmctld's against ours; it counts whole seconds."""
     if answer.offset is None:
         return []
-    allowed = 1.0 + (place.config.settings.health.clock_offset if place.config is not None else 1.0)
+    allowed = 1.0 + (here.config.settings.health.clock_offset if here.config is not None else 1.0)
     text = f"{abs(answer.offset):.1f} s {'behind' if answer.offset > 0 else 'ahead of'} slurmctld's"
     if abs(answer.offset) <= allowed:
         return [ok("clock", f"within {allowed:g} s of slurmctld's")]
     return [warn("clock", text, "have NTP looked after; only people's times depend on it here, munge refuses at 300 s")]
 
 
-def pyslurm(place: Place, there: list[str], release: str | None) -> Finding:
+def pyslurm(here: Environment, there: list[str], release: str | None) -> Finding:
     """Never imported here: libslurm ends the process that it is in when it does not like something."""
     if importlib.util.find_spec("pyslurm") is None:
         return judge_pyslurm(None, "", there, release)
@@ -113,7 +113,7 @@ def pyslurm(place: Place, there: list[str], release: str | None) -> Finding:
         own = metadata.version("pyslurm")
     except metadata.PackageNotFoundError:
         own = "of unknown version"
-    return judge_pyslurm(own, pyslurm_client.why_not(place.environ, timeout=BOUND), there, release)
+    return judge_pyslurm(own, pyslurm_client.why_not(here.environ, timeout=BOUND), there, release)
 
 
 def judge_pyslurm(own: str | None, why_not: str, there: list[str], release: str | None) -> Finding:
@@ -135,15 +135,15 @@ def judge_pyslurm(own: str | None, why_not: str, there: list[str], release: str 
     return warn("pyslurm", f"{own}: {why_not}", todo)
 
 
-def library(place: Place, plugin_dir: str, find: Callable[..., Path | None] = libslurm.find) -> list[Finding]:
+def library(here: Environment, plugin_dir: str, find: Callable[..., Path | None] = libslurm.find) -> list[Finding]:
     """What the coordinator's node ends a job with whose batch host has died."""
-    path = find(plugin_dir, place.environ)
+    path = find(plugin_dir, here.environ)
     if path is None:
         text = f"no {libslurm.NAME} here: a job whose batch host dies stays RUNNING"
         todo = "install Slurm's libraries on the nodes; until then `scancel JOB`, as the log says"
         return [warn("libslurm", text, todo)]
     try:
-        done = command.run([sys.executable, "-I", "-S", "-c", _LOAD, str(path)], BOUND, dict(place.environ))
+        done = command.run([sys.executable, "-I", "-S", "-c", _LOAD, str(path)], BOUND, dict(here.environ))
     except Unanswered as error:
         return [warn("libslurm", f"{path}: {error}", "a job whose batch host dies may stay RUNNING")]
     if not done.stdout.startswith("loaded"):

@@ -1,11 +1,13 @@
-"""Game days: parts of a running job of one's own are killed, frozen or cut off, to see it survive.
+"""Game days: kills, freezes or cuts off parts of a running job of one's own, to see it survive.
 
-shell       what a person's `ft-supervisor fault` does: look, aim, wait, send a hand, tell what it did
-plan        pure: whom a fault hits, and what a seed draws
-reach       how a hand gets to the node: right here, or by srun
-errand      one hand that was sent out
-hand        the process on the node that does it, and undoes it when its time is over, whatever becomes of the shell
+request     checks what a person asks for; pure
+shell       carries a request out: looks at the job, aims, waits, calls an executor, prints what it did
+plan        which process a fault hits, and what a seed draws; pure
+transport   starts an executor on a node: on this machine, or by srun
+call        one call of an executor
+executor    the process on the node that carries a fault out, and undoes it when its time is over
+messages    between the shell and its executors
 find        on the node: which processes are the job's
-grip, cut   on the node: signals that can hit nobody else; packets dropped
-record      what was done, in the run's folder
+pidfds, cut on the node: signals that cannot hit another process; dropped packets
+record      the faults, in the run's folder
 """

@@ -1,7 +1,7 @@
-"""A node that nobody of its job hears: packets to and from the job's other nodes are dropped, by nft.
+"""Cuts a node off from its job: nft drops the packets to and from the job's other nodes.
 
-The addresses sit in a set whose elements the kernel itself takes out when the time is over (nft(8), timeout), so that
-the cut ends whatever becomes of us. What does not go through IP, as InfiniBand's verbs, is not cut.
+The addresses sit in a set from which the kernel itself removes them when the time is over (nft(8), timeout), so that
+the cut ends even if this process is gone. Traffic that does not go through IP, such as InfiniBand's verbs, is not cut.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ft_supervisor.core.model import Job, Node, one_line
-from ft_supervisor.fault.words import NotAllowed, NotThere
+from ft_supervisor.fault.messages import NotAllowed, NotThere
 
 NEAREST = "what comes nearest is `freeze node`"
 BOUND = 10.0
@@ -41,11 +41,11 @@ class Cut:
         self._table = f"ft_fault_{os.getpid()}"
 
     def begin(self, seconds: float) -> None:
-        """From now on, and for so long. Raises NotAllowed when nft will not."""
+        """Begin the cut, for so many seconds. Raises NotAllowed when nft fails."""
         self._run(rules(self._table, self._peers, seconds))
 
     def end(self) -> None:
-        """Before its time, or to tidy up. Raises NotAllowed."""
+        """End the cut early, or remove its empty table. Raises NotAllowed."""
         self._run(f"delete table inet {self._table}\n")
 
     def _run(self, text: str) -> None:
@@ -60,7 +60,7 @@ class Cut:
 
 
 def why_not(nft: str | None, status: str | None = None) -> str | None:
-    """What is missing for a cut, in words. `status`: as /proc/self/status."""
+    """Return what is missing for a cut; None if nothing is. `status`: the text of /proc/self/status."""
     text = Path("/proc/self/status").read_text() if status is None else status
     effective = next((line.split()[1] for line in text.splitlines() if line.startswith("CapEff:")), "0")
     if not int(effective, 16) >> _CAP_NET_ADMIN & 1:
@@ -69,7 +69,7 @@ def why_not(nft: str | None, status: str | None = None) -> str | None:
 
 
 def rules(table: str, peers: Iterable[str], seconds: float) -> str:
-    """What nft is told: a table of our own, whose sets are empty when the time is over."""
+    """Return the input for nft: a table of our own, whose sets are empty when the time is over."""
     timeout = f"{math.ceil(seconds * 1000)}ms"
     sets, ingoing, outgoing = [], [], []
     for family, kind, name in (("ip", "ipv4_addr", "four"), ("ip6", "ipv6_addr", "six")):
@@ -100,5 +100,5 @@ def _addresses(hosts: Iterable[str]) -> set[str]:
         try:
             found |= {str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM) if host}
         except OSError:
-            continue  # it has none that anybody here could use
+            continue  # this machine cannot resolve it
     return found

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ft_supervisor.core.orders import Begin
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.fault.words import NotAllowed, NotThere, Seen, Worker
+from ft_supervisor.fault.messages import NotAllowed, NotThere, Seen, Worker
 from ft_supervisor.observe import journal_lines, runs, verdict_file
 from ft_supervisor.process import tree
 
@@ -113,7 +113,7 @@ def _journals(pid: int, part: str) -> Iterator[tuple[tuple[int, int], Path]]:
 
 
 def _appends(info: Path) -> bool:
-    """Somebody who only reads the journal is nobody's daemon."""
+    """Return whether a file is open for appending: a process that only reads the journal is no daemon."""
     flags = next(line.split()[1] for line in info.read_text().splitlines() if line.startswith("flags:"))
     return bool(int(flags, 8) & os.O_APPEND) and int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 

@@ -1,4 +1,4 @@
-"""Whom a fault hits, and what a seed draws. Pure: what was seen comes in, and time is seconds from the start."""
+"""Which process a fault hits, and what a seed draws. Pure: takes the daemons that were seen; time is in seconds."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ft_supervisor.fault.words import NotThere, Seen, Target, Wrong
+from ft_supervisor.fault.messages import NotThere, Seen, Target, Wrong
 
 JITTER = 0.5
-"""Of the pause between two faults, each way: nothing falls into step with them."""
+"""Share of the pause between two faults by which it varies, each way, so that nothing falls into step with them."""
 DRAWN = (Target.WORKER, Target.AGENT, Target.COORDINATOR, Target.DAEMON, Target.NODE)
 """What Target.ANY may come out as."""
 
@@ -25,8 +25,8 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Turn:
-    """One fault of a schedule: `at` seconds after its start. `pick`, from 0 to below 1, says which of those that are
-    there by then."""
+    """One fault of a schedule: `at` seconds after its start. `pick`, from 0 to below 1, chooses among the processes
+    that are there by then."""
 
     at: float
     target: Target
@@ -35,7 +35,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Aim:
-    """Who will be hit. `pid` is for people: the hand on the node looks again."""
+    """The process that will be hit. `pid` is for people: the executor on the node looks again."""
 
     seen: Seen
     target: Target
@@ -48,7 +48,7 @@ class Aim:
 
 
 def turns(schedule: Schedule, target: Target) -> list[Turn]:
-    """The same for the same seed, whatever the job does."""
+    """Return a schedule's faults. They depend on the seed alone, not on the job."""
     chance = random.Random(schedule.seed)
     found, at = [], 0.0
     for _ in range(schedule.count):
@@ -59,9 +59,9 @@ def turns(schedule: Schedule, target: Target) -> list[Turn]:
 
 
 def aim(seen: Sequence[Seen], target: Target, *, node: str = "", rank: int | None = None, pick: float | None) -> Aim:
-    """The one of those that are there. `pick` None: a person has to have said which.
+    """Choose the process to hit. `pick` None: the other arguments have to leave one process only.
 
-    Raises NotThere, and Wrong when it is not said clearly.
+    Raises NotThere, and Wrong when they leave several.
     """
     here = [each for each in seen if node in ("", each.node)]
     if not here:
@@ -99,7 +99,7 @@ def _found(here: Sequence[Seen], target: Target, rank: int | None, everywhere: b
 
 
 def _in_charge(found: list[Aim]) -> list[Aim]:
-    """The one of the highest term: others may not know yet that they are in charge no more."""
+    """Return the one of the highest term: others may not know yet that they are not in charge any more."""
     claims = [one for one in found if one.seen.in_charge is not None]
     return sorted(claims, key=lambda one: one.seen.in_charge or 0)[-1:]
 

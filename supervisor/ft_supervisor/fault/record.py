@@ -1,6 +1,6 @@
-"""`<run folder>/faults.jsonl`: what was done to a run, so that its report can tell a game day from a bad one.
+"""`<run folder>/faults.jsonl`: the faults of a game day, so that a run's report can mark the failures they caused.
 
-One JSON object a line, as words.Act: `time` (UTC), `act` (kill, freeze, thaw, cut, heal), `target`, `node`, `pids`,
+One JSON object a line, as messages.Act: `time` (UTC), `act` (kill, freeze, thaw, cut, heal), `target`, `node`, `pids`,
 `rank`, `seconds`, `seed`, `note`. A freeze and its thaw are two lines.
 """
 
@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from ft_supervisor.core.codec import to_plain
-from ft_supervisor.fault.words import Act
+from ft_supervisor.fault.messages import Act
 from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.background import Background, Hangs
 
@@ -21,7 +21,7 @@ BOUND = 2.0
 
 
 def append(run_folder: Path, act: Act) -> str:
-    """Adds the line; "", or why it could not be added. Whoever calls it leaves by os._exit: a thread may hang."""
+    """Add the line. Returns "", or why it could not be added. The caller must leave by os._exit: a thread may hang."""
     line = json.dumps(to_plain(act), separators=(",", ":")).encode() + b"\n"
     writing = Background(f"{run_folder / NAME}", lambda: _append(run_folder / NAME, line))
     try:

@@ -1,4 +1,4 @@
-"""What `ft-supervisor fault` does: look at the job, aim, wait for the moment, send a hand, tell what was done."""
+"""What `ft-supervisor fault` does: look at the job, aim, wait for the moment, start an executor, print what it did."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from ft_supervisor.fault import plan
-from ft_supervisor.fault.errand import Errand
-from ft_supervisor.fault.hand import not_allowed
-from ft_supervisor.fault.plan import Aim, Schedule, Turn
-from ft_supervisor.fault.reach import Reach
-from ft_supervisor.fault.words import (
+from ft_supervisor.fault.call import Call
+from ft_supervisor.fault.executor import not_allowed
+from ft_supervisor.fault.messages import (
     Act,
     FaultError,
     Hit,
     JobOver,
     NotAllowed,
     NotThere,
+    Refusal,
     Seen,
-    Sorry,
     Target,
     Verb,
     Wrong,
     error,
 )
+from ft_supervisor.fault.plan import Aim, Schedule, Turn
+from ft_supervisor.fault.request import Request
+from ft_supervisor.fault.transport import Transport
 from ft_supervisor.observe import verdict_file
 from ft_supervisor.observe.background import Background, Hangs
-from ft_supervisor.observe.runs import Wanted
 
 HIT_BOUND = 60.0
-"""Seconds for a hand to get there, beyond what it is to last."""
+"""Seconds for an executor to start and to answer, beyond the time that its fault lasts."""
 LOOK_PAUSE = 0.5
 """Seconds between two looks at the step file."""
 FILE_BOUND = 10.0
@@ -45,32 +44,14 @@ SHOWN_PIDS = 8
 CANCELLED = 130
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What a person asks for. `name` is the job as they wrote it; `seconds` how long a freeze or a cut lasts; `wait`
-    how long for `at_step`, in seconds."""
+def run(request: Request, environ: Mapping[str, str], say: Callable[[str], None]) -> int:
+    """Carry a request out, and return the exit code; a refusal is one line on stderr. Main thread only.
 
-    verb: Verb
-    target: Target
-    job: Wanted
-    name: str
-    node: str = ""
-    rank: int | None = None
-    seconds: float | None = None
-    at_step: int | None = None
-    wait: float = 3600.0
-    schedule: Schedule | None = None
-    dry_run: bool = False
-
-
-def run(wish: Wish, environ: Mapping[str, str], say: Callable[[str], None]) -> int:
-    """The exit code; a refusal is one line on stderr. Main thread only.
-
-    Ctrl-C, SIGTERM and SIGHUP end it, and what is frozen or cut with it.
+    Ctrl-C, SIGTERM and SIGHUP end it, and with it what is frozen or cut.
     """
     former = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        _Game(wish, environ, say).play()
+        _Game(request, environ, say).play()
     except FaultError as problem:
         _complain(str(problem))
         return problem.code
@@ -91,106 +72,108 @@ def _complain(text: str) -> None:
 
 
 class _Game:
-    def __init__(self, wish: Wish, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-        self._wish = wish
-        self._reach = Reach(wish.job, wish.name, environ)
+    def __init__(self, request: Request, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self._request = request
+        self._transport = Transport(request.job, request.name, environ)
         self._say = say
 
     def play(self) -> None:
-        """Raises FaultError, KeyboardInterrupt."""
-        wish = self._wish
+        """Look, wait for the moment, and hit. Raises FaultError, KeyboardInterrupt."""
+        request = self._request
         seen = self._look()
         self._say_silent()
-        if wish.schedule is not None:
-            self._play_schedule(wish.schedule, seen)
+        if request.schedule is not None:
+            self._play_schedule(request.schedule, seen)
             return
-        if wish.at_step is not None:
-            if wish.dry_run:
-                self._say(f"at step {wish.at_step}, as things are now:")
+        if request.at_step is not None:
+            if request.dry_run:
+                self._say(f"at step {request.at_step}, as things are now:")
             else:
-                self._await_step(wish.at_step, seen[0])
+                self._await_step(request.at_step, seen[0])
                 seen = self._look()
-        found = self._aim(seen, wish.target, None)
-        if wish.dry_run:
-            self._say(f"would {wish.verb} {found}")
+        found = self._aim(seen, request.target, None)
+        if request.dry_run:
+            self._say(f"would {request.verb} {found}")
         else:
             self._hit(found)
 
     def _look(self) -> list[Seen]:
-        seen = self._reach.look(self._wish.node)
+        seen = self._transport.look(self._request.node)
         if not all(each.allowed for each in seen):
             raise NotAllowed(not_allowed(seen[0]))
         return seen
 
     def _say_silent(self) -> None:
-        if self._reach.silent:
-            _complain(f"no daemon of the job has answered on {', '.join(self._reach.silent[:50])}")
+        if self._transport.silent:
+            _complain(f"no daemon of the job has answered on {', '.join(self._transport.silent[:50])}")
 
     def _aim(self, seen: list[Seen], target: Target, pick: float | None) -> Aim:
-        return plan.aim(seen, target, node=self._wish.node, rank=self._wish.rank, pick=pick)
+        return plan.aim(seen, target, node=self._request.node, rank=self._request.rank, pick=pick)
 
     # -- now
 
     def _hit(self, aim: Aim) -> None:
-        """Until what was begun is over."""
-        wish, seconds = self._wish, self._wish.seconds or 0.0
-        seed = wish.schedule.seed if wish.schedule else None
-        hit = Hit(aim.seen.run_id, aim.seen.node, wish.verb, aim.target, aim.rank, wish.seconds, seed)
-        hand = self._reach.send(hit)
+        """Have one fault carried out, and wait until it is over."""
+        request, seconds = self._request, self._request.seconds or 0.0
+        seed = request.schedule.seed if request.schedule else None
+        hit = Hit(aim.seen.run_id, aim.seen.node, request.verb, aim.target, aim.rank, request.seconds, seed)
+        call = self._transport.send(hit)
         try:
-            self._tell(hand, time.monotonic() + seconds + HIT_BOUND)
+            self._tell(call, time.monotonic() + seconds + HIT_BOUND)
         except (KeyboardInterrupt, OSError):  # of stdout: a pipe that closes, a disk that is full
-            hand.thaw()
-            self._tell_last(hand)
+            call.thaw()
+            self._tell_last(call)
             raise
         finally:
-            hand.end(force=wish.verb not in (Verb.FREEZE, Verb.CUT))
+            call.end(force=request.verb not in (Verb.FREEZE, Verb.CUT))
 
-    def _tell(self, hand: Errand, until: float) -> None:
-        while (answer := hand.answer(until)) is not None:
-            if isinstance(answer, Sorry):
+    def _tell(self, call: Call, until: float) -> None:
+        while (answer := call.answer(until)) is not None:
+            if isinstance(answer, Refusal):
                 raise error(answer)
             if isinstance(answer, Act):
-                self._say(told(answer))
+                self._say(act_line(answer))
 
-    def _tell_last(self, hand: Errand) -> None:
-        """What comes of a hand that was told to end."""
+    def _tell_last(self, call: Call) -> None:
+        """Print the last answers of an executor that was told to end."""
         try:
-            self._tell(hand, time.monotonic() + HIT_BOUND)
+            self._tell(call, time.monotonic() + HIT_BOUND)
         except (FaultError, OSError):
             return
 
     # -- at a step
 
     def _await_step(self, wanted: int, seen: Seen) -> None:
-        """Raises Wrong without a step file, FaultError when the time is over, JobOver."""
+        """Wait for the step. Raises Wrong without a step file, FaultError when the time is over, JobOver."""
         if not seen.step_file:
             raise Wrong("--at-step goes by the job's checkpoint.step_file, and this job has none")
-        until, newest = time.monotonic() + self._wish.wait, None
+        until, newest = time.monotonic() + self._request.wait, None
         while newest is None or newest < wanted:
             if time.monotonic() >= until:
                 at = "no step was written" if newest is None else f"the newest checkpoint is of step {newest}"
-                raise FaultError(f"step {wanted} was not reached within {self._wish.wait:g} s: {at}")
+                raise FaultError(f"step {wanted} was not reached within {self._request.wait:g} s: {at}")
             look = Background(seen.step_file, lambda: _progress(seen))
             try:
                 newest, verdict = look.result(FILE_BOUND)
             except (OSError, Hangs, verdict_file.BadVerdictFile) as problem:
                 raise FaultError(f"the job's files cannot be read: {problem}") from None
             if verdict:
-                raise JobOver(f"job {self._wish.name} has ended ({verdict})")
+                raise JobOver(f"job {self._request.name} has ended ({verdict})")
             if newest is None or newest < wanted:
                 time.sleep(LOOK_PAUSE)
 
     # -- by a seed
 
     def _play_schedule(self, schedule: Schedule, seen: list[Seen]) -> None:
-        wish = self._wish
-        turns = plan.turns(schedule, wish.target)
+        request = self._request
+        turns = plan.turns(schedule, request.target)
         self._say(f"seed {schedule.seed}: {len(turns)} faults within {turns[-1].at:.0f} s")
         for turn in turns:
-            self._say(f"  +{turn.at:.1f}s {wish.verb} {turn.target} draw={turn.pick:.3f}{self._as_of_now(seen, turn)}")
+            self._say(
+                f"  +{turn.at:.1f}s {request.verb} {turn.target} draw={turn.pick:.3f}{self._as_of_now(seen, turn)}"
+            )
         start, done = time.monotonic(), 0
-        for turn in turns if not wish.dry_run else ():
+        for turn in turns if not request.dry_run else ():
             time.sleep(max(0.0, start + turn.at - time.monotonic()))
             try:
                 self._hit(self._aim(self._look(), turn.target, turn.pick))
@@ -200,21 +183,21 @@ class _Game:
                     raise
                 self._say(f"{done} of {len(turns)} faults: {over}")
                 return
-            except NotThere as nobody:
-                self._say(f"nothing to {wish.verb}: {nobody}")
+            except NotThere as missing:
+                self._say(f"nothing to {request.verb}: {missing}")
 
     def _as_of_now(self, seen: list[Seen], turn: Turn) -> str:
-        """Whom it would hit, for --dry-run."""
-        if not self._wish.dry_run:
+        """Return what it would hit now, for --dry-run."""
+        if not self._request.dry_run:
             return ""
         try:
             return f"; now that is {self._aim(seen, turn.target, turn.pick)}"
-        except NotThere as nobody:
-            return f"; now: {nobody}"
+        except NotThere as missing:
+            return f"; now: {missing}"
 
 
 def _progress(seen: Seen) -> tuple[int | None, str]:
-    """The step of the newest checkpoint, if any, and how the run has ended, if it has. Raises OSError."""
+    """Return the step of the newest checkpoint, if any, and how the run has ended, if it has. Raises OSError."""
     verdict = verdict_file.read(Path(seen.run_folder))
     try:
         with Path(seen.step_file).open("rb") as file:
@@ -224,8 +207,8 @@ def _progress(seen: Seen) -> tuple[int | None, str]:
     return int(found[0]) if found else None, str(verdict.outcome) if verdict else ""
 
 
-def told(act: Act) -> str:
-    """One line of what was done: time, deed, node, pids."""
+def act_line(act: Act) -> str:
+    """Return the line for an act: time, act, target, node, pids."""
     more = len(act.pids) - SHOWN_PIDS
     shown = ",".join(map(str, act.pids[:SHOWN_PIDS])) + (f"+{more}" if more > 0 else "")
     fields = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.observe.journal_lines import BadJournal, Entry, Header, Note, checksum, read
 from ft_supervisor.observe.tagged import dump, text
 

@@ -311,6 +311,22 @@ _DAEMON = (
     _form(daemon.CoordinatorSilent, "coordinator_silent", "warning"),
     _form(daemon.DaemonSignalled, "signalled", "warning", name=SAME),
     _form(daemon.VerdictFound, "verdict_found", outcome=_outcome, reason=_why),
+    _form(
+        daemon.LastLookHangs,
+        "file_failed",
+        "warning",
+        what=lambda *_: "reading the verdict's file",
+        error=lambda fact, _: f"Hangs: reading the verdict's file: not done after {fact.seconds:g} s",
+    ),
+    _form(
+        daemon.DaemonLeaves,
+        "leaving",
+        code=SAME,
+        verdict=lambda fact, _: fact.verdict.outcome.value if fact.verdict else None,
+        reason=SAME,
+    ),
+    _form(daemon.DeputyStandsIn, "stands_in", job=lambda fact, _: fact.job_id, host=SAME, seconds=SAME),
+    _form(daemon.BatchHostUnknown, "batch_host_unknown", job=lambda fact, _: fact.job_id, host=SAME, why=SAME),
 )
 FORMS: Mapping[type, Form] = dict((*_AGENT, *_LEADERSHIP, *_NODES, *_CYCLES, *_VERDICT, *_DAEMON))
 """By kind of fact."""

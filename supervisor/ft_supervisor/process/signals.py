@@ -29,6 +29,16 @@ TERMINATING = frozenset(
 HUP, QUIT, USR1, USR2, ALRM, XCPU, IO, the real-time ones and others."""
 
 
+def describe_exit(code: int) -> str:
+    """Return "exit code 3", or "killed by SIGKILL" for a negative code (os.waitstatus_to_exitcode)."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal
+        return f"killed by signal {-code}"
+
+
 def nothing(number: int, frame: FrameType | None) -> None:
     """A handler, and not SIG_IGN, which children would inherit through exec."""
 

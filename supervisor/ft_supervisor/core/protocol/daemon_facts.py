@@ -81,6 +81,41 @@ class VerdictFound:
     verdict: Verdict
 
 
+@dataclass(frozen=True)
+class LastLookHangs:
+    """A late comer has waited for the run's verdict file for so many seconds, in vain."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DaemonLeaves:
+    """No child is left, and the node's files are written. `verdict` None: it is not known here."""
+
+    code: int
+    verdict: Verdict | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class DeputyStandsIn:
+    """This node ends the job in Slurm instead of the closer, after `seconds` for other nodes' last grace. `host` runs
+    the batch script."""
+
+    job_id: int
+    host: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class BatchHostUnknown:
+    """Slurm has not answered whether the batch script's node is in the job; `why` says how."""
+
+    job_id: int
+    host: str
+    why: str
+
+
 DaemonFact = (
     JobIntroduced
     | CheckChanged
@@ -91,4 +126,8 @@ DaemonFact = (
     | CoordinatorSilent
     | DaemonSignalled
     | VerdictFound
+    | LastLookHangs
+    | DaemonLeaves
+    | DeputyStandsIn
+    | BatchHostUnknown
 )

@@ -1,4 +1,4 @@
-"""Processes that are held by pidfds: a signal to one can hit nobody else, even if its pid is used again."""
+"""Processes held by pidfds: a signal cannot hit another process, even if the pid is used again."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _STILL = "TtZXD"
 """States (proc_pid_stat(5)) in which a process does nothing: stopped, dead, or in the kernel until that lets it go."""
 
 
-class Grip:
-    """`close` lets go."""
+class Pidfds:
+    """A set of held processes; `close` releases them."""
 
     def __init__(self) -> None:
         self._fds: dict[int, int] = {}
@@ -26,12 +26,14 @@ class Grip:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Those that are held, living or not."""
+        """The pids of the held processes, living or dead."""
         return tuple(self._fds)
 
     def take(self, pid: int, start: int | None = None) -> bool:
-        """Whether it is held now: a living process of our uid, and, if `start` (clock ticks after boot) is given, the
-        one that began then."""
+        """Hold a living process of our uid; with `start` (clock ticks after boot), only the one that began then.
+
+        Returns whether it is held now.
+        """
         if pid in self._fds:
             return True
         try:
@@ -48,7 +50,7 @@ class Grip:
         return True
 
     def send(self, number: signal.Signals) -> tuple[int, ...]:
-        """The pids of those that got it, which are those that live."""
+        """Send a signal to all. Returns the pids of the living ones, which got it."""
         reached = []
         for pid, fd in self._fds.items():
             try:
@@ -59,9 +61,9 @@ class Grip:
         return tuple(reached)
 
     def stop_below(self, root: int) -> None:
-        """SIGSTOP to this process, which is held already, and to all that is below it, until nothing new comes.
+        """Stop this process, which is held already, and all below it, until no new process appears.
 
-        Returns after STOP_BOUND whatever still moves.
+        Returns after STOP_BOUND at the latest.
         """
         deadline = time.monotonic() + STOP_BOUND
         sent: set[int] = set()
@@ -76,7 +78,7 @@ class Grip:
             time.sleep(0.001)
 
     def wait_still(self) -> None:
-        """Until none of them does anything. Returns after STOP_BOUND whatever still moves."""
+        """Wait until all stand still, STOP_BOUND at most."""
         deadline = time.monotonic() + STOP_BOUND
         while not all((process := tree.stat(pid)) is None or process.state in _STILL for pid in self._fds):
             if time.monotonic() >= deadline:
@@ -84,7 +86,7 @@ class Grip:
             time.sleep(0.001)
 
     def wait_gone(self, bound: float) -> tuple[int, ...]:
-        """Those that still live after so many seconds."""
+        """Wait until all are gone, `bound` seconds at most. Returns the pids of those that still live."""
         deadline = time.monotonic() + bound
         living = dict(self._fds)
         while living:
@@ -98,7 +100,7 @@ class Grip:
         return tuple(living)
 
     def close(self) -> None:
-        """Let go of all."""
+        """Release all."""
         while self._fds:
             os.close(self._fds.popitem()[1])
 
@@ -110,12 +112,12 @@ class Grip:
 
 
 def stopped(pids: Iterable[int]) -> list[int]:
-    """Those of them that somebody has stopped."""
+    """Return those of the pids that are stopped."""
     return [pid for pid in pids if (process := tree.stat(pid)) and process.state in "Tt"]
 
 
 def _uid(pid: int) -> int | None:
-    """The owner: root for what may not be looked at by others (proc(5), dumpable)."""
+    """Return the owner; root for a process that others may not inspect (proc(5), dumpable)."""
     try:
         return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
     except OSError:

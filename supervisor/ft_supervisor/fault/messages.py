@@ -1,4 +1,4 @@
-"""What the shell and its hands say to one another, one JSON object a line (core.codec), and how they refuse."""
+"""The messages between the shell and its executors, one JSON object a line (core.codec), and their refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_BYTES = 1 << 20
 
 
 class Verb(StrEnum):
-    """What is done. HEAL ends a cut; it is never asked for."""
+    """What a fault does. HEAL ends a cut; it is never asked for."""
 
     KILL = "kill"
     FREEZE = "freeze"
@@ -22,7 +22,7 @@ class Verb(StrEnum):
 
 
 class Target(StrEnum):
-    """To what. NODE: the daemon and everything below it. ANY: one of the others, drawn by a schedule."""
+    """What a fault hits. NODE: the daemon and everything below it. ANY: one of the others, drawn by a schedule."""
 
     WORKER = "worker"
     AGENT = "agent"
@@ -32,12 +32,12 @@ class Target(StrEnum):
     ANY = "any"
 
 
-# -- to a hand
+# -- to an executor
 
 
 @dataclass(frozen=True)
 class Look:
-    """Say what is here of this job's runs. None: whichever step, whichever restart."""
+    """Asks which processes of this job's runs are here. None: of any step, of any restart."""
 
     job_id: int
     step_id: int | None = None
@@ -46,7 +46,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Hit:
-    """Do it. `rank`: of the worker, None for other targets. `seconds`: how long a freeze or a cut lasts.
+    """Asks for one fault. `rank`: of the worker, None for other targets. `seconds`: how long a freeze or a cut lasts.
 
     `seed`: of the schedule that this is part of.
     """
@@ -60,7 +60,7 @@ class Hit:
     seed: int | None = None
 
 
-# -- from a hand
+# -- from an executor
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,16 @@ class Act:
 
 
 @dataclass(frozen=True)
-class Sorry:
-    """Why not; `code` is the tool's exit code."""
+class Refusal:
+    """Nothing was done; `text` says why. `code`: the tool's exit code."""
 
     code: int
     text: str
 
 
-TO_HAND = (Look, Hit)
-FROM_HAND = (Seen, Act, Sorry)
-Answer = Seen | Act | Sorry
+TO_EXECUTOR = (Look, Hit)
+FROM_EXECUTOR = (Seen, Act, Refusal)
+Answer = Seen | Act | Refusal
 
 # -- refusals
 
@@ -126,7 +126,7 @@ class FaultError(Exception):
     """Nothing was done; one line says why."""
 
     code = INTERRUPTED
-    """Nobody answers in time, say: trying again may help."""
+    """There was no answer in time, for example: trying again may help."""
 
 
 class Wrong(FaultError):
@@ -142,16 +142,16 @@ class NotThere(FaultError):
 
 
 class JobOver(NotThere):
-    """There was one."""
+    """The job has ended."""
 
 
 class NotAllowed(FaultError):
-    """Somebody else's job, or the policy says no, or the system does."""
+    """The job belongs to another user, or its policy or the system forbids the fault."""
 
     code = 4
 
 
-def error(sorry: Sorry) -> FaultError:
-    """The refusal that a hand has told of."""
-    kind = next((kind for kind in (Wrong, NotThere, NotAllowed) if kind.code == sorry.code), FaultError)
-    return kind(sorry.text)
+def error(refusal: Refusal) -> FaultError:
+    """Return the exception for a refusal of an executor."""
+    kind = next((kind for kind in (Wrong, NotThere, NotAllowed) if kind.code == refusal.code), FaultError)
+    return kind(refusal.text)

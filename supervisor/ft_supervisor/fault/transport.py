@@ -1,4 +1,4 @@
-"""How a hand gets to its node: as a child right here, or by srun, which lets nobody into another user's job."""
+"""How an executor is started on its node: as a child on this machine, or by srun, which refuses other users' jobs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ft_slurm import client, nodelist
 from ft_slurm.errors import NoCommands, SlurmError
 from ft_supervisor.core.codec import encode
 from ft_supervisor.fault import find
-from ft_supervisor.fault.errand import Errand
-from ft_supervisor.fault.words import (
+from ft_supervisor.fault.call import Call
+from ft_supervisor.fault.messages import (
     FaultError,
     Hit,
     JobOver,
     Look,
     NotAllowed,
     NotThere,
+    Refusal,
     Seen,
-    Sorry,
     Wrong,
     error,
 )
@@ -31,16 +31,16 @@ from ft_supervisor.launch import srun
 from ft_supervisor.observe.runs import Wanted
 
 LOOK_BOUND = 60.0
-"""Seconds for the nodes' answers; a dead one never gives any."""
+"""Seconds for the nodes' answers; a dead node never answers."""
 STRAGGLERS = 10.0
 """Seconds for the others' answers once one has come."""
 SLURM_BOUND = 30.0
 _KEPT = ("SLURM_CONF", "SLURM_JWT")
-"""Of an allocation around us srun is to know nothing: it is told which job."""
+"""All other variables of an allocation around us are kept from srun, which gets the job by --jobid."""
 
 
-class Reach:
-    """One job, from where this process runs."""
+class Transport:
+    """Reaches one job from where this process runs."""
 
     def __init__(self, wanted: Wanted, name: str, environ: Mapping[str, str]) -> None:
         """`name`: how the person called the job."""
@@ -52,7 +52,7 @@ class Reach:
         """Nodes that did not answer when last looked at."""
 
     def look(self, node: str = "") -> list[Seen]:
-        """What is there of the job, or of this node of it. Raises FaultError; JobOver when nothing is any more."""
+        """Return the living daemons of the job, or of one node. Raises FaultError; JobOver when the job has ended."""
         itself = self._environ.get("SLURMD_NODENAME")
         here = [each for each in find.look(self._wanted) if each.local or each.node == itself]
         self._here = {(each.run_id, each.node) for each in here}
@@ -63,11 +63,11 @@ class Reach:
             raise NotThere(f"{node} is no node of job {self._name}: it has {', '.join(nodes[:50])}")
         return self._one_run(self._look_by_srun([node] if node else nodes))
 
-    def send(self, hit: Hit) -> Errand:
-        """The hand that does it. Raises FaultError."""
+    def send(self, hit: Hit) -> Call:
+        """Start the executor that carries the fault out. Raises FaultError."""
         if (hit.run_id, hit.node) in self._here:
-            return Errand(_hand(hit), self._environ)
-        return Errand(self._line([hit.node], hit), _clean(self._environ))
+            return Call(_command(hit), self._environ)
+        return Call(self._line([hit.node], hit), _clean(self._environ))
 
     def _one_run(self, seen: list[Seen]) -> list[Seen]:
         found = sorted({each.run_id for each in seen})
@@ -80,7 +80,7 @@ class Reach:
     # -- by Slurm
 
     def _nodes_by_slurm(self) -> tuple[str, ...]:
-        """The job's nodes, if it runs and is ours."""
+        """Return the job's nodes. Raises FaultError if it does not run, or is not ours."""
         try:
             job = client.open_client(self._environ).job(self._wanted.job_id, timeout=SLURM_BOUND)
         except NoCommands as problem:
@@ -109,12 +109,12 @@ class Reach:
 
     def _look_by_srun(self, nodes: Sequence[str]) -> list[Seen]:
         request = Look(self._wanted.job_id, self._wanted.step_id, self._wanted.restart_count)
-        hand = Errand(self._line(nodes, request), _clean(self._environ))
+        call = Call(self._line(nodes, request), _clean(self._environ))
         seen: list[Seen] = []
         until = time.monotonic() + LOOK_BOUND
         try:
-            while {each.node for each in seen} < set(nodes) and (answer := hand.answer(until)) is not None:
-                if isinstance(answer, Sorry):
+            while {each.node for each in seen} < set(nodes) and (answer := call.answer(until)) is not None:
+                if isinstance(answer, Refusal):
                     raise error(answer)
                 if isinstance(answer, Seen):
                     seen.append(answer)
@@ -123,23 +123,23 @@ class Reach:
             if not seen:
                 raise
         finally:
-            hand.end(force=True)
+            call.end(force=True)
         self.silent = [node for node in nodes if node not in {each.node for each in seen}]
         return seen
 
     def _line(self, nodes: Sequence[str], request: Look | Hit) -> list[str]:
-        """A hand on each of the nodes, beside what runs there."""
+        """Return the srun line for an executor on each of the nodes, beside the processes that run there."""
         program = shutil.which("srun", path=self._environ.get("PATH"))
         if program is None:
             raise Wrong("there is no srun here to reach the job's nodes with: try it on a login node")
         where = [f"--jobid={self._wanted.job_id}", "--overlap", f"--nodelist={','.join(nodes)}", "--chdir=/"]
-        line = srun.srun(len(nodes), _hand(request))
+        line = srun.srun(len(nodes), _command(request))
         return [program, *where, "--job-name=ft-fault", "--quiet", *line[1:]]
 
 
-def _hand(request: Look | Hit) -> list[str]:
+def _command(request: Look | Hit) -> list[str]:
     # -P: a user's folder that holds a queue.py must not stop us.
-    return [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(request).decode()]
+    return [sys.executable, "-P", "-m", "ft_supervisor.fault.executor", encode(request).decode()]
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What Slurm says, asked at once and in threads: slurmctld may be slow or away, and several checks want the answers."""
+"""Slurm's answers, asked for at once and in threads: slurmctld may be slow or away, and several checks need them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ft_slurm.cli_client import CliClient
 from ft_slurm.client import open_client
 from ft_slurm.errors import SlurmError, Unanswered
 from ft_slurm.records import JobState, NodeState
-from ft_supervisor.doctor.place import Place
+from ft_supervisor.doctor.environment import Environment
 from ft_supervisor.observe.background import Background, Hangs
 
 BOUND = 20.0
@@ -34,30 +34,30 @@ class Configuration:
 
 @dataclass
 class Answers:
-    """Each is asked for when it is wanted first, by anybody. Raises SlurmError."""
+    """Answers to questions that `begin` has asked. Each method waits for its answer, and raises SlurmError."""
 
-    place: Place
+    here: Environment
     _asked: dict[str, Background[object]] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """So that nobody waits for one after the other."""
-        self._begin("configuration", partial(_configuration, self.place.environ))
+        """Ask all questions at once, so that no check waits for one after the other."""
+        self._begin("configuration", partial(_configuration, self.here.environ))
         if (job_id := self.job_id) is not None:
-            environ = self.place.environ
+            environ = self.here.environ
             self._begin("job", partial(_job, environ, job_id))
-            self._begin("nodes", partial(_nodes, environ, self.place.nodes))
-            step = self.place.step
+            self._begin("nodes", partial(_nodes, environ, self.here.nodes))
+            step = self.here.step
             wanted = "" if step is None else str(step.step_id)
             self._begin("lines", partial(_lines, environ, job_id, wanted))
             self._begin("script", lambda: submit_lines.batch_script(job_id, environ, BOUND))
 
     @property
     def job_id(self) -> int | None:
-        """The job that we are in."""
-        place = self.place
-        if place.step is not None:
-            return place.step.job_id
-        return place.allocation.job_id if place.allocation is not None else None
+        """The job that doctor runs in; None outside of a job."""
+        here = self.here
+        if here.step is not None:
+            return here.step.job_id
+        return here.allocation.job_id if here.allocation is not None else None
 
     def configuration(self) -> Configuration:
         return self._answer("configuration", Configuration)
@@ -114,7 +114,7 @@ def _nodes(environ: Mapping[str, str], names: tuple[str, ...]) -> dict[str, Node
 
 
 def _lines(environ: Mapping[str, str], job_id: int, wanted: str) -> dict[str, str]:
-    """sacct learns of a job or a step some seconds after it has begun."""
+    """Ask until sacct knows the step: it learns of a job or a step some seconds after its start."""
     until = time.monotonic() + SACCT_PATIENCE
     while True:
         found = submit_lines.lines(job_id, environ, BOUND)
@@ -124,7 +124,7 @@ def _lines(environ: Mapping[str, str], job_id: int, wanted: str) -> dict[str, st
 
 
 def or_problem(ask: Callable[[], T]) -> tuple[T | None, str]:
-    """The answer and "", or None and why there is none."""
+    """Return the answer and "", or None and the reason why there is none."""
     try:
         return ask(), ""
     except SlurmError as error:

@@ -1,9 +1,9 @@
-"""`python -m ft_supervisor.fault.hand REQUEST`: the process on the node that carries out one fault.
+"""`python -m ft_supervisor.fault.executor REQUEST`: the process on the node that carries out one fault.
 
-It is started before anything is frozen or cut, in a session of its own, and undoes that when its time is over, whatever
-becomes of whoever sent it: the line `thaw` on its standard input or a SIGTERM (a cancelled step) ends the time at once,
-the end of its standard input does not. If that ends before anything is done, nothing is done: nobody waits for it any
-more. It prints its answers, one JSON object a line.
+It is started before anything is frozen or cut, in a session of its own, and undoes that when its time is over, even if
+the shell that started it is gone. The line `thaw` on its standard input or a SIGTERM (a cancelled step) ends the time
+at once; the end of its standard input does not. If its input ends before the fault, the fault does not happen: no shell
+waits for it any more. It prints its answers, one JSON object a line.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from ft_supervisor.core.codec import CodecError, decode, encode
 from ft_supervisor.core.orders import Begin
 from ft_supervisor.fault import find, record
 from ft_supervisor.fault.cut import Cut
-from ft_supervisor.fault.grip import Grip, stopped
-from ft_supervisor.fault.words import (
+from ft_supervisor.fault.messages import (
     MAX_BYTES,
-    TO_HAND,
+    TO_EXECUTOR,
     Act,
     Answer,
     FaultError,
@@ -35,12 +34,13 @@ from ft_supervisor.fault.words import (
     Look,
     NotAllowed,
     NotThere,
+    Refusal,
     Seen,
-    Sorry,
     Target,
     Verb,
     Wrong,
 )
+from ft_supervisor.fault.pidfds import Pidfds, stopped
 from ft_supervisor.observe import runs
 from ft_supervisor.observe.journal_lines import wall
 from ft_supervisor.process import tree
@@ -52,16 +52,16 @@ BROKEN = 70
 
 
 def main(words: list[str]) -> NoReturn:
-    """One request; leaves by os._exit with 0, or a refusal's code."""
+    """Carry out one request. Leaves by os._exit with 0, or with the code of a refusal."""
     code = 0
     try:
-        request = decode(words[0].encode(), TO_HAND, MAX_BYTES)
-        _Hand().carry_out(request)
+        request = decode(words[0].encode(), TO_EXECUTOR, MAX_BYTES)
+        _Executor().carry_out(request)
     except FaultError as problem:
-        _say(Sorry(problem.code, str(problem)))
+        _say(Refusal(problem.code, str(problem)))
         code = problem.code
     except (IndexError, CodecError) as problem:
-        _say(Sorry(Wrong.code, f"the hand was not understood on the node; is it of the same version? {problem}"))
+        _say(Refusal(Wrong.code, f"the request was not understood on the node; is it of the same version? {problem}"))
         code = Wrong.code
     except Exception:
         traceback.print_exc()
@@ -73,20 +73,22 @@ def main(words: list[str]) -> NoReturn:
 
 
 def _say(answer: Answer) -> None:
-    """Nobody may listen any more: what was begun is ended all the same."""
+    """Print an answer. The shell may be gone: a fault that was begun is ended all the same."""
     with suppress(OSError):
         os.write(1, encode(answer, MAX_BYTES) + b"\n")
 
 
-class _Hand:
+class _Executor:
     def __init__(self) -> None:
-        self._grip = Grip()
+        self._pidfds = Pidfds()
         self._signalled, write = socket.socketpair()
         write.setblocking(False)
         signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
         self._wakeup = write
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda _number, _frame: None)  # seen by whoever waits; nothing half done
+            signal.signal(
+                number, lambda _number, _frame: None
+            )  # only _wait and _check_wanted see it, between two steps
 
     def carry_out(self, request: Look | Hit) -> None:
         """Raises FaultError."""
@@ -107,50 +109,50 @@ class _Hand:
             case Verb.CUT:
                 self._cut(request, seen, begin)
             case _:
-                raise Wrong(f"nobody can {request.verb}")
+                raise Wrong(f"{request.verb} cannot be asked for")
 
-    # -- deeds
+    # -- faults
 
     def _kill(self, hit: Hit, seen: Seen) -> None:
         self._take(hit, seen)
         self._check_wanted()
         try:
-            if hit.target is Target.NODE:  # all at once: nobody sees another one die
-                self._grip.stop_below(seen.daemon)
+            if hit.target is Target.NODE:  # all at once: no process sees another one die
+                self._pidfds.stop_below(seen.daemon)
         finally:
-            pids = self._grip.send(signal.SIGKILL)
+            pids = self._pidfds.send(signal.SIGKILL)
         self._tell(hit, seen, self._reached(pids))
-        if left := self._grip.wait_gone(GONE_BOUND):
+        if left := self._pidfds.wait_gone(GONE_BOUND):
             raise FaultError(f"{hit.node}: still there {GONE_BOUND:g} s after SIGKILL: {', '.join(map(str, left))}")
 
     def _freeze(self, hit: Hit, seen: Seen) -> None:
         seconds = _seconds(hit)
         self._take(hit, seen)
-        if stopped(self._grip.pids):  # whose thaw would end ours, and ours theirs
+        if stopped(self._pidfds.pids):  # whose thaw would end ours, and ours theirs
             raise NotThere(f"the {hit.target} of {hit.node} is frozen already; `fault thaw {hit.target}` ends that")
         self._check_wanted()
         end = time.monotonic() + seconds
         try:
             if hit.target is Target.NODE:
-                self._grip.stop_below(seen.daemon)
-                pids = self._reached(self._grip.pids)
+                self._pidfds.stop_below(seen.daemon)
+                pids = self._reached(self._pidfds.pids)
             else:
-                pids = self._reached(self._grip.send(signal.SIGSTOP))
-                self._grip.wait_still()
-            still = bool(stopped(self._grip.pids))  # before anybody is told, who may thaw it at once
+                pids = self._reached(self._pidfds.send(signal.SIGSTOP))
+                self._pidfds.wait_still()
+            still = bool(stopped(self._pidfds.pids))  # before the answer, after which it may be thawed at once
             self._tell(hit, seen, pids)
             why = self._wait(end, still)
         finally:
-            thawed = self._grip.send(signal.SIGCONT)
+            thawed = self._pidfds.send(signal.SIGCONT)
         self._tell(replace(hit, verb=Verb.THAW, seconds=None), seen, thawed, note=why if thawed else "all are dead")
 
     def _thaw(self, hit: Hit, seen: Seen) -> None:
         self._take(hit, seen)
         if hit.target is Target.NODE:
             for pid in tree.descendants(seen.daemon):
-                self._grip.take(pid)
-        frozen = stopped(self._grip.pids)
-        self._grip.send(signal.SIGCONT)
+                self._pidfds.take(pid)
+        frozen = stopped(self._pidfds.pids)
+        self._pidfds.send(signal.SIGCONT)
         if not frozen:
             raise NotThere(f"no {hit.target} of {hit.node} is frozen")
         self._tell(hit, seen, tuple(frozen))
@@ -178,17 +180,17 @@ class _Hand:
             # What was seen a moment ago is still below the same daemon, or has gone.
             process = processes.get(pid)
             parent = {seen.daemon: None, seen.agent: seen.daemon, seen.coordinator: seen.daemon}.get(pid, seen.agent)
-            if process and parent in (None, process.parent) and self._grip.take(pid, process.start):
+            if process and parent in (None, process.parent) and self._pidfds.take(pid, process.start):
                 return
         raise NotThere(f"the {hit.target} of {hit.node} has ended just now")
 
     def _check_wanted(self) -> None:
-        """What comes too late must not happen: whoever sent us has told that it did not."""
+        """Raise FaultError if the shell is gone: it has reported that nothing was done."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self._signalled, select.POLLIN)
         if poll.poll(0):
-            raise FaultError("whoever asked for it has gone; nothing was done")
+            raise FaultError("the command that asked for it has gone; nothing was done")
 
     def _reached(self, pids: tuple[int, ...]) -> tuple[int, ...]:
         if not pids:
@@ -196,15 +198,17 @@ class _Hand:
         return pids
 
     def _tell(self, hit: Hit, seen: Seen, pids: tuple[int, ...], note: str = "") -> None:
-        """Into the run's folder, which may hang for record.BOUND, and to the shell."""
+        """Record the act in the run's folder, which may hang for record.BOUND, and answer the shell."""
         act = Act(wall(), hit.verb, hit.target, hit.node, pids, hit.rank, hit.seconds, hit.seed, note)
         if problem := record.append(Path(seen.run_folder), act):
             act = replace(act, note="; ".join(filter(None, (note, problem))))
         _say(act)
 
     def _wait(self, end: float, stood_still: bool = False) -> str:
-        """Until the time is over, somebody says so, or nothing that is held lives or, having `stood_still`, does so any
-        more; why, in words."""
+        """Wait until the time is over, an order ends it, all held processes are dead, or they have been thawed.
+
+        `stood_still`: whether they stood still at the beginning. Returns the reason, "" when the time is over.
+        """
         poll = select.poll()
         poll.register(self._signalled, select.POLLIN)
         poll.register(0, select.POLLIN)
@@ -217,12 +221,12 @@ class _Hand:
                     if data := os.read(0, 4096):
                         heard = (heard + data)[-4096:]
                         continue
-                poll.unregister(0)  # whoever sent us is gone, and we go on
+                poll.unregister(0)  # the shell is gone, and the fault goes on
             if THAW in heard:
                 return "told to end"
-            if self._grip.pids and not self._grip.wait_gone(0):
+            if self._pidfds.pids and not self._pidfds.wait_gone(0):
                 return "all are dead"
-            stands_still = bool(stopped(self._grip.pids))
+            stands_still = bool(stopped(self._pidfds.pids))
             if stood_still and not stands_still:
                 return "thawed by somebody else"
             stood_still = stands_still
@@ -230,7 +234,7 @@ class _Hand:
 
 
 def victims(target: Target, rank: int | None, seen: Seen) -> tuple[int, ...]:
-    """The pid to be hit (for a node its daemon's), or (). Raises NotThere, in words."""
+    """Return the pid to hit; for a node, its daemon's. Raises NotThere."""
     match target:
         case Target.WORKER:
             found = [worker.pid for worker in seen.workers if rank in (None, worker.rank)]
@@ -250,7 +254,7 @@ def victims(target: Target, rank: int | None, seen: Seen) -> tuple[int, ...]:
 
 
 def not_allowed(seen: Seen) -> str:
-    """What to say to somebody whose job's policy does not want it."""
+    """Return the text of the refusal for a job whose policy does not allow faults."""
     how = "one that may be hurt says `policy: {faults: {allow: true}}`"
     return f"job {seen.run_id} runs with faults.allow: false; {how}"
 

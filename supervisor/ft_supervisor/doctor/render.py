@@ -10,14 +10,14 @@ from ft_supervisor.core.model import one_line
 from ft_supervisor.doctor.finding import Finding, Level, exit_code
 
 VERSION = 1
-"""Of the JSON. Keys may be added; one that changes its meaning or goes makes it 2."""
+"""Version of the JSON. A new key does not change it; a key that changes its meaning, or goes, makes it 2."""
 LONGEST = 600
 """Characters of a text; node lists can be longer."""
 _INDENT = " " * 6
 
 
 def lines(finding: Finding, width: int | None) -> list[str]:
-    """One line, for a pipe, without `width`; else as many of that width as it takes, at least 40."""
+    """Return a finding as one line, for a pipe; with `width` wrapped at that many characters, at least 40."""
     text, todo = one_line(f"{finding.check}: {finding.text}", LONGEST), one_line(finding.todo, LONGEST)
     first = f"{finding.level:4}  {text}"
     if width is None:
@@ -31,7 +31,7 @@ def lines(finding: Finding, width: int | None) -> list[str]:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """`20 checks: 17 ok, 2 warn, 1 fail`."""
+    """Return `20 checks: 17 ok, 2 warn, 1 fail`."""
     counts = [sum(finding.level is level for finding in findings) for level in Level]
     return f"{len(findings)} checks: " + ", ".join(
         f"{count} {level}" for count, level in zip(counts, Level, strict=True)
@@ -39,7 +39,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 
 def as_json(findings: Sequence[Finding], where: str, host: str) -> str:
-    """`where` is one of place.Where."""
+    """Return all findings as JSON. `where` is one of environment.Where."""
     rows = [
         {"check": each.check, "level": each.level.value, "text": one_line(each.text, LONGEST), "todo": each.todo}
         for each in findings

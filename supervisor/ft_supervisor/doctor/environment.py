@@ -1,4 +1,4 @@
-"""Where this runs, by the environment alone, and what is known of the job there."""
+"""Where doctor runs, by the environment variables alone, and what they say of the job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Where(StrEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class Environment:
     """`config` None: none was given, or it is wrong. `problem`: what is wrong with Slurm's variables."""
 
     environ: Mapping[str, str]
@@ -36,21 +36,21 @@ class Place:
 
     @property
     def host(self) -> str:
-        """This machine, by Slurm's name where it has one."""
+        """This machine's name in Slurm, or its host name."""
         return self.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The job's; () outside of any."""
+        """The job's nodes; () outside of a job."""
         if self.step is not None:
             return self.step.nodes
         return self.allocation.nodes if self.allocation is not None else ()
 
     @property
     def run_dir(self) -> Path | None:
-        """The configuration's, for this job; outside of one up to the first part that has the job's id in it.
+        """The configured run_dir of this job; outside of a job, up to the first part that has the job's id in it.
 
-        Raises FileNotFoundError when the folder that we are in is gone.
+        Raises FileNotFoundError when the current folder is gone.
         """
         if self.config is None:
             return None
@@ -63,21 +63,21 @@ class Place:
         return submit_dir.joinpath(*parts[:known])
 
 
-def look(environ: Mapping[str, str], config: JobConfig | None) -> Place:
-    """Reads the mapping, and the name of this machine's folder."""
+def look(environ: Mapping[str, str], config: JobConfig | None) -> Environment:
+    """Read the environment variables. Touches nothing else."""
     try:
         step = environment.read(environ)
-        return Place(environ, config, Where.STEP, _allocation(environ), step)
+        return Environment(environ, config, Where.STEP, _allocation(environ), step)
     except NotInStep:
         problem = ""
     except SlurmError as error:
         problem = str(error)
     try:
-        return Place(environ, config, Where.ALLOCATION, allocation.read(environ), None, problem)
+        return Environment(environ, config, Where.ALLOCATION, allocation.read(environ), None, problem)
     except NotInAllocation:
-        return Place(environ, config, Where.OUTSIDE, None, None, problem)
+        return Environment(environ, config, Where.OUTSIDE, None, None, problem)
     except SlurmError as error:
-        return Place(environ, config, Where.OUTSIDE, None, None, str(error))
+        return Environment(environ, config, Where.OUTSIDE, None, None, str(error))
 
 
 def _allocation(environ: Mapping[str, str]) -> Allocation | None:

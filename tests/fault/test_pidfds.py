@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from ft_supervisor.fault.grip import Grip, stopped
+from ft_supervisor.fault.pidfds import Pidfds, stopped
 from ft_supervisor.process import tree
 
 BOUND = 60.0
@@ -51,11 +51,11 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture
-def grip() -> Iterator[Grip]:
-    grip = Grip()
-    yield grip
-    grip.close()
-    assert grip.pids == ()
+def pidfds() -> Iterator[Pidfds]:
+    pidfds = Pidfds()
+    yield pidfds
+    pidfds.close()
+    assert pidfds.pids == ()
 
 
 def began(pid: int) -> int:
@@ -64,48 +64,48 @@ def began(pid: int) -> int:
     return process.start
 
 
-def test_a_pid_that_was_used_again_is_not_taken(start: Start, grip: Grip) -> None:
+def test_a_pid_that_was_used_again_is_not_taken(start: Start, pidfds: Pidfds) -> None:
     process = start()
-    assert not grip.take(process.pid, began(process.pid) - 1)
-    assert grip.send(signal.SIGKILL) == ()
+    assert not pidfds.take(process.pid, began(process.pid) - 1)
+    assert pidfds.send(signal.SIGKILL) == ()
     assert process.poll() is None
-    assert grip.take(process.pid, began(process.pid))
-    assert grip.send(signal.SIGKILL) == (process.pid,)
-    assert grip.wait_gone(BOUND) == ()
+    assert pidfds.take(process.pid, began(process.pid))
+    assert pidfds.send(signal.SIGKILL) == (process.pid,)
+    assert pidfds.wait_gone(BOUND) == ()
     assert process.wait(BOUND) == -signal.SIGKILL
 
 
-def test_what_is_gone_is_not_hit_and_a_zombie_is_not_taken(start: Start, grip: Grip) -> None:
+def test_what_is_gone_is_not_hit_and_a_zombie_is_not_taken(start: Start, pidfds: Pidfds) -> None:
     process, other = start(), start()
-    assert grip.take(process.pid)
+    assert pidfds.take(process.pid)
     process.kill()
-    assert grip.wait_gone(BOUND) == ()
-    assert not Grip().take(process.pid)  # a zombie, nobody has waited for it yet
+    assert pidfds.wait_gone(BOUND) == ()
+    assert not Pidfds().take(process.pid)  # a zombie, nobody has waited for it yet
     process.wait(BOUND)
-    assert grip.send(signal.SIGKILL) == ()
+    assert pidfds.send(signal.SIGKILL) == ()
     assert other.poll() is None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="everything is root's")
-def test_somebody_elses_process_is_not_taken_by_its_owner_alone(grip: Grip) -> None:
-    assert not grip.take(1)
+def test_somebody_elses_process_is_not_taken_by_its_owner_alone(pidfds: Pidfds) -> None:
+    assert not pidfds.take(1)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start somebody else's")
-def test_somebody_elses_process_is_not_taken(grip: Grip) -> None:
+def test_somebody_elses_process_is_not_taken(pidfds: Pidfds) -> None:
     with subprocess.Popen(["sleep", "600"], user=65534, cwd="/") as process:
-        assert not grip.take(process.pid)
+        assert not pidfds.take(process.pid)
         process.kill()
 
 
-def test_everything_below_stands_still(start: Start, grip: Grip) -> None:
+def test_everything_below_stands_still(start: Start, pidfds: Pidfds) -> None:
     root = start(FORKS)
-    assert grip.take(root.pid)
-    grip.stop_below(root.pid)
+    assert pidfds.take(root.pid)
+    pidfds.stop_below(root.pid)
     below = {root.pid, *(pid for pid, (state, _) in tree.descendants(root.pid).items() if state != "Z")}
-    assert len(below) >= 2 and below <= set(grip.pids)
+    assert len(below) >= 2 and below <= set(pidfds.pids)
     assert set(stopped(below)) == below
-    grip.send(signal.SIGCONT)
+    pidfds.send(signal.SIGCONT)
     end = time.monotonic() + BOUND
     while stopped(below):
         assert time.monotonic() < end

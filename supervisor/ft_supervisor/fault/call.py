@@ -1,6 +1,6 @@
-"""One hand that was sent out: what it answers, telling it to end, letting go of it.
+"""One call of an executor: its answers, the order to undo the fault, and its end.
 
-It is in a session of its own, so that a Ctrl-C reaches the shell alone, and outlives the shell where it has to.
+The executor is in a session of its own, so that a Ctrl-C reaches the shell alone, and outlives the shell where it must.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import IO
 
 from ft_supervisor.core.codec import CodecError, decode
 from ft_supervisor.core.model import one_line
-from ft_supervisor.fault.words import FROM_HAND, MAX_BYTES, Answer, FaultError, NotAllowed
+from ft_supervisor.fault.messages import FROM_EXECUTOR, MAX_BYTES, Answer, FaultError, NotAllowed
 
 END_BOUND = 3.0
-"""Seconds for a hand to be gone, once nobody listens to it."""
+"""Seconds for an executor to be gone once its pipes are closed."""
 
 
-class Errand:
-    """One that is under way; `end` it."""
+class Call:
+    """A call that is under way; `end` it."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Raises FaultError when it cannot be started."""
+        """Start the executor. Raises FaultError when it cannot be started."""
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end
         try:
             self._process = subprocess.Popen(
@@ -43,7 +43,10 @@ class Errand:
         self._heard = b""
 
     def answer(self, until: float) -> Answer | None:
-        """The next one; None when it has ended well. Raises FaultError when it has not, or at `until` (monotonic)."""
+        """Return the next answer; None when the executor has ended well.
+
+        Raises FaultError when it has not, or at `until` (seconds, monotonic).
+        """
         assert self._process.stdout is not None
         while b"\n" not in self._heard:
             with selectors.DefaultSelector() as selector:
@@ -59,20 +62,20 @@ class Errand:
                 raise FaultError("the node says more than anybody could read")
         line, _, self._heard = self._heard.partition(b"\n")
         try:
-            answer: Answer = decode(line, FROM_HAND, MAX_BYTES)
+            answer: Answer = decode(line, FROM_EXECUTOR, MAX_BYTES)
         except CodecError as problem:
             raise FaultError(f"the node answers what makes no sense: {problem}") from None
         return answer
 
     def thaw(self) -> None:
-        """Ask it to undo what it does, now."""
+        """Ask the executor to undo its fault now."""
         assert self._process.stdin is not None
         with suppress(OSError):
             os.write(self._process.stdin.fileno(), b"thaw\n")
 
     def end(self, force: bool) -> None:
-        """Let go of it. What has not ended by itself within END_BOUND is told to, if `force` says so; without, it is
-        left to itself: whoever kills an srun kills its hand, and nobody would thaw what that holds."""
+        """Close the pipes. An executor that has not ended within END_BOUND is killed with `force`. Without, it goes on
+        alone: to kill an srun kills its executor, and then nothing thaws the processes that it holds."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with suppress(OSError):
@@ -84,13 +87,13 @@ class Errand:
                 return
             except subprocess.TimeoutExpired:
                 if not force:
-                    self._process.returncode = 0  # nobody waits for it any more
+                    self._process.returncode = 0  # it goes on alone
                     return
                 stop()
         self._process.wait()
 
     def _check_end(self) -> None:
-        """Raises FaultError if it failed without a Sorry."""
+        """Raise FaultError if it failed without a Refusal."""
         try:
             code = self._process.wait(END_BOUND)
         except subprocess.TimeoutExpired:
@@ -98,7 +101,7 @@ class Errand:
         if code:
             complaint = self._complaint()
             kind = NotAllowed if "denied" in complaint else FaultError
-            raise kind(f"the hand on the node ended with {code}{complaint}")
+            raise kind(f"the executor on the node ended with {code}{complaint}")
 
     def _complaint(self) -> str:
         self._stderr.seek(0)
