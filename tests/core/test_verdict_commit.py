@@ -33,7 +33,7 @@ def test_the_order() -> None:
     assert (commit.verdict, commit.stage) == (ONE, Stage.DECIDED)
     assert commit.keep(4, ROSTER) is None
     assert commit.written(ONE, 2.0) == [ClaimClose(ONE)]
-    assert commit.stage is Stage.WRITTEN
+    assert (commit.stage,) == (Stage.WRITTEN,)
     commit.close(ONE, 7.0)
     assert commit.stage is Stage.CLAIMED
     commit.validate()
