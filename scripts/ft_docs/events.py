@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ft_docs.event_words import WORDS
 from ft_docs.text import code, page, table
-from ft_supervisor.core.agent import State
+from ft_supervisor.core.agent.agent import State
 from ft_supervisor.core.settings import Response
 
 INTRO = """\
@@ -24,7 +24,7 @@ go by the times. `dropped=5` in a line: five before it are lost, as nobody has r
 a look. What to do about them is told in [At 3 a.m.](../3am.md)"""
 
 COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("core/agent.py", "_become"): tuple(state.value for state in State),
+    ("core/agent/agent.py", "_become"): tuple(state.value for state in State),
     ("core/telling.py", "decided"): (Response.RESTART.value, Response.REPLACE_NODE.value, "gives_up"),
     ("coordinator/metrics_server.py", "_tell"): ("metrics_client_failed", "metrics_failed", "metrics_not_served"),
 }
@@ -34,7 +34,7 @@ _LOGS = {"log", "_log"}
 _FOLDERS = {"agent": "agent", "coordinator": "coordinator", "daemon": "daemon", "launch": "launch"}
 _READERS = {"cli", "observe"}
 """Of the journal and its events, who log nothing of their own."""
-_CORE = {"agent.py": "agent", "caller.py": "agent", "hangs.py": "agent", "daemon.py": "daemon"}
+_CORE = {"agent": "agent", "daemon.py": "daemon"}
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.core.agent.play import Play, knows, mail, run, running, standby
 from tests.core.machines import C0, C1, Talk, failed, goodbye, node, stopped, stopping, succeeded, verdict_kept
 from tests.core.making import Maker, garbled, mutated
-from tests.core.test_agent_machine import Play, knows, mail, run, running, standby
 from tests.core.test_takeover import Takeover, ran
 
 from ft_supervisor.core import events, messages
 from ft_supervisor.core.actions import Log, Mail, Send
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.codec import CodecError, decode, encode, to_plain
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.ledger import EMPTY, Ledger, Spent

@@ -12,7 +12,7 @@ from tests.simulation.workers import SimWorkers
 
 from ft_supervisor.core import actions
 from ft_supervisor.core.actions import AgentAction
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.events import AgentEvent, CannotStart, Looked, Tick, WorkersGone
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ft_supervisor.core import actions, events, messages, orders
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.model import CONFIG_ERROR, Cycle, Failure, Memory
 from ft_supervisor.core.roster import first_candidate
@@ -84,7 +84,7 @@ class LeavesByTheBarrier(AgentMachine):
 
     def _tick(self, now: float) -> None:
         super()._tick(now)
-        if self._end_as is None and self._run is None and self._alone.hinted:
+        if self._end_as is None and self._run is None and self._giving_up.hinted:
             self._end(actions.Leave(0, None, "the exit barrier is passed"), 0.0, now)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.cycles import Cycles
 from ft_supervisor.core.members import Member
 from ft_supervisor.core.model import Cycle, Failure, Problem

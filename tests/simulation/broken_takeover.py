@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ft_supervisor.core import actions, events, messages
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine

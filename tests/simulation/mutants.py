@@ -15,8 +15,9 @@ from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import agent, coordinator, cycles, majority, roster
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core import coordinator, cycles, majority, roster
+from ft_supervisor.core.agent import agent
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
 

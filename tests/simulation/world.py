@@ -17,7 +17,7 @@ from tests.simulation.settings import PAUSE, settings
 from tests.simulation.words import brief
 
 from ft_supervisor.core import actions, orders
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
 from ft_supervisor.core.messages import ToAgent

@@ -34,7 +34,7 @@ from ft_supervisor.core.actions import (
     TakeStacks,
     Tell,
 )
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.events import AgentEvent, CheckAnswered, StacksTaken, Terminated, Tick, TurnedUnhealthy
 from ft_supervisor.core.model import KILL_BOUND, Cycle
 from ft_supervisor.core.orders import Begin, Done, Order, Terminate

@@ -13,7 +13,7 @@ from ft_supervisor.observe.history import CycleEnd
 from ft_supervisor.observe.history_fact import Fact
 
 _SILENT = re.compile(r" for ([0-9]{1,8}(?:\.[0-9]+)?) s")
-"""In what is said of a hang, by a worker's agent (core.hang) or an agent's daemon (core.daemon)."""
+"""In what is said of a hang, by a worker's agent (core.agent.hang) or an agent's daemon (core.daemon)."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ ROUNDS_ALONE = 4
 """A coordinator whose last so many rounds no majority has read has lost it; while it has one, it is one or two."""
 
 
-class Caller:
+class CandidateSearch:
     """An agent's connection, as far as it decides anything."""
 
     def __init__(self, job: Job, node: Node) -> None:
@@ -36,7 +36,7 @@ class Caller:
         self.charged = False
         """Whether the coordinator there has said on this connection that it is in charge."""
 
-    def dial(self, memory: Memory, now: float) -> Dial:
+    def start(self, memory: Memory, now: float) -> Dial:
         """The first call: for a fresh job the first candidate alone, who may be slower to start than we are."""
         self._since = now
         self._fresh = memory.promise == NO_PROMISE

@@ -1,6 +1,6 @@
 """The agent: what one node runs, by the coordinator's mail, its own workers' exits, and its fence.
 
-Whom it listens to is the Caller's business (core.caller); here is what it does about it.
+Whom it listens to is the candidate search's business (candidate_search.py); here is what it does about it.
 
     state      workers   leaves it on
     joining    none      Standby: standby; Run: checking
@@ -24,8 +24,10 @@ from enum import StrEnum
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Send, Start, StopWorkers, TakeStacks, Tell, log
-from ft_supervisor.core.alone import Alone
-from ft_supervisor.core.caller import Caller
+from ft_supervisor.core.agent.candidate_search import CandidateSearch
+from ft_supervisor.core.agent.failures import truncate_failures
+from ft_supervisor.core.agent.giving_up import GiveUp
+from ft_supervisor.core.agent.hang import HangDetector
 from ft_supervisor.core.events import (
     AgentEvent,
     BarrierPassed,
@@ -45,8 +47,6 @@ from ft_supervisor.core.events import (
     WorkersExited,
     WorkersGone,
 )
-from ft_supervisor.core.failures import fit_to_tell
-from ft_supervisor.core.hangs import Hangs
 from ft_supervisor.core.health import WORKERS
 from ft_supervisor.core.lease import Lease
 from ft_supervisor.core.ledger import newer
@@ -111,10 +111,10 @@ class AgentMachine:
         self.incarnation = incarnation
         self.memory = memory
         self.state = State.JOINING
-        self._alone = Alone(job, memory.newest, now, waited)
-        self._caller = Caller(job, node)
+        self._giving_up = GiveUp(job, memory.newest, now, waited)
+        self._search = CandidateSearch(job, node)
         self._lease = Lease()
-        self._hangs = Hangs(job, node, epoch)
+        self._hangs = HangDetector(job, node, epoch)
         self._refusals = Refusals()
         self._said = now
         self._serial = 0
@@ -128,7 +128,7 @@ class AgentMachine:
 
     def start(self, now: float) -> list[AgentAction]:
         """The first actions."""
-        return [self._caller.dial(self.memory, now)]
+        return [self._search.start(self.memory, now)]
 
     @property
     def running(self) -> Cycle | None:
@@ -138,7 +138,7 @@ class AgentMachine:
     @property
     def watched(self) -> Cycle | None:
         """The cycle whose exit barrier is to be looked at."""
-        return self._alone.watched
+        return self._giving_up.watched
 
     @property
     def fence_at(self) -> float | None:
@@ -164,17 +164,17 @@ class AgentMachine:
                 self._connect(event, now)
             case Disconnected(reason):
                 self._do(log("disconnected", "warning", reason=reason))
-                self._do(self._caller.lose(self.memory))
+                self._do(self._search.lose(self.memory))
                 self._look_if_over(now)
             case Mailed(message):
                 self._mail(message, now)
             case Looked(asked, round_, term, lease):
-                self._caller.look(round_, term, lease, self.memory, now)
+                self._search.look(round_, term, lease, self.memory, now)
                 # Until it has acted on our Register, it may take us for lost while we read its leases.
-                ours = self._caller.charged and term == self.memory.promise
+                ours = self._search.charged and term == self.memory.promise
                 self._lease.look(asked, round_, lease if ours else 0)
             case BarrierPassed(cycle):
-                self._alone.passed(cycle, now)
+                self._giving_up.passed(cycle, now)
                 self._look_if_over(now)
             case WorkersExited(cycle, failures):
                 self._exited(cycle, failures, now)
@@ -204,8 +204,8 @@ class AgentMachine:
 
     def _connect(self, event: Connected, now: float) -> None:
         self._port, self._said = event.port, now
-        self._caller.connect(event, now)
-        self._alone.differs = None
+        self._search.connect(event, now)
+        self._giving_up.differs = None
         self._lease.connect(event.round, event.asked)
         self._do(log("connected", candidate=self.job.nodes[event.candidate]))
         if self.memory.succeeded is not None and self._run is None and self.state is State.JOINING:
@@ -220,13 +220,13 @@ class AgentMachine:
         register = messages.Register(
             node=self.node,
             incarnation=self.incarnation,
-            connection=self._caller.connection,
-            round=self._caller.round,
+            connection=self._search.connection,
+            round=self._search.round,
             port=self._port,
             running=self.running,
             memory=replace(self.memory, failures=self.memory.failures[:1]),
             serial=self._serial,
-            told=self._alone.told,
+            told=self._giving_up.told,
         )
         self._do(Send(register))
 
@@ -246,10 +246,10 @@ class AgentMachine:
             self._drop(message, None, now)
             return
         if not prepare:
-            self._caller.charge()
+            self._search.charge()
         match message:
             case messages.Prepare():
-                self._caller.prepare(now)
+                self._search.prepare(now)
                 self._register()
             case messages.Members(roster=roster):
                 self._keep(roster)
@@ -293,10 +293,10 @@ class AgentMachine:
             return
         if self._lease.since is None or now - self._lease.since >= self.job.timeouts.fence:
             self._do(log("mail_dropped", "warning", message="Run", cycle=run.cycle, reason="no lease to run it"))
-            self._do(self._caller.again(self.memory))
+            self._do(self._search.again(self.memory))
             return
         self._remember(self._memory_of(run.cycle, run.group))
-        self._alone.watch(run.cycle)
+        self._giving_up.watch(run.cycle)
         if self._run is None:
             self._start(run, now)
         else:
@@ -318,7 +318,7 @@ class AgentMachine:
     def _stand_by(self, cycle: Cycle | None, now: float) -> None:
         if cycle is not None and self.memory.newest is not None and cycle < self.memory.newest:
             return
-        self._alone.watch(cycle)
+        self._giving_up.watch(cycle)
         self._next = None
         if self._run is not None:
             self._stop(self.job.timeouts.restart_grace, now)
@@ -380,7 +380,7 @@ class AgentMachine:
         self._gone_by = gone_by
         if self.state is not State.CLOSING:
             self._become(State.STOPPING, cycle=self._run.cycle)
-        signalled = self._alone.is_told and not self.job.signal_workers
+        signalled = self._giving_up.is_told and not self.job.signal_workers
         self._do(StopWorkers(self._run.cycle, grace, "" if signalled else signal))
 
     def _exited(self, cycle: Cycle, failures: tuple[Failure, ...], now: float) -> None:
@@ -415,7 +415,7 @@ class AgentMachine:
         cycle = self._run.cycle
         for failure in failures:
             self._do(log("worker_failed", "warning", cycle=cycle, failure=str(failure), error_file=failure.error_file))
-        told = fit_to_tell(failures, self.job.settings.rules, self.node.name)
+        told = truncate_failures(failures, self.job.settings.rules, self.node.name)
         self._remember(replace(self.memory, failures=told))
         self._send(messages.WorkersFailed, cycle=cycle, failures=told)
         self._stop(self.job.timeouts.restart_grace, now)
@@ -456,7 +456,7 @@ class AgentMachine:
             self._end(Leave(verdict.exit_code, verdict, verdict.reason), self.job.last_grace(verdict), now, signal)
 
     def _terminate(self, reason: str, now: float) -> None:
-        if self._alone.tell(reason, now):
+        if self._giving_up.tell(reason, now):
             self._do(log("terminated", reason=reason))
             self._send(messages.Leaving, reason=reason)
 
@@ -468,7 +468,7 @@ class AgentMachine:
         if event.certain:
             self._end(Leave(CONFIG_ERROR, None, event.reason), 0.0, now)
         else:
-            self._alone.differs = self._alone.differs or (event.reason, now)
+            self._giving_up.differs = self._giving_up.differs or (event.reason, now)
 
     def _end(self, leave: Leave, grace: float, now: float, signal: str = "SIGTERM") -> None:
         """Leave as soon as no worker is left. What ends the node first decides how; only a verdict overrides it."""
@@ -492,29 +492,29 @@ class AgentMachine:
         self._tell_alive(now)
         if self.state is State.ACTIVE:
             self._look_for_hangs(now)
-        if (dial := self._caller.tick(self.memory, now)) is not None:
+        if (dial := self._search.tick(self.memory, now)) is not None:
             self._do(dial)
         if self._end_as is None:
             self._leave_if_alone(now)
-            if self._run is None and self._caller.charged and self._alone.asks(now):
+            if self._run is None and self._search.charged and self._giving_up.asks(now):
                 self._register()  # the answer is what its coordinator wants of this node
         if self._gone_by is not None and now >= self._gone_by:
             code = self._end_as.code if self._end_as else INTERRUPTED
             self._do(Leave(code, self.memory.verdict, "workers that can't be ended"))
 
     def _leave_if_alone(self, now: float) -> None:
-        found = self._alone.leave(self.memory.newest, self._lease.since, now, led=self._caller.charged)
+        found = self._giving_up.due(self.memory.newest, self._lease.since, now, led=self._search.charged)
         if found is not None:
             leave, grace = found
             self._end(leave, grace, now)
 
     def _look_if_over(self, now: float) -> None:
         """Without a coordinator the daemon looks for the verdict, not only at its next turn."""
-        if self._alone.hinted:
+        if self._giving_up.hinted:
             self._tell_alive(now)
 
     def _tell_alive(self, now: float) -> None:
-        led = self._caller.charged or self._run is not None or self.state is State.CLOSING
+        led = self._search.charged or self._run is not None or self.state is State.CLOSING
         fence_in = None if self.fence_at is None else self.fence_at - now
         self._do(
             Tell(
@@ -523,7 +523,7 @@ class AgentMachine:
                     cycle=str(self.memory.newest) if self.memory.newest else "",
                     group_rank=self._run.group_rank if self._run else None,
                     fence_in=fence_in,
-                    look=self._alone.hinted,
+                    look=self._giving_up.hinted,
                 )
             )
         )
@@ -550,7 +550,7 @@ class AgentMachine:
         self._do(log(state.value, reason=reason, **fields))
 
     def _send(self, kind: type, **fields: object) -> None:
-        if self._caller.connected:
+        if self._search.connected:
             self._do(Send(kind(self.memory.promise, self.node.infra_rank, self.incarnation, **fields)))
 
     def _do(self, action: AgentAction) -> None:

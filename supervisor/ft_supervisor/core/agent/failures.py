@@ -13,7 +13,7 @@ TOLD, QUOTED, SHORT = 32, 8, 50
 """Failures that fit into one message; how many of them with their worker's last lines, and the others' characters."""
 
 
-def fit_to_tell(failures: Sequence[Failure], rules: Sequence[Rule], name: str) -> tuple[Failure, ...]:
+def truncate_failures(failures: Sequence[Failure], rules: Sequence[Rule], name: str) -> tuple[Failure, ...]:
     """Those first that an earlier rule answers: they decide. `name` is the node's."""
 
     def weighs(failure: Failure) -> float:

@@ -7,7 +7,7 @@ from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, Cycle, Job, Outcome
 
 
-class Alone:
+class GiveUp:
     """One agent's patience with its coordinator."""
 
     def __init__(self, job: Job, newest: Cycle | None, now: float, waited: float) -> None:
@@ -61,7 +61,7 @@ class Alone:
         self._asked = True
         return True
 
-    def leave(self, newest: Cycle | None, since: float | None, now: float, *, led: bool) -> tuple[Leave, float] | None:
+    def due(self, newest: Cycle | None, since: float | None, now: float, *, led: bool) -> tuple[Leave, float] | None:
         """How to leave, and the grace for the workers, if it is time. `newest`: the cycle that the node knows of;
         `since`: when its fence counts from; `led`: a coordinator has told it what to do."""
         timeouts = self._job.timeouts

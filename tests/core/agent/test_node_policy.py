@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.core.agent.play import EPOCH, Play, knows, mail, remember, run, standby, stopped
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
-from tests.core.test_agent_machine import EPOCH, Play, knows, mail, remember, run, standby, stopped
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
-from ft_supervisor.core.agent import State
+from ft_supervisor.core.agent.agent import State
 from ft_supervisor.core.events import (
     Beat,
     CannotStart,
