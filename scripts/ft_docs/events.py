@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ft_docs.event_words import WORDS
 from ft_docs.text import code, page, table
-from ft_supervisor.core.agent.agent import State
+from ft_supervisor.core.agent.states import State
 from ft_supervisor.core.settings import Response
 
 INTRO = """\
@@ -24,7 +24,7 @@ go by the times. `dropped=5` in a line: five before it are lost, as nobody has r
 a look. What to do about them is told in [At 3 a.m.](../3am.md)"""
 
 COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("core/agent/agent.py", "_become"): tuple(state.value for state in State),
+    ("core/agent/lifecycle.py", "_become"): tuple(state.value for state in State),
     ("core/telling.py", "decided"): (Response.RESTART.value, Response.REPLACE_NODE.value, "gives_up"),
     ("coordinator/metrics_server.py", "_tell"): ("metrics_client_failed", "metrics_failed", "metrics_not_served"),
 }
@@ -99,7 +99,7 @@ def _in_file(path: Path, name: str, process: str) -> Iterator[Event]:
         elif (name, function) in COMPUTED:
             levels, names = _levels(call), COMPUTED[name, function]
             yield from (Event(each, process, levels, told) for each in names)
-            # What is passed through: _become(State.ACTIVE, cycle=cycle) gives the event `active` one more field.
+            # What is passed through: _become(Active(run), cycle=cycle) gives the event `active` one more field.
             passed = ((_named(outer.args[0]), outer) for _, outer in _calls(tree, "", {function}))
             yield from (Event(each, process, levels, _fields(outer)) for each, outer in passed if each in names)
         elif function not in _LOGS:  # which only pass on what they were given
@@ -113,9 +113,11 @@ def _fields(call: ast.Call) -> tuple[str, ...]:
 
 
 def _named(node: ast.expr) -> str:
-    """The event that a constant or a member of an enum stands for."""
+    """The event that a constant, a member of an enum or a new state stands for."""
     if isinstance(node, ast.Constant):
         return str(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id.lower()
     return node.attr.lower() if isinstance(node, ast.Attribute) else ""
 
 

@@ -144,14 +144,18 @@ class Hostile:
 
 
 def _refuses(action: object) -> bool:
-    """A Run that comes after the lease is over is believed, and calls for a new connection."""
-    return isinstance(action, Log) and action.event in DROPPED and ("reason", "no lease to run it") not in action.fields
+    """A Run without a lease, or beside live workers, is believed, and answered by a new connection or a Register."""
+    if not isinstance(action, Log) or action.event not in DROPPED:
+        return False
+    reason = str(dict(action.fields).get("reason"))
+    return reason != "no lease to run it" and not reason.endswith("are not gone")
 
 
 def _state(machine: Machine) -> bytes:
     """All that it knows, but for what it has just said, and for how often it has told of refusals."""
     machine._actions = []
-    machine._refusals = Refusals()
+    refuser = machine._follower if isinstance(machine, AgentMachine) else machine
+    refuser._refusals = Refusals()
     return pickle.dumps(machine)
 
 

@@ -40,6 +40,7 @@ class Play:
         answers: list[object] = []
         for event in what:
             answers += deeds(self.machine.handle(event, self.now))
+            self.machine.validate()
         return [deed for deed in answers if not (isinstance(deed, Tell) and isinstance(deed.order, orders.Alive))]
 
     def connect(self, candidate: int = 0) -> list[object]:

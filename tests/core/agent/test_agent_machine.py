@@ -23,7 +23,9 @@ from tests.core.machines import BEAT, C0, C1, C2, FAILURE, TIMEOUTS, job
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
-from ft_supervisor.core.agent.agent import GUARD_MARGIN, STOP_MARGIN, State
+from ft_supervisor.core.agent.agent import GUARD_MARGIN
+from ft_supervisor.core.agent.lifecycle import ABANDON_MARGIN
+from ft_supervisor.core.agent.states import State
 from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Terminated, Tick
 from ft_supervisor.core.interruptions import ASK_BOUND
 from ft_supervisor.core.ledger import EMPTY, Ledger
@@ -87,18 +89,23 @@ def test_a_stop_that_overtook_its_run_makes_the_run_old() -> None:
     assert play.machine.running is None
 
 
-def test_a_run_waits_until_the_former_workers_are_gone() -> None:
-    """Invariant 1."""
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_run_beside_live_workers_is_dropped_and_the_coordinator_learns_of_them(stops: bool) -> None:
+    """Invariant 1. No coordinator sends such a Run that knows of the workers."""
     play = running()
-    assert play.feed(mail(run(C1))) == [remember(C1), StopWorkers(C0, TIMEOUTS.restart_grace)]
-    assert play.feed(mail(run(C2))) == [remember(C2)]
-    assert play.feed(events.WorkersGone(C0, 9)) == [stopped(), Start(run(C2))]
+    if stops:
+        play.feed(mail(STOP))
+    assert play.feed(mail(run(C1))) == [register(1, C0, knows(C0), serial=2)]
+    assert play.machine.state is (State.STOPPING if stops else State.ACTIVE)
+    assert play.machine.memory.newest == C0
+    play.feed(mail(STOP))
+    assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
+    assert play.feed(mail(run(C1))) == [remember(C1), Start(run(C1))]
 
 
-def test_standby_stops_what_runs_and_what_would_run_next() -> None:
+def test_standby_stops_what_runs() -> None:
     play = running()
-    play.feed(mail(run(C1)))
-    assert play.feed(standby(C1)) == []
+    assert play.feed(standby(C0)) == [StopWorkers(C0, TIMEOUTS.restart_grace)]
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
     assert play.machine.state is State.STANDBY
 
@@ -489,7 +496,7 @@ def test_behind_the_barrier_a_node_that_finds_neither_coordinator_nor_verdict_en
     play.feed(standby(C0))
     play.wait(2.0)
     play.feed(BarrierPassed(C0), Disconnected("gone", silent=False))
-    play.connection, since = 0, play.machine._lease.since
+    play.connection, since = 0, play.machine._follower.lease.since
     assert since is not None
     left = [deed for deed in play.wait(since + TIMEOUTS.takeover - play.now) if isinstance(deed, Leave)]
     assert left == [Leave(75, None, f"no coordinator with a majority for {TIMEOUTS.takeover:g} s")]
@@ -522,7 +529,7 @@ def test_the_first_verdict_stays() -> None:
 def test_workers_that_cannot_be_ended_hold_nobody_forever() -> None:
     play = running()
     play.feed(events.Ended(FAILED))
-    assert play.wait(TIMEOUTS.stop_grace + KILL_BOUND + STOP_MARGIN - BEAT) == []
+    assert play.wait(TIMEOUTS.stop_grace + KILL_BOUND + ABANDON_MARGIN - BEAT) == []
     assert play.wait(BEAT) == [Leave(1, FAILED, "workers that can't be ended")]
 
 

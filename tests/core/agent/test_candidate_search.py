@@ -64,7 +64,7 @@ def led(candidate: int = 0, term: int = 0, infra_rank: int = 3) -> Play:
     play = Play(infra_rank, Memory(term))
     play.connect(candidate)
     play.term = term
-    play.search.charge()
+    play.search.confirm()
     return play
 
 
@@ -132,7 +132,7 @@ def test_a_promise_buys_a_candidate_time() -> None:
     play.promise(1)
     assert play.wait(0.5) is None
     play.term = 1
-    play.search.charge()
+    play.search.confirm()
     assert play.wait(100) is None
 
 
