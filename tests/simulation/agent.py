@@ -76,11 +76,9 @@ class SimAgent(Process):
             self.node.workers.orphaned()
 
     def on_beat(self) -> None:
-        self.feed(Tick())
-
-    def on_thaw(self, stood_still: float) -> None:
         if self.wire is not None:
-            self.wire.answered += stood_still
+            self.wire.judge()
+        self.feed(Tick())
 
     def _begin(self) -> None:
         node, now = self.node, self.node.local()

@@ -128,6 +128,11 @@ def believes(*_: object) -> str:
     return ""
 
 
+def echoes_always(round_: int, *, abandoned: bool) -> int:
+    """Instead of lease.echo: writes back what an abandoned connection has read."""
+    return round_
+
+
 class HasNoGuard(AgentMachine):
     """Nothing beside the workers looks at their lease."""
 

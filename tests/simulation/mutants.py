@@ -15,7 +15,7 @@ from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import coordinator, cycles, majority, roster
+from ft_supervisor.core import coordinator, cycles, lease, majority, roster
 from ft_supervisor.core.agent import agent, follower
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
@@ -128,6 +128,9 @@ OTHERS = (
     _agent(broken_nodes.BelievesAnyStore, "4"),
     _agent_part(broken_nodes.TakesAStopForASuccess, "state"),
     _agent_part(broken_nodes.ForgetsItsDeadline, "state"),
+    Mutant(
+        "EchoesAfterPromising", ("4", "9", "10"), themes.see_saw, parts=((lease, "echo", broken_nodes.echoes_always),)
+    ),
     _agent(broken_nodes.HasNoGuard, "10", theme=themes.unguarded),
     Mutant(
         "DoesNotGuardTheFence",

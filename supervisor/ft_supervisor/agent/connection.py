@@ -15,7 +15,9 @@ from queue import Empty, SimpleQueue
 from ft_supervisor.agent.clock import ClockWatch
 from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.core import codec
+from ft_supervisor.core.agent.dialling import PAUSE
 from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed, PolicyDiffers
+from ft_supervisor.core.lease import echo
 from ft_supervisor.core.messages import TO_AGENT
 from ft_supervisor.core.model import Cycle, Job, Node
 from ft_supervisor.core.refusals import Refusals
@@ -26,8 +28,6 @@ from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.verdicts import parse_verdict
 
-_PAUSE = 0.05
-"""Seconds before connecting anew: a store that takes and drops connections must not keep anybody busy."""
 _POP = 10.0
 """Seconds that one wait for mail lasts."""
 _WAKE = b""
@@ -126,7 +126,7 @@ class Generation:
 
     def _connect_and_beat(self) -> None:
         if self.number > 1:
-            self._abandoned.wait(_PAUSE)
+            self._abandoned.wait(PAUSE)
         found = self._dialer.dial(self._candidates, self._abandoned, self._differs)
         if found is None:
             return
@@ -160,11 +160,10 @@ class Generation:
         self._clock.look(written.time, time.time())
         pulse = written.pulse
         self._post(Looked(asked, pulse.round, pulse.term, pulse.lease))
-        # Abandoned by now, this node may have promised somebody else before it read this round: the echo would be a
-        # lie (core.lease). Abandoned later, it has not.
-        if self._abandoned.is_set():
+        round_ = echo(pulse.round, abandoned=self._abandoned.is_set())
+        if round_ is None:
             return
-        store.set(self._echo, str(pulse.round).encode())
+        store.set(self._echo, str(round_).encode())
         cycle = self.watched
         if cycle is not None and cycle != self._passed and store.get(self._keys.barrier_done(cycle)) is not None:
             self._passed = cycle

@@ -52,6 +52,18 @@ class Lease:
         self.since = since if self.since is None else max(self.since, since)
 
 
+def echo(round_: int, *, abandoned: bool) -> int | None:
+    """Return the round that a connection may write back after it has read `round_`; None: nothing may be written.
+
+    `abandoned`: whether, looked at after the round was read, the agent has given this connection up. The order is the
+    proof. An agent promises a term to another coordinator only on a newer connection, so after it has abandoned this
+    one. If it is not abandoned now, it was not when the round was read: the node had promised no other term by then,
+    and that is what an echo says, however late it is written. If it is abandoned, the promise may have come first, and
+    the echo would be false.
+    """
+    return None if abandoned else round_
+
+
 class Proof:
     """The coordinator's side: since when each node was certainly with us, and since when a majority was."""
 
