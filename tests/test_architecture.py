@@ -16,7 +16,7 @@ SHELLS = {"agent", "coordinator", "daemon", "launch", "local", "fault", "submit"
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "config": {"core", "ft_slurm"},  # it knows Slurm's host lists
-    "observe": {"core", "ft_slurm"},  # a report joins a run with what Slurm says of it
+    "observe": {"core", "process", "ft_slurm"},  # a report joins a run with what Slurm says of it
     "process": {"core"},
     "store": {"core"},
     "agent": LOWER,

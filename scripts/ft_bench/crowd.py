@@ -13,11 +13,12 @@ from queue import Empty, SimpleQueue
 from ft_bench.joining import address
 from ft_supervisor.agent.connection import FromWire
 from ft_supervisor.agent.wire import Wire
-from ft_supervisor.core.actions import AgentAction, Dial, Leave, Log, Send, StopWorkers
+from ft_supervisor.core.actions import AgentAction, Announce, Dial, Leave, Send, StopWorkers
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.events import AgentEvent, Tick, WorkersGone
 from ft_supervisor.core.model import Job, Memory, Node
 from ft_supervisor.process import clock
+from ft_supervisor.process.log_lines import render
 
 PORT = 1
 """What the agents say is free: nobody uses it."""
@@ -31,6 +32,7 @@ class Crowd:
 
     def __init__(self, job: Job, ranks: Sequence[int]) -> None:
         self._said: SimpleQueue[tuple[int, FromWire]] = SimpleQueue()
+        self._job = job
         self._heartbeat = job.timeouts.heartbeat
         now = clock.now()
         nodes = {rank: Node(rank, job.nodes[rank], address(0)) for rank in ranks}
@@ -85,8 +87,8 @@ class Crowd:
                     self._wires[rank].dial(candidates)
                 case Send(message):
                     self._wires[rank].send(message)
-                case Log(name, fields, "warning"):
-                    print(f"agent {rank}: {name} {dict(fields)}", file=sys.stderr)
+                case Announce(fact) if (line := render(fact, self._job)).level == "warning":
+                    print(f"agent {rank}: {line.event} {dict(line.fields)}", file=sys.stderr)
                 case StopWorkers(cycle):
                     self.interrupted += 1
                     self._handle(rank, [WorkersGone(cycle, PORT)])

@@ -49,7 +49,7 @@ class Job:
 
         threading.Thread(target=read, daemon=True).start()
 
-    def logged(self, event: str, nodes: int = 1, after: float = 0.0, by: str = "node", **fields: str) -> list[LogLine]:
+    def logged(self, event: str, nodes: int = 1, after: float = 0.0, by: str = "host", **fields: str) -> list[LogLine]:
         """The first line with this event and these fields of each node after that time, once so many nodes have one.
 
         `by`: the field that tells which node's it is.

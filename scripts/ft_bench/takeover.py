@@ -168,9 +168,9 @@ def _take_over(job: jobs.Job, nodes: int, since: float, samples: _Samples) -> st
     """Until a successor is in charge and so many nodes have registered with it; its node's name."""
     (charged,) = job.logged("in_charge", 1, since)
     samples.in_charge.append(charged.time - since)
-    registered = job.logged("registered", nodes, since, "infra_rank", node=charged.fields["node"])
+    registered = job.logged("registered", nodes, since, "infra_rank", host=charged.fields["host"])
     samples.registered.append(max(line.time for line in registered) - since)
-    return charged.fields["node"]
+    return charged.fields["host"]
 
 
 def _first_node(nodes: int, active: int) -> tuple[float, float]:

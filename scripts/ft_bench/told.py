@@ -78,10 +78,7 @@ class Workers:
 
 
 def parse(line: str) -> LogLine | None:
-    """A line of ours, with or without the node's name that `local` puts before it; None for any other.
-
-    Of a field that came twice the last counts: what the writer says of itself is at the line's end.
-    """
+    """A line of ours, with or without the node's name that `local` puts before it; None for any other."""
     match = _OURS.match(line)
     if match is None:
         return None

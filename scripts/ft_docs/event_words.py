@@ -84,7 +84,6 @@ WORDS: dict[str, str] = {
     "fenced": "The node was cut off for `timeouts.fence` and kills its own workers, as others may replace it now.",
     "guard_failed": "The guard of the workers' fence cannot be started. It is tried again.",
     "guard_lost": "The guard of the workers' fence has died. Another one is started; the training goes on.",
-    "joining": "The agent looks for the coordinator.",
     "mail_dropped": "A directive came from a coordinator that is no longer in charge, or too late. It changes nothing.",
     "no_port": "No port for the next cycle could be looked for, for lack of file descriptors, say. It is tried again.",
     "notify_folder_failed": "No socket file for heartbeats could be made; an abstract socket is used instead.",

@@ -1,6 +1,7 @@
-"""docs/reference/log-events.md: every event of the log, as the code's own calls of `log` name them.
+"""docs/reference/log-events.md: every event of the log.
 
-The sources are read, not run. What an event means to a person is said in `event_words.WORDS`.
+Those that the core announces stand in process.log_lines.FORMS. Those of the shells are the calls of `log` in their
+sources, which are read, not run. What an event means to a person is said in `event_words.WORDS`.
 """
 
 from __future__ import annotations
@@ -12,29 +13,26 @@ from pathlib import Path
 
 from ft_docs.event_words import WORDS
 from ft_docs.text import code, page, table
-from ft_supervisor.core.agent.states import State
-from ft_supervisor.core.settings import Response
+from ft_supervisor.process.log_lines import FORMS
 
 INTRO = """\
 ft-supervisor's own log is on stderr, one event a line: time, level, `event=NAME`, the event's fields, and who says it
-(`node=`, `proc=`). Fields without a value are left out. A line that stderr does not take at once is written later, so
+(`host=`, `proc=`). Fields without a value are left out. A line that stderr does not take at once is written later, so
 go by the times. `dropped=5` in a line: five before it are lost, as nobody has read for long, or the disk is full.
 
 `grep event=cycle_failed` over a job's output finds each failure, and `grep -E ' (warning|error) event='` what deserves
 a look. What to do about them is told in [At 3 a.m.](../3am.md)"""
 
 COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("core/agent/lifecycle.py", "_become"): tuple(state.value for state in State),
-    ("core/telling.py", "decided"): (Response.RESTART.value, Response.REPLACE_NODE.value, "gives_up"),
     ("coordinator/metrics_server.py", "_tell"): ("metrics_client_failed", "metrics_failed", "metrics_not_served"),
 }
-"""Events whose names are no constants, by file and function. The other responses of a rule always end the job."""
+"""Events whose names are no constants, by file and function."""
 
-_LOGS = {"log", "_log"}
+_LOGS = {"log", "_log", "make_line"}
 _FOLDERS = {"agent": "agent", "coordinator": "coordinator", "daemon": "daemon", "launch": "launch"}
 _READERS = {"cli", "observe"}
 """Of the journal and its events, who log nothing of their own."""
-_CORE = {"agent": "agent", "daemon.py": "daemon"}
+_FORMS = "process/log_lines.py"
 
 
 @dataclass(frozen=True)
@@ -64,11 +62,16 @@ def render(root: Path) -> str:
 def events(root: Path) -> list[Event]:
     """All of them by name. LookupError for a call whose event's name can't be told."""
     found: dict[str, Event] = {}
+    for form in FORMS.values():
+        for name in form.events:
+            event = Event(name, form.process, form.levels, tuple(field for field, _ in form.fields))
+            found[name] = _both(found.get(name), event)
     for folder in (root / "supervisor" / "ft_supervisor", root / "slurm" / "ft_slurm"):
         for path in sorted(folder.rglob("*.py")):
-            if path.relative_to(folder).parts[0] in _READERS:
+            name = path.relative_to(folder).as_posix()
+            if path.relative_to(folder).parts[0] in _READERS or name == _FORMS:
                 continue
-            for event in _in_file(path, path.relative_to(folder).as_posix(), _process(folder, path)):
+            for event in _in_file(path, name, _process(folder, path)):
                 found[event.name] = _both(found.get(event.name), event)
     return [found[name] for name in sorted(found)]
 
@@ -82,12 +85,9 @@ def _both(old: Event | None, new: Event) -> Event:
 
 
 def _process(folder: Path, path: Path) -> str:
-    first, *rest = path.relative_to(folder).parts
     if folder.name == "ft_slurm":
         return "daemon"
-    if first == "core":
-        return _CORE.get(rest[0], "coordinator")
-    return _FOLDERS.get(first, "any")
+    return _FOLDERS.get(path.relative_to(folder).parts[0], "any")
 
 
 def _in_file(path: Path, name: str, process: str) -> Iterator[Event]:
@@ -99,7 +99,6 @@ def _in_file(path: Path, name: str, process: str) -> Iterator[Event]:
         elif (name, function) in COMPUTED:
             levels, names = _levels(call), COMPUTED[name, function]
             yield from (Event(each, process, levels, told) for each in names)
-            # What is passed through: _become(Active(run), cycle=cycle) gives the event `active` one more field.
             passed = ((_named(outer.args[0]), outer) for _, outer in _calls(tree, "", {function}))
             yield from (Event(each, process, levels, _fields(outer)) for each, outer in passed if each in names)
         elif function not in _LOGS:  # which only pass on what they were given
@@ -113,11 +112,9 @@ def _fields(call: ast.Call) -> tuple[str, ...]:
 
 
 def _named(node: ast.expr) -> str:
-    """The event that a constant, a member of an enum or a new state stands for."""
+    """The event that a constant or a member of an enum stands for."""
     if isinstance(node, ast.Constant):
         return str(node.value)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return node.func.id.lower()
     return node.attr.lower() if isinstance(node, ast.Attribute) else ""
 
 

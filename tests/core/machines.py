@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse, Record, Tell
+from ft_supervisor.core.actions import Announce, CoordinatorAction, Mail, Pulse, Record, Tell
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent, Ended, Heard, Received, Recorded, SlurmToldUs, Tick
 from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
 from ft_supervisor.core.ranks import fold
 from ft_supervisor.core.settings import Budget, Health, Rule, Settings
+from ft_supervisor.process.log_lines import FORMS
 
 C0, C1, C2 = Cycle(0, 0), Cycle(0, 1), Cycle(0, 2)
 TIMEOUTS = Timeouts(join=60.0)
@@ -53,12 +54,12 @@ def node(infra_rank: int, domain_id: str = "") -> Node:
 
 def deeds(actions: Iterable[object]) -> list[object]:
     """Everything but log lines."""
-    return [action for action in actions if not isinstance(action, Log)]
+    return [action for action in actions if not isinstance(action, Announce)]
 
 
 def lines(actions: Iterable[object]) -> list[str]:
-    """The log lines' events."""
-    return [action.event for action in actions if isinstance(action, Log)]
+    """The events of the log lines that are written for these actions."""
+    return [FORMS[type(action.fact)].event(action.fact) for action in actions if isinstance(action, Announce)]
 
 
 def mailed(actions: Iterable[object], kind: type) -> dict[int, messages.ToAgent]:

@@ -251,8 +251,8 @@ def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart() -> 
     coordinator.hear(failed(2, exit_code=1))
     assert set(all_stop(coordinator)) == {0, 3, 2}
     assert coordinator.machine.cycles.ledger == EMPTY
-    assert coordinator.machine.cycles.told is not None
-    assert "n1: cannot start workers: [Errno 30]" in coordinator.machine.cycles.told.reason
+    assert coordinator.machine.cycles.last_decision is not None
+    assert "n1: cannot start workers: [Errno 30]" in coordinator.machine.cycles.last_decision.fact.reason
     coordinator.hear(failed(0, C1, exit_code=1))
     coordinator.silent = {3}
     for infra_rank in (0, 2):

@@ -7,11 +7,13 @@ from tests.core.agent.play import Play, mail, run, standby
 from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, job, stopped, stopping
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Log, Send, TakeStacks
+from ft_supervisor.core.actions import Announce, Send, TakeStacks
 from ft_supervisor.core.codec import MAX_BYTES, encode
 from ft_supervisor.core.events import CoordinatorEvent, StacksTaken, WorkersExited
 from ft_supervisor.core.model import AGENT_RANK, Cycle, Failure, Job
+from ft_supervisor.core.protocol.coordinator_facts import FirstFailure
 from ft_supervisor.core.settings import Budget, Cause, Hang, Match, Response, Rule
+from ft_supervisor.process.log_lines import render
 
 SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)
 LINES = "Traceback (most recent call last):\n  File x\nValueError: bad"
@@ -31,7 +33,9 @@ def told(coordinator: Talk) -> list[dict[str, object]]:
     def watched(event: CoordinatorEvent, now: float) -> list[object]:
         actions = handle(event, now)
         found.extend(
-            dict(action.fields) for action in actions if isinstance(action, Log) and action.event == "first_failure"
+            dict(render(action.fact, coordinator.machine.job).fields)
+            for action in actions
+            if isinstance(action, Announce) and isinstance(action.fact, FirstFailure)
         )
         return list(actions)
 
@@ -62,7 +66,7 @@ def test_it_is_told_once_when_all_have_stopped() -> None:
             "cycle": C0,
             "rank": 11,
             "node": "n1",
-            "failure": "worker 3 of node 1: exit code 1 (ValueError: bad)",
+            "failure": failure,
             "log": "/r/logs/0.0/rank11.log",
             "last_lines": LINES,
         }

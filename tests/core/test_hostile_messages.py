@@ -19,20 +19,21 @@ from tests.core.making import Maker, garbled, mutated
 from tests.core.test_takeover import Takeover, ran
 
 from ft_supervisor.core import events, messages
-from ft_supervisor.core.actions import Log, Mail, Send
+from ft_supervisor.core.actions import Announce, Mail, Send
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.codec import CodecError, decode, encode, to_plain
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.ledger import EMPTY, Ledger, Spent
 from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR
 from ft_supervisor.core.model import Accepted, Failure, Memory, Outcome, Problem, Roster, Verdict
+from ft_supervisor.core.protocol.agent_facts import MailDropped
+from ft_supervisor.core.protocol.coordinator_facts import MessageDropped
 from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.observe.journal_lines import event_line
 
 MESSAGES = int(os.environ.get("FT_MESSAGES", "4000"))
 IN_A_ROW = 30
 """Messages until a machine begins anew; what it has believed of them stays until then."""
-DROPPED = ("message_dropped", "mail_dropped")
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
 LEDGER = Ledger(3, 2, (Spent(0, 2, (1.5,), ((1, 2),)),), 7, 1, 2, "3")
 MEMORY = Memory(1, Roster(1, 2, "0-3", "0-3"), LEDGER, C0, "0-2", None, (Failure(1, 0, 3),), Accepted(1, SUCCESS))
@@ -145,10 +146,7 @@ class Hostile:
 
 def _refuses(action: object) -> bool:
     """A Run without a lease, or beside live workers, is believed, and answered by a new connection or a Register."""
-    if not isinstance(action, Log) or action.event not in DROPPED:
-        return False
-    reason = str(dict(action.fields).get("reason"))
-    return reason != "no lease to run it" and not reason.endswith("are not gone")
+    return isinstance(action, Announce) and isinstance(action.fact, MessageDropped | MailDropped)
 
 
 def _state(machine: Machine) -> bytes:
@@ -241,7 +239,7 @@ def test_a_coordinator_refuses_what_cannot_be(message: messages.ToCoordinator) -
     talk = _led()
     before = _state(talk.machine)
     (said,) = talk.machine.handle(events.Received(message), talk.now)
-    assert isinstance(said, Log) and said.event == "message_dropped" and dict(said.fields)["reason"]
+    assert isinstance(said, Announce) and isinstance(said.fact, MessageDropped) and said.fact.reason
     assert _state(talk.machine) == before
 
 
@@ -262,5 +260,5 @@ def test_an_agent_refuses_what_cannot_be(message: messages.ToAgent) -> None:
     play = running()
     before = _state(play.machine)
     (said,) = play.machine.handle(events.Mailed(message), play.now)
-    assert isinstance(said, Log) and said.event == "mail_dropped" and dict(said.fields)["reason"]
+    assert isinstance(said, Announce) and isinstance(said.fact, MailDropped) and said.fact.reason
     assert _state(play.machine) == before

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.core import test_agent_machine as agents
 from tests.core import test_daemon_machine as daemons
+from tests.core.agent import play as agents
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, failed, job, mailed, stop, stopped, succeeded
 
 from ft_supervisor.core import events, messages, orders

@@ -97,10 +97,10 @@ def test_a_checks_own_rule_answers_it(name: str, retries: int) -> None:
     coordinator.hear(message)
     assert set(all_stop(coordinator)) == {0, 3, 2}
     assert answered_by(coordinator) == [name]
-    assert coordinator.machine.cycles.told is not None
+    assert coordinator.machine.cycles.last_decision is not None
     times = f" {1 + retries} times" if retries else ""
     sentence = f"n1: health check {name} failed{times}: exit code 1: a: b"
-    assert coordinator.machine.cycles.told.reason.startswith(sentence)
+    assert coordinator.machine.cycles.last_decision.fact.reason.startswith(sentence)
 
 
 @pytest.mark.parametrize("running", [None, C0], ids=["stopped", "still stopping"])

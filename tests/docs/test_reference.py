@@ -38,8 +38,7 @@ def test_an_event_without_a_name_of_its_own_is_noticed(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir(parents=True)
     source = tmp_path / "supervisor/ft_supervisor/agent/x.py"
     source.write_text('def f():\n    log("here", "warning", rank=3)\n')
-    (event,) = events.events(tmp_path)
-    assert event == events.Event("here", "agent", ("warning",), ("rank",))
+    assert events.Event("here", "agent", ("warning",), ("rank",)) in events.events(tmp_path)
     source.write_text("def f(name):\n    log(name)\n")
     with pytest.raises(LookupError, match=r"x\.py:2"):
         events.events(tmp_path)

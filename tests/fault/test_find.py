@@ -15,9 +15,9 @@ from ft_supervisor.observe.runs import Wanted
 
 def test_a_daemon_and_its_children(wanted: Wanted, run: Run) -> None:
     folder = node_folder(wanted)
-    charge = '{"actions":[{"type":"Log","event":"%s","fields":[["term",%d]]}]}\n'
+    charge = '{"actions":[{"type":"Announce","fact":{"type":"%s","term":%d}}]}\n'
     journals(folder)[2].write_text(
-        charge % ("in_charge", 4) + charge % ("stepped_down", 4) + charge % ("in_charge", 9) + '{"torn": "in_charge"'
+        charge % ("TookCharge", 4) + charge % ("SteppedDown", 4) + charge % ("TookCharge", 9) + '{"torn": "TookCharge"'
     )
     daemon = run(DAEMON, *journals(folder))
     (seen,) = find.look(wanted)

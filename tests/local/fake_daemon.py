@@ -31,7 +31,7 @@ def hang(deaf: bool) -> None:
 
 
 def main() -> None:
-    print(f"2026-11-21T12:00:00.000Z info event=active group_rank={STEP.infra_rank} node=x proc=agent", flush=True)
+    print(f"2026-11-21T12:00:00.000Z info event=active group_rank={STEP.infra_rank} host=x proc=agent", flush=True)
     for part in os.environ["FAKE_PLAN"].split():
         node, _, word = part.rpartition(":")
         if node not in ("", STEP.node_name):

@@ -60,7 +60,7 @@ def test_lines() -> None:
 
 
 def log_line(event: str, level: str = "info", rest: str = "", proc: str = "agent") -> str:
-    return f"2026-11-21T12:00:00.123Z {level} event={event} {rest} node=node0 proc={proc}"
+    return f"2026-11-21T12:00:00.123Z {level} event={event} {rest} host=node0 proc={proc}"
 
 
 def test_the_terminal_tells_changes_once(capsys: pytest.CaptureFixture[str]) -> None:

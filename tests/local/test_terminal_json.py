@@ -9,7 +9,7 @@ from ft_supervisor.local.terminal import Terminal
 
 def line(event: str, proc: str, level: str = "info", **fields: object) -> str:
     """As process.log writes it."""
-    head = {"time": "2026-01-01T00:00:00.000Z", "level": level, "event": event, "node": "n0", "proc": proc}
+    head = {"time": "2026-01-01T00:00:00.000Z", "level": level, "event": event, "host": "n0", "proc": proc}
     return json.dumps({**head, "fields": fields}, separators=(",", ":"))
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ft_supervisor.core.model import Failure, Outcome
 from ft_supervisor.core.settings import Cause
+from ft_supervisor.observe import journal_lines
 from ft_supervisor.observe.history import CycleEnd, CycleStory, History, LostNode, State
 from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_build import build
@@ -21,9 +22,10 @@ from ft_supervisor.observe.history_fact import Fact, Told
 from ft_supervisor.observe.history_facts import facts
 from ft_supervisor.observe.history_nodes import nodes
 from ft_supervisor.observe.history_read import read
+from ft_supervisor.observe.journal_lines import BadJournal
 
 RECORDED = Path(__file__).parent / "recorded"
-CASES = ["crash", "node-lost", "node-lost-without-cause", "takeover", "budget-spent", "hang", "running"]
+CASES = ["crash", "node-lost", "takeover", "budget-spent", "hang", "running"]
 
 
 def recorded(case: str) -> History:
@@ -105,9 +107,8 @@ def test_training_is_what_lies_between_the_last_worker_s_start_and_the_first_fai
     assert history.ratio == pytest.approx(expected / (history.ended - history.start))
 
 
-@pytest.mark.parametrize("case", ["node-lost", "node-lost-without-cause"])
-def test_a_lost_node_is_lost_from_when_it_was_last_heard(case: str) -> None:
-    history = recorded(case)
+def test_a_lost_node_is_lost_from_when_it_was_last_heard() -> None:
+    history = recorded("node-lost")
     first, second = history.cycles
     assert first.cause == "lost_node" and first.reason == "node1 was not heard for 7 s"
     assert second.nodes == ("node0", "node2")
@@ -161,18 +162,18 @@ def test_a_hang_is_counted_from_the_beginning_of_its_silence() -> None:
 
 
 def test_an_agent_s_own_hang_is_counted_so_too() -> None:
-    silent = Failure(0, -1, message="not heard by its daemon for 3.5 s", cause=Cause.HANG)
+    silent = Failure(0, -1, message="not heard by its daemon for 3.5 s", cause=Cause.HANG, silent=3.5)
     story = [
         Fact(1.0, "began", cycle="0.0", group=(0,)),
         Fact(9.0, "exited", node=0, cycle="0.0", failures=(silent,)),
-        Fact(9.0, "failed", cycle="0.0", reason=str(silent)),
+        Fact(9.0, "failed", cycle="0.0", reason=str(silent), cause="hang"),
     ]
     (cycle,) = cycles(story, ["n0"], None)
     assert cycle.cause == "hang" and cycle.loss is not None and cycle.loss.detection == 3.5
 
 
 def test_a_silence_ends_when_its_node_notices_not_when_its_stacks_are_there() -> None:
-    silent = Failure(0, 0, message="no heartbeat for 10 s", time=20.0, cause=Cause.HANG)
+    silent = Failure(0, 0, message="no heartbeat for 10 s", time=20.0, cause=Cause.HANG, silent=10.0)
     story = [
         Fact(1.0, "began", cycle="0.0", group=(0,)),
         Fact(28.0, "exited", node=0, cycle="0.0", failures=(silent,)),
@@ -294,7 +295,7 @@ def test_a_failure_at_a_time_that_cannot_be_is_a_strange_line(time: str) -> None
 @pytest.mark.parametrize("now", ["NaN", "1e300", "-1e300", "Infinity"])
 def test_a_time_that_cannot_be_is_a_strange_line(now: str) -> None:
     lines = (RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl").read_text().splitlines()
-    whole = next(i for i, line in enumerate(lines) if '"cycle_started"' in line)
+    whole = next(i for i, line in enumerate(lines) if '"CycleStarted"' in line)
     quiet = next(i for i, line in enumerate(lines) if line.startswith("["))
     lines[whole] = re.sub(r'"now":[0-9.]+', f'"now":{now}', lines[whole], count=1)
     lines.insert(whole, re.sub(r"^(\[[^,]*),[0-9.]+", rf"\1,{now}", lines[quiet]))
@@ -367,7 +368,7 @@ def test_a_node_was_last_heard_when_it_was_last_heard() -> None:
     """A coordinator that stood still notices the loss later than node_lost after it."""
     path = RECORDED / "node-lost/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    at = next(i for i, line in enumerate(lines) if b'"node_lost","fields"' in line)
+    at = next(i for i, line in enumerate(lines) if b'"NodeLost"' in line)
     heard = [line for line in lines[:at] if line.startswith(b'["Heard"') and b'"0-3"' in line][-1]
     now = json.loads(lines[at])["now"]
     later = lines[at].replace(json.dumps(now).encode(), json.dumps(now + 3).encode())
@@ -398,7 +399,7 @@ def test_spans_do_not_overlap_though_a_loss_is_told_late() -> None:
 def test_what_a_lost_coordinator_s_rules_have_excluded_is_known_from_its_successor() -> None:
     path = RECORDED / "takeover/4242.0.0/journal/node1/journal-coordinator-1.jsonl"
     lines = path.read_text().splitlines()
-    at = next(i for i, line in enumerate(lines) if '"in_charge"' in line)
+    at = next(i for i, line in enumerate(lines) if '"TookCharge"' in line)
     lines[at] = lines[at].replace('"excluded":""', '"excluded":"2"')
     found = facts("".join(f"{line}\n" for line in lines).encode().splitlines(keepends=True))
     history = build("4242.0.0", [found, *told("takeover", "agent")], None)
@@ -406,29 +407,29 @@ def test_what_a_lost_coordinator_s_rules_have_excluded_is_known_from_its_success
 
 
 @pytest.mark.parametrize(
-    ("reason", "data", "cause"),
-    [
-        ("growing from 2 to 4 nodes", (), "growth"),
-        ("Slurm drains n1", (), "drain"),
-        ("n0 knows of cycle 0.0, begun by a former coordinator", (), "other"),
-        ("a rule's own words: n0 was not heard for 7 s", (), "lost_node"),
-        ("n0: health check disk failed: full", (), "health"),
-        ("whatever", (("cause", "hang"),), "hang"),
-    ],
+    ("announced", "decided", "cause"),
+    [("growth", True, "growth"), ("drain", True, "drain"), ("", True, "other"), ("", False, "unknown")],
 )
-def test_a_cause_is_the_coordinator_s_word_or_follows_from_its_reason(
-    reason: str, data: tuple[tuple[str, str], ...], cause: str
-) -> None:
+def test_a_cause_is_what_the_coordinator_has_announced(announced: str, decided: bool, cause: str) -> None:
     story = [
         Fact(1.0, "began", cycle="0.0", group=(0, 1)),
-        Fact(2.0, "unhealthy", node=0, reason="health check disk failed: full"),
         Fact(2.0, "lost", node=0, told=2.0, reason="n0 was not heard for 7 s"),
-        Fact(3.0, "failed", cycle="0.0", reason=reason),
-        Fact(4.0, "decided", cycle="0.0", reason=reason, data=data),
+        Fact(3.0, "failed", cycle="0.0", reason="n0 was not heard for 7 s", cause=announced),
+        *([Fact(4.0, "decided", cycle="0.0", cause=announced)] if decided else []),
         Fact(4.0, "began", cycle="0.1", group=(0, 1)),
     ]
     first, second = cycles(story, ["n0", "n1"], None)
     assert (first.cause, first.ended, second.ended) == (cause, CycleEnd.FAILED, CycleEnd.RUNNING)
+
+
+def test_journals_of_the_former_version_are_refused_with_both_versions() -> None:
+    path = RECORDED / "former-version/4242.0.0/journal/node0/journal-agent-1.jsonl"
+    found = facts(path.read_bytes().splitlines(keepends=True))
+    assert not found.facts and found.problem == "it is of version 1; this ft-supervisor reads 2"
+    (note,) = [note for note in recorded("former-version").notes if "version 1" in note]
+    assert "journal-agent-1.jsonl" in note
+    with pytest.raises(BadJournal, match=r"\(journal, protocol\) is \(1, 1\); this is \(2, 2\)"):
+        list(journal_lines.read(path))
 
 
 def test_who_has_no_time_did_not_fail_first() -> None:
@@ -492,7 +493,7 @@ def beaten(*failures: Failure, cause: str = "lost_node") -> History:
         Fact(1.0, "began", term=0, cycle="0.0", group=(0, 1, 2)),
         Fact(10.3, "failed", term=0, cycle="0.0", reason="n0: worker 0 of node 0: exit code 1"),
         Fact(10.0, "lost", term=0, node=2, reason=LOST, told=17.0),
-        Fact(17.0, "decided", term=0, cycle="0.0", reason=LOST, data=(("cause", cause), ("response", "restart"))),
+        Fact(17.0, "decided", term=0, cycle="0.0", reason=LOST, cause=cause, response="restart"),
         Fact(17.0, "began", term=0, cycle="0.1", group=(0, 1)),
         Fact(19.0, "lost", term=0, node=1, reason="later", told=26.0),
     ]
@@ -591,13 +592,13 @@ def test_a_new_field_is_no_hindrance() -> None:
     assert not found.strange and found.facts == facts(lines.splitlines(keepends=True)).facts
 
 
-@pytest.mark.parametrize("unhealthy", ["no disk", {"check": "disk", "reason": "no disk"}], ids=["before", "today"])
-def test_why_a_node_is_unhealthy_is_read_from_journals_of_today_and_of_before(unhealthy: object) -> None:
+def test_why_a_node_is_unhealthy_is_read_from_its_register() -> None:
+    unhealthy = {"check": "disk", "reason": "no disk"}
     register = {
         "type": "Register",
         "node": {"infra_rank": 1},
         "memory": {"newest": None, "group": "", "unhealthy": unhealthy},
     }
-    event = CoordinatorEvent(1.0, 0, 0, ("n0", "n1"), lambda _: 0.0)
+    event = CoordinatorEvent(1.0, 0, 0, ("n0", "n1"), (), lambda _: 0.0)
     (fact,) = event.facts(register, [])
     assert (fact.what, fact.node, fact.reason) == ("unhealthy", 1, "no disk")

@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Callable[[str], Path]:
 def test_a_journal_cut_in_the_middle_of_a_line_is_read_up_to_there(run: Callable[[str], Path]) -> None:
     folder = run("running")
     content = (folder / COORDINATOR).read_bytes()
-    (folder / COORDINATOR).write_bytes(content[: content.index(b"cycle_failed") + 5])
+    (folder / COORDINATOR).write_bytes(content[: content.index(b"CycleFailed") + 5])
     history = read(folder)
     assert [cycle.ended for cycle in history.cycles] == [CycleEnd.RUNNING]
     assert f"{COORDINATOR}: 1 line is cut off or damaged" in history.notes
@@ -62,9 +62,9 @@ def test_a_verdict_that_is_none_is_told(run: Callable[[str], Path]) -> None:
 
 def test_another_version_is_told_and_the_others_are_read(run: Callable[[str], Path]) -> None:
     folder = run("crash")
-    (folder / AGENT).write_text('{"journal":2,"protocol":1}\n')
+    (folder / AGENT).write_text('{"journal":3,"protocol":2}\n')
     history = read(folder)
-    assert any(note.startswith(f"{AGENT}: it is of version 2") for note in history.notes)
+    assert any(note.startswith(f"{AGENT}: it is of version 3") for note in history.notes)
     assert len(history.cycles) == 2
 
 
@@ -110,7 +110,7 @@ def test_a_full_journal_goes_on_in_its_other_parts(run: Callable[[str], Path]) -
     whole = read(folder)
     path = folder / COORDINATOR
     lines = path.read_bytes().splitlines(keepends=True)
-    middle = next(i for i, line in enumerate(lines) if b"cycle_failed" in line)
+    middle = next(i for i, line in enumerate(lines) if b"CycleFailed" in line)
     full = json.dumps({"full": "what follows can be read, but not replayed", "rest": "x"}).encode() + b"\n"
     begin = json.dumps({"rest": "for reading only"}).encode() + b"\n"
     path.write_bytes(b"".join([*lines[:middle], full]))
@@ -203,8 +203,8 @@ def test_ten_thousand_nodes_are_read_in_seconds(tmp_path: Path) -> None:
             if "begin" in value:
                 value["begin"]["job"]["nodes"] = names
             for action in value.get("actions", ()):
-                if action["type"] == "Mail" and action["message"]["type"] in ("Run", "Stop"):
-                    action["message"]["group"] = "0-9998"
+                if action["type"] == "Announce" and action["fact"]["type"] == "CycleStarted":
+                    action["fact"]["group"] = list(range(9_999))
         changed.append(json.dumps(value))
     (folder / COORDINATOR).parent.mkdir(parents=True)
     (folder / COORDINATOR).write_text("\n".join(changed) + "\n")

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from tests.observe.stories import JOB, NODES, agent, become_active, live, must_not_fail
 
-from ft_supervisor.core.actions import Leave, Pulse, Tell, log
+from ft_supervisor.core.actions import Announce, Leave, Pulse, Tell
 from ft_supervisor.core.events import Heard, Looked, Ordered, Tick
 from ft_supervisor.core.model import Cycle, Memory
 from ft_supervisor.core.orders import Alive, Begin
+from ft_supervisor.core.protocol.agent_facts import ConnectionLost, Fenced
+from ft_supervisor.core.protocol.coordinator_facts import SteppedDown
 from ft_supervisor.observe.journal import LIMIT, Journal, publish
 from ft_supervisor.observe.journal_lines import BadJournal, Entry, Header, Note, is_quiet, parse, quiet_line, read
 from ft_supervisor.observe.replay import replay
@@ -55,11 +57,11 @@ def lines(path: Path) -> list[Header | Entry | Note]:
 def test_an_event_is_a_line_that_says_why(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
     journal.record(2.25, None, [], term=None, cycle=None)
-    journal.record(2.5, Tick(), [log("fenced", reason="no lease"), Leave(75, None, "other")], term=3, cycle=CYCLE)
+    journal.record(2.5, Tick(), [Announce(SteppedDown(3, "no lease")), Leave(75, None, "other")], term=3, cycle=CYCLE)
     raw = (tmp_path / "journal-agent-1.jsonl").read_text().splitlines()
     assert len(raw) == 3
     head, line = json.loads(raw[0]), json.loads(raw[2])
-    assert (head["journal"], head["machine"], head["name"], head["now"]) == (1, "agent", "agent-1", 1.5)
+    assert (head["journal"], head["machine"], head["name"], head["now"]) == (2, "agent", "agent-1", 1.5)
     assert line.pop("time").startswith("20")
     assert line == {
         "now": 2.5,
@@ -67,7 +69,7 @@ def test_an_event_is_a_line_that_says_why(tmp_path: Path) -> None:
         "cycle": "3.1",
         "event": {"type": "Tick"},
         "actions": [
-            {"type": "Log", "event": "fenced", "fields": [["reason", "no lease"]], "level": "info"},
+            {"type": "Announce", "fact": {"type": "SteppedDown", "term": 3, "reason": "no lease"}},
             {"type": "Leave", "code": 75, "verdict": None, "reason": "other"},
         ],
         "reason": "no lease",
@@ -140,7 +142,7 @@ def test_the_first_heartbeat_of_a_cycle_is_told_at_length(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("event", "actions"),
     [
-        (Tick(), [Tell(Alive("active")), log("fenced")]),
+        (Tick(), [Tell(Alive("active")), Announce(Fenced(5.0))]),
         (Tick(), [Leave(0, None, "")]),
         (Ordered("agent", Begin(JOB, NODES[0], 1, Memory())), []),
         (None, []),
@@ -268,7 +270,7 @@ def test_a_full_journal_is_gone_on_with_within_the_bound(tmp_path: Path) -> None
 def test_a_line_longer_than_the_bound_is_written_and_no_other_lost(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, 4_000)
     for n in range(3):
-        journal.record(2.0 + n, Tick(), [log("x" * 5_000)], term=None, cycle=None)
+        journal.record(2.0 + n, Tick(), [Announce(ConnectionLost("x" * 5_000))], term=None, cycle=None)
     *_, newest = lines(tmp_path / "journal-agent-1.rest.jsonl")
     assert isinstance(newest, Entry) and newest.now == 4.0
 
@@ -330,8 +332,8 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
 
 
 def test_another_version_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(2, 2\); this is"):
-        parse(b'{"journal":2,"protocol":2}')
+    with pytest.raises(ValueError, match=r"\(9, 2\); this is"):
+        parse(b'{"journal":9,"protocol":2}')
 
 
 def test_a_quiet_line_looks_like_this() -> None:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.core.machines import C0, C1, FAILURE, Talk, failed, job, stopped, succeeded
+from tests.core.machines import C0, C1, FAILURE, Talk, failed, job, lines, stopped, succeeded
 from tests.observe.watched import Watched
 from tests.simulation.draw import draw
 from tests.simulation.world import Machines, World
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.actions import CoordinatorAction, Log
+from ft_supervisor.core.actions import CoordinatorAction
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent
 from ft_supervisor.core.model import Failure, Job, Memory, Node
@@ -328,7 +328,7 @@ class Told:
             def handle(self, event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:
                 actions = super().handle(event, now)
                 self.metrics.saw(event, actions, now)
-                told.logged.update(action.event for action in actions if isinstance(action, Log))
+                told.logged.update(lines(actions))
                 told.look(self, self.metrics, now)
                 return actions
 

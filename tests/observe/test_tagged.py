@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.core.making import Maker
 
 from ft_supervisor.core import actions, events, messages, orders
-from ft_supervisor.core.actions import Log
 from ft_supervisor.core.codec import CodecError
 from ft_supervisor.core.model import NO_PROMISE, Cycle, Job, Memory, Node, Outcome, Verdict
 from ft_supervisor.observe.tagged import EVENTS, HIDDEN, KINDS, brief, dump, load, text
@@ -47,8 +46,8 @@ def check(value: Any) -> None:
         assert "\n" not in line
         back = load(json.loads(line))
         assert type(back) is kind
-        assert text(form(back)) == line  # and not ==: of a log's fields and of secrets there is only the text
-        if form is dump and kind not in (actions.Log, orders.Begin, events.Ordered, actions.Tell):
+        assert text(form(back)) == line  # and not ==: of secrets there is only the text
+        if form is dump and kind not in (orders.Begin, events.Ordered, actions.Tell):
             assert back == value or "NaN" in line
 
 
@@ -56,12 +55,7 @@ def check(value: Any) -> None:
 def test_every_type_comes_back(kind: type) -> None:
     maker = Maker(Random(kind.__name__))
     for _ in range(100):
-        check(Log("event") if kind is Log else maker.value(kind))
-
-
-@given(st.lists(st.tuples(st.text(), ANYTHING), max_size=5).map(tuple))
-def test_a_log_s_fields_may_be_anything(fields: tuple[tuple[str, object], ...]) -> None:
-    check(Log("event", fields=fields))
+        check(maker.value(kind))
 
 
 @given(FLOATS)
@@ -83,11 +77,6 @@ def test_secrets_are_hidden_wherever_a_job_lies() -> None:
         for line in (text(dump(value)), text(brief(value))):
             assert "geheim" not in line and "nonce-7" not in line
             assert line.count(HIDDEN) == 2 and "TOKEN" in line
-
-
-def test_a_log_may_carry_anything() -> None:
-    line = actions.log("x", cycle=Cycle(1, 2), outcome=Outcome.FAILED, ranks=(1, 2), n=3, ratio=0.5)
-    assert dict(dump(line)["fields"]) == {"cycle": "1.2", "outcome": "failed", "ranks": "(1, 2)", "n": 3, "ratio": 0.5}
 
 
 @pytest.mark.parametrize(

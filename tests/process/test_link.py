@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ft_supervisor.core.model import Job, Memory, Node
+from ft_supervisor.core.model import PROTOCOL, Job, Memory, Node
 from ft_supervisor.core.orders import Alive, Begin, Done, Order, Terminate
 from ft_supervisor.process import link
 from ft_supervisor.process.link import LINK_FD_ENV, MAX_LINE, Link, LinkClosed
 
-GREETING = b'{"protocol": 1}\n'
+GREETING = f'{{"protocol": {PROTOCOL}}}\n'.encode()
 
 
 @pytest.fixture
@@ -166,8 +166,8 @@ def test_a_line_may_come_in_pieces(raw: tuple[Link, socket.socket]) -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (b'{"protocol": 2}\n', "protocol 1 expected"),
-        (b'{"type":"Terminate","reason":"x"}\n', "protocol 1 expected"),
+        (b'{"protocol": 999}\n', f"protocol {PROTOCOL} expected"),
+        (b'{"type":"Terminate","reason":"x"}\n', f"protocol {PROTOCOL} expected"),
         (b"hello\n", "garbage"),
         (GREETING + b"hello\n", "garbage: not JSON"),
         (GREETING + b'{"type":"Terminate"}\n', "garbage: Terminate: fields missing"),

@@ -97,8 +97,8 @@ class SimAgent(Process):
             if self.world.history is not None:
                 self.world.note_action(f"{self.node.name} agent", action)
             match action:
-                case actions.Log(event, fields, _):
-                    self.world.checks.logged(event, fields)
+                case actions.Announce(fact):
+                    self.world.checks.announced(fact)
                 case actions.Tell(order):
                     self.node.tell_daemon("agent", order)
                 case actions.Send(message):

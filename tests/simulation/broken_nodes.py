@@ -57,7 +57,7 @@ class TakesAStopForASuccess(Lifecycle):
 
     def gone(self, cycle: Cycle) -> None:
         if isinstance(self.state, Stopping):
-            self._become(Succeeded(), cycle=cycle)
+            self._become(Succeeded(cycle))
         else:
             super().gone(cycle)
 

@@ -10,6 +10,7 @@ from tests.simulation.endings import HARMLESS, Endings
 from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
+from ft_supervisor.core.actions import Fact
 from ft_supervisor.core.codec import CodecError, decode, encode
 from ft_supervisor.core.coordinator import Role
 from ft_supervisor.core.messages import (
@@ -24,6 +25,8 @@ from ft_supervisor.core.messages import (
     ToCoordinator,
 )
 from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
+from ft_supervisor.core.protocol.agent_facts import MailDropped
+from ft_supervisor.core.protocol.coordinator_facts import MessageDropped, NodeLost, TookCharge
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.roster import candidates
 
@@ -132,15 +135,15 @@ class Checks(Endings):
         known = self._heard.setdefault(coordinator, {})
         known.update(dict.fromkeys(ranks, (coordinator.awake(), coordinator.thaws)))
 
-    def coordinator_log(self, coordinator: SimCoordinator, event: str, fields: tuple[tuple[str, object], ...]) -> None:
-        """A log line: of interest is who was lost."""
-        self.logged(event, fields)
-        if event == "in_charge":
+    def coordinator_announced(self, coordinator: SimCoordinator, fact: Fact) -> None:
+        """Check that a coordinator gives up only nodes that were silent for long enough."""
+        self.announced(fact)
+        if isinstance(fact, TookCharge):
             self.heard(coordinator, range(len(self._world.nodes)))
         closing = coordinator.machine is not None and coordinator.machine.role is Role.CLOSING
-        if event != "node_lost" or closing:  # at the end it is only about whose names to tell
+        if not isinstance(fact, NodeLost) or closing:  # at the end it is only about whose names to tell
             return
-        rank = self._world.job.nodes.index(str(dict(fields)["node"]))
+        rank = fact.infra_rank
         self._lost.setdefault(coordinator, set()).add(rank)
         self._world.moment("losing", rank)
         self._check_silence(coordinator, rank)
@@ -167,11 +170,10 @@ class Checks(Endings):
         if back != message:
             raise Breach("believed", f"{message} does not come back")
 
-    def logged(self, event: str, fields: tuple[tuple[str, object], ...]) -> None:
-        """A machine's log line: what our own machines say can always be true of the job."""
-        reasons = [value for key, value in fields if key == "reason" and value != "no lease to run it"]
-        if event in ("message_dropped", "mail_dropped") and reasons:
-            raise Breach("believed", f"one of ours is not believed: {fields}")
+    def announced(self, fact: Fact) -> None:
+        """Check that no machine refuses a message of ours as impossible."""
+        if isinstance(fact, MessageDropped | MailDropped) and fact.reason is not None:
+            raise Breach("believed", f"one of ours is not believed: {fact}")
 
     def mail(self, coordinator: SimCoordinator, infra_rank: int, message: ToAgent) -> None:
         """A coordinator tells an agent something."""

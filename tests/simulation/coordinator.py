@@ -121,8 +121,8 @@ class SimCoordinator(Process):
                         self.world.moment(moment, self.node.rank)
                 case actions.Tell(order):
                     self.node.tell_daemon("coordinator", order)
-                case actions.Log(event, fields, _):
-                    self.world.checks.coordinator_log(self, event, fields)
+                case actions.Announce(fact):
+                    self.world.checks.coordinator_announced(self, fact)
                 case actions.Record(verdict, lost):
                     self._record(verdict, lost)
                 case actions.Conclude(verdict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 
-from ft_supervisor.core.actions import Log
+from ft_supervisor.core.actions import Announce
 from ft_supervisor.core.model import NO_PROMISE, Cycle, Failure, Memory, Node, Roster, Verdict
 
 _QUIET = {"incarnation", "port", "master_addr", "master_port", "restart_count", "max_restarts", "error_file", "term"}
@@ -23,8 +23,8 @@ def brief(value: object) -> str:
             return f"{term}.{number}:[{members}]" + (f" for [{former}]" if former else "")
         case Memory() if value == Memory():
             return "nothing"
-        case Log(event, told, _):
-            return f"-- {event} " + " ".join(f"{name}={brief(field)}" for name, field in told)
+        case Announce(fact):
+            return f"-- {brief(fact)}"
         case float():
             return f"{value:.3f}"
         case tuple():

@@ -145,4 +145,4 @@ class World(Clockwork):
             isinstance(action, actions.Tell) and isinstance(action.order, orders.Alive)
         )
         if not usual:
-            self.note(who, brief(action) if isinstance(action, actions.Log) else f"-> {brief(action)}")
+            self.note(who, brief(action) if isinstance(action, actions.Announce) else f"-> {brief(action)}")

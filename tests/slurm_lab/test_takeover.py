@@ -72,7 +72,7 @@ def taken_over(job: ChaosJob, former: int) -> str:
 def promoted(job: ChaosJob, dead: str) -> int | None:
     """The group_rank of this node in which somebody replaces it."""
     said = (each.fields for each in job.journals.said if each.event == "promoted")
-    return next((fields["group_rank"] for fields in said if fields["instead_of"] == dead), None)
+    return next((fields["group_rank"] for fields in said if NAMES[fields["instead_of"]] == dead), None)
 
 
 def kill_coordinator(job: ChaosJob, node: str) -> None:

@@ -24,10 +24,10 @@ from ft_supervisor.agent.workers import Workers
 from ft_supervisor.core import orders
 from ft_supervisor.core.actions import (
     AgentAction,
+    Announce,
     Dial,
     EnterBarrier,
     Leave,
-    Log,
     Send,
     Start,
     StopWorkers,
@@ -44,6 +44,7 @@ from ft_supervisor.process import clock
 from ft_supervisor.process import log as logs
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, journal_failed, log
+from ft_supervisor.process.log_lines import render
 from ft_supervisor.process.threads import guard
 from ft_supervisor.process.tree import become_subreaper, sweep
 
@@ -205,8 +206,8 @@ class Shell:
 
     def _do(self, action: AgentAction) -> None:
         match action:
-            case Log():
-                logs.emit(action)
+            case Announce(fact):
+                logs.emit(render(fact, self._machine.job))
             case Tell(order):
                 self._link.send(order)
             case Dial(candidates):

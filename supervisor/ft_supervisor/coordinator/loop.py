@@ -32,6 +32,7 @@ from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import clock
 from ft_supervisor.process.link import Link
 from ft_supervisor.process.log import emit, flush, log
+from ft_supervisor.process.log_lines import render
 from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import dump_pulse
@@ -156,8 +157,8 @@ class Loop:
     def _perform(self, todo: Iterable[actions.CoordinatorAction]) -> None:
         for action in todo:
             match action:
-                case actions.Log():
-                    emit(action)
+                case actions.Announce(fact):
+                    emit(render(fact, self._machine.job))
                     self._live.news()
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self._store.push(self._keys.mail(infra_rank, incarnation, connection), encode(message))

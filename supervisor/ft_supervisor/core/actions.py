@@ -8,21 +8,10 @@ from ft_supervisor.core.health import Round
 from ft_supervisor.core.messages import Run, ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Memory, Verdict
 from ft_supervisor.core.orders import Order
+from ft_supervisor.core.protocol.agent_facts import AgentFact
+from ft_supervisor.core.protocol.coordinator_facts import CoordinatorFact
+from ft_supervisor.core.protocol.daemon_facts import DaemonFact
 from ft_supervisor.core.summary import Summary
-
-
-@dataclass(frozen=True)
-class Log:
-    """One log line: an event's name and its fields."""
-
-    event: str
-    fields: tuple[tuple[str, object], ...] = ()
-    level: str = "info"
-
-
-def log(event: str, level: str = "info", /, **fields: object) -> Log:
-    """A Log from keyword arguments; None values are left out."""
-    return Log(event, tuple((key, value) for key, value in fields.items() if value is not None), level)
 
 
 @dataclass(frozen=True)
@@ -195,10 +184,20 @@ class CallSlurm:
     urgent: bool
 
 
-CoordinatorAction = Log | Mail | Pulse | Record | Conclude | LookForVerdict | ReadStep | Tell | Leave
-AgentAction = Log | Dial | Send | Start | StopWorkers | TakeStacks | EnterBarrier | Tell | Leave
+Fact = AgentFact | CoordinatorFact | DaemonFact
+
+
+@dataclass(frozen=True)
+class Announce:
+    """This has happened: log it, and let everything know that looks on."""
+
+    fact: Fact
+
+
+CoordinatorAction = Announce | Mail | Pulse | Record | Conclude | LookForVerdict | ReadStep | Tell | Leave
+AgentAction = Announce | Dial | Send | Start | StopWorkers | TakeStacks | EnterBarrier | Tell | Leave
 DaemonAction = (
-    Log
+    Announce
     | SpawnAgent
     | SpawnCoordinator
     | KillChild

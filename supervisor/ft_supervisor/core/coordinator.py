@@ -17,7 +17,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import CoordinatorAction, Leave, LookForVerdict, Mail, Pulse, ReadStep, Tell, log
+from ft_supervisor.core.actions import Announce, CoordinatorAction, Leave, LookForVerdict, Mail, Pulse, ReadStep, Tell
 from ft_supervisor.core.closing import Closing
 from ft_supervisor.core.cycles import Cycles
 from ft_supervisor.core.election import Election
@@ -48,6 +48,7 @@ from ft_supervisor.core.model import (
     one_line,
 )
 from ft_supervisor.core.plausible import Heights, from_node
+from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
@@ -227,7 +228,7 @@ class CoordinatorMachine:
             return
         term = self._election.ask(now)
         self.role, self._early = Role.PREPARING, []
-        self.log("preparing", term=term, nodes=len(present))
+        self.announce(facts.Preparing(term, len(present)))
         for infra_rank in sorted(present):
             self._prepare(self.members[infra_rank])
 
@@ -236,7 +237,7 @@ class CoordinatorMachine:
         election = self._election
         assert election.term is not None
         self.role, self._takeovers = Role.LEADING, self._takeovers + 1
-        self.log("in_charge", term=election.term, promises=len(election.promises), takeover=True)
+        self.announce(facts.TookCharge(election.term, len(election.promises)))
         known, self.members = self.members, Members()
         self._rosters = RosterChange(election.roster)
         for infra_rank in unfold(election.roster.members):
@@ -266,7 +267,7 @@ class CoordinatorMachine:
     def _step_down(self, reason: str) -> None:
         if self._closing.verdict is None:
             if self.term is not None:
-                self.log("stepped_down", "warning", term=self.term, reason=reason)
+                self.announce(facts.SteppedDown(self.term, reason))
                 self._election.roster = max(self._election.roster, self._rosters.roster, key=lambda r: r.stamp)
             self.role, self._closing = Role.CANDIDATE, Closing()
 
@@ -308,15 +309,7 @@ class CoordinatorMachine:
         """`wrong`: what cannot be true of it; None if it is merely old."""
         name = type(message).__name__
         if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
-            self.log(
-                "message_dropped",
-                "warning",
-                message=name,
-                node=message.infra_rank,
-                term=message.term,
-                reason=wrong,
-                more=more or None,
-            )
+            self.announce(facts.MessageDropped(name, message.infra_rank, message.term, wrong, more))
 
     def _heights(self) -> Heights:
         """What is known, our own term's cycles included."""
@@ -331,7 +324,7 @@ class CoordinatorMachine:
     def _hear_unhealthy(self, member: Member, problem: Problem, now: float) -> None:
         if member.problem is None:
             member.problem = problem
-            self.log("unhealthy", "warning", node=member.node.name, reason=problem.reason)
+            self.announce(facts.NodeUnhealthy(member.node.infra_rank, problem))
         if self.role is Role.LEADING:
             self._cycles.unhealthy(member, problem, now)
 
@@ -348,7 +341,7 @@ class CoordinatorMachine:
 
     def _hear_slurm(self, said: orders.SlurmSaid, now: float) -> None:
         if news := self._interruptions.hear(said, now):
-            self.log("slurm", "warning" if said.problem else "info", reason=news)
+            self.announce(facts.SlurmNews(news, bool(said.problem)))
         if self.role is Role.LEADING and self.may_decide(now):
             if verdict := self._interruptions.verdict(said, now):
                 self.conclude(verdict)
@@ -359,7 +352,7 @@ class CoordinatorMachine:
         """A node that has promised our term, and all that it knows."""
         assert self.term is not None
         memory, roster = message.memory, self._rosters.roster
-        self.log("registered", node=member.node.name, infra_rank=message.infra_rank, incarnation=message.incarnation)
+        self.announce(facts.NodeRegistered(message.infra_rank, message.incarnation))
         if memory.roster == roster:
             self._kept(member, roster.stamp, now)
         elif roster.number or roster.term >= 0:  # all know the first one
@@ -394,7 +387,8 @@ class CoordinatorMachine:
         if late > 0:
             self._late(late, stalled, now)
         if self.role is Role.LEADING and self._majority.proof.round == 0:
-            self.log("in_charge", term=self.term, takeover=False)
+            assert self.term is not None
+            self.announce(facts.TookCharge(self.term, None))
         self._do(Tell(orders.Alive(self.phase, str(self.cycle or ""))))
         self._pulse(now)
         if self.role is Role.CANDIDATE or (self.role is Role.PREPARING and self._election.is_over(now)):
@@ -415,7 +409,7 @@ class CoordinatorMachine:
     def _late(self, seconds: float, stalled: bool, now: float) -> None:
         """Time in which we stood still counts against nobody; after too much of it, others may be in charge, and
         nobody is here any more until heard again."""
-        self.log("tick_late", "warning", seconds=round(seconds, 3))
+        self.announce(facts.TickLate(seconds))
         if not stalled or self.verdict is not None:
             self.members.forgive(seconds, now)
         elif self.term is not None:
@@ -437,8 +431,8 @@ class CoordinatorMachine:
         ran, member.lost = member.running, True
         member.stopped()  # its fence has ended whatever ran there (core.lease)
         member.times_lost += 1
-        reason = f"{member.node.name} was not heard for {self.job.timeouts.node_lost:g} s"
-        self.log("node_lost", "warning", node=member.node.name, reason=reason)
+        reason = facts.why_lost(member.node.name, self.job.timeouts.node_lost)
+        self.announce(facts.NodeLost(member.node.infra_rank, member.heard, self.job.timeouts.node_lost))
         if self.role is Role.LEADING:
             self._cycles.missing(member, reason, ran=ran, charged=member.times_lost > 1, now=now)
 
@@ -472,9 +466,10 @@ class CoordinatorMachine:
         """The same, for the log too."""
         had, self._led = self._led, self.may_decide(now)
         if had and not self._led:
-            self.log("majority_lost", "warning", members=self._rosters.roster.members)
+            self.announce(facts.MajorityLost(self._rosters.roster.members))
         elif self._led and not had:
-            self.log("majority", term=self.term, members=self._rosters.roster.members)
+            assert self.term is not None
+            self.announce(facts.MajorityBack(self.term, self._rosters.roster.members))
         return self._led
 
     def _change_roster(self) -> None:
@@ -490,7 +485,7 @@ class CoordinatorMachine:
 
     def _spread(self, roster: Roster) -> None:
         assert self._election.term is not None
-        self.log("members", number=roster.number, members=roster.members, former=roster.former or None)
+        self.announce(facts.RosterChanged(roster.number, roster.members, roster.former))
         self._mail_all(messages.Members(self._election.term, roster))
 
     def _kept(self, member: Member, stamp: tuple[int, int], now: float) -> None:
@@ -515,7 +510,7 @@ class CoordinatorMachine:
         assert self._election.term is not None
         self.role, verdict = Role.CLOSING, replace(verdict, reason=one_line(verdict.reason))
         self._closing.propose(verdict)
-        self.log("proposed", outcome=verdict.outcome.value, reason=verdict.reason)
+        self.announce(facts.VerdictProposed(verdict))
         self._deputy = self._choose_deputy()
         for member in self.members:
             if member.registered:
@@ -545,7 +540,7 @@ class CoordinatorMachine:
         elif not self._closing.closed:
             self.role = Role.CLOSING
             self._closing.close(verdict, now)
-            self.log("verdict", outcome=verdict.outcome.value, code=verdict.exit_code, reason=verdict.reason)
+            self.announce(facts.VerdictClosed(verdict))
             self._mail_all(messages.Close(self._election.term or 0, verdict))
             self._leave_when_done(now)
 
@@ -577,9 +572,9 @@ class CoordinatorMachine:
             if member.registered:
                 self.mail(member, message)
 
-    def log(self, event: str, level: str = "info", /, **fields: object) -> None:
-        """One line."""
-        self._do(log(event, level, **fields))
+    def announce(self, fact: facts.CoordinatorFact) -> None:
+        """Let everything know that looks on."""
+        self._do(Announce(fact))
 
     def _do(self, action: CoordinatorAction | None) -> None:
         if action is not None:

@@ -20,12 +20,13 @@ from ft_supervisor.core.ledger import Ledger, newer
 from ft_supervisor.core.members import Member, Members
 from ft_supervisor.core.model import KILL_BOUND, Again, Cycle, Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.placement import Assignment
-from ft_supervisor.core.policy import Decision, MayGo, Told, Trouble
+from ft_supervisor.core.policy import Decision, MayGo, Trouble
+from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.selection import Selection
 from ft_supervisor.core.settings import Cause, OnExhausted
 from ft_supervisor.core.summary import Tally
-from ft_supervisor.core.telling import Telling
+from ft_supervisor.core.telling import LastDecision, Telling
 
 STOP_MARGIN = 10.0
 """Seconds beyond grace and kill until a node that can't end its workers ends the job."""
@@ -48,8 +49,8 @@ class Lead(Protocol):
     def mail(self, member: Member, message: messages.ToAgent) -> None:
         """Send it."""
 
-    def log(self, event: str, level: str = "info", /, **fields: object) -> None:
-        """One line."""
+    def announce(self, fact: facts.CoordinatorFact) -> None:
+        """Let everything know that looks on."""
 
     def conclude(self, verdict: Verdict) -> None:
         """End the job. Nothing more is to be done here."""
@@ -86,7 +87,7 @@ class Cycles:
         self._lead = lead
         self._term = term
         self._ending = Ending(job, now)
-        self._telling = Telling(job, lead.log)
+        self._telling = Telling(job, lead.announce)
         self._pending: set[int] = set()
         self._master = ("", 0)
         self._since = now
@@ -98,9 +99,9 @@ class Cycles:
         return self._ending.ledger
 
     @property
-    def told(self) -> Told | None:
+    def last_decision(self) -> LastDecision | None:
         """Our term's newest decision."""
-        return self._telling.told
+        return self._telling.last
 
     def active(self, member: Member) -> bool:
         """Whether it belongs to the present cycle."""
@@ -117,7 +118,7 @@ class Cycles:
         if self.cycle is not None:
             self.phase, self._pending, self._since = Phase.RUNNING, set(self.group), now
             if gone := [rank for rank in self.group if self._members.get(rank) is None]:
-                reason = f"{self._telling.names(gone)} was given up by the former coordinator"
+                reason = f"{self.job.names_of(gone)} was given up by the former coordinator"
                 self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
 
     def _take_over(self, other: Ledger) -> None:
@@ -246,7 +247,7 @@ class Cycles:
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
             case messages.WorkersFailed(failures=failures):
-                self._lead.log("failures_heard", node=member.node.name, cycle=self.cycle, failures=len(failures))
+                self._lead.announce(facts.FailuresHeard(member.node.infra_rank, message.cycle, len(failures)))
                 for failure in failures:
                     self._failed(member, failure, now)
                 if not failures:
@@ -287,7 +288,7 @@ class Cycles:
         if not leaving or self.phase is not Phase.RUNNING or not self.job.settings.interruption.drain_now:
             return
         if self.selection.can_replace(leaving, self.group, now):
-            names = self._telling.names(sorted(leaving))
+            names = self.job.names_of(sorted(leaving))
             self._trouble(Trouble(f"Slurm drains {names}", Cause.DRAIN, min(leaving), charged=False), now)
 
     # -- what is said to them
@@ -337,14 +338,15 @@ class Cycles:
         elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
         elif self.job.settings.placement.grow_now and (size := self.selection.can_grow(self.group, now)):
-            self._trouble(Trouble(f"growing from {len(self.group)} to {size} nodes", charged=False), now)
+            grows = f"growing from {len(self.group)} to {size} nodes"
+            self._trouble(Trouble(grows, charged=False, growth=True), now)
 
     def _watch_stopping(self, now: float) -> None:
         running = self._members.running()
         self._telling.suspects(self._ending.suspects(now) & running)
         bound = self._ending.grace + KILL_BOUND + self.job.timeouts.node_lost + STOP_MARGIN
         if running and now - self._ending.since >= bound:
-            reason = f"{self._telling.names(sorted(running))} did not stop its workers within {bound:g} s"
+            reason = f"{self.job.names_of(sorted(running))} did not stop its workers within {bound:g} s"
             self._lead.conclude(Verdict(Outcome.INTERRUPTED, reason))
 
     # -- cycles
@@ -393,7 +395,7 @@ class Cycles:
             self._short_since = None
         elif self._short_since is None:
             self._short_since = now
-            self._lead.log("too_few_nodes", "warning", reason=found.reason, on_exhausted=exhausted.value)
+            self._lead.announce(facts.TooFewNodes(found.reason, exhausted))
         elif now - self._short_since >= (timeouts.join if exhausted is OnExhausted.WAIT else timeouts.node_lost):
             again = Again.REQUEUE if exhausted is OnExhausted.REQUEUE else Again.OPEN
             reason = f"too few nodes: {found.reason}; {decision.reason}"
@@ -430,7 +432,7 @@ class Cycles:
         self.phase, running = Phase.STOPPING, self._still_running()
         self._ending.begin(trouble, running, self._lead.wall(now), now)
         self.tally.broken(now)
-        self._telling.failed(self.cycle, trouble.reason, now)
+        self._telling.failed(self.cycle, trouble, now)
         if self.job.settings.step_file:
             self._lead.read_step()
         self._tell_to_stop(running)
@@ -446,4 +448,4 @@ class Cycles:
 
     def _tell(self, decision: Decision, now: float) -> None:
         ending = self._ending
-        self._telling.decided(decision, ending.trouble, ending.where(decision), self.cycle, self.group, now)
+        self._telling.decided(decision, ending.trouble, self.cycle, self.group, now)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ft_supervisor.core import actions
 from ft_supervisor.core.actions import (
+    Announce,
     DaemonAction,
     KillChild,
     Leave,
@@ -20,7 +21,6 @@ from ft_supervisor.core.actions import (
     SpawnCoordinator,
     Tell,
     WriteVerdict,
-    log,
 )
 from ft_supervisor.core.events import (
     ChecksDone,
@@ -63,6 +63,7 @@ from ft_supervisor.core.orders import (
     Sick,
     Terminate,
 )
+from ft_supervisor.core.protocol import daemon_facts as facts
 from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
 from ft_supervisor.core.settings import Cause, OnFail
 
@@ -135,17 +136,7 @@ class DaemonMachine:
 
     def _introduce(self) -> None:
         job, losses = self.job, survivable_losses(self.job)
-        names = ",".join(job.nodes[rank] for rank in candidates(job, None))
-        self._do(
-            log(
-                "job",
-                nodes=len(job.nodes),
-                active=job.active,
-                spares=len(job.nodes) - job.active,
-                candidates=names,
-                survives=f"the loss of any {losses} node{'' if losses == 1 else 's'} at the same moment",
-            )
-        )
+        self._announce(facts.JobIntroduced(tuple(candidates(job, None)), losses))
 
     def handle(self, event: DaemonEvent, now: float) -> list[DaemonAction]:
         """One event in, actions out, in order."""
@@ -180,8 +171,7 @@ class DaemonMachine:
     def _checked(self, number: int, outcomes: Sequence[CheckOutcome], now: float) -> None:
         news, cycle = self._health.results(number, outcomes, now)
         for finding in news:
-            level = "info" if finding.effect is None else "warning"
-            self._do(log("health", level, check=finding.check, effect=finding.effect, reason=finding.reason))
+            self._announce(facts.CheckChanged(finding.check, finding.effect, finding.reason))
         problem = self._health.problem
         if problem is not None and self.memory.unhealthy is None:
             self.memory = replace(self.memory, unhealthy=problem)
@@ -242,7 +232,7 @@ class DaemonMachine:
 
     def _replace_agent(self, status: str, now: float) -> None:
         agent = self._agent
-        self._do(log("agent_lost", "warning", status=status, incarnation=agent.incarnation, crashes=agent.crashes))
+        self._announce(facts.AgentLost(status, agent.incarnation, agent.crashes))
         if agent.crashes >= MAX_CRASHES:
             self._end(INTERRUPTED, None, f"{MAX_CRASHES} agents in a row ended at once, the last: {status}", now)
         else:
@@ -267,7 +257,7 @@ class DaemonMachine:
             case AskSlurm(urgent):
                 self._do(actions.CallSlurm(urgent))
             case Listening(port):
-                self._do(log("coordinator_listens", port=port))
+                self._announce(facts.CoordinatorListens(port))
             case Closed(verdict):
                 self._closed = verdict
             case Done():
@@ -277,7 +267,7 @@ class DaemonMachine:
     def _coordinator_exited(self, status: str, now: float) -> None:
         self._coordinator.exit(now)
         if not self._coordinator_done and (self._ending is None or self._closed is not None):
-            self._do(log("coordinator_lost", "warning", status=status, crashes=self._coordinator.crashes))
+            self._announce(facts.CoordinatorLost(status, self._coordinator.crashes))
             if self._closed is not None:  # it may not have come to writing the file
                 self._do(WriteVerdict(self._closed, shared=True))
         if self._ending is not None:
@@ -288,7 +278,7 @@ class DaemonMachine:
     def _signal(self, name: str, now: float) -> None:
         if self._signalled is None:
             self._signalled = now
-            self._do(log("signalled", "warning", name=name))
+            self._announce(facts.DaemonSignalled(name))
             if self._agent.lives:
                 timeouts = self.job.timeouts
                 self._do(Tell(Terminate(name)))
@@ -318,7 +308,7 @@ class DaemonMachine:
         """The run's verdict file is there, and our agent has no coordinator to hear it from."""
         if self.memory.verdict is None and self._ending is None and self._done is None:
             self.memory = replace(self.memory, verdict=verdict)
-            self._do(log("verdict_found", outcome=verdict.outcome.value, reason=verdict.reason))
+            self._announce(facts.VerdictFound(verdict))
             if self._agent.lives:
                 self._do(KillChild(AGENT))
             else:
@@ -351,7 +341,7 @@ class DaemonMachine:
         if self._agent.lives and self._agent.kill_at is None:
             self._watch_agent(now)
         if self._coordinator.kill_at is None and self._coordinator.hangs(now):
-            self._do(log("coordinator_silent", "warning"))
+            self._announce(facts.CoordinatorSilent())
             self._coordinator.kill_at = now
         for child, keeper in ((AGENT, self._agent), (COORDINATOR, self._coordinator)):
             if keeper.is_due(now):
@@ -364,13 +354,18 @@ class DaemonMachine:
         fenced = self._fence_at is not None and now >= self._fence_at  # and the agent had its chance to do it itself
         if not agent.hangs(now) and not fenced:
             return
-        self._do(log("agent_silent", "warning", seconds=round(silence, 1), incarnation=agent.incarnation))
+        self._announce(facts.AgentSilent(silence, agent.incarnation))
         self._agent.kill_at = now
         if agent.hangs(now) and self._state in WORKING and not self.memory.failures:
             message = f"not heard by its daemon for {silence:.1f} s"
             at = self._epoch + now
-            failure = Failure(self.node.infra_rank, AGENT_RANK, message=message, time=at, cause=Cause.HANG)
+            failure = Failure(
+                self.node.infra_rank, AGENT_RANK, message=message, time=at, cause=Cause.HANG, silent=silence
+            )
             self.memory = replace(self.memory, failures=(failure,))
+
+    def _announce(self, fact: facts.DaemonFact) -> None:
+        self._do(Announce(fact))
 
     def _do(self, action: DaemonAction) -> None:
         self._actions.append(action)

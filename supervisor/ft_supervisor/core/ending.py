@@ -94,10 +94,6 @@ class Ending:
         self.decision, self.ledger, self.not_before = decision, decision.ledger, now + decision.delay
         return decision
 
-    def where(self, decision: Decision) -> str | None:
-        """The rule for people: "FILE:LINE (rule N)"."""
-        return None if decision.rule is None else f"{self._rules[decision.rule].where} (rule {decision.rule + 1})"
-
     def _waits_for_step(self, now: float) -> bool:
         return not self._step_read and now - self.since < STEP_BOUND
 

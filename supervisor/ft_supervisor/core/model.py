@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
@@ -20,7 +21,10 @@ AGENT_RANK = -1
 NO_PROMISE = -1
 """The promise of a node that has promised nothing yet."""
 
-PROTOCOL = 1
+MOST_NAMES = 8
+"""Nodes that one line names."""
+
+PROTOCOL = 2
 """Version of what is said through the store and over the links; different versions do not talk."""
 
 
@@ -82,7 +86,8 @@ class Verdict:
 @dataclass(frozen=True)
 class Failure:
     """One failed worker, or with local_rank AGENT_RANK its agent. `time` is when the node noticed, in seconds since the
-    epoch by its own clock: for people, never compared. What hangs had been silent for longer, as `message` says.
+    epoch by its own clock: for people, never compared. `silent`: for how many seconds nothing had come by then from a
+    worker that hangs.
 
     `exception`: the class's name in torch's error file. `rules`: which of the settings' rules have a log pattern that
     the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
@@ -99,6 +104,7 @@ class Failure:
     exception: Name = ""
     rules: tuple[Rank, ...] = ()
     last_lines: Text = ""
+    silent: Moment = 0.0
 
     def __str__(self) -> str:
         who = f"worker {self.local_rank}" if self.local_rank >= 0 else "agent"
@@ -178,6 +184,11 @@ class Job:
     nonce: str = ""
     settings: Settings = DEFAULTS
     policy: str = ""
+
+    def names_of(self, nodes: Sequence[int]) -> str:
+        """The names of these nodes in one line, the first MOST_NAMES of them."""
+        more = f" and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else ""
+        return ",".join(self.nodes[node] for node in nodes[:MOST_NAMES]) + more
 
     @property
     def max_restarts(self) -> int:

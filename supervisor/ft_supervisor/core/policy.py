@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Again, Cycle, Failure, Outcome, Verdict
+from ft_supervisor.core.model import Again, Failure, Outcome, Verdict
 from ft_supervisor.core.settings import Cause, Match, Response, Rule
 
 MayGo = Callable[[Collection[int]], bool]
@@ -20,7 +20,7 @@ class Trouble:
 
     `charged` False: nobody's fault yet (a takeover, growth, a node's first loss, a node that a check has taken out for
     good: spares bound how many nodes can be lost, but not how often one comes back). Only a rule that names its cause,
-    or its check, answers that.
+    or its check, answers that. `growth`: nothing is wrong, the job can have more nodes.
     """
 
     reason: str
@@ -29,6 +29,7 @@ class Trouble:
     failure: Failure | None = None
     check: str = ""
     charged: bool = True
+    growth: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,6 @@ class Decision:
     replaced: frozenset[int] = frozenset()
     delay: float = 0.0
     verdict: Verdict | None = None
-
-
-@dataclass(frozen=True)
-class Told:
-    """The newest decision as people were told of it. `what`: the log line's event. `rule`: FILE:LINE and its number.
-    `cycle`: the one that it ended or began. `at`: the coordinator's own clock, in seconds."""
-
-    what: str
-    reason: str
-    rule: str | None
-    cycle: Cycle | None
-    at: float
 
 
 def find(rules: Sequence[Rule], trouble: Trouble, name: str) -> int | None:

@@ -1,88 +1,83 @@
-"""What people are told of the cycles: a log line for each decision, and the newest of these for `status`."""
+"""Announces what becomes of the cycles, and keeps the newest decision for `status`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from ft_supervisor.core.model import Cycle, Job
-from ft_supervisor.core.policy import Decision, Told, Trouble
+from ft_supervisor.core.policy import Decision, Trouble
+from ft_supervisor.core.protocol.coordinator_facts import (
+    CoordinatorFact,
+    CycleFailed,
+    CycleStarted,
+    Decided,
+    FirstFailure,
+    NodePromoted,
+    NodesSuspected,
+)
 
-MOST_NAMES = 8
 
+@dataclass(frozen=True)
+class LastDecision:
+    """The newest decision: `fact`, announced at `at` (seconds of the coordinator's own clock). Of a cycle that has
+    started `decided` is the decision that it follows, if there is one in this term."""
 
-class Log(Protocol):
-    """One line of the log."""
-
-    def __call__(self, event: str, level: str = "info", /, **fields: object) -> None:
-        """Its fields; None values are left out."""
+    fact: CycleStarted | CycleFailed | Decided
+    at: float
+    decided: Decided | None = None
 
 
 class Telling:
-    """Of one coordinator's term. `told`: its newest decision. All times in seconds."""
+    """Announcements of one coordinator's term. All times in seconds."""
 
-    def __init__(self, job: Job, log: Log) -> None:
-        self.told: Told | None = None
+    def __init__(self, job: Job, announce: Callable[[CoordinatorFact], None]) -> None:
+        self.last: LastDecision | None = None
         self._job = job
-        self._log = log
-
-    def names(self, nodes: Sequence[int]) -> str:
-        """Of infra_ranks, the first MOST_NAMES of them."""
-        more = f" and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else ""
-        return ",".join(self._job.nodes[node] for node in nodes[:MOST_NAMES]) + more
+        self._announce = announce
 
     def began(self, cycle: Cycle, former: Sequence[int], group: Sequence[int], reason: str, now: float) -> None:
         """`cycle` of the nodes of `group` begins, after one of those of `former`; both by group_rank."""
-        what, rule = (self.told.what, self.told.rule) if self.told else ("cycle_started", None)
-        self.told = Told(what, reason, rule, cycle, now)
-        before = set(former)
-        new = [node for node in group if node not in before]
-        self._log("cycle_started", cycle=cycle, nodes=len(group), new=self.names(new) or None, reason=reason)
+        started = CycleStarted(cycle, tuple(former), tuple(group), reason)
+        last = self.last.fact if self.last else None
+        self.last = LastDecision(started, now, last if isinstance(last, Decided) else None)
+        self._announce(started)
         if len(group) == len(former):
-            self._promotions(former, group)
+            for group_rank, (old, new) in enumerate(zip(former, group, strict=True)):
+                if old != new:
+                    self._announce(NodePromoted(new, old, group_rank))
 
-    def _promotions(self, former: Sequence[int], group: Sequence[int]) -> None:
-        names = self._job.nodes
-        for group_rank, (old, new) in enumerate(zip(former, group, strict=True)):
-            if old != new:
-                self._log("promoted", node=names[new], instead_of=names[old], group_rank=group_rank)
-
-    def failed(self, cycle: Cycle | None, reason: str, now: float) -> None:
+    def failed(self, cycle: Cycle | None, trouble: Trouble, now: float) -> None:
         """The cycle cannot go on; what that leads to is decided later."""
-        self.told = Told("cycle_failed", reason, None, cycle, now)
-        self._log("cycle_failed", "warning", cycle=cycle, reason=reason)
+        failed = CycleFailed(cycle, trouble.reason, trouble.cause, trouble.infra_rank, trouble.growth)
+        self.last = LastDecision(failed, now)
+        self._announce(failed)
 
     def suspects(self, nodes: Collection[int]) -> None:
         """These have not answered the probe."""
         if nodes:
-            reason = f"no answer within {self._job.timeouts.probe:g} s"
-            self._log("suspect", "warning", nodes=self.names(sorted(nodes)), reason=reason)
+            self._announce(NodesSuspected(tuple(sorted(nodes)), self._job.timeouts.probe))
 
     def decided(
-        self,
-        decision: Decision,
-        trouble: Trouble | None,
-        where: str | None,
-        cycle: Cycle | None,
-        group: Sequence[int],
-        now: float,
+        self, decision: Decision, trouble: Trouble | None, cycle: Cycle | None, group: Sequence[int], now: float
     ) -> None:
-        """What the end of this cycle of `group` leads to. `trouble`: the one that decides; `where` its rule is."""
+        """What the end of this cycle of `group` leads to. `trouble`: the one that decides."""
         if trouble is not None:
             self._first_failure(trouble, cycle, group)
-        what = decision.response.value if decision.verdict is None else "gives_up"
-        self.told = Told(what, decision.reason, where, cycle, now)
-        self._log(
-            what,
-            "warning",
-            cycle=cycle,
-            reason=decision.reason,
-            cause=trouble.cause if trouble is not None else None,
-            rule=where,
-            used=decision.ledger.used,
-            replaced=self.names(sorted(decision.replaced)) or None,
-            pause=round(decision.delay, 1) or None,
+        decided = Decided(
+            cycle,
+            decision.response,
+            decision.verdict is not None,
+            decision.reason,
+            trouble.cause if trouble is not None else None,
+            decision.rule,
+            decision.ledger.used,
+            tuple(sorted(decision.replaced)),
+            decision.delay,
+            trouble is not None and trouble.growth,
         )
+        self.last = LastDecision(decided, now)
+        self._announce(decided)
 
     def _first_failure(self, trouble: Trouble, cycle: Cycle | None, group: Sequence[int]) -> None:
         """What a person looks for first: whose failure it was that decides, and the last that it printed."""
@@ -91,13 +86,4 @@ class Telling:
         node, per_node = trouble.infra_rank, self._job.per_node
         known = cycle is not None and node in group and 0 <= failure.local_rank < per_node
         rank = group.index(node) * per_node + failure.local_rank if known else None
-        self._log(
-            "first_failure",
-            "warning",
-            cycle=cycle,
-            rank=rank,
-            node=self._job.nodes[node],
-            failure=str(failure),
-            log=self._job.log_file(cycle, rank) if cycle is not None and rank is not None else None,
-            last_lines=failure.last_lines or None,
-        )
+        self._announce(FirstFailure(cycle, rank, node, failure))

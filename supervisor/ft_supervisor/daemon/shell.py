@@ -30,6 +30,7 @@ from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.process import clock, tree
 from ft_supervisor.process.log import current_traceback, emit, file_failed, flush, journal_failed, log, say, setup
+from ft_supervisor.process.log_lines import Line, make_line, render
 from ft_supervisor.process.threads import guard
 
 END_BOUND = 5.0
@@ -52,8 +53,8 @@ def run(config: JobConfig, environ: Mapping[str, str]) -> int:
         say(f"ft-supervisor: {error}", "error")
         return CONFIG_ERROR
     os.environ.pop(identity.NONCE, None)  # workers and health checks could write the verdict's file with it
-    notes = [actions.log("policy", note=config.policy_note)] if config.policy_note else []
-    notes += [actions.log("identity", "warning", note=text) for text in warnings]
+    notes = [make_line("policy", note=config.policy_note)] if config.policy_note else []
+    notes += [make_line("identity", "warning", note=text) for text in warnings]
     gpus = job.per_node if config.per_node == "gpu" else None
     slurm = None if job.signal_workers else SlurmDesk(step, environ)
     supervise(
@@ -65,7 +66,7 @@ def supervise(
     job: Job,
     node: Node,
     *,
-    notes: Iterable[actions.Log] = (),
+    notes: Iterable[Line] = (),
     commands: Mapping[str, Sequence[str]] = COMMANDS,
     batch_job: batch.BatchJob | None = None,
     slurm: SlurmDesk | None = None,
@@ -168,7 +169,7 @@ class _Shell:
         self._closed: Closed | None = None
         """What our coordinator has said of the job's end, most recently."""
 
-    def loop(self, notes: Iterable[actions.Log]) -> NoReturn:
+    def loop(self, notes: Iterable[Line]) -> NoReturn:
         """Raises _Left at the end."""
         now = clock.now()
         self._carry_out(None, self._machine.start(now), now)
@@ -236,8 +237,8 @@ class _Shell:
     def _perform(self, todo: Iterable[actions.DaemonAction]) -> None:
         for action in todo:
             match action:
-                case actions.Log():
-                    emit(action)
+                case actions.Announce(fact):
+                    emit(render(fact, self._job))
                 case actions.SpawnAgent(incarnation, memory):
                     self._spawn(AGENT, incarnation, memory)
                 case actions.SpawnCoordinator(incarnation, memory):

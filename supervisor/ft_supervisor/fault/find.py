@@ -201,7 +201,7 @@ def _in_charge(folder: Path, coordinator: int) -> int | None:
         for part in (".jsonl", ".rest-old.jsonl", ".rest.jsonl"):
             with suppress(OSError), (folder / f"{name}{part}").open("rb") as file:
                 for line in file:
-                    if b'"in_charge"' in line or b'"stepped_down"' in line:
+                    if b'"TookCharge"' in line or b'"SteppedDown"' in line:
                         term = _term(line, term)
     return term
 
@@ -209,8 +209,9 @@ def _in_charge(folder: Path, coordinator: int) -> int | None:
 def _term(line: bytes, term: int | None) -> int | None:
     with suppress(ValueError, KeyError, TypeError):  # torn
         for action in json.loads(line)["actions"]:
-            if action["type"] == "Log" and action["event"] == "in_charge":
-                term = int(dict(action["fields"])["term"])
-            elif action["type"] == "Log" and action["event"] == "stepped_down":
+            kind = action["fact"]["type"] if action["type"] == "Announce" else ""
+            if kind == "TookCharge":
+                term = int(action["fact"]["term"])
+            elif kind == "SteppedDown":
                 term = None
     return term

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ft_supervisor.core.protocol.agent_facts import QuietState
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.observe.history_fact import Fact, cycle_text, failures_of, is_log
+from ft_supervisor.observe.history_fact import Fact, announced, cycle_text, failures_of
 
 
 class AgentEvents:
@@ -36,7 +37,8 @@ class AgentEvents:
                 if not ranks:
                     yield Fact(at, "beats", node=node, cycle=cycle)
             self._unbeaten = {cycle: ranks for cycle, ranks in self._unbeaten.items() if ranks}
-        failed = any(is_log(each, "worker_failed") for each in actions)  # and no rule says that it is to be ignored
+        facts = announced(actions)
+        failed = any(each["type"] == "WorkerFailed" for each in facts)  # and no rule says that it is to be ignored
         for action in actions:
             if failed and action["type"] == "Tell" and action["order"]["type"] == "Remember":
                 memory = action["order"]["memory"]
@@ -46,7 +48,14 @@ class AgentEvents:
                 cycle = cycle_text(run["cycle"])
                 self._unbeaten = {cycle: set(range(self._per_node))}
                 yield Fact(at, "run", node=node, cycle=cycle, group=unfold(run["group"]))
-            elif action["type"] == "Log" and action["event"] in ("connected", "disconnected", "standby"):
-                yield Fact(at, action["event"], node=node)
+            elif action["type"] == "Announce" and (what := _news(action["fact"])):
+                yield Fact(at, what, node=node)
             elif action["type"] == "Leave":
                 yield Fact(at, "ends", node=node)
+
+
+def _news(fact: dict[str, Any]) -> str:
+    """What a fact of the agent tells of its node's connection or state; "" for nothing of interest here."""
+    if fact["type"] == "AgentBecame":
+        return "standby" if fact["state"] == QuietState.STANDBY else ""
+    return {"CoordinatorFound": "connected", "ConnectionLost": "disconnected"}.get(fact["type"], "")

@@ -101,7 +101,7 @@ def _takeovers(led: Sequence[Fact], agents: Sequence[Fact], names: Sequence[str]
     for fact in led:
         if fact.what != "in_charge":
             continue
-        if fact.get("takeover") == "True":
+        if fact.takeover:
             last: dict[int | None, float] = {}
             for each in agents:
                 if each.what == "disconnected" and before < each.at <= fact.at:

@@ -6,21 +6,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.core.codec import from_plain
+from ft_supervisor.core.model import Verdict
+from ft_supervisor.core.protocol.coordinator_facts import why_lost
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.observe.history_fact import Fact, cycle_text, failures_of, is_log, rank_of
+from ft_supervisor.observe.history_fact import Fact, announced, cause_of, cycle_text, failure_of, failures_of, rank_of
 
 
 @dataclass(frozen=True)
 class CoordinatorEvent:
     """At `at`, in `term`, to the coordinator of the node with infra_rank `node`; `nodes`: names by infra_rank;
-    `last_heard`: when a node last was. What the journal holds may be anything: KeyError, TypeError, ValueError,
-    IndexError and AttributeError say that it is not what is expected."""
+    `rules`: where each rule stands; `last_heard`: when a node last was.
+
+    What the journal holds may be anything: KeyError, TypeError, ValueError, IndexError and AttributeError say that it
+    is not what is expected."""
 
     at: float
     term: int | None
     node: int | None
     nodes: tuple[str, ...]
+    rules: tuple[str, ...]
     last_heard: Callable[[int], float]
 
     def facts(self, message: dict[str, Any], actions: list[Any]) -> Iterator[Fact]:
@@ -32,7 +37,7 @@ class CoordinatorEvent:
                 newest = cycle_text(memory["newest"])
                 yield self._fact("known", cycle=newest, group=unfold(memory["group"]))
             if memory.get("unhealthy"):
-                yield self._fact("unhealthy", node=rank_of(message), reason=_reason(memory["unhealthy"]))
+                yield self._fact("unhealthy", node=rank_of(message), reason=str(memory["unhealthy"]["reason"]))
         elif kind == "WorkersFailed":
             yield self._fact(
                 "exited",
@@ -47,53 +52,50 @@ class CoordinatorEvent:
             yield self._fact("left", node=rank_of(message))
         mails = [each["message"] for each in actions if each["type"] == "Mail"]
         runs = [mail for mail in mails if mail["type"] == "Run"]
-        if any(is_log(each, "in_charge") for each in actions):  # what it has learnt of its predecessors' rules
+        facts = announced(actions)
+        if any(each["type"] == "TookCharge" for each in facts):  # what it has learnt of its predecessors' rules
             ledgers = {mail["ledger"].get("excluded") for mail in mails if "ledger" in mail} - {"", None}
             yield from (self._fact("excluded", group=unfold(ranks)) for ranks in ledgers)
-        for action in actions:
-            if action["type"] == "Log":
-                fields = {str(name): "" if part is None else str(part) for name, part in action["fields"]}
-                yield from self._of_log(action["event"], fields, runs[0] if runs else {})
+        for fact in facts:
+            yield from self._of_fact(fact, runs[0]["ledger"].get("excluded", "") if runs else "")
 
-    def _of_log(self, event: str, fields: dict[str, str], run: dict[str, Any]) -> Iterator[Fact]:
-        reason, cycle, data = fields.get("reason", ""), fields.get("cycle", ""), tuple(fields.items())
-        match event:
-            case "in_charge" | "stepped_down":
-                told = self._fact(event, node=self.node, reason=reason, data=data)
-                yield replace(told, term=int(fields["term"]))
-            case "registered":
-                yield self._fact("registered", node=int(fields["infra_rank"]))
-            case "cycle_started":
-                data = (*data, ("excluded", run.get("ledger", {}).get("excluded", "")))
-                group = unfold(run["group"]) if run else ()
-                yield self._fact("began", cycle=cycle, group=group, reason=reason, data=data)
-            case "cycle_failed":
-                yield self._fact("failed", cycle=cycle, reason=reason, data=data)
-            case "node_lost":
-                node = self.nodes.index(fields["node"])
-                yield replace(self._fact("lost", node=node, reason=reason, told=self.at), at=self.last_heard(node))
-            case "unhealthy":
-                yield self._fact("unhealthy", node=self.nodes.index(fields["node"]), reason=reason)
-            case "restart" | "replace_node" | "ignore" | "gives_up":
-                data = (*data, ("response", event))
-                yield self._fact("decided", cycle=cycle, reason=reason, data=data)
-            case "first_failure":
-                yield self._fact("first_failure", cycle=cycle, data=data)
-            case "proposed" | "verdict":
-                verdict = _verdict(fields)
-                yield self._fact(event, reason=reason, verdict=verdict, data=data)
+    def _of_fact(self, fact: dict[str, Any], excluded: str) -> Iterator[Fact]:
+        """`excluded`: by rules, folded, when a cycle begins."""
+        reason = str(fact.get("reason", ""))
+        cycle = cycle_text(fact["cycle"]) if fact.get("cycle") else ""
+        match fact["type"]:
+            case "TookCharge":
+                took = self._fact("in_charge", node=self.node, takeover=fact["promises"] is not None)
+                yield replace(took, term=int(fact["term"]))
+            case "SteppedDown":
+                yield replace(self._fact("stepped_down", node=self.node, reason=reason), term=int(fact["term"]))
+            case "NodeRegistered":
+                yield self._fact("registered", node=int(fact["infra_rank"]))
+            case "CycleStarted":
+                group = tuple(map(int, fact["group"]))
+                yield self._fact("began", cycle=cycle, group=group, reason=reason, excluded=unfold(excluded))
+            case "CycleFailed":
+                yield self._fact("failed", cycle=cycle, reason=reason, cause=cause_of(fact))
+            case "NodeLost":
+                node = int(fact["infra_rank"])
+                lost = self._fact(
+                    "lost", node=node, reason=why_lost(self.nodes[node], float(fact["bound"])), told=self.at
+                )
+                yield replace(lost, at=self.last_heard(node))
+            case "NodeUnhealthy":
+                yield self._fact("unhealthy", node=int(fact["infra_rank"]), reason=str(fact["problem"]["reason"]))
+            case "Decided":
+                rule = "" if fact["rule"] is None else f"{self.rules[fact['rule']]} (rule {fact['rule'] + 1})"
+                response = "gives_up" if fact["gives_up"] else str(fact["response"])
+                yield self._fact(
+                    "decided", cycle=cycle, reason=reason, cause=cause_of(fact), rule=rule, response=response
+                )
+            case "FirstFailure":
+                yield self._fact("first_failure", cycle=cycle, failures=(failure_of(fact["failure"]),))
+            case "VerdictProposed" | "VerdictClosed":
+                what = "proposed" if fact["type"] == "VerdictProposed" else "verdict"
+                verdict = from_plain(fact["verdict"], Verdict)
+                yield self._fact(what, reason=verdict.reason, verdict=verdict)
 
     def _fact(self, what: str, **more: Any) -> Fact:
         return Fact(self.at, what, self.term, **more)
-
-
-def _reason(problem: Any) -> str:
-    """Of a node's problem; journals of before it had a name of a check hold the reason alone."""
-    return str(problem["reason"] if isinstance(problem, dict) else problem)
-
-
-def _verdict(fields: dict[str, str]) -> Verdict | None:
-    try:
-        return Verdict(Outcome(fields["outcome"]), fields["reason"])
-    except (KeyError, ValueError):
-        return None

@@ -32,7 +32,7 @@ def _story(
     term, n = order(number)
     failed, failures = cycle.ended is CycleEnd.FAILED, cycle.in_order()
     reason = cycle.said.reason if cycle.said else str(failures[0]) if failures else ""
-    cause = _cause(cycle, failures, trouble) if failed else ""
+    cause = _cause(cycle, failures) if failed else ""
     lost = _lost(cycle, trouble, names)
     return CycleStory(
         number=number,
@@ -46,8 +46,8 @@ def _story(
         ended=cycle.ended,
         cause=cause,
         reason=reason if failed else "",
-        rule=cycle.decided.get("rule") if cycle.decided else "",
-        response=cycle.decided.get("response") if cycle.decided else "",
+        rule=cycle.decided.rule if cycle.decided else "",
+        response=cycle.decided.response if cycle.decided else "",
         failures=tuple(failures),
         lost=lost,
         loss=_loss(cycle, later, _happened(cycle, cause, lost), proposed) if failed else None,
@@ -58,22 +58,11 @@ def _name(names: Sequence[str], node: int) -> str:
     return names[node] if 0 <= node < len(names) else f"node {node}"
 
 
-def _cause(cycle: Known, failures: Sequence[Failure], trouble: Sequence[Fact]) -> str:
-    """The coordinator's own word; without one (it was killed before it decided) made of the words of its reason."""
-    said = cycle.said
-    if said is None:
+def _cause(cycle: Known, failures: Sequence[Failure]) -> str:
+    """The cause that the coordinator has announced; where no journal has it, that of the first failure."""
+    if cycle.said is None:
         return failures[0].cause.value if failures else "unknown"
-    if told := said.get("cause"):
-        return told
-    for what, cause in (("lost", Cause.NODE_LOST), ("unhealthy", Cause.HEALTH)):
-        if any(fact.what == what and fact.reason and fact.reason in said.reason for fact in trouble):
-            return cause.value
-    for failure in failures:
-        if str(failure) in said.reason:
-            return failure.cause.value
-    words = {"Slurm drains ": Cause.DRAIN.value, "growing from ": "growth"}
-    usual = "other" if cycle.decided else "unknown"
-    return next((word for begins, word in words.items() if said.reason.startswith(begins)), usual)
+    return cycle.said.cause or ("other" if cycle.decided else "unknown")
 
 
 def _lost(cycle: Known, trouble: Sequence[Fact], names: Sequence[str]) -> tuple[LostNode, ...]:
@@ -148,8 +137,7 @@ def first_failure(
     if story is None:
         return None
     named = [fact for fact in facts if fact.what == "first_failure" and fact.cycle == story.number]
-    words = named[-1].get("failure") if named else ""
-    failure = next((each for each in story.failures if str(each) == words), story.failures[0])
+    failure = named[-1].failures[0] if named else story.failures[0]
     name, rank = _name(names, failure.infra_rank), None
     if name in story.nodes and per_node is not None and failure.local_rank >= 0:
         rank = story.nodes.index(name) * per_node + failure.local_rank

@@ -27,8 +27,9 @@ class Fact:
     began, failed, first_failure, decided, proposed, verdict      of a cycle or the run
     connected, disconnected, standby, run, beats, exited, gone, ends    of a node, told by its agent
 
-    `term` is that of the coordinator; an agent's facts have none. `data`: what else its line says. Raises ValueError
-    for what can be no number, time or cycle.
+    `term` is that of the coordinator; an agent's facts have none. `cause`: a core.settings.Cause, "growth", or "" for
+    none. `rule`, `response`: of a decision. `excluded`: nodes that rules had excluded when a cycle began. `takeover`:
+    of in_charge. Raises ValueError for what can be no number, time or cycle.
     """
 
     at: float
@@ -41,7 +42,11 @@ class Fact:
     told: float | None = None
     failures: tuple[Failure, ...] = ()
     verdict: Verdict | None = None
-    data: tuple[tuple[str, str], ...] = ()
+    cause: str = ""
+    rule: str = ""
+    response: str = ""
+    excluded: tuple[int, ...] = ()
+    takeover: bool = False
 
     def __post_init__(self) -> None:
         whole = all(type(each) in (int, NoneType) for each in (self.term, self.node))
@@ -49,20 +54,18 @@ class Fact:
         if not whole or not all(0 <= at < LATEST for at in times) or not _CYCLE.fullmatch(self.cycle):
             raise ValueError(f"no fact: {self}")
 
-    def get(self, name: str) -> str:
-        """A field of its line; "" where there is none."""
-        return dict(self.data).get(name, "")
-
 
 @dataclass
 class Told:
-    """All that one journal says. `nodes` are the job's, by infra_rank. `torn`: lines that are no whole ones;
+    """All that one journal says. `nodes` are the job's, by infra_rank; `rules`: where each of
+    its rules stands, as FILE:LINE. `torn`: lines that are no whole ones;
     `strange`: lines that make no sense; `full`: it reached its bound; `problem`: why no more could be read."""
 
     machine: str = ""
     run_id: str = ""
     node: int | None = None
     nodes: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
     per_node: int | None = None
     active: int | None = None
     first: float | None = None
@@ -87,14 +90,23 @@ def rank_of(message: dict[str, Any]) -> int:
     return int(message["node"]["infra_rank"] if "node" in message else message["infra_rank"])
 
 
-def is_log(action: Any, event: str) -> bool:
-    """Whether the action is this line of the log."""
-    return bool(action["type"] == "Log" and action["event"] == event)
+def announced(actions: list[Any]) -> list[dict[str, Any]]:
+    """The facts among these actions, each with its `type`."""
+    return [action["fact"] for action in actions if action["type"] == "Announce"]
+
+
+def cause_of(fact: dict[str, Any]) -> str:
+    """A core.settings.Cause, "growth", or "" for none: of a CycleFailed or a Decided."""
+    return "growth" if fact["growth"] else str(fact["cause"] or "")
 
 
 def failures_of(value: dict[str, Any]) -> tuple[Failure, ...]:
-    """With what this version knows of them. `time` is 0 where it is not known."""
+    """What value["failures"] says, as far as this version knows it. `time` is 0 where it is not known."""
+    return tuple(failure_of(each) for each in value["failures"])
+
+
+def failure_of(value: dict[str, Any]) -> Failure:
+    """One Failure, as far as this version knows it. `time` is 0 where it is not known."""
     plain = to_plain(Failure(0, 0))
-    known = [plain | {name: part for name, part in each.items() if name in plain} for each in value["failures"]]
-    found = [from_plain(each, Failure) for each in known]
-    return tuple(each if 0 <= each.time < LATEST else replace(each, time=0.0) for each in found)
+    found: Failure = from_plain(plain | {name: part for name, part in value.items() if name in plain}, Failure)
+    return found if 0 <= found.time < LATEST else replace(found, time=0.0)

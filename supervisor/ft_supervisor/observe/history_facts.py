@@ -20,9 +20,9 @@ from ft_supervisor.core.codec import from_plain
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.observe.history_agent import AgentEvents
 from ft_supervisor.observe.history_coordinator import CoordinatorEvent
-from ft_supervisor.observe.history_fact import LATEST, Told, is_log, rank_of
+from ft_supervisor.observe.history_fact import LATEST, Told, announced, rank_of
 
-VERSION = 1
+VERSION = 2
 """Of the journal's format, observe.journal."""
 _HEARD = 512
 """How many of the newest heartbeats are kept, to tell when a lost node was last heard."""
@@ -112,6 +112,7 @@ class _Reader:
         job = begin["job"]
         told.machine, told.run_id = str(value["machine"]), str(job["run_id"])
         told.node, told.nodes = from_plain(begin["node"]["infra_rank"], Rank), tuple(map(str, job["nodes"]))
+        told.rules = tuple(str(rule["where"]) for rule in job["settings"]["rules"])
         told.per_node, told.active = from_plain(job["per_node"], Rank), from_plain(job["active"], Rank)
         self._node_lost = float(job["timeouts"]["node_lost"])
         self._offset = _plausible(datetime.fromisoformat(value["time"]).timestamp()) - self._now
@@ -138,8 +139,10 @@ class _Reader:
                 self._spoke[rank_of(message)] = self._now
             if event.get("type") == "Heard":
                 self._spoke |= {int(rank): self._now for rank, _ in event["echoes"]}
-            if value["term"] is not None or any(is_log(each, "stepped_down") for each in actions):
-                said = CoordinatorEvent(at, value["term"], self.told.node, self.told.nodes, self._last_heard)
+            if value["term"] is not None or _steps_down(actions):
+                said = CoordinatorEvent(
+                    at, value["term"], self.told.node, self.told.nodes, self.told.rules, self._last_heard
+                )
                 self.told.facts += said.facts(message or {}, actions)
 
     def _last_heard(self, node: int) -> float:
@@ -155,6 +158,10 @@ class _Reader:
             except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
                 self.told.strange += 1
         return min(max(found, default=at_most), at_most) + (self._offset or 0.0)
+
+
+def _steps_down(actions: list[Any]) -> bool:
+    return any(fact["type"] == "SteppedDown" for fact in announced(actions))
 
 
 def _plausible(at: float) -> float:

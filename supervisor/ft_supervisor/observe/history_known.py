@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -11,9 +10,6 @@ from ft_supervisor.core.model import Failure, Outcome, Verdict
 from ft_supervisor.core.settings import Cause
 from ft_supervisor.observe.history import CycleEnd
 from ft_supervisor.observe.history_fact import Fact
-
-_SILENT = re.compile(r" for ([0-9]{1,8}(?:\.[0-9]+)?) s")
-"""In what is said of a hang, by a worker's agent (core.agent.hang) or an agent's daemon (core.daemon)."""
 
 
 @dataclass
@@ -72,8 +68,8 @@ class Known:
         """When the first worker failed, as far as that was written down; of one that hangs when it fell silent."""
         times = [each.time for each in self.failures if each.time]
         if self.failed:
-            hung = [(each, _SILENT.search(each.message)) for each in self.failures if each.cause is Cause.HANG]
-            times += [(each.time or self.failed.at) - float(silent[1]) for each, silent in hung if silent]
+            hung = [each for each in self.failures if each.cause is Cause.HANG and each.silent]
+            times += [(each.time or self.failed.at) - each.silent for each in hung]
         return min(times, default=None)
 
     def all_over(self) -> float | None:
@@ -111,7 +107,8 @@ def collect(facts: Iterable[Fact], verdict: Verdict | None, proposed: Fact | Non
 
 def _tell(cycle: Known, fact: Fact) -> None:
     cycle.group = cycle.group or fact.group
-    cycle.failures |= set(fact.failures)
+    if fact.what != "first_failure":  # which repeats one
+        cycle.failures |= set(fact.failures)
     node = -1 if fact.node is None else fact.node
     match fact.what:
         case "began":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ft_supervisor.core.ranks import unfold
 from ft_supervisor.observe.history import NodeStory, Span, State
 from ft_supervisor.observe.history_fact import Fact
 
@@ -120,7 +119,7 @@ class _Fold:
         """A cycle, or the first that is heard of it."""
         self._cycle, self._running = fact.cycle, True
         self._group = {rank: group_rank for group_rank, rank in enumerate(fact.group)}
-        self._exclude(unfold(fact.get("excluded")))
+        self._exclude(fact.excluded)
         for group_rank, each in enumerate(self._members()):
             each.be(State.ACTIVE, fact.at, fact.cycle, group_rank)
         for line in self._lines:

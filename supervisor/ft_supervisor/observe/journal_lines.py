@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ft_supervisor.core.actions import Conclude, Leave, Log, Pulse, Record, Tell, WriteVerdict
+from ft_supervisor.core.actions import Announce, Conclude, Leave, Pulse, Record, Tell, WriteVerdict
 from ft_supervisor.core.codec import CodecError, from_plain
 from ft_supervisor.core.events import Heard, Looked, Ordered, Tick
 from ft_supervisor.core.model import PROTOCOL
@@ -19,7 +19,8 @@ from ft_supervisor.core.orders import Alive, Begin
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.observe.tagged import EVENTS, brief, dump, load, text
 
-VERSION = 1
+VERSION = 2
+"""1: the machines' log lines stood in it, not what they announced."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,9 @@ def reason_of(actions: Sequence[object]) -> str | None:
         match action:
             case Leave(reason=reason):
                 return reason
-            case Log(fields=fields):
-                if reasons := [str(value) for name, value in fields if name == "reason"]:
-                    return reasons[0]
+            case Announce(fact):
+                if isinstance(why := getattr(fact, "reason", None), str):
+                    return why
             case Record(verdict=verdict) | Conclude(verdict=verdict) | WriteVerdict(verdict=verdict):
                 return verdict.reason
     return None

@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ft_supervisor.core.actions import CoordinatorAction, Log, Mail, Pulse
+from ft_supervisor.core.actions import Announce, CoordinatorAction, Fact, Mail, Pulse
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import CoordinatorEvent, Heard, Received
 from ft_supervisor.core.majority import PROOF_AGE
 from ft_supervisor.core.messages import Register, Run, WorkersFailed
 from ft_supervisor.core.model import Failure
+from ft_supervisor.core.protocol.coordinator_facts import (
+    CycleFailed,
+    CycleStarted,
+    Decided,
+    FailuresHeard,
+    NodeLost,
+    NodePromoted,
+    TookCharge,
+)
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.settings import Cause, Response
 from ft_supervisor.observe import metric_families as names
@@ -23,9 +32,6 @@ from ft_supervisor.observe.metric_families import Buckets, Family, Sample
 from ft_supervisor.observe.snapshot import Role
 from ft_supervisor.observe.view import role_of
 
-AGAIN = (Response.RESTART.value, Response.REPLACE_NODE.value)
-"""The log lines of a decision after which there is another cycle."""
-
 
 class Metrics:
     """Of one coordinator's process. `version`: ours."""
@@ -33,7 +39,6 @@ class Metrics:
     def __init__(self, machine: CoordinatorMachine, version: str, now: float) -> None:
         self._machine = machine
         self._version = version
-        self._ranks = {name: rank for rank, name in enumerate(machine.job.nodes)}
         self._counts: Counter[tuple[Family, str]] = Counter()
         self._times = {(names.DETECTION, cause): Buckets() for cause in names.DETECTION.values}
         self._times |= {(names.DECISION, ""): Buckets(), (names.RESTART, ""): Buckets()}
@@ -56,33 +61,33 @@ class Metrics:
         for action in actions:
             if isinstance(action, Pulse):
                 self._round = action.round
-            elif isinstance(action, Log):
-                fields = dict(action.fields)
-                if action.event == "node_lost":
-                    silent = now - self._machine.members[self._ranks[str(fields["node"])]].heard
-                elif action.event == "cycle_failed":
+            elif isinstance(action, Announce):
+                if isinstance(action.fact, NodeLost):
+                    silent = now - action.fact.heard
+                elif isinstance(action.fact, CycleFailed):
                     self._cycle_failed(failures, silent, now)
-                self._line(action.event, fields, actions, now)
+                self._take(action.fact, actions, now)
         self._count_failures(event, failures, actions)
         if isinstance(event, Heard) and self._waits_for:
             self._heard(event, now)
         self._lost.state = self._state(now)
 
-    def _line(self, event: str, fields: dict[str, object], actions: Sequence[CoordinatorAction], now: float) -> None:
-        if event in AGAIN:
-            self._cause = str(fields.get("cause", names.OTHER))
-            self._decided = now
-            if self._failed is not None:
-                self._time(names.DECISION, "", now - self._failed)
-        elif event == "cycle_started":
-            self._started(actions)
-        elif event == "promoted":
-            self._counts[names.PROMOTIONS, ""] += 1
-        elif event == "node_lost":
-            self._counts[names.NODES_LOST, ""] += 1
-        elif event == "in_charge":
-            self._counts[names.TAKEOVERS, ""] += bool(fields["takeover"])
-            self._failed, self._decided, self._waits_for = None, None, set()
+    def _take(self, fact: Fact, actions: Sequence[CoordinatorAction], now: float) -> None:
+        match fact:
+            case Decided(gives_up=False, cause=cause):
+                self._cause = names.OTHER if cause is None else cause.value
+                self._decided = now
+                if self._failed is not None:
+                    self._time(names.DECISION, "", now - self._failed)
+            case CycleStarted():
+                self._started(actions)
+            case NodePromoted():
+                self._counts[names.PROMOTIONS, ""] += 1
+            case NodeLost():
+                self._counts[names.NODES_LOST, ""] += 1
+            case TookCharge(takeover=takeover):
+                self._counts[names.TAKEOVERS, ""] += takeover
+                self._failed, self._decided, self._waits_for = None, None, set()
 
     def _cycle_failed(self, failures: Sequence[Failure], silent: float | None, now: float) -> None:
         self._failed, self._decided, self._waits_for = now, None, set()
@@ -107,8 +112,8 @@ class Metrics:
     ) -> None:
         """A Register repeats what may have been heard before: what is new in it ends a cycle."""
         told = isinstance(event, Received) and isinstance(event.message, WorkersFailed)
-        line = "failures_heard" if told else "cycle_failed"
-        if failures and any(isinstance(action, Log) and action.event == line for action in actions):
+        kind = FailuresHeard if told else CycleFailed
+        if failures and any(isinstance(action, Announce) and isinstance(action.fact, kind) for action in actions):
             for failure in failures:
                 self._counts[names.FAILURES, failure.cause.value] += 1
 

@@ -1,4 +1,4 @@
-"""Events, actions, orders and messages as JSON that names their types, however deep they lie: the journal's language.
+"""Events, actions, facts, orders and messages as JSON that names their types, however deep they lie.
 
 Unlike core.codec, which is for what comes from the network, it takes what it cannot name as text, and it hides secrets.
 """
@@ -21,13 +21,14 @@ HIDDEN = "***"
 
 EVENTS: tuple[type, ...] = get_args(events.CoordinatorEvent | events.AgentEvent | events.DaemonEvent)
 ACTIONS: tuple[type, ...] = get_args(actions.CoordinatorAction | actions.AgentAction | actions.DaemonAction)
+FACTS: tuple[type, ...] = get_args(actions.Fact)
 KINDS: Mapping[str, type] = {
-    kind.__name__: kind for kind in (*EVENTS, *ACTIONS, *messages.TO_COORDINATOR, *messages.TO_AGENT, *orders.ORDERS)
+    kind.__name__: kind
+    for kind in (*EVENTS, *ACTIONS, *FACTS, *messages.TO_COORDINATOR, *messages.TO_AGENT, *orders.ORDERS)
 }
 """What is tagged with its name; everything else is known by the field that it stands in."""
 
 _TAGGED = frozenset(KINDS.values())
-_SCALAR = str | bool | int | float | None
 
 
 def hide_secrets(job: Job) -> Job:
@@ -41,7 +42,7 @@ def text(value: object) -> str:
 
 
 def dump(value: object) -> Any:
-    """What json.dumps takes, of whatever the core says. What JSON has no word for becomes text in a `Log`."""
+    """What json.dumps takes, of events, actions, orders, messages and facts."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -98,18 +99,11 @@ def _field(value: object, hint: Any) -> Any:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return hints | {"fields": tuple[tuple[str, _SCALAR], ...]} if kind is actions.Log else hints
+    return get_type_hints(kind)
 
 
 def _parts(value: Any) -> list[tuple[str, object]]:
     """The names and values of a dataclass' fields."""
     if isinstance(value, Job):
         value = hide_secrets(value)
-    elif isinstance(value, actions.Log):
-        value = replace(value, fields=tuple((name, _scalar(part)) for name, part in value.fields))
     return [(field.name, getattr(value, field.name)) for field in fields(value)]
-
-
-def _scalar(value: object) -> str | bool | int | float | None:
-    return value if value is None or isinstance(value, str | bool | int | float) else str(value)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.cycles import Cycles
 from ft_supervisor.core.members import Member
+from ft_supervisor.core.protocol.coordinator_facts import Decided
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.roster import candidates, survivable
 from ft_supervisor.core.settings import Match, OnExhausted, Response
@@ -23,6 +24,7 @@ from ft_supervisor.observe.snapshot import (
     Snapshot,
     VerdictStatus,
 )
+from ft_supervisor.process.log_lines import render, rule_of
 
 
 def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
@@ -192,11 +194,14 @@ def _match(match: Match) -> str:
 
 
 def _decision(cycles: Cycles, epoch: float) -> DecisionStatus | None:
-    told = cycles.told
-    if told is None:
+    last = cycles.last_decision
+    if last is None:
         return None
-    cycle = None if told.cycle is None else str(told.cycle)
-    return DecisionStatus(told.what, told.reason, told.rule, cycle, told.at + epoch)
+    leads_to = last.decided or last.fact
+    rule = rule_of(leads_to, cycles.job) if isinstance(leads_to, Decided) else None
+    cycle = None if last.fact.cycle is None else str(last.fact.cycle)
+    what = render(leads_to, cycles.job).event
+    return DecisionStatus(what, last.fact.reason, rule, cycle, last.at + epoch)
 
 
 def _verdict(machine: CoordinatorMachine) -> VerdictStatus | None:

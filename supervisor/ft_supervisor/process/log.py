@@ -17,8 +17,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite
 
-from ft_supervisor.core.actions import Log
 from ft_supervisor.core.model import one_line
+from ft_supervisor.process.log_lines import Line
 from ft_supervisor.process.sink import Sink, write_some
 
 LINES = "last_lines"
@@ -47,14 +47,14 @@ def setup(process: str, node: str, form: str = "text") -> None:
     """What every later line says of its writer: the process (daemon, agent, coordinator) and its node's name. `form`:
     see settings.Logs.format."""
     global _json
-    _who[:] = [("node", node), ("proc", process)]
+    _who[:] = [("host", node), ("proc", process)]
     _json = form == "json"
 
 
 def log(event: str, level: str = "info", **fields: object) -> None:
     """Write one line; fields that are None are left out. Never waits: a line that stderr does not take yet is kept
     until it does. Beyond some MiB they are dropped, and the next one that is kept says how many were."""
-    emit(Log(event, tuple(fields.items()), level))
+    emit(Line(event, tuple(fields.items()), level))
 
 
 def say(text: str, level: str = "info") -> None:
@@ -84,14 +84,14 @@ def current_traceback(beginning: str = "") -> str:
     return beginning + (text if len(text) <= room else f"…{text[1 - room :]}")
 
 
-def emit(action: Log) -> None:
-    """Write one of the machines' lines. See log."""
+def emit(line: Line) -> None:
+    """Write `line` as `log` does."""
     global _dropped
     now = datetime.now(UTC)
     stamp = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z"
     dropped = (("dropped", _dropped),) if _dropped else ()
-    fields = [(key, value) for key, value in (*action.fields, *dropped) if value is not None]
-    data = (_as_json if _json else _as_text)(stamp, action, fields)
+    fields = [(key, value) for key, value in (*line.fields, *dropped) if value is not None]
+    data = (_as_json if _json else _as_text)(stamp, line, fields)
     try:
         # a reader that stopped reading (a hung srun) must not stop us, and one that only lags cost no lines
         taken = _written(data) or _kept(data)
@@ -139,13 +139,13 @@ def _write_late(_: None, data: bytes) -> int:
     return len(data) - at
 
 
-def _as_text(time: str, action: Log, fields: Sequence[tuple[str, object]]) -> bytes:
-    head = f"{time} {action.level} event={_quote(action.event)}"
+def _as_text(time: str, line: Line, fields: Sequence[tuple[str, object]]) -> bytes:
+    head = f"{time} {line.level} event={_quote(line.event)}"
     plain = [(key, value) for key, value in (*fields, *_who) if key != LINES]
-    line = " ".join([head, *(f"{key}={_quote(value)}" for key, value in plain)])
-    data = line.encode(errors="backslashreplace")[: _MAX_LINE - 1] + b"\n"
-    last = [f"{BAR}{_harmless(text)}\n" for key, value in fields if key == LINES for text in str(value).split("\n")]
-    return data + _end([text.encode(errors="backslashreplace") for text in last], _MAX_LINE - len(data))
+    text = " ".join([head, *(f"{key}={_quote(value)}" for key, value in plain)])
+    data = text.encode(errors="backslashreplace")[: _MAX_LINE - 1] + b"\n"
+    last = [f"{BAR}{_harmless(each)}\n" for key, value in fields if key == LINES for each in str(value).split("\n")]
+    return data + _end([each.encode(errors="backslashreplace") for each in last], _MAX_LINE - len(data))
 
 
 def _harmless(text: str) -> str:
@@ -163,9 +163,9 @@ def _end(lines: list[bytes], room: int) -> bytes:
     return b"".join(kept)
 
 
-def _as_json(time: str, action: Log, fields: Sequence[tuple[str, object]]) -> bytes:
-    """{"time", "level", "event", "node", "proc", "fields"}: a field may have any name."""
-    head: dict[str, object] = {"time": time, "level": action.level, "event": action.event, **dict(_who)}
+def _as_json(time: str, line: Line, fields: Sequence[tuple[str, object]]) -> bytes:
+    """{"time", "level", "event", "host", "proc", "fields"}: a field may have any name."""
+    head: dict[str, object] = {"time": time, "level": line.level, "event": line.event, **dict(_who)}
     for limit in (_MAX_VALUE, *_SHORTER):
         head["fields"] = {
             key: _plain(value, limit) if key != LINES else str(value)[-4 * limit :] for key, value in fields

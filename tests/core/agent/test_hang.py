@@ -12,16 +12,16 @@ HANG = Hang(after=10.0, first=30.0)
 
 
 def ranks(watch: HeartbeatWatch, now: float) -> list[int]:
-    return [local_rank for local_rank, _ in watch.hung(now)]
+    return [local_rank for local_rank, _, _ in watch.hung(now)]
 
 
 def test_who_never_beats_hangs_after_first_and_is_named_once() -> None:
     watch = HeartbeatWatch(HANG, [0, 1], 100.0)
     watch.beat(1, 125.0)
     assert watch.hung(129.9) == ()
-    assert watch.hung(130.0) == ((0, "no heartbeat for 30 s after its start"),)
+    assert watch.hung(130.0) == ((0, "no heartbeat for 30 s after its start", 30.0),)
     assert watch.hung(134.9) == ()
-    assert watch.hung(135.0) == ((1, "no heartbeat for 10 s"),)
+    assert watch.hung(135.0) == ((1, "no heartbeat for 10 s", 10.0),)
     watch.beat(0, 136.0)
     assert watch.hung(1000.0) == ()
 
@@ -48,7 +48,7 @@ def test_trigger_stopping_and_strangers() -> None:
     for stranger in (watch.trigger, watch.stopping):
         stranger(7)
     watch.beat(7, 1.0)
-    assert watch.hung(2.0) == ((1, "it says that it hangs (WATCHDOG=trigger)"),)
+    assert watch.hung(2.0) == ((1, "it says that it hangs (WATCHDOG=trigger)", 0.0),)
     assert watch.hung(1e9) == ()
 
 

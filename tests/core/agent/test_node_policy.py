@@ -165,7 +165,7 @@ def test_a_worker_that_goes_silent_hangs() -> None:
     at = EPOCH + play.now
     assert play.wait(3.0) == []  # they take a while
     play.feed(Beat(1, "beat"))
-    hung = Failure(1, 0, message="no heartbeat for 10 s", time=at, cause=Cause.HANG, rules=(2,))
+    hung = Failure(1, 0, message="no heartbeat for 10 s", time=at, cause=Cause.HANG, rules=(2,), silent=10.0)
     assert play.feed(StacksTaken(C0, ((0, (2,)),))) == [
         Tell(orders.Remember(knows(C0, failures=(hung,)))),
         Send(messages.WorkersFailed(0, 1, 1, C0, (hung,))),

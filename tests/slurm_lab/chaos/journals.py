@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from ft_supervisor.observe.tagged import FACTS, load
+from ft_supervisor.process.log_lines import FORMS
 
 DAEMON, AGENT, COORDINATOR = "daemon", "agent", "coordinator"
 
 
 @dataclass(frozen=True)
 class Said:
-    """One Log (or Leave, as the event `leave`) of one process. `time`: seconds since the epoch, by the node's clock."""
+    """One fact (or Leave, as the event `leave`) that a process has announced. `event`: as its log line says; `fields`:
+    the fact's. `time`: seconds since the epoch, by the node's clock."""
 
     time: float
     node: str
@@ -23,8 +27,8 @@ class Said:
     fields: dict[str, Any]
 
     def __str__(self) -> str:
-        fields = " ".join(f"{key}={value}" for key, value in self.fields.items())
-        return f"{datetime.fromtimestamp(self.time):%H:%M:%S.%f}"[:-3] + f" {self.process} {self.event} {fields}"
+        values = " ".join(f"{key}={value}" for key, value in self.fields.items())
+        return f"{datetime.fromtimestamp(self.time):%H:%M:%S.%f}"[:-3] + f" {self.process} {self.event} {values}"
 
     @property
     def kind(self) -> str:
@@ -81,13 +85,14 @@ class Journals:
         if process.startswith(COORDINATOR) and entry["term"] is not None:
             self._terms[node] = max(entry["term"], self._terms.get(node, -1))
         time = datetime.fromisoformat(entry["time"]).timestamp()
-        for event, fields in _said(entry["actions"]):
-            self.said.append(Said(time, node, process, event, fields))
+        for event, values in _said(entry["actions"]):
+            self.said.append(Said(time, node, process, event, values))
 
 
 def _said(actions: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     for action in actions:
-        if action["type"] == "Log":
-            yield action["event"], dict(action["fields"])
+        if action["type"] == "Announce":
+            fact = load(action["fact"], FACTS)
+            yield FORMS[type(fact)].event(fact), {field.name: getattr(fact, field.name) for field in fields(fact)}
         elif action["type"] == "Leave":
             yield "leave", {"code": action["code"], "reason": action["reason"]}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import AgentAction, Leave, Tell, log
+from ft_supervisor.core.actions import AgentAction, Announce, Leave, Tell
 from ft_supervisor.core.agent.follower import Follower, Orders
 from ft_supervisor.core.agent.giving_up import GiveUp
 from ft_supervisor.core.agent.lifecycle import Lifecycle
@@ -48,6 +48,7 @@ from ft_supervisor.core.model import (
     Outcome,
     Verdict,
 )
+from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.transitions import InvalidState, check_invariants
 
 GUARD_MARGIN = KILL_BOUND / 2
@@ -132,7 +133,7 @@ class AgentMachine:
             case Connected():
                 self._connect(event, now)
             case Disconnected(reason):
-                self._do(log("disconnected", "warning", reason=reason))
+                self._do(Announce(facts.ConnectionLost(reason)))
                 self._follower.lose()
                 self._look_if_over(now)
             case Mailed(message):
@@ -207,10 +208,10 @@ class AgentMachine:
             return
         since = self._follower.lease.since
         if since is None or now - since >= self.job.timeouts.fence:
-            self._do(log("mail_dropped", "warning", message="Run", cycle=run.cycle, reason="no lease to run it"))
+            self._do(Announce(facts.RunRefused(run.cycle)))
             self._follower.again()
         elif self.running is not None:  # the coordinator has to wait for these workers, or does not know of them
-            self._follower.drop(run, f"workers of {self.running} are not gone", now)
+            self._follower.drop_beside(run, self.running, now)
             self._register()
         else:
             self._follower.begin(run.cycle, run.group)
@@ -254,12 +255,12 @@ class AgentMachine:
     def _terminate(self, reason: str, now: float) -> None:
         if self._giving_up.signalled(reason, now):
             self._life.signalled = not self.job.signal_workers
-            self._do(log("terminated", reason=reason))
+            self._do(Announce(facts.TerminationPassedOn(reason)))
             self._follower.send(messages.Leaving, reason=reason)
 
     def _policy_differs(self, event: PolicyDiffers, now: float) -> None:
         """A node that has promised a term has its coordinator's configuration: then the store is a stranger's."""
-        self._do(log("policy_differs", "warning", reason=event.reason))
+        self._do(Announce(facts.ConfigDiffers(event.reason)))
         if self.memory.promise != NO_PROMISE:
             return
         if event.certain:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import AgentAction, Send, Tell, log
+from ft_supervisor.core.actions import AgentAction, Announce, Send, Tell
 from ft_supervisor.core.agent.candidate_search import CandidateSearch
 from ft_supervisor.core.events import Connected, Looked
 from ft_supervisor.core.lease import Lease
 from ft_supervisor.core.ledger import newer
 from ft_supervisor.core.model import NO_PROMISE, Accepted, Cycle, Job, Memory, Node, Roster
 from ft_supervisor.core.plausible import to_node
+from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
 
@@ -58,7 +59,7 @@ class Follower:
         self.port, self._connected_at = event.port, now
         self.search.connect(event, now)
         self.lease.connect(event.round, event.asked)
-        self._do(log("connected", candidate=self._job.nodes[event.candidate]))
+        self._do(Announce(facts.CoordinatorFound(event.candidate)))
         if self.memory.promise == NO_PROMISE and event.candidate == first_candidate(self._job):
             self.remember(replace(self.memory, promise=first_term(self._job)))
 
@@ -103,16 +104,16 @@ class Follower:
     def receive(self, message: messages.ToAgent, now: float) -> Orders | messages.Close | messages.Prepare | None:
         """Take mail. Return the message if the agent has to act on it; a Prepare has to be answered by a Register."""
         if wrong := to_node(message, self._job, self._node, self.memory):
-            self.drop(message, wrong, now)
+            self._drop(message, wrong, now)
             return None
         if isinstance(message, messages.Close):
             return message
         prepare = isinstance(message, messages.Prepare)
         if prepare and message.term > self.memory.promise:
             self.remember(replace(self.memory, promise=message.term))
-            self._do(log("promised", term=message.term))
+            self._do(Announce(facts.TermPromised(message.term)))
         elif message.term != self.memory.promise:
-            self.drop(message, None, now)
+            self._drop(message, None, now)
             return None
         if not prepare:
             self.search.confirm()
@@ -145,6 +146,11 @@ class Follower:
         if self.search.connected:
             self._do(Send(kind(self.memory.promise, self._node.infra_rank, self._incarnation, **fields)))
 
+    def drop_beside(self, run: messages.Run, running: Cycle, now: float) -> None:
+        """Announce that a Run changes nothing, as workers of `running` are not gone."""
+        if (more := self._refusals.due("Run beside workers", now)) is not None:
+            self._do(Announce(facts.RunDropped(run.cycle, running, more)))
+
     def _keep(self, roster: Roster) -> None:
         if self.memory.roster is None or roster.stamp > self.memory.roster.stamp:
             self.remember(replace(self.memory, roster=roster))
@@ -160,8 +166,8 @@ class Follower:
         if newer(self.memory.ledger, message.ledger) != self.memory.ledger:
             self.remember(replace(self.memory, ledger=message.ledger))
 
-    def drop(self, message: messages.ToAgent, wrong: str | None, now: float) -> None:
+    def _drop(self, message: messages.ToAgent, wrong: str | None, now: float) -> None:
         """Log that mail changes nothing. `wrong`: why it cannot be believed or done; None if it is of another term."""
         name = type(message).__name__
         if (more := self._refusals.due(f"{name} {wrong}", now)) is not None:
-            self._do(log("mail_dropped", "warning", message=name, term=message.term, reason=wrong, more=more or None))
+            self._do(Announce(facts.MailDropped(name, message.term, wrong, more)))

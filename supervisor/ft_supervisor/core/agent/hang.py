@@ -57,14 +57,15 @@ class HeartbeatWatch:
         for rank in self._ranks.values():
             rank.since = min(rank.since + seconds, now)
 
-    def hung(self, now: float) -> tuple[tuple[int, str], ...]:
-        """Return (local_rank, reason in one line) of each worker that hangs and has not been reported yet."""
+    def hung(self, now: float) -> tuple[tuple[int, str, float], ...]:
+        """Return (local_rank, reason in one line, seconds of silence) of each worker that hangs and has not been
+        reported yet."""
         found = tuple(
-            (local_rank, reason)
+            (local_rank, reason, 0.0 if rank.triggered else rank.patience)
             for local_rank, rank in sorted(self._ranks.items())
             if (reason := _reason(rank, now)) is not None
         )
-        for local_rank, _ in found:
+        for local_rank, _, _ in found:
             del self._ranks[local_rank]
         return found
 
@@ -120,8 +121,15 @@ class HangDetector:
         if self._hung:
             return []
         self._hung = [
-            Failure(self._node.infra_rank, local_rank, message=reason, time=self._epoch + now, cause=Cause.HANG)
-            for local_rank, reason in self._watch.hung(now)
+            Failure(
+                self._node.infra_rank,
+                local_rank,
+                message=reason,
+                time=self._epoch + now,
+                cause=Cause.HANG,
+                silent=silent,
+            )
+            for local_rank, reason, silent in self._watch.hung(now)
         ]
         return self._hung
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import AgentAction, EnterBarrier, Leave, Start, StopWorkers, TakeStacks, Tell, log
+from ft_supervisor.core.actions import AgentAction, Announce, EnterBarrier, Leave, Start, StopWorkers, TakeStacks, Tell
 from ft_supervisor.core.agent.failures import truncate_failures
 from ft_supervisor.core.agent.follower import Follower
 from ft_supervisor.core.agent.hang import HangDetector
@@ -24,12 +24,14 @@ from ft_supervisor.core.agent.states import (
     State,
     Stopping,
     Succeeded,
+    fact_of,
     workers_of,
 )
 from ft_supervisor.core.events import Beat, StacksTaken
 from ft_supervisor.core.health import WORKERS
 from ft_supervisor.core.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem, one_line
 from ft_supervisor.core.policy import ignored
+from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.settings import When
 from ft_supervisor.core.transitions import check_transition
 
@@ -65,7 +67,7 @@ class Lifecycle:
         """A former agent of the node has seen its workers succeed."""
         succeeded = self._follower.memory.succeeded
         if succeeded is not None and self.state.name is State.JOINING:
-            self._become(Succeeded(), cycle=succeeded)
+            self._become(Succeeded(succeeded))
 
     def stand_by(self, now: float) -> None:
         """Wait for a Run. Workers that may be alive are stopped first."""
@@ -82,7 +84,7 @@ class Lifecycle:
         elif health.gpu is None and not any(When.BEFORE_CYCLE in check.when for check in health.checks):
             self._activate(run, now)
         else:
-            self._become(Checking(run), cycle=run.cycle)
+            self._become(Checking(run))
             self._do(Tell(orders.Check(str(run.cycle))))
 
     def checked(self, cycle: str, problem: Problem | None, now: float) -> None:
@@ -103,7 +105,7 @@ class Lifecycle:
         self.send_stopped(run.cycle)
 
     def _activate(self, run: messages.Run, now: float) -> None:
-        self._become(Active(run), cycle=run.cycle, group_rank=run.group_rank, group_world_size=run.group_world_size)
+        self._become(Active(run))
         self._hangs.start(now)
         self._do(Start(run))
 
@@ -111,7 +113,7 @@ class Lifecycle:
         """Tell the coordinator that the node is not to be used. The first problem counts, for good."""
         if self._follower.memory.unhealthy is None:
             self._follower.remember(replace(self._follower.memory, unhealthy=problem))
-            self._do(log("unhealthy", "warning", reason=problem.reason))
+            self._do(Announce(facts.AgentUnhealthy(problem)))
         self._follower.send(messages.Unhealthy, problem=self._follower.memory.unhealthy)
 
     # -- what becomes of the workers
@@ -123,7 +125,7 @@ class Lifecycle:
                 self._fail(cycle, failures, now)
             case Active(run) if run.cycle == cycle:
                 self._follower.remember(replace(self._follower.memory, succeeded=cycle))
-                self._become(Succeeded(), cycle=cycle)
+                self._become(Succeeded(cycle))
                 self._follower.send(messages.WorkersSucceeded, cycle=cycle)
                 self._do(EnterBarrier(cycle, run.group_world_size))
 
@@ -147,7 +149,7 @@ class Lifecycle:
         """Have the stacks of hung workers written down before these are killed."""
         if hung := self._hangs.tick(now):
             for failure in hung:
-                self._do(log("worker_hangs", "warning", cycle=cycle, failure=str(failure)))
+                self._do(Announce(facts.WorkerHangs(cycle, failure)))
             self._do(TakeStacks(cycle, tuple(failure.local_rank for failure in hung)))
 
     def _fail(self, cycle: Cycle, failures: Sequence[Failure], now: float) -> None:
@@ -156,7 +158,7 @@ class Lifecycle:
         if not counted:
             return
         for failure in counted:
-            self._do(log("worker_failed", "warning", cycle=cycle, failure=str(failure), error_file=failure.error_file))
+            self._do(Announce(facts.WorkerFailed(cycle, failure)))
         first = truncate_failures(counted, self._job.settings.rules, self._node.name)
         self._follower.remember(replace(self._follower.memory, failures=first))
         self._follower.send(messages.WorkersFailed, cycle=cycle, failures=first)
@@ -166,7 +168,7 @@ class Lifecycle:
         """A rule says that the other workers go on."""
         if not ignored(self._job.settings.rules, failure, self._node.name):
             return False
-        self._do(log("failure_ignored", "warning", failure=str(failure)))
+        self._do(Announce(facts.FailureIgnored(failure)))
         return True
 
     # -- their end
@@ -181,14 +183,14 @@ class Lifecycle:
         if isinstance(self.state, Closing):
             self.state = Closing(self.state.leave, workers)
         else:
-            self._become(workers, cycle=workers.run.cycle)
+            self._become(workers)
         self._do(StopWorkers(workers.run.cycle, grace, "" if self.signalled else signal))
 
     def fence(self, now: float) -> None:
         """Stop the workers without grace: another node may be about to run their replacement."""
         if self._fenced != self.running:
             self._fenced = self.running
-            self._do(log("fenced", "warning", reason=f"no lease for {self._job.timeouts.fence:g} s"))
+            self._do(Announce(facts.Fenced(self._job.timeouts.fence)))
         self.stop(0.0, now)
 
     def gone(self, cycle: Cycle) -> None:
@@ -213,7 +215,7 @@ class Lifecycle:
             case Closing():
                 pass
             case _:
-                self._become(Closing(leave, workers_of(self.state)), reason=leave.reason)
+                self._become(Closing(leave, workers_of(self.state)))
         if self.running is None:
             self._leave(leave)
         else:
@@ -236,7 +238,7 @@ class Lifecycle:
             code = self.state.leave.code if isinstance(self.state, Closing) else INTERRUPTED
             self._do(Leave(code, self._follower.memory.verdict, "workers that can't be ended"))
 
-    def _become(self, state: AgentState, reason: str | None = None, **fields: object) -> None:
+    def _become(self, state: AgentState) -> None:
         check_transition(TRANSITIONS, self.state.name, state.name)
         self.state = state
-        self._do(log(state.name.value, reason=reason, **fields))
+        self._do(Announce(fact_of(state)))

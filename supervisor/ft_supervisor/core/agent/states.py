@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.messages import Run
-from ft_supervisor.core.model import Memory
+from ft_supervisor.core.model import Cycle, Memory
+from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.transitions import Transitions
 
 
@@ -80,8 +81,9 @@ class Standby(_Idle):
 
 @dataclass(frozen=True)
 class Succeeded(_Idle):
-    """All of the node's workers of its newest cycle have exited with 0."""
+    """All of the node's workers of `cycle` have exited with 0."""
 
+    cycle: Cycle
     name: ClassVar[State] = State.SUCCEEDED
 
 
@@ -138,6 +140,21 @@ def workers_of(state: AgentState) -> Stopping | None:
             return workers
         case _:
             return None
+
+
+def fact_of(state: AgentState) -> facts.AgentFact:
+    """Return what is announced when the agent has come into this state."""
+    match state:
+        case Active(run):
+            return facts.AgentActive(run.cycle, run.group_rank, run.group_world_size)
+        case Closing(leave):
+            return facts.AgentClosing(leave.reason)
+        case Checking(run) | Stopping(run):
+            return facts.AgentBecame(facts.QuietState(state.name), run.cycle)
+        case Succeeded(cycle):
+            return facts.AgentBecame(facts.QuietState.SUCCEEDED, cycle)
+        case _:
+            return facts.AgentBecame(facts.QuietState(state.name))
 
 
 def invariants(state: AgentState, memory: Memory, leased: bool) -> Mapping[str, bool]:

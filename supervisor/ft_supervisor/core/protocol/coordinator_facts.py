@@ -1,0 +1,262 @@
+"""What a coordinator announces, as data.
+
+Everything that looks on takes facts: the log (process.log_lines makes a line of each), the journal, metrics, status and
+the history of a run. Nodes are infra_ranks, times are seconds, and nothing here has to be parsed: a `reason` is one
+line for people. A new fact needs a line in process.log_lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ft_supervisor.core.model import Cycle, Failure, Problem, Verdict
+from ft_supervisor.core.settings import Cause, OnExhausted, Response
+
+# -- leadership
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """A candidate asks `nodes` nodes for their promise of `term`."""
+
+    term: int
+    nodes: int
+
+
+@dataclass(frozen=True)
+class TookCharge:
+    """The coordinator leads `term`. `promises`: how many nodes have promised it; None for a job's first coordinator,
+    which needs none and takes nothing over."""
+
+    term: int
+    promises: int | None
+
+    @property
+    def takeover(self) -> bool:
+        """Whether there may have been another coordinator before."""
+        return self.promises is not None
+
+
+@dataclass(frozen=True)
+class SteppedDown:
+    """The coordinator does not lead `term` any more."""
+
+    term: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class MajorityLost:
+    """No majority of these members (folded ranks) is heard: nothing is decided until it is."""
+
+    members: str
+
+
+@dataclass(frozen=True)
+class MajorityBack:
+    """A majority of these members (folded ranks) is heard again."""
+
+    term: int
+    members: str
+
+
+@dataclass(frozen=True)
+class RosterChanged:
+    """The members' list with this number is kept by the members from now on; folded ranks. `former`: the list that it
+    replaces, "" when that needs no asking any more."""
+
+    number: int
+    members: str
+    former: str
+
+
+@dataclass(frozen=True)
+class TickLate:
+    """The coordinator's process stood still for `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MessageDropped:
+    """The coordinator did not act on a node's message. `message`: its type. `reason` None: it is old. `more`: how many
+    alike were dropped since the last line."""
+
+    message: str
+    infra_rank: int
+    term: int
+    reason: str | None
+    more: int = 0
+
+
+# -- nodes and Slurm
+
+
+@dataclass(frozen=True)
+class NodeRegistered:
+    """A node has promised the coordinator's term and has told it all that it knows."""
+
+    infra_rank: int
+    incarnation: int
+
+
+@dataclass(frozen=True)
+class NodeLost:
+    """A node was not heard for `bound` seconds. `heard`: when it last was, by the coordinator's own clock."""
+
+    infra_rank: int
+    heard: float
+    bound: float
+
+
+def why_lost(name: str, bound: float) -> str:
+    """One line for people about a NodeLost; `name` is its node's."""
+    return f"{name} was not heard for {bound:g} s"
+
+
+@dataclass(frozen=True)
+class NodeUnhealthy:
+    """A node is not to be chosen any more."""
+
+    infra_rank: int
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class NodesSuspected:
+    """These nodes have not answered Stop within `seconds`."""
+
+    nodes: tuple[int, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SlurmNews:
+    """Slurm's answer about the job has changed. `problem`: it could not be asked."""
+
+    reason: str
+    problem: bool
+
+
+# -- cycles
+
+
+@dataclass(frozen=True)
+class CycleStarted:
+    """A training world begins with the nodes of `group`; `former`: those of the cycle before it; both by group_rank."""
+
+    cycle: Cycle
+    former: tuple[int, ...]
+    group: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class NodePromoted:
+    """`infra_rank` has taken the group_rank of the node `instead_of`."""
+
+    infra_rank: int
+    instead_of: int
+    group_rank: int
+
+
+@dataclass(frozen=True)
+class FailuresHeard:
+    """A node has reported that this many of its workers failed."""
+
+    infra_rank: int
+    cycle: Cycle
+    failures: int
+
+
+@dataclass(frozen=True)
+class CycleFailed:
+    """The running cycle cannot go on, by what was reported first. `infra_rank`: whose failure it is. `cause` None:
+    none that a rule could name. `growth`: nothing failed, the job can have more nodes."""
+
+    cycle: Cycle | None
+    reason: str
+    cause: Cause | None
+    infra_rank: int | None
+    growth: bool = False
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What the end of a cycle leads to. `response`: the rule's; `gives_up`: the job ends. `rule`: the index of the rule
+    that answers, None where none is needed. `used`: restarts that all rules together have charged. `replaced`: nodes
+    that are excluded from now on. `pause`: seconds until the next cycle. `cause`, `growth`: as in CycleFailed, of the
+    failure that decides."""
+
+    cycle: Cycle | None
+    response: Response
+    gives_up: bool
+    reason: str
+    cause: Cause | None
+    rule: int | None
+    used: int
+    replaced: tuple[int, ...]
+    pause: float
+    growth: bool = False
+
+
+@dataclass(frozen=True)
+class FirstFailure:
+    """Whose failure it was that decides, with the last lines of that worker in `failure`. `rank`: None where it is not
+    one of the cycle's workers."""
+
+    cycle: Cycle | None
+    rank: int | None
+    infra_rank: int
+    failure: Failure
+
+
+@dataclass(frozen=True)
+class TooFewNodes:
+    """No group can be made of the nodes that are left. `on_exhausted`: what the policy says about that."""
+
+    reason: str
+    on_exhausted: OnExhausted
+
+
+# -- the verdict
+
+
+@dataclass(frozen=True)
+class VerdictProposed:
+    """The coordinator asks the members to accept this verdict; it counts when a majority has."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class VerdictClosed:
+    """The verdict is certain, and the nodes are told."""
+
+    verdict: Verdict
+
+
+CoordinatorFact = (
+    Preparing
+    | TookCharge
+    | SteppedDown
+    | MajorityLost
+    | MajorityBack
+    | RosterChanged
+    | TickLate
+    | MessageDropped
+    | NodeRegistered
+    | NodeLost
+    | NodeUnhealthy
+    | NodesSuspected
+    | SlurmNews
+    | CycleStarted
+    | NodePromoted
+    | FailuresHeard
+    | CycleFailed
+    | Decided
+    | FirstFailure
+    | TooFewNodes
+    | VerdictProposed
+    | VerdictClosed
+)

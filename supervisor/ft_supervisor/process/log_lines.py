@@ -1,0 +1,324 @@
+"""The log line of each fact: the only place where facts become `event=NAME key=value`.
+
+People grep for these names and read these fields: they stay. docs/reference/log-events.md is made from FORMS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from ft_supervisor.core.actions import Fact
+from ft_supervisor.core.model import Job
+from ft_supervisor.core.protocol import agent_facts as agent
+from ft_supervisor.core.protocol import coordinator_facts as coordinator
+from ft_supervisor.core.protocol import daemon_facts as daemon
+from ft_supervisor.core.settings import Response
+
+GIVES_UP = "gives_up"
+_DECISIONS = (Response.RESTART.value, Response.REPLACE_NODE.value, GIVES_UP)
+"""The events of a decision; the other responses always end the job."""
+
+SAME = None
+"""A field of the line that is the fact's field of that name."""
+
+AnyFact = TypeVar("AnyFact")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One log line: an event's name, its fields and its level. Fields that are None are left out."""
+
+    event: str
+    fields: tuple[tuple[str, object], ...] = ()
+    level: str = "info"
+
+
+def make_line(event: str, level: str = "info", /, **fields: object) -> Line:
+    """A Line from keyword arguments."""
+    return Line(event, tuple(fields.items()), level)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How facts of one kind are written. `process` announces them. `events`, `levels`: all that there can be, of which
+    `event` and `level` choose one."""
+
+    process: str
+    events: tuple[str, ...]
+    levels: tuple[str, ...]
+    event: Callable[[Any], str]
+    level: Callable[[Any], str]
+    fields: tuple[tuple[str, Callable[[Any, Job], object]], ...]
+
+
+def render(fact: Fact, job: Job) -> Line:
+    """The line of a fact of this job. KeyError for a fact without a form."""
+    form = FORMS[type(fact)]
+    values = ((name, value(fact, job)) for name, value in form.fields)
+    return Line(form.event(fact), tuple(each for each in values if each[1] is not None), form.level(fact))
+
+
+def _form(
+    kind: type[AnyFact],
+    event: str | tuple[tuple[str, ...], Callable[[AnyFact], str]],
+    level: str | tuple[tuple[str, ...], Callable[[AnyFact], str]] = "info",
+    /,
+    **how: Callable[[AnyFact, Job], object] | None,
+) -> tuple[type, Form]:
+    """`event` and `level`: a constant, or all that there can be with the function that chooses. `how`: the line's
+    fields in order; SAME for those that the fact has itself."""
+    events, choose_event = ((event,), lambda _: event) if isinstance(event, str) else event
+    levels, choose_level = ((level,), lambda _: level) if isinstance(level, str) else level
+    process = kind.__module__.rpartition(".")[2].removesuffix("_facts")
+    values = tuple((name, value if value is not None else _field(kind, name)) for name, value in how.items())
+    return kind, Form(process, events, levels, choose_event, choose_level, values)
+
+
+def _field(kind: type, name: str) -> Callable[[Any, Job], object]:
+    if name not in {field.name for field in fields(kind)}:
+        raise TypeError(f"{kind.__name__} has no field {name}")
+    return lambda fact, _: getattr(fact, name)
+
+
+def _if_any(number: float) -> float | None:
+    return number or None
+
+
+def _new(fact: coordinator.CycleStarted, job: Job) -> str | None:
+    before = set(fact.former)
+    return job.names_of([node for node in fact.group if node not in before]) or None
+
+
+def rule_of(fact: coordinator.Decided, job: Job) -> str | None:
+    """The rule that answers as FILE:LINE (rule N)."""
+    return None if fact.rule is None else f"{job.settings.rules[fact.rule].where} (rule {fact.rule + 1})"
+
+
+def _cause(fact: coordinator.Decided, _: Job) -> str | None:
+    return None if fact.cause is None else fact.cause.value
+
+
+def _log_file(fact: coordinator.FirstFailure, job: Job) -> str | None:
+    return None if fact.cycle is None or fact.rank is None else job.log_file(fact.cycle, fact.rank)
+
+
+_AGENT = (
+    _form(agent.CoordinatorFound, "connected", candidate=lambda fact, job: job.nodes[fact.candidate]),
+    _form(agent.ConnectionLost, "disconnected", "warning", reason=SAME),
+    _form(agent.TermPromised, "promised", term=SAME),
+    _form(
+        agent.MailDropped,
+        "mail_dropped",
+        "warning",
+        message=SAME,
+        term=SAME,
+        reason=SAME,
+        more=lambda fact, _: _if_any(fact.more),
+    ),
+    _form(
+        agent.RunRefused,
+        "mail_dropped",
+        "warning",
+        message=lambda *_: "Run",
+        cycle=SAME,
+        reason=lambda *_: "no lease to run it",
+    ),
+    _form(
+        agent.RunDropped,
+        "mail_dropped",
+        "warning",
+        message=lambda *_: "Run",
+        cycle=SAME,
+        reason=lambda fact, _: f"workers of {fact.running} are not gone",
+        more=lambda fact, _: _if_any(fact.more),
+    ),
+    _form(agent.AgentUnhealthy, "unhealthy", "warning", reason=lambda fact, _: fact.problem.reason),
+    _form(agent.FailureIgnored, "failure_ignored", "warning", failure=SAME),
+    _form(
+        agent.WorkerFailed,
+        "worker_failed",
+        "warning",
+        cycle=SAME,
+        failure=SAME,
+        error_file=lambda fact, _: fact.failure.error_file,
+    ),
+    _form(agent.WorkerHangs, "worker_hangs", "warning", cycle=SAME, failure=SAME),
+    _form(agent.TerminationPassedOn, "terminated", reason=SAME),
+    _form(agent.ConfigDiffers, "policy_differs", "warning", reason=SAME),
+    _form(agent.Fenced, "fenced", "warning", reason=lambda fact, _: f"no lease for {fact.seconds:g} s"),
+    _form(agent.AgentBecame, (tuple(agent.QuietState), lambda fact: fact.state.value), cycle=SAME),
+    _form(agent.AgentActive, "active", cycle=SAME, group_rank=SAME, group_world_size=SAME),
+    _form(agent.AgentClosing, "closing", reason=SAME),
+)
+_LEADERSHIP = (
+    _form(coordinator.Preparing, "preparing", term=SAME, nodes=SAME),
+    _form(coordinator.TookCharge, "in_charge", term=SAME, promises=SAME, takeover=lambda fact, _: fact.takeover),
+    _form(coordinator.SteppedDown, "stepped_down", "warning", term=SAME, reason=SAME),
+    _form(coordinator.MajorityLost, "majority_lost", "warning", members=SAME),
+    _form(coordinator.MajorityBack, "majority", term=SAME, members=SAME),
+    _form(coordinator.RosterChanged, "members", number=SAME, members=SAME, former=lambda fact, _: fact.former or None),
+    _form(coordinator.TickLate, "tick_late", "warning", seconds=lambda fact, _: round(fact.seconds, 3)),
+    _form(
+        coordinator.MessageDropped,
+        "message_dropped",
+        "warning",
+        message=SAME,
+        node=lambda fact, _: fact.infra_rank,
+        term=SAME,
+        reason=SAME,
+        more=lambda fact, _: _if_any(fact.more),
+    ),
+)
+_NODES = (
+    _form(
+        coordinator.NodeRegistered,
+        "registered",
+        node=lambda fact, job: job.nodes[fact.infra_rank],
+        infra_rank=SAME,
+        incarnation=SAME,
+    ),
+    _form(
+        coordinator.NodeLost,
+        "node_lost",
+        "warning",
+        node=lambda fact, job: job.nodes[fact.infra_rank],
+        reason=lambda fact, job: coordinator.why_lost(job.nodes[fact.infra_rank], fact.bound),
+    ),
+    _form(
+        coordinator.NodeUnhealthy,
+        "unhealthy",
+        "warning",
+        node=lambda fact, job: job.nodes[fact.infra_rank],
+        reason=lambda fact, _: fact.problem.reason,
+    ),
+    _form(
+        coordinator.NodesSuspected,
+        "suspect",
+        "warning",
+        nodes=lambda fact, job: job.names_of(fact.nodes),
+        reason=lambda fact, _: f"no answer within {fact.seconds:g} s",
+    ),
+    _form(
+        coordinator.SlurmNews,
+        "slurm",
+        (("info", "warning"), lambda fact: "warning" if fact.problem else "info"),
+        reason=SAME,
+    ),
+)
+_CYCLES = (
+    _form(
+        coordinator.CycleStarted,
+        "cycle_started",
+        cycle=SAME,
+        nodes=lambda fact, _: len(fact.group),
+        new=_new,
+        reason=SAME,
+    ),
+    _form(
+        coordinator.NodePromoted,
+        "promoted",
+        node=lambda fact, job: job.nodes[fact.infra_rank],
+        instead_of=lambda fact, job: job.nodes[fact.instead_of],
+        group_rank=SAME,
+    ),
+    _form(
+        coordinator.FailuresHeard,
+        "failures_heard",
+        node=lambda fact, job: job.nodes[fact.infra_rank],
+        cycle=SAME,
+        failures=SAME,
+    ),
+    _form(coordinator.CycleFailed, "cycle_failed", "warning", cycle=SAME, reason=SAME),
+    _form(
+        coordinator.Decided,
+        (_DECISIONS, lambda fact: GIVES_UP if fact.gives_up else fact.response.value),
+        "warning",
+        cycle=SAME,
+        reason=SAME,
+        cause=_cause,
+        rule=rule_of,
+        used=SAME,
+        replaced=lambda fact, job: job.names_of(fact.replaced) or None,
+        pause=lambda fact, _: _if_any(round(fact.pause, 1)),
+    ),
+    _form(
+        coordinator.FirstFailure,
+        "first_failure",
+        "warning",
+        cycle=SAME,
+        rank=SAME,
+        node=lambda fact, job: job.nodes[fact.infra_rank],
+        failure=SAME,
+        log=_log_file,
+        last_lines=lambda fact, _: fact.failure.last_lines or None,
+    ),
+    _form(
+        coordinator.TooFewNodes,
+        "too_few_nodes",
+        "warning",
+        reason=SAME,
+        on_exhausted=lambda fact, _: fact.on_exhausted.value,
+    ),
+)
+
+
+def _outcome(fact: coordinator.VerdictProposed | coordinator.VerdictClosed | daemon.VerdictFound, _: Job) -> str:
+    return fact.verdict.outcome.value
+
+
+def _why(fact: coordinator.VerdictProposed | coordinator.VerdictClosed | daemon.VerdictFound, _: Job) -> str:
+    return fact.verdict.reason
+
+
+_VERDICT = (
+    _form(coordinator.VerdictProposed, "proposed", outcome=_outcome, reason=_why),
+    _form(
+        coordinator.VerdictClosed,
+        "verdict",
+        outcome=_outcome,
+        code=lambda fact, _: fact.verdict.exit_code,
+        reason=_why,
+    ),
+)
+
+
+def _survives(fact: daemon.JobIntroduced, _: Job) -> str:
+    return f"the loss of any {fact.losses} node{'' if fact.losses == 1 else 's'} at the same moment"
+
+
+_DAEMON = (
+    _form(
+        daemon.JobIntroduced,
+        "job",
+        nodes=lambda _, job: len(job.nodes),
+        active=lambda _, job: job.active,
+        spares=lambda _, job: len(job.nodes) - job.active,
+        candidates=lambda fact, job: ",".join(job.nodes[rank] for rank in fact.candidates),
+        survives=_survives,
+    ),
+    _form(
+        daemon.CheckChanged,
+        "health",
+        (("info", "warning"), lambda fact: "info" if fact.effect is None else "warning"),
+        check=SAME,
+        effect=SAME,
+        reason=SAME,
+    ),
+    _form(daemon.AgentLost, "agent_lost", "warning", status=SAME, incarnation=SAME, crashes=SAME),
+    _form(
+        daemon.AgentSilent,
+        "agent_silent",
+        "warning",
+        seconds=lambda fact, _: round(fact.seconds, 1),
+        incarnation=SAME,
+    ),
+    _form(daemon.CoordinatorListens, "coordinator_listens", port=SAME),
+    _form(daemon.CoordinatorLost, "coordinator_lost", "warning", status=SAME, crashes=SAME),
+    _form(daemon.CoordinatorSilent, "coordinator_silent", "warning"),
+    _form(daemon.DaemonSignalled, "signalled", "warning", name=SAME),
+    _form(daemon.VerdictFound, "verdict_found", outcome=_outcome, reason=_why),
+)
+FORMS: Mapping[type, Form] = dict((*_AGENT, *_LEADERSHIP, *_NODES, *_CYCLES, *_VERDICT, *_DAEMON))
+"""By kind of fact."""

@@ -1,0 +1,126 @@
+"""The log line of each fact, word for word: people grep for these."""
+
+from typing import Any, get_args
+
+import pytest
+
+from ft_supervisor.core.actions import Fact
+from ft_supervisor.core.agent.states import State
+from ft_supervisor.core.model import Cycle, Failure, Job, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol import agent_facts as agent
+from ft_supervisor.core.protocol import coordinator_facts as coordinator
+from ft_supervisor.core.protocol import daemon_facts as daemon
+from ft_supervisor.core.settings import Cause, OnExhausted, OnFail, Response
+from ft_supervisor.process.log import emit
+from ft_supervisor.process.log_lines import FORMS, render
+
+NODES = tuple(f"n{rank}" for rank in range(12))
+JOB = Job("7.0.0", NODES, NODES, (1,), "/r", "/l", 10, 8, ("x",))
+CYCLE = Cycle(0, 3)
+FAILURE = Failure(1, 2, exit_code=3, error_file="/e.json", message="bad", last_lines="one\ntwo")
+PROBLEM = Problem("disk", "no space")
+VERDICT = Verdict(Outcome.FAILED, "10 restarts spent")
+LINES: dict[Any, str] = {
+    agent.CoordinatorFound(2): "info event=connected candidate=n2",
+    agent.ConnectionLost("silent for 1.5 s"): 'warning event=disconnected reason="silent for 1.5 s"',
+    agent.TermPromised(4): "info event=promised term=4",
+    agent.MailDropped("Run", 3, None): "warning event=mail_dropped message=Run term=3",
+    agent.MailDropped("Stop", 3, "too long", 2): (
+        'warning event=mail_dropped message=Stop term=3 reason="too long" more=2'
+    ),
+    agent.RunRefused(CYCLE): 'warning event=mail_dropped message=Run cycle=0.3 reason="no lease to run it"',
+    agent.RunDropped(CYCLE, Cycle(0, 2)): (
+        'warning event=mail_dropped message=Run cycle=0.3 reason="workers of 0.2 are not gone"'
+    ),
+    agent.AgentUnhealthy(PROBLEM): 'warning event=unhealthy reason="no space"',
+    agent.FailureIgnored(FAILURE): ('warning event=failure_ignored failure="worker 2 of node 1: exit code 3 (bad)"'),
+    agent.WorkerFailed(CYCLE, FAILURE): (
+        'warning event=worker_failed cycle=0.3 failure="worker 2 of node 1: exit code 3 (bad)" error_file=/e.json'
+    ),
+    agent.WorkerHangs(CYCLE, Failure(1, 2, message="no heartbeat for 10 s", cause=Cause.HANG, silent=10.0)): (
+        'warning event=worker_hangs cycle=0.3 failure="worker 2 of node 1: hangs (no heartbeat for 10 s)"'
+    ),
+    agent.TerminationPassedOn("SIGTERM"): "info event=terminated reason=SIGTERM",
+    agent.ConfigDiffers("another sum"): 'warning event=policy_differs reason="another sum"',
+    agent.Fenced(5.0): 'warning event=fenced reason="no lease for 5 s"',
+    agent.AgentBecame(agent.QuietState.STANDBY): "info event=standby",
+    agent.AgentBecame(agent.QuietState.STOPPING, CYCLE): "info event=stopping cycle=0.3",
+    agent.AgentActive(CYCLE, 4, 10): "info event=active cycle=0.3 group_rank=4 group_world_size=10",
+    agent.AgentClosing("done"): "info event=closing reason=done",
+    coordinator.Preparing(4, 7): "info event=preparing term=4 nodes=7",
+    coordinator.TookCharge(4, 7): "info event=in_charge term=4 promises=7 takeover=True",
+    coordinator.TookCharge(0, None): "info event=in_charge term=0 takeover=False",
+    coordinator.SteppedDown(4, "stood still"): 'warning event=stepped_down term=4 reason="stood still"',
+    coordinator.MajorityLost("0-11"): "warning event=majority_lost members=0-11",
+    coordinator.MajorityBack(4, "0-11"): "info event=majority term=4 members=0-11",
+    coordinator.RosterChanged(2, "0-10", "0-11"): "info event=members number=2 members=0-10 former=0-11",
+    coordinator.RosterChanged(3, "0-10", ""): "info event=members number=3 members=0-10",
+    coordinator.TickLate(0.12345): "warning event=tick_late seconds=0.123",
+    coordinator.MessageDropped("Register", 5, 1, "no such node", 1): (
+        'warning event=message_dropped message=Register node=5 term=1 reason="no such node" more=1'
+    ),
+    coordinator.NodeRegistered(5, 2): "info event=registered node=n5 infra_rank=5 incarnation=2",
+    coordinator.NodeLost(5, 12.5, 6.5): 'warning event=node_lost node=n5 reason="n5 was not heard for 6.5 s"',
+    coordinator.NodeUnhealthy(5, PROBLEM): 'warning event=unhealthy node=n5 reason="no space"',
+    coordinator.NodesSuspected((1, 5), 0.5): 'warning event=suspect nodes=n1,n5 reason="no answer within 0.5 s"',
+    coordinator.SlurmNews("slurmctld is away", True): 'warning event=slurm reason="slurmctld is away"',
+    coordinator.SlurmNews("slurmctld answers", False): 'info event=slurm reason="slurmctld answers"',
+    coordinator.CycleStarted(
+        CYCLE, (0, 1), (0, 2), "exit"
+    ): "info event=cycle_started cycle=0.3 nodes=2 new=n2 reason=exit",
+    coordinator.CycleStarted(CYCLE, (), tuple(range(10)), "enough"): (
+        'info event=cycle_started cycle=0.3 nodes=10 new="n0,n1,n2,n3,n4,n5,n6,n7 and 2 more" reason=enough'
+    ),
+    coordinator.NodePromoted(2, 1, 1): "info event=promoted node=n2 instead_of=n1 group_rank=1",
+    coordinator.FailuresHeard(1, CYCLE, 3): "info event=failures_heard node=n1 cycle=0.3 failures=3",
+    coordinator.CycleFailed(CYCLE, "n1: bad", Cause.EXIT, 1): 'warning event=cycle_failed cycle=0.3 reason="n1: bad"',
+    coordinator.Decided(CYCLE, Response.RESTART, False, "bad", Cause.EXIT, 0, 2, (), 0.04): (
+        'warning event=restart cycle=0.3 reason=bad cause=exit rule="built-in (rule 1)" used=2'
+    ),
+    coordinator.Decided(CYCLE, Response.REPLACE_NODE, False, "bad", None, None, 2, (1, 3), 1.26): (
+        "warning event=replace_node cycle=0.3 reason=bad used=2 replaced=n1,n3 pause=1.3"
+    ),
+    coordinator.Decided(CYCLE, Response.RESTART, True, "spent", Cause.HANG, 0, 10, (), 0.0): (
+        'warning event=gives_up cycle=0.3 reason=spent cause=hang rule="built-in (rule 1)" used=10'
+    ),
+    coordinator.FirstFailure(CYCLE, 10, 1, FAILURE): (
+        'warning event=first_failure cycle=0.3 rank=10 node=n1 failure="worker 2 of node 1: exit code 3 (bad)" '
+        "log=/r/logs/0.3/rank10.log"
+    ),
+    coordinator.TooFewNodes("9 of 10", OnExhausted.WAIT): (
+        'warning event=too_few_nodes reason="9 of 10" on_exhausted=wait'
+    ),
+    coordinator.VerdictProposed(VERDICT): 'info event=proposed outcome=failed reason="10 restarts spent"',
+    coordinator.VerdictClosed(VERDICT): 'info event=verdict outcome=failed code=1 reason="10 restarts spent"',
+    daemon.JobIntroduced((0, 1, 2), 1): (
+        "info event=job nodes=12 active=10 spares=2 candidates=n0,n1,n2 "
+        'survives="the loss of any 1 node at the same moment"'
+    ),
+    daemon.CheckChanged("disk", OnFail.EXCLUDE, "full"): "warning event=health check=disk effect=exclude reason=full",
+    daemon.CheckChanged("disk", None, ""): 'info event=health check=disk reason=""',
+    daemon.AgentLost("exit code 3", 2, 1): 'warning event=agent_lost status="exit code 3" incarnation=2 crashes=1',
+    daemon.AgentSilent(3.14, 2): "warning event=agent_silent seconds=3.1 incarnation=2",
+    daemon.CoordinatorListens(29400): "info event=coordinator_listens port=29400",
+    daemon.CoordinatorLost("killed by SIGKILL", 0): (
+        'warning event=coordinator_lost status="killed by SIGKILL" crashes=0'
+    ),
+    daemon.CoordinatorSilent(): "warning event=coordinator_silent",
+    daemon.DaemonSignalled("SIGTERM"): "warning event=signalled name=SIGTERM",
+    daemon.VerdictFound(VERDICT): 'info event=verdict_found outcome=failed reason="10 restarts spent"',
+}
+
+
+@pytest.mark.parametrize("fact", LINES, ids=lambda fact: type(fact).__name__)
+def test_the_line_of_each_fact(fact: Fact, capfd: pytest.CaptureFixture[str]) -> None:
+    emit(render(fact, JOB))
+    line = capfd.readouterr().err.splitlines()[0]
+    assert line.split(" ", 1)[1].rstrip() == LINES[fact]
+
+
+def test_every_fact_has_a_line_here_and_no_other_has() -> None:
+    assert set(get_args(Fact)) == FORMS.keys() == {type(fact) for fact in LINES}
+
+
+def test_a_quiet_state_is_a_state_of_the_agent() -> None:
+    louder = {State.JOINING, State.ACTIVE, State.CLOSING}
+    assert {state.value for state in agent.QuietState} == {state.value for state in set(State) - louder}
