@@ -1,8 +1,6 @@
-"""Finding the first candidate whose store answers, whatever is dead or frozen on the way.
+"""Finds the first candidate whose store answers, past hosts that are dead and stores that are frozen.
 
-Each candidate is asked by routes: by its name, and after a first failure also by the file that its daemon writes
-(thousands of nodes need not ask a shared file system at start). A route that has failed is tried again, with backoff,
-for ever; one that hangs holds up no other.
+core/agent/dialling.py decides which route is tried when; here each attempt is made, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from ft_supervisor.agent.steps import Steps
+from ft_supervisor.agent.single_flight import SingleFlight
 from ft_supervisor.config.canonical import differs
 from ft_supervisor.core.agent.dialling import Dialling, Route
 from ft_supervisor.core.bounds import Name, Port
@@ -73,7 +71,7 @@ class Dialer:
         self._job = job
         self._bound = bound
         self._keys = Keys(job.run_id)
-        self._steps = Steps()
+        self._calls = SingleFlight()
 
     def dial(
         self, candidates: Sequence[int], abandoned: threading.Event, differs: Callable[[str, bool], None] | None = None
@@ -107,7 +105,7 @@ class Dialer:
         return None
 
     def _begin(self, route: Route, answers: SimpleQueue[Route]) -> Future[Found]:
-        future = self._steps.begin(("route", route.candidate, route.by_file), partial(self._ask, route))
+        future = self._calls.begin(("route", route.candidate, route.by_file), partial(self._ask, route))
         # not the future itself: one that nobody waits for has to vanish, with its connections
         future.add_done_callback(partial(_answer, answers, route))
         return future
@@ -123,7 +121,7 @@ class Dialer:
                 continue
             try:
                 connect = partial(self._connect, candidate, host, port)
-                return self._steps.wait((candidate, host, port), connect, 2 * self._bound, f"{host}:{port}")
+                return self._calls.wait((candidate, host, port), connect, 2 * self._bound, f"{host}:{port}")
             except StoreLost as error:
                 why = str(error)
                 if isinstance(error, HostSilent):
@@ -134,13 +132,13 @@ class Dialer:
 
     def _from_name(self, candidate: int) -> Iterator[tuple[str, int]]:
         name = self._job.hosts[candidate]
-        hosts = self._steps.wait(("name", name), partial(_resolve, name), 2 * self._bound, name)
+        hosts = self._calls.wait(("name", name), partial(_resolve, name), 2 * self._bound, name)
         return product(hosts, self._job.ports)
 
     def _from_file(self, candidate: int) -> Iterator[tuple[str, int]]:
         path = Path(self._job.run_folder, "addr", str(candidate))
         read = partial(_read_address, path)
-        return iter(self._steps.wait(("file", candidate), read, 2 * self._bound, str(path)))
+        return iter(self._calls.wait(("file", candidate), read, 2 * self._bound, str(path)))
 
     def _connect(self, candidate: int, host: str, port: int) -> Found:
         store = tcp.connect(host, port, self._bound)
