@@ -1,7 +1,7 @@
 """One connection of the agent to a coordinator's store: a thread that beats, sends and looks, and one for the mail.
 
-No call to a store keeps its timeout against a frozen host, so a generation can be abandoned with its threads at any
-moment. What it still says then changes nothing.
+No call to a store keeps its timeout if the host is frozen. So a connection (a generation) can be abandoned with its
+threads at any moment, and the main loop ignores what these post afterwards.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Up:
 
 @dataclass(frozen=True)
 class FromWire:
-    """What a generation's threads say to the main loop."""
+    """An item that a generation's thread posts to the main loop."""
 
     generation: int
     event: AgentEvent | Up
