@@ -17,7 +17,7 @@ from tests.simulation.store import Connection, MailKey, Store
 from ft_supervisor.core import lease
 from ft_supervisor.core.agent.dialling import PAUSE, Dialling, Route
 from ft_supervisor.core.agent.silence import Silence
-from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Ended, Looked, Mailed, PolicyDiffers
+from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, CloseHeld, Looked, Mailed, PolicyDiffers
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Verdict
 
@@ -176,7 +176,7 @@ class Wire:
             self.agent.feed(BarrierPassed(passed))
         if verdict is not None and not self._ended and not self.abandoned:
             self._ended = True
-            self.agent.feed(Ended(verdict))
+            self.agent.feed(CloseHeld(verdict))
 
     def judge(self) -> None:
         """The main loop's look at how long nothing was answered."""

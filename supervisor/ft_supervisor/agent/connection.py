@@ -16,7 +16,7 @@ from ft_supervisor.agent.clock import ClockWatch
 from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.core import codec
 from ft_supervisor.core.agent.dialling import PAUSE
-from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, Ended, Looked, Mailed, PolicyDiffers
+from ft_supervisor.core.events import AgentEvent, BarrierPassed, Disconnected, CloseHeld, Looked, Mailed, PolicyDiffers
 from ft_supervisor.core.lease import echo
 from ft_supervisor.core.messages import TO_AGENT
 from ft_supervisor.core.model import Cycle, Job, Node
@@ -170,7 +170,7 @@ class Generation:
             self._post(BarrierPassed(cycle))
         if not self._ended and (verdict := store.get(self._keys.permanent_close)) is not None:
             self._ended = True
-            self._post(Ended(parse_verdict(verdict)))
+            self._post(CloseHeld(parse_verdict(verdict)))
         self.answered = clock.now()
 
     def _read_mail(self, store: Store) -> None:

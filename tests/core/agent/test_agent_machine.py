@@ -342,7 +342,7 @@ def test_a_shorter_end_brings_the_kill_forward_and_a_longer_one_does_not() -> No
     play.connection = 0
     assert play.wait(2 * TIMEOUTS.coordinator) == [StopWorkers(C0, TIMEOUTS.stop_grace, signal="")]
     assert play.wait(TIMEOUTS.fence - 2 * TIMEOUTS.coordinator) == [StopWorkers(C0, 0.0, signal="")]
-    assert play.feed(events.Ended(FAILED)) == [remember(C0, verdict=FAILED)]
+    assert play.feed(events.CloseHeld(FAILED)) == [remember(C0, verdict=FAILED)]
     assert play.feed(events.WorkersGone(C0, 9)) == [Leave(1, FAILED, "over")]
 
 
@@ -511,7 +511,7 @@ def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
     assert not play.alive().look
 
 
-@pytest.mark.parametrize("how", [events.Ended(FAILED), mail(messages.Close(0, FAILED))], ids=["key", "mail"])
+@pytest.mark.parametrize("how", [events.CloseHeld(FAILED), mail(messages.Close(0, FAILED))], ids=["key", "mail"])
 def test_a_verdict_ends_the_node_however_it_comes(how: events.AgentEvent) -> None:
     play = running()
     assert play.feed(how, how) == [remember(C0, verdict=FAILED), StopWorkers(C0, TIMEOUTS.stop_grace)]
@@ -521,14 +521,14 @@ def test_a_verdict_ends_the_node_however_it_comes(how: events.AgentEvent) -> Non
 
 def test_the_first_verdict_stays() -> None:
     play = running()
-    play.feed(events.Ended(FAILED))
-    assert play.feed(events.Ended(SUCCESS)) == []
+    play.feed(events.CloseHeld(FAILED))
+    assert play.feed(events.CloseHeld(SUCCESS)) == []
     assert play.machine.memory.verdict == FAILED
 
 
 def test_workers_that_cannot_be_ended_hold_nobody_forever() -> None:
     play = running()
-    play.feed(events.Ended(FAILED))
+    play.feed(events.CloseHeld(FAILED))
     assert play.wait(TIMEOUTS.stop_grace + KILL_BOUND + ABANDON_MARGIN - BEAT) == []
     assert play.wait(BEAT) == [Leave(1, FAILED, "workers that can't be ended")]
 
@@ -547,7 +547,7 @@ def test_a_signal_is_told_to_the_coordinator_whose_verdict_is_awaited() -> None:
 def test_without_slurm_the_signal_is_passed_on() -> None:
     play = running(a_job=job(signal_workers=True))
     play.feed(Terminated("SIGTERM"))
-    assert StopWorkers(C0, TIMEOUTS.stop_grace) in play.feed(events.Ended(FAILED))
+    assert StopWorkers(C0, TIMEOUTS.stop_grace) in play.feed(events.CloseHeld(FAILED))
 
 
 def test_a_signal_without_a_coordinator_ends_the_node() -> None:

@@ -26,7 +26,7 @@ from ft_supervisor.core.events import (
     CheckAnswered,
     Connected,
     Disconnected,
-    Ended,
+    CloseHeld,
     Looked,
     Mailed,
     PolicyDiffers,
@@ -127,7 +127,7 @@ class AgentMachine:
         return [*self._actions]
 
     def _dispatch(self, event: AgentEvent, now: float) -> None:
-        if self._fence_is_over(now) and not isinstance(event, Ended):
+        if self._fence_is_over(now) and not isinstance(event, CloseHeld):
             self._life.fence(now)  # first: after a stand-still the event may be of a world that has moved on
         match event:
             case Connected():
@@ -161,7 +161,7 @@ class AgentMachine:
                 self._policy_differs(event, now)
             case Terminated(reason):
                 self._terminate(reason, now)
-            case Ended(verdict):
+            case CloseHeld(verdict):
                 self._close(verdict, now)
             case Tick():
                 self._tick(now)
