@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import BOUND, Nursery, job, listen, port_of, wait_until
 
-from ft_supervisor.agent import dial
 from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.core.agent import dialling
 from ft_supervisor.core.model import Job
 from ft_supervisor.observe import smallfile
 
@@ -95,7 +95,7 @@ class Told:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is asked merely because another one is slow."""
-    monkeypatch.setattr(dial, "HEAD_START", 10 * BOUND)
+    monkeypatch.setattr(dialling, "HEAD_START", 10 * BOUND)
 
 
 @pytest.mark.usefixtures("patient")

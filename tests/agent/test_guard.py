@@ -186,7 +186,7 @@ def test_a_late_agent_kills_before_it_reads_or_writes_anything(monkeypatch: pyte
         pids = ()
 
         def __init__(self, *_: Any) -> None:
-            self.witness = self
+            self.evidence = self
 
         open = classmethod(lambda cls, *_: cls())
 

@@ -16,7 +16,7 @@ from tests.agent.harness import BOUND
 from ft_supervisor.agent import log_files
 from ft_supervisor.agent.log_files import LogFile, LogFiles, gap
 from ft_supervisor.observe import ownfolder
-from ft_supervisor.process import sink
+from ft_supervisor.process import bounded_writer
 
 
 def parts(path: Path) -> list[bytes]:
@@ -214,7 +214,7 @@ def test_a_file_that_hangs_costs_lines_and_no_time(tmp_path: Path, capfd: pytest
         files.put(file, piece)
     took = time.monotonic() - began
     assert took < 20.0, "about the patience, once"
-    assert 0.99 * sink.MOST <= files._sink.waiting <= sink.MOST + len(piece)
+    assert 0.99 * bounded_writer.MOST <= files._writer.waiting <= bounded_writer.MOST + len(piece)
     assert not files.flush(time.monotonic())
     assert capfd.readouterr().err.count("event=worker_logs_hang") == 1
     got = bytearray()
@@ -240,7 +240,7 @@ def test_a_queue_of_single_letters_is_bounded_too(tmp_path: Path) -> None:
     files, file = LogFiles(), LogFile(tmp_path / "r", 1 << 30, 1)
     for _ in range(100_000):
         files.put(file, b"x")
-    assert files._sink.waiting <= sink.MOST / 100
+    assert files._writer.waiting <= bounded_writer.MOST / 100
     with file.path.open("rb", buffering=0) as fifo:
         files.close(file)
         text = b"".join(iter(lambda: fifo.read(1 << 20), b""))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import BOUND, wait_until
 
-from ft_supervisor.agent import log_files, passing
+from ft_supervisor.agent import log_files, step_output
 from ft_supervisor.agent.output import KEPT, Output
 from ft_supervisor.core.settings import Logs, Tee
 
@@ -208,7 +208,7 @@ def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start, capfd: pytest.C
 
 
 def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
+    monkeypatch.setattr(step_output, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
     output = Output("n1", Logs(), *ends.writing)
     names = output.open({0: 0}, {})
     worker = start(names[0], "for i in range(20): os.write(1, b'x' * 999_999 + b'\\n')")

@@ -150,7 +150,7 @@ os._exit(1)
     assert (failure.local_rank, failure.rules) == (1, (1,))
     workers.call("stop", FIRST, 0.0, "", "now")
     workers.event(WorkersGone)
-    assert workers.call("witness.flush", BOUND)
+    assert workers.call("evidence.flush", BOUND)
     lines = workers.log_file.read_bytes().splitlines()
     assert b"uncorrectable ECC" in lines and b"NCCL 1" in lines
 
@@ -170,7 +170,7 @@ def test_a_failure_has_the_last_lines_of_its_own_cycle(driven: Start, tmp_path: 
     workers.call("start", run(SECOND, restart_count=1))
     failure = exited(workers)
     assert (failure.exit_code, failure.last_lines, failure.rules) == (127, "", ())
-    assert workers.call("witness.flush", BOUND)
+    assert workers.call("evidence.flush", BOUND)
     assert sorted((tmp_path / "logs").rglob("*.log")) == [tmp_path / "logs" / "0.1" / "rank0.log"]
 
 
@@ -237,10 +237,10 @@ time.sleep(1000)
     workers = driven(job(tmp_path, command=python(code), per_node=2, settings=settings))
     for cycle in (FIRST, SECOND):
         workers.call("start", run(cycle))
-        wait_until(lambda: workers.call("witness._beats.statuses") == {0: "02500000", 1: "12500000"}, "the statuses")
+        wait_until(lambda: workers.call("evidence._beats.statuses") == {0: "02500000", 1: "12500000"}, "the statuses")
         beats: dict[int, Beat] = {}
         while len(beats) < 2 or any(beat.after is None for beat in beats.values()):
-            beats |= {beat.local_rank: beat for beat in workers.call("witness.beats")}
+            beats |= {beat.local_rank: beat for beat in workers.call("evidence.beats")}
         assert {beat.after for beat in beats.values()} == {7.0}
         workers.call("stop", cycle, 0.0, "", "now")
         assert workers.event(WorkersGone).cycle == cycle
@@ -250,10 +250,10 @@ def test_who_has_exited_is_not_waited_for(driven: Start, tmp_path: Path) -> None
     code = "if os.environ['LOCAL_RANK'] == '1': time.sleep(1000)"
     workers = driven(job(tmp_path, command=python(code), per_node=2))
     workers.call("start", run(FIRST))
-    assert wait_until(lambda: workers.call("witness.beats"), "the exit") == (Beat(0, "stopping"),)
-    assert workers.call("witness.beats") == ()
+    assert wait_until(lambda: workers.call("evidence.beats"), "the exit") == (Beat(0, "stopping"),)
+    assert workers.call("evidence.beats") == ()
     assert set(workers.call("pids")) == {1}
-    assert workers.call("witness.take_stacks", {}) is None
+    assert workers.call("evidence.take_stacks", {}) is None
 
 
 def test_more_workers_than_the_limit_of_open_files_allows(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ waits_for_ever()
     workers = driven(job(tmp_path, command=python(code), per_node=2, settings=settings))
     workers.call("start", run(FIRST, group_rank=1, nodes=2))
     wait_until(lambda: workers.log().count("there") == 2, "the workers")
-    assert workers.call("witness.take_stacks", {1: workers.call("pids")[1]})
+    assert workers.call("evidence.take_stacks", {1: workers.call("pids")[1]})
     (path,) = (tmp_path / "stacks" / "0.1").iterdir()
     assert path.name == "3.txt"
     assert path.stat().st_mode & 0o777 == 0o600
@@ -297,7 +297,7 @@ def test_no_file_is_left_open_by_many_cycles(driven: Start, tmp_path: Path) -> N
         workers.call("start", run(Cycle(0, n)))
         while workers.event(WorkersExited).failures:
             pass
-        assert workers.call("witness.flush", BOUND)  # files are closed by who writes them
+        assert workers.call("evidence.flush", BOUND)  # files are closed by who writes them
         open_fds = workers.call("open_fds")
         before = before or open_fds
         assert open_fds == before

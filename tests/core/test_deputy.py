@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.core.agent.play import SUCCESS, mail, remember, running
 from tests.core.machines import C0, C1, Talk, mailed, stopped, succeeded
-from tests.core.test_agent_machine import SUCCESS, mail, remember, running
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import Send

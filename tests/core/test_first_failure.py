@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from tests.core.agent.play import Play, mail, run, standby
 from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, job, stopped, stopping
-from tests.core.test_agent_machine import Play, mail, run, standby
 
 from ft_supervisor.core import messages
 from ft_supervisor.core.actions import Announce, Send, TakeStacks

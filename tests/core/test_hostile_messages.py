@@ -13,14 +13,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.core.agent.play import Play, knows, mail, run, running, standby
 from tests.core.machines import C0, C1, Talk, failed, goodbye, node, stopped, stopping, succeeded, verdict_kept
 from tests.core.making import Maker, garbled, mutated
-from tests.core.test_agent_machine import Play, knows, mail, run, running, standby
 from tests.core.test_takeover import Takeover, ran
 
 from ft_supervisor.core import events, messages
 from ft_supervisor.core.actions import Announce, Mail, Send
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.codec import CodecError, decode, encode, to_plain
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.ledger import EMPTY, Ledger, Spent
@@ -145,14 +145,15 @@ class Hostile:
 
 
 def _refuses(action: object) -> bool:
-    """A Run that comes after the lease is over is believed, and calls for a new connection."""
+    """A Run without a lease, or beside live workers, is believed, and answered by a new connection or a Register."""
     return isinstance(action, Announce) and isinstance(action.fact, MessageDropped | MailDropped)
 
 
 def _state(machine: Machine) -> bytes:
     """All that it knows, but for what it has just said, and for how often it has told of refusals."""
     machine._actions = []
-    machine._refusals = Refusals()
+    refuser = machine._follower if isinstance(machine, AgentMachine) else machine
+    refuser._refusals = Refusals()
     return pickle.dumps(machine)
 
 

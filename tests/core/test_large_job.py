@@ -3,8 +3,8 @@
 import random
 from dataclasses import replace
 
+from tests.core.agent.play import Play
 from tests.core.machines import C1, Talk, job
-from tests.core.test_agent_machine import Play
 
 from ft_supervisor.core import messages, orders
 from ft_supervisor.core.actions import Send, Tell

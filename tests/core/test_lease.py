@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.lease import Lease, Proof
+from ft_supervisor.core.lease import Lease, Proof, echo
 from ft_supervisor.core.model import Roster
 from ft_supervisor.core.quorum.roster import quorum
 from ft_supervisor.core.ranks import fold
@@ -177,3 +177,9 @@ def test_a_round_that_is_forgotten_proves_nothing_more() -> None:
     for rank in range(3):
         proof.echo(rank, 1)
     assert proof.since(THREE) is None
+
+
+def test_a_connection_that_is_given_up_writes_no_round_back() -> None:
+    """The simulator's mutant EchoesAfterPromising shows what comes of one that does."""
+    assert echo(7, abandoned=False) == 7
+    assert echo(7, abandoned=True) is None

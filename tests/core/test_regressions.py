@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.core import test_agent_machine as agents
 from tests.core import test_daemon_machine as daemons
+from tests.core.agent import play as agents
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, failed, job, mailed, stop, stopped, succeeded
 
 from ft_supervisor.core import events, messages, orders
@@ -163,9 +163,9 @@ def test_a_term_that_was_had_without_a_vote_is_not_asked_for() -> None:
     assert election.ask(0.0) == 5
 
 
-def test_a_run_that_waits_is_forgotten_with_a_promise_to_somebody_else() -> None:
+def test_a_run_beside_live_workers_is_not_started_after_a_promise_to_another_coordinator() -> None:
     play = agents.running()
-    play.feed(agents.mail(agents.run(C1)), agents.mail(messages.Prepare(4)))
+    play.feed(agents.mail(agents.run(C1)), agents.mail(agents.STOP), agents.mail(messages.Prepare(4)))
     play.feed(events.WorkersGone(C0, 9))
     assert play.machine.running is None
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from tests.core.agent.play import Play, mail, run, standby
 from tests.core.machines import C0, Talk, deeds, job, node
-from tests.core.test_agent_machine import Play, mail, run, standby
 from tests.core.test_cluster_policy import all_stop
 
 from ft_supervisor.core import codec, orders

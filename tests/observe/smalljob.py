@@ -12,7 +12,7 @@ from tests.observe.stories import JOB, NODES, Recorder, must_not_fail
 
 from ft_supervisor.core import actions as do
 from ft_supervisor.core import events as tell
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.model import Failure, Memory, Verdict

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ft_supervisor.core import messages, orders
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.events import (
     Connected,
     Disconnected,

@@ -106,7 +106,7 @@ def test_a_machine_that_breaks_is_a_difference(journal: Path, monkeypatch: pytes
     def broken(self: object, event: object, now: float) -> None:
         raise KeyError("gone")
 
-    monkeypatch.setattr("ft_supervisor.core.agent.AgentMachine.handle", broken)
+    monkeypatch.setattr("ft_supervisor.core.agent.agent.AgentMachine.handle", broken)
     result = replay(journal)
     assert result.difference is not None
     assert result.difference.got == "KeyError: 'gone'"

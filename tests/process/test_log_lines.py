@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 
 from ft_supervisor.core.actions import Fact
-from ft_supervisor.core.agent import State
+from ft_supervisor.core.agent.states import State
 from ft_supervisor.core.model import Cycle, Failure, Job, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol import agent_facts as agent
 from ft_supervisor.core.protocol import coordinator_facts as coordinator
@@ -29,6 +29,9 @@ LINES: dict[Any, str] = {
         'warning event=mail_dropped message=Stop term=3 reason="too long" more=2'
     ),
     agent.RunRefused(CYCLE): 'warning event=mail_dropped message=Run cycle=0.3 reason="no lease to run it"',
+    agent.RunDropped(CYCLE, Cycle(0, 2)): (
+        'warning event=mail_dropped message=Run cycle=0.3 reason="workers of 0.2 are not gone"'
+    ),
     agent.AgentUnhealthy(PROBLEM): 'warning event=unhealthy reason="no space"',
     agent.FailureIgnored(FAILURE): ('warning event=failure_ignored failure="worker 2 of node 1: exit code 3 (bad)"'),
     agent.WorkerFailed(CYCLE, FAILURE): (

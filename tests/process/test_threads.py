@@ -28,7 +28,8 @@ time.sleep(600)
 """
 BEGINNINGS = {
     "thread": "threading.Thread(target=bug, name='deaf', daemon=True).start()",
-    "sink": "from ft_supervisor.process.sink import Sink; Sink('deaf', lambda *_: bug(), 1.0).put(None, b'x')",
+    "writer": "from ft_supervisor.process.bounded_writer import BoundedWriter as Writer\n"
+    "Writer('deaf', lambda *_: bug(), 1.0).put(None, b'x')",
     "exit": "threading.Thread(target=sys.exit, name='deaf').start()",
 }
 

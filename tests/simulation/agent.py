@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.clockwork import Breach
 from tests.simulation.guard import SimGuard
 from tests.simulation.process import Process
 from tests.simulation.wire import Wire
@@ -12,11 +13,12 @@ from tests.simulation.workers import SimWorkers
 
 from ft_supervisor.core import actions
 from ft_supervisor.core.actions import AgentAction
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.events import AgentEvent, CannotStart, Looked, Tick, WorkersGone
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Memory
 from ft_supervisor.core.orders import Done
+from ft_supervisor.core.transitions import InvalidState
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
@@ -55,7 +57,15 @@ class SimAgent(Process):
         if self.alive and self.machine is not None:
             if self.world.history is not None and not isinstance(event, Tick | Looked):
                 self.world.note(f"{self.node.name} agent", f"<- {brief(event)}")
-            self._perform(self.machine.handle(event, self.node.local()))
+            self._perform(self._handle(self.machine, event))
+
+    def _handle(self, machine: AgentMachine, event: AgentEvent) -> list[AgentAction]:
+        try:
+            todo = machine.handle(event, self.node.local())
+            machine.validate()
+        except InvalidState as error:
+            raise Breach("state", f"{self.node.name}: {error}") from None
+        return todo
 
     def die(self) -> None:
         """It is gone, and its workers soon are."""
@@ -66,11 +76,9 @@ class SimAgent(Process):
             self.node.workers.orphaned()
 
     def on_beat(self) -> None:
-        self.feed(Tick())
-
-    def on_thaw(self, stood_still: float) -> None:
         if self.wire is not None:
-            self.wire.answered += stood_still
+            self.wire.judge()
+        self.feed(Tick())
 
     def _begin(self) -> None:
         node, now = self.node, self.node.local()

@@ -5,68 +5,96 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ft_supervisor.core import actions, events, messages, orders
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
+from ft_supervisor.core.agent.follower import Follower
+from ft_supervisor.core.agent.lifecycle import Lifecycle
+from ft_supervisor.core.agent.states import Closing, Standby, State, Stopping, Succeeded
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.model import CONFIG_ERROR, Cycle, Failure, Memory
 from ft_supervisor.core.quorum.roster import first_candidate
 
 
 class AcceptsAnyRun(AgentMachine):
-    def _be_told_to_run(self, run: messages.Run, now: float) -> None:
-        self.memory = replace(self.memory, newest=None)
-        super()._be_told_to_run(run, now)
+    def _run(self, run: messages.Run, now: float) -> None:
+        self._follower.memory = replace(self.memory, newest=None)
+        super()._run(run, now)
 
 
 class RunsWithoutALease(AgentMachine):
-    def _be_told_to_run(self, run: messages.Run, now: float) -> None:
-        self._lease.grant(now)
-        super()._be_told_to_run(run, now)
+    def _run(self, run: messages.Run, now: float) -> None:
+        self._follower.lease.grant(now)
+        super()._run(run, now)
 
 
-class StartsBesideTheFormer(AgentMachine):
+class StartsBesideTheFormer(Lifecycle):
     """A failed worker's peers are left to themselves."""
 
-    def _stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
-        if self._run is not None and self._end_as is None:
-            self._gone(self._run.cycle, self._port, now)
+    def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
+        if self.running is not None and not isinstance(self.state, Closing):
+            self.send_stopped(self.running)
+            self.state = Standby()
         else:
-            super()._stop(grace, now, signal)
+            super().stop(grace, now, signal)
 
 
 class SaysStoppedTooEarly(AgentMachine):
-    def _be_told_to_stop(self, stop: messages.Stop, now: float) -> None:
-        self._send(messages.WorkersStopped, cycle=stop.cycle, port=self._port)
-        super()._be_told_to_stop(stop, now)
+    def _stop_cycle(self, stop: messages.Stop, now: float) -> None:
+        self._life.send_stopped(stop.cycle)
+        super()._stop_cycle(stop, now)
 
 
-class NeverStops(AgentMachine):
-    def _stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
-        """Leave the workers alone."""
+class NeverStops(Lifecycle):
+    """Leaves the workers alone."""
+
+    def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
+        do, self._do = self._do, lambda action: None if isinstance(action, actions.StopWorkers) else do(action)
+        super().stop(1e6, now, signal)
+        self._do = do
 
 
-class FailsAndCallsItSuccess(AgentMachine):
-    def _exited(self, cycle: Cycle, failures: tuple[Failure, ...], now: float) -> None:
-        super()._exited(cycle, (), now)
+class TakesAStopForASuccess(Lifecycle):
+    """Workers that are gone have succeeded, it thinks."""
+
+    def gone(self, cycle: Cycle) -> None:
+        if isinstance(self.state, Stopping):
+            self._become(Succeeded(cycle))
+        else:
+            super().gone(cycle)
 
 
-class RemembersNothing(AgentMachine):
+class ForgetsItsDeadline(Lifecycle):
+    """Waits for ever for its workers to be gone."""
+
+    def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
+        super().stop(grace, now, signal)
+        if isinstance(self.state, Stopping):
+            self.state = Stopping(self.state.run)
+
+
+class FailsAndCallsItSuccess(Lifecycle):
+    def exited(self, cycle: Cycle, failures: tuple[Failure, ...], now: float) -> None:
+        super().exited(cycle, (), now)
+
+
+class RemembersNothing(Follower):
     """Its daemon hears of nothing that its successor would need, except promises."""
 
-    def _remember(self, memory: Memory) -> None:
+    def remember(self, memory: Memory) -> None:
         self.memory = memory
         self._do(actions.Tell(orders.Remember(Memory(promise=memory.promise))))
 
 
-class NeverLeaves(AgentMachine):
+class NeverLeaves(Lifecycle):
     def _leave(self, leave: actions.Leave) -> None:
-        self._send(messages.Goodbye, verdict=self.memory.verdict)
+        self.state = Closing(leave, None)
+        self._follower.send(messages.Goodbye, verdict=self._follower.memory.verdict)
 
 
 class SaysGoodbyeTooEarly(AgentMachine):
     """Nobody waits for its workers, though they go on."""
 
     def _terminate(self, reason: str, now: float) -> None:
-        self._send(messages.Goodbye, verdict=None)
+        self._follower.send(messages.Goodbye, verdict=None)
 
 
 class NeverCallsAnybodyElse(AgentMachine):
@@ -84,20 +112,25 @@ class LeavesByTheBarrier(AgentMachine):
 
     def _tick(self, now: float) -> None:
         super()._tick(now)
-        if self._end_as is None and self._run is None and self._alone.hinted:
-            self._end(actions.Leave(0, None, "the exit barrier is passed"), 0.0, now)
+        if self.state is not State.CLOSING and self.running is None and self._giving_up.hinted:
+            self._life.end(actions.Leave(0, None, "the exit barrier is passed"), 0.0, now)
 
 
 class BelievesAnyStore(AgentMachine):
     """One with another configuration ends the node, whoever has made it."""
 
-    def _hear_of_another_policy(self, event: events.PolicyDiffers, now: float) -> None:
-        self._end(actions.Leave(CONFIG_ERROR, None, event.reason), 0.0, now)
+    def _policy_differs(self, event: events.PolicyDiffers, now: float) -> None:
+        self._life.end(actions.Leave(CONFIG_ERROR, None, event.reason), 0.0, now)
 
 
 def believes(*_: object) -> str:
     """Instead of a look whether a message can be true."""
     return ""
+
+
+def echoes_always(round_: int, *, abandoned: bool) -> int:
+    """Instead of lease.echo: writes back what an abandoned connection has read."""
+    return round_
 
 
 class HasNoGuard(AgentMachine):

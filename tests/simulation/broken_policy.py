@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ft_supervisor.core import messages
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.lifecycle import Lifecycle
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.policy import Trouble
 from ft_supervisor.core.model import Cycle, Failure, Problem
@@ -25,9 +25,9 @@ class ChoosesTheUnhealthy(Selection):
         return {rank for rank in nodes if rank not in self.excluded}
 
 
-class RunsWhateverTheChecksSay(AgentMachine):
-    def _checked(self, cycle: str, problem: Problem | None, now: float) -> None:
-        super()._checked(cycle, None, now)
+class RunsWhateverTheChecksSay(Lifecycle):
+    def checked(self, cycle: str, problem: Problem | None, now: float) -> None:
+        super().checked(cycle, None, now)
 
 
 class ChargesForTheNodesHealth(Cycles):
@@ -37,11 +37,11 @@ class ChargesForTheNodesHealth(Cycles):
         super()._trouble(replace(trouble, charged=trouble.charged or trouble.cause is Cause.HEALTH), now)
 
 
-class BlamesItsWorkers(AgentMachine):
+class BlamesItsWorkers(Lifecycle):
     """A node that cannot start its workers calls that a failure of theirs."""
 
-    def _cannot_start(self, cycle: Cycle, reason: str, now: float) -> None:
-        self._exited(cycle, (Failure(self.node.infra_rank, 0, exit_code=126, message=reason),), now)
+    def cannot_start(self, cycle: Cycle, reason: str, now: float) -> None:
+        self.exited(cycle, (Failure(self._node.infra_rank, 0, exit_code=126, message=reason),), now)
 
 
 class DecidesBeforeAllHaveStopped(Cycles):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.network import Channel
 from tests.simulation.store import Connection
 
-from ft_supervisor.core.events import PolicyDiffers
+from ft_supervisor.core.agent.dialling import Route
 
 if TYPE_CHECKING:
     from tests.simulation.wire import Wire
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class Attempt:
     """One candidate is asked: the connection, hello, and the pulse."""
 
-    def __init__(self, wire: Wire, candidate: int, round_: int, there: Channel, back: Channel) -> None:
+    def __init__(self, wire: Wire, route: Route, there: Channel, back: Channel) -> None:
         self._wire = wire
-        self._candidate = candidate
-        self._round = round_
+        self._route = route
+        self._candidate = route.candidate
         self._back = back
         self._connection: Connection | None = None
         self._done = False
@@ -31,7 +31,9 @@ class Attempt:
         wire = self._wire
         server = wire.agent.world.nodes[self._candidate].coordinator
         if server is None or not server.alive or not server.listening:
-            squatted = wire.agent.world.now < wire.agent.world.nodes[self._candidate].squatted_until
+            # The address file names the job's own store alone.
+            squatted = not self._route.by_file
+            squatted &= wire.agent.world.now < wire.agent.world.nodes[self._candidate].squatted_until
             self._back.send(wire.agent.do, self._differ if squatted else self._fail)
         else:
             server.do(self._welcome, server)
@@ -60,13 +62,13 @@ class Attempt:
     def _differ(self) -> None:
         """A stranger's store has answered, and no other one is there."""
         if not self._done and not self._wire.abandoned:
-            self._wire.agent.feed(PolicyDiffers("a stranger's store", certain=False))
+            self._wire.differs(self._route, "a stranger's store")
         self._fail()
 
     def _fail(self) -> None:
         if not self._done:
             self._done = True
-            self._wire.failed(self._round)
+            self._wire.failed(self._route)
 
     def _lost(self) -> None:
         if self._connection is self._wire.connection:

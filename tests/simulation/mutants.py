@@ -15,8 +15,9 @@ from tests.simulation import broken_cycles, broken_daemon, broken_nodes, broken_
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import agent
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core import lease
+from ft_supervisor.core.agent import agent, follower
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator import coordinator, cycles, leadership, state
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import daemon, leaving
@@ -51,6 +52,11 @@ def _agent(machine: type[AgentMachine], *says: str, theme: Theme | None = None) 
     return Mutant(machine.__name__, says, theme, Machines(agent=machine))
 
 
+def _agent_part(part: type, *says: str, theme: Theme | None = None) -> Mutant:
+    """Of the agent: its Follower, or its Lifecycle."""
+    return Mutant(part.__name__, says, theme, parts=((agent, part.__base__.__name__, part),))  # type: ignore[union-attr]
+
+
 def _coordinator(machine: type[CoordinatorMachine], *says: str, theme: Theme | None = None) -> Mutant:
     return Mutant(machine.__name__, says, theme, Machines(coordinator=machine))
 
@@ -71,7 +77,7 @@ def _last_deed(part: type, *says: str, theme: Theme | None = None) -> Mutant:
 
 
 BELIEVES = tuple(
-    (module, name, broken_nodes.believes) for module, name in ((agent, "to_node"), (coordinator, "from_node"))
+    (module, name, broken_nodes.believes) for module, name in ((follower, "to_node"), (coordinator, "from_node"))
 )
 """Every message, also one that cannot be true: else a broken machine's are refused before they do any harm."""
 
@@ -121,16 +127,21 @@ OTHERS = (
     _coordinator(broken_cycles.RunsAfterTheVerdict, "4"),
     _agent(broken_nodes.AcceptsAnyRun, "7", "9"),
     _agent(broken_nodes.RunsWithoutALease, "9", "10", theme=themes.stale_orders),
-    _agent(broken_nodes.StartsBesideTheFormer, "1"),
+    _agent_part(broken_nodes.StartsBesideTheFormer, "1"),
     _agent(broken_nodes.SaysStoppedTooEarly, "10"),
-    _agent(broken_nodes.NeverStops, "6"),
-    _agent(broken_nodes.FailsAndCallsItSuccess, "5"),
-    _agent(broken_nodes.RemembersNothing, "4", "6", "7"),
-    _agent(broken_nodes.NeverLeaves, "6"),
+    _agent_part(broken_nodes.NeverStops, "6"),
+    _agent_part(broken_nodes.FailsAndCallsItSuccess, "5"),
+    _agent_part(broken_nodes.RemembersNothing, "4", "6", "7"),
+    _agent_part(broken_nodes.NeverLeaves, "6"),
     _agent(broken_nodes.SaysGoodbyeTooEarly, "10"),
     _agent(broken_nodes.NeverCallsAnybodyElse, "8"),
     _agent(broken_nodes.LeavesByTheBarrier, "5"),
     _agent(broken_nodes.BelievesAnyStore, "4"),
+    _agent_part(broken_nodes.TakesAStopForASuccess, "state"),
+    _agent_part(broken_nodes.ForgetsItsDeadline, "state"),
+    Mutant(
+        "EchoesAfterPromising", ("4", "9", "10"), themes.see_saw, parts=((lease, "echo", broken_nodes.echoes_always),)
+    ),
     _agent(broken_nodes.HasNoGuard, "10", theme=themes.unguarded),
     Mutant(
         "DoesNotGuardTheFence",
@@ -148,8 +159,10 @@ OTHERS = (
         "ChoosesTheUnhealthy",
         ("3",),
         themes.ailing,
-        Machines(agent=broken_policy.RunsWhateverTheChecksSay),
-        ((cycles, "Selection", broken_policy.ChoosesTheUnhealthy),),
+        parts=(
+            (agent, "Lifecycle", broken_policy.RunsWhateverTheChecksSay),
+            (cycles, "Selection", broken_policy.ChoosesTheUnhealthy),
+        ),
     ),
     _last_deed(broken_daemon.CompletesWithSuccess, "slurm"),
     _last_deed(broken_daemon.EndsEveryJob, "slurm"),
@@ -160,6 +173,6 @@ OTHERS = (
     _daemon(broken_daemon.ServesWhileItLeaves, "state"),
     Mutant("KeepsTheFormerDeadline", ("state",), parts=((daemon, "ChildWatch", broken_daemon.KeepsTheFormerDeadline),)),
     _part("Cycles", broken_policy.ChargesForTheNodesHealth, "charged", "success", theme=themes.unable),
-    _agent(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
+    _agent_part(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
     _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),
 )

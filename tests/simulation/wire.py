@@ -7,23 +7,23 @@ what the machine has to say and reads its mail. What an abandoned one still hear
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from tests.simulation.dial import Attempt
 from tests.simulation.network import Channel
 from tests.simulation.store import Connection, MailKey, Store
 
-from ft_supervisor.core.events import BarrierPassed, CloseHeld, Connected, Disconnected, Looked, Mailed
+from ft_supervisor.core import lease
+from ft_supervisor.core.agent.dialling import PAUSE, Dialling, Route
+from ft_supervisor.core.agent.silence import Silence
+from ft_supervisor.core.events import BarrierPassed, CloseHeld, Connected, Disconnected, Looked, Mailed, PolicyDiffers
 from ft_supervisor.core.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.model import Cycle, Verdict
 
 if TYPE_CHECKING:
     from tests.simulation.agent import SimAgent
 
-STAGGER = 0.5
-"""Seconds until the next candidate is tried besides one that does not answer."""
-BACKOFF = (0.05, 0.5)
-"""Seconds between two rounds over all candidates: the first, doubled up to the second."""
 PORT = 9
 
 
@@ -39,15 +39,14 @@ class Wire:
         self.connection: Connection | None = None
         self.answered = 0.0
         self._key: MailKey = (agent.node.rank, agent.incarnation, number)
-        self._backoff = BACKOFF[0]
-        self._round = 0
-        self._tried = 0
-        self._failed = 0
+        self._dialling: Dialling | None = None
+        self._silence = Silence(agent.world.job.timeouts.coordinator, agent.beat)
+        self._judged_at = 0.0
         self._looking = False
         self._outbox: list[ToCoordinator] = []
         self._ended = False
         self._passed: Cycle | None = None
-        self.clock.after(BACKOFF[0] if number > 1 else 0.0, agent.do, self._ask_all)
+        self.clock.after(PAUSE if number > 1 else 0.0, agent.do, self._begin)
 
     # -- looking for a candidate
 
@@ -55,44 +54,44 @@ class Wire:
     def _over(self) -> bool:
         return self.abandoned or self.connection is not None
 
-    def _ask_all(self) -> None:
-        if not self._over:
-            self._round += 1
-            self._tried = self._failed = 0
-            self._ask_next(self._round, 0)
+    def _begin(self) -> None:
+        self._dialling = Dialling(self.candidates, lambda _: True, self.clock.now)
+        self._ask(self._dialling)
 
-    def _ask_next(self, round_: int, tried: int) -> None:
-        if self._over or round_ != self._round or tried != self._tried or tried >= len(self.candidates):
+    def _ask(self, dialling: Dialling) -> None:
+        """Try the routes that are due, and come back for the next ones."""
+        if self._over:
             return
-        self._tried += 1
-        candidate = self.candidates[tried]
-        here, there = self.agent.node.host, self.agent.world.nodes[candidate].host
-        network = self.agent.world.network
-        Attempt(self, candidate, round_, Channel(network, here, there), Channel(network, there, here))
-        self.clock.after(STAGGER, self.agent.do, self._ask_next, round_, self._tried)
+        network, here = self.agent.world.network, self.agent.node.host
+        for route in dialling.begin(self.clock.now):
+            there = self.agent.world.nodes[route.candidate].host
+            Attempt(self, route, Channel(network, here, there), Channel(network, there, here))
+        if dialling.due_at < inf:
+            self.clock.at(dialling.due_at, self.agent.do, self._ask, dialling)
 
-    def failed(self, round_: int) -> None:
-        """One candidate does not answer, or not in time."""
-        if self._over or round_ != self._round:
-            return
-        self._failed += 1
-        if self._failed == len(self.candidates):
-            self.clock.after(self._backoff, self.agent.do, self._ask_all)
-            self._backoff = min(2 * self._backoff, BACKOFF[1])
-        else:
-            self._ask_next(round_, self._tried)
+    def failed(self, route: Route) -> None:
+        """A route does not lead to the candidate's store, or not in time."""
+        if not self._over and self._dialling is not None:
+            self._dialling.failed(route, "no answer", self.clock.now)
+            self._ask(self._dialling)
+
+    def differs(self, route: Route, reason: str) -> None:
+        """A store with another configuration has answered."""
+        if not self._over and self._dialling is not None and self._dialling.differs(route, reason):
+            self.agent.feed(PolicyDiffers(reason, certain=route.by_file))
 
     def found(self, candidate: int, connection: Connection, round_: int, asked: float) -> None:
         """This store has answered first."""
         if self._over:
             return
         self.connection, self.answered = connection, self.clock.now
+        self._silence.begin(self.clock.now)
         self.agent.feed(Connected(candidate, self.number, round_, asked, PORT))
         if self.abandoned:
             return
         connection.push(partial(Store.read_mail, key=self._key, reader=self._deliver))
         self._look()
-        self._judge()
+        self.judge()
 
     # -- being connected
 
@@ -147,21 +146,17 @@ class Wire:
         self.connection.call(lambda store: store.pulse, partial(self._read, now, self.agent.node.local()))
 
     def _read(self, began: float, asked: float, pulse: tuple[int, int | None, int]) -> None:
-        if self.abandoned:
-            return  # above all, no echo: the node may have promised somebody else before this was read
         assert self.connection is not None
-        looked = Looked(asked, *pulse)
-        say_first = self.clock.random.random() < 0.5
-        if say_first:
+        looked, told = Looked(asked, *pulse), False
+        if not self.abandoned and self.clock.random.random() < 0.5:
             self.agent.feed(looked)
-        if self._over_by_now():
+            told = True
+        round_ = lease.echo(pulse[0], abandoned=self.abandoned)
+        if round_ is None:
             return
-        self.connection.call(partial(self._echo_and_ask, pulse[0], self.agent.watched), partial(self._end_look, began))
-        if not say_first:
+        self.connection.call(partial(self._echo_and_ask, round_, self.agent.watched), partial(self._end_look, began))
+        if not told and not self.abandoned:
             self.agent.feed(looked)
-
-    def _over_by_now(self) -> bool:
-        return self.abandoned
 
     def _echo_and_ask(self, round_: int, watched: Cycle | None, store: Store) -> tuple[Cycle | None, Verdict | None]:
         store.heartbeats[self._key] = round_
@@ -183,12 +178,12 @@ class Wire:
             self._ended = True
             self.agent.feed(CloseHeld(verdict))
 
-    def _judge(self) -> None:
+    def judge(self) -> None:
         """The main loop's look at how long nothing was answered."""
-        if self.abandoned:
+        if self.abandoned or self.connection is None:
             return
-        bound = self.agent.world.job.timeouts.coordinator
-        if self.clock.now - self.answered >= bound - 1e-6:
-            self._disconnect(f"silent for {bound:g} s", silent=True)
-        else:
-            self.clock.at(self.answered + bound, self.agent.do, self._judge)
+        if self._silence.over(self.answered, self.clock.now + 1e-6):
+            self._disconnect(f"silent for {self.agent.world.job.timeouts.coordinator:g} s", silent=True)
+        elif self._silence.due is not None and self._silence.due != self._judged_at:
+            self._judged_at = self._silence.due
+            self.clock.at(self._silence.due, self.agent.do, self.judge)

@@ -18,7 +18,7 @@ from tests.simulation.slurmctld import Slurmctld
 from tests.simulation.words import brief
 
 from ft_supervisor.core import actions, orders
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.messages import ToAgent

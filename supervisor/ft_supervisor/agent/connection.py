@@ -1,7 +1,7 @@
 """One connection of the agent to a coordinator's store: a thread that beats, sends and looks, and one for the mail.
 
-No call to a store keeps its timeout against a frozen host, so a generation can be abandoned with its threads at any
-moment. What it still says then changes nothing.
+No call to a store keeps its timeout if the host is frozen. So a connection (a generation) can be abandoned with its
+threads at any moment, and the main loop ignores what these post afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from queue import Empty, SimpleQueue
 from ft_supervisor.agent.clock import ClockWatch
 from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.core import codec
+from ft_supervisor.core.agent.dialling import PAUSE
 from ft_supervisor.core.events import AgentEvent, BarrierPassed, CloseHeld, Disconnected, Looked, Mailed, PolicyDiffers
+from ft_supervisor.core.lease import echo
 from ft_supervisor.core.messages import TO_AGENT
 from ft_supervisor.core.model import Cycle, Job, Node
 from ft_supervisor.core.refusals import Refusals
@@ -26,8 +28,6 @@ from ft_supervisor.store.base import Store, StoreLost
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.verdicts import parse_verdict
 
-_PAUSE = 0.05
-"""Seconds before connecting anew: a store that takes and drops connections must not keep anybody busy."""
 _POP = 10.0
 """Seconds that one wait for mail lasts."""
 _WAKE = b""
@@ -45,7 +45,7 @@ class Up:
 
 @dataclass(frozen=True)
 class FromWire:
-    """What a generation's threads say to the main loop."""
+    """An item that a generation's thread posts to the main loop."""
 
     generation: int
     event: AgentEvent | Up
@@ -126,7 +126,7 @@ class Generation:
 
     def _connect_and_beat(self) -> None:
         if self.number > 1:
-            self._abandoned.wait(_PAUSE)
+            self._abandoned.wait(PAUSE)
         found = self._dialer.dial(self._candidates, self._abandoned, self._differs)
         if found is None:
             return
@@ -160,11 +160,10 @@ class Generation:
         self._clock.look(written.time, time.time())
         pulse = written.pulse
         self._post(Looked(asked, pulse.round, pulse.term, pulse.lease))
-        # Abandoned by now, this node may have promised somebody else before it read this round: the echo would be a
-        # lie (core.lease). Abandoned later, it has not.
-        if self._abandoned.is_set():
+        round_ = echo(pulse.round, abandoned=self._abandoned.is_set())
+        if round_ is None:
             return
-        store.set(self._echo, str(pulse.round).encode())
+        store.set(self._echo, str(round_).encode())
         cycle = self.watched
         if cycle is not None and cycle != self._passed and store.get(self._keys.barrier_done(cycle)) is not None:
             self._passed = cycle

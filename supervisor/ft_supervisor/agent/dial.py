@@ -1,14 +1,11 @@
-"""Finding the first candidate whose store answers, whatever is dead or frozen on the way.
+"""Finds the first candidate whose store answers, past hosts that are dead and stores that are frozen.
 
-Each candidate is asked by routes: by its name, and after a first failure also by the file that its daemon writes
-(thousands of nodes need not ask a shared file system at start). A route that has failed is tried again, with backoff,
-for ever; one that hangs holds up no other.
+core/agent/dialling.py decides which route is tried when; here each attempt is made, in a thread of its own.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import socket
 import threading
 import time
@@ -20,8 +17,9 @@ from itertools import product
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from ft_supervisor.agent.steps import Steps
+from ft_supervisor.agent.single_flight import SingleFlight
 from ft_supervisor.config.canonical import differs
+from ft_supervisor.core.agent.dialling import Dialling, Route
 from ft_supervisor.core.bounds import Name, Port
 from ft_supervisor.core.codec import from_plain
 from ft_supervisor.core.model import Job, one_line
@@ -33,16 +31,8 @@ from ft_supervisor.store.base import HostSilent, Store, StoreLost
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import parse_pulse
 
-HEAD_START = 0.5
-"""Seconds that a candidate has to answer, or to fail, before the next one is asked besides."""
-_BACKOFF = (0.05, 0.5)
-"""Seconds between two attempts of a route: the first, doubled up to the second."""
-_FILE_BACKOFF = 2.0
-"""The same for a file that is looked at besides a name, by every node of the job, on a shared file system."""
 _MOST = 4096
 """Bytes of such a file."""
-_PATIENCE = 1.0
-"""Seconds until a search that finds nothing is worth a log line: a coordinator may just be slower to start than we."""
 _GLANCE = 0.5
 """Seconds between two looks whether the search has been abandoned."""
 
@@ -74,19 +64,6 @@ class _Address:
     port: Port
 
 
-@dataclass(eq=False)
-class _Route:
-    candidate: int
-    by_file: bool
-    at: float
-    """When to begin (again), by the monotonic clock; infinite while under way."""
-    wait: float = _BACKOFF[0]
-    second: bool = False
-    """Whether the candidate has another route, which has failed."""
-    why: str | None = None
-    """The reason of the last failure."""
-
-
 class Dialer:
     """Makes connections; for any thread. `bound`: seconds that a host may take to answer."""
 
@@ -94,7 +71,7 @@ class Dialer:
         self._job = job
         self._bound = bound
         self._keys = Keys(job.run_id)
-        self._steps = Steps()
+        self._calls = SingleFlight()
 
     def dial(
         self, candidates: Sequence[int], abandoned: threading.Event, differs: Callable[[str, bool], None] | None = None
@@ -105,18 +82,14 @@ class Dialer:
         with another configuration does not end the search, as anyone on that host could have made it: `differs` gets
         the line that says so, once, and whether the job's own address file names that store.
         """
-        began, told = time.monotonic(), False
-        others: set[tuple[str, bool]] = set()
-        routes = [
-            _Route(candidate, not self._job.hosts[candidate], began + i * HEAD_START)
-            for i, candidate in enumerate(dict.fromkeys(candidates))
-        ]
-        answers: SimpleQueue[_Route] = SimpleQueue()
-        asked: dict[_Route, Future[Found]] = {}
+        dialling = Dialling(candidates, lambda candidate: bool(self._job.hosts[candidate]), time.monotonic())
+        answers: SimpleQueue[Route] = SimpleQueue()
+        asked: dict[Route, Future[Found]] = {}
         while not abandoned.is_set():
-            self._begin_due(routes, answers, asked)
+            for route in dialling.begin(time.monotonic()):
+                asked[route] = self._begin(route, answers)
             try:
-                route = answers.get(timeout=_until(routes))
+                route = answers.get(timeout=max(0.0, min(_GLANCE, dialling.due_at - time.monotonic())))
             except Empty:
                 continue
             future = asked.pop(route)
@@ -125,39 +98,30 @@ class Dialer:
                 return future.result()
             if not isinstance(error, StoreLost):
                 raise error
-            if isinstance(error, PolicyMismatch) and (other := (str(error), route.by_file)) not in others:
-                others.add(other)
-                if differs is not None:
-                    differs(*other)
-            _fail(route, routes, str(error))
-            if not told and time.monotonic() - began >= _PATIENCE and all(route.why for route in routes):
-                told = True
-                log("coordinator_not_found", reason="; ".join(str(route.why) for route in routes))
+            if isinstance(error, PolicyMismatch) and dialling.differs(route, str(error)) and differs is not None:
+                differs(str(error), route.by_file)
+            if (reason := dialling.failed(route, str(error), time.monotonic())) is not None:
+                log("coordinator_not_found", reason=reason)
         return None
 
-    def _begin_due(
-        self, routes: list[_Route], answers: SimpleQueue[_Route], asked: dict[_Route, Future[Found]]
-    ) -> None:
-        now = time.monotonic()
-        for route in routes:
-            if route.at <= now:
-                route.at = math.inf
-                key = ("route", route.candidate, route.by_file)
-                asked[route] = self._steps.begin(key, partial(self._ask, route.candidate, route.by_file))
-                # not the future itself: one that nobody waits for has to vanish, with its connections
-                asked[route].add_done_callback(partial(_answer, answers, route))
+    def _begin(self, route: Route, answers: SimpleQueue[Route]) -> Future[Found]:
+        future = self._calls.begin(("route", route.candidate, route.by_file), partial(self._ask, route))
+        # not the future itself: one that nobody waits for has to vanish, with its connections
+        future.add_done_callback(partial(_answer, answers, route))
+        return future
 
-    def _ask(self, candidate: int, by_file: bool) -> Found:
+    def _ask(self, route: Route) -> Found:
         """Every address of one route once. Raises PolicyMismatch where a store has another configuration and none has
         ours, else StoreLost with the last one's reason."""
         why, silent = "no address", set()
         other: PolicyMismatch | None = None
-        for host, port in self._from_file(candidate) if by_file else self._from_name(candidate):
+        candidate = route.candidate
+        for host, port in self._from_file(candidate) if route.by_file else self._from_name(candidate):
             if host in silent:
                 continue
             try:
                 connect = partial(self._connect, candidate, host, port)
-                return self._steps.wait((candidate, host, port), connect, 2 * self._bound, f"{host}:{port}")
+                return self._calls.wait((candidate, host, port), connect, 2 * self._bound, f"{host}:{port}")
             except StoreLost as error:
                 why = str(error)
                 if isinstance(error, HostSilent):
@@ -168,13 +132,13 @@ class Dialer:
 
     def _from_name(self, candidate: int) -> Iterator[tuple[str, int]]:
         name = self._job.hosts[candidate]
-        hosts = self._steps.wait(("name", name), partial(_resolve, name), 2 * self._bound, name)
+        hosts = self._calls.wait(("name", name), partial(_resolve, name), 2 * self._bound, name)
         return product(hosts, self._job.ports)
 
     def _from_file(self, candidate: int) -> Iterator[tuple[str, int]]:
         path = Path(self._job.run_folder, "addr", str(candidate))
         read = partial(_read_address, path)
-        return iter(self._steps.wait(("file", candidate), read, 2 * self._bound, str(path)))
+        return iter(self._calls.wait(("file", candidate), read, 2 * self._bound, str(path)))
 
     def _connect(self, candidate: int, host: str, port: int) -> Found:
         store = tcp.connect(host, port, self._bound)
@@ -192,28 +156,8 @@ class Dialer:
         return Found(candidate, (host, port), store, mail, asked, parse_pulse(store.get(self._keys.pulse)).round)
 
 
-def _answer(answers: SimpleQueue[_Route], route: _Route, _: Future[Found]) -> None:
+def _answer(answers: SimpleQueue[Route], route: Route, _: Future[Found]) -> None:
     answers.put(route)
-
-
-def _until(routes: list[_Route]) -> float:
-    """Seconds until something is to be done."""
-    return max(0.0, min(_GLANCE, min((route.at for route in routes), default=math.inf) - time.monotonic()))
-
-
-def _fail(route: _Route, routes: list[_Route], why: str) -> None:
-    """Try again later; the first time it is also the next candidate's turn, and a name is not all that there is."""
-    first, now = route.why is None and not route.second, time.monotonic()
-    longest = _FILE_BACKOFF if route.second else _BACKOFF[1]
-    route.why, route.at, route.wait = why, now + route.wait, min(2 * route.wait, longest)
-    if not first:
-        return
-    if not route.by_file:
-        routes.append(_Route(route.candidate, True, route.at, second=True))
-    for other in routes:
-        if other.why is None and not other.second and now < other.at < math.inf:
-            other.at = now
-            break
 
 
 def _read_address(path: Path) -> list[tuple[str, int]]:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ft_supervisor.observe import ownfolder
+from ft_supervisor.process.bounded_writer import BoundedWriter
 from ft_supervisor.process.log import log
-from ft_supervisor.process.sink import Sink
 
 _PATIENCE = 0.25
 """Seconds after which a file system that takes nothing is taken for dead, until it moves again."""
@@ -146,23 +146,23 @@ class LogFiles:
     """`put`, `close` and `wait_for_room` are for one thread, `flush` for any."""
 
     def __init__(self) -> None:
-        self._sink: Sink[LogFile] = Sink("workers' files", self._write, _PATIENCE)
+        self._writer: BoundedWriter[LogFile] = BoundedWriter("workers' files", self._write, _PATIENCE)
         self._hangs = False
         self._failing: set[LogFile] = set()
         self._refused = self._lost = self._told = 0
         """Bytes that were dropped by the reading thread, and by the writing one; and how many of both were told."""
         self._told_at = float("-inf")
-        self.wait_for_room = self._sink.wait_for_room
-        self.flush = self._sink.flush
+        self.wait_for_room = self._writer.wait_for_room
+        self.flush = self._writer.flush
 
     @property
     def missing(self) -> int:
         """Bytes that are in no file now, and of which nothing was said."""
-        return self._sink.waiting + self._refused + self._lost - self._told
+        return self._writer.waiting + self._refused + self._lost - self._told
 
     def put(self, file: LogFile, data: bytes) -> None:
         """Never waits."""
-        if self._sink.put(file, gap(file.missed) + data if file.missed else data):
+        if self._writer.put(file, gap(file.missed) + data if file.missed else data):
             file.missed = 0
             return
         file.missed += len(data)
@@ -174,14 +174,14 @@ class LogFiles:
     def close(self, file: LogFile) -> None:
         """Nothing more will be put there."""
         if file.missed:
-            self._sink.put(file, gap(file.missed), small=True)
-        self._sink.put(file, b"", small=True)
+            self._writer.put(file, gap(file.missed), small=True)
+        self._writer.put(file, b"", small=True)
 
     def _write(self, file: LogFile, data: bytes) -> int:
         lost = file.write(data) if data else 0
         if not data:
             file.close()
-        self._sink.moved()
+        self._writer.moved()
         self._lost += lost
         self._tell(file, ends=not data)
         return lost

@@ -96,8 +96,8 @@ class NodeRendezvous(RendezvousHandler):
 
 
 @dataclass(frozen=True)
-class Outfit:
-    """What is a worker's own: what to open as its standard output and error, and variables of its environment."""
+class WorkerStreams:
+    """What one worker is started with: the paths of its standard output and error, and environment variables."""
 
     stdout: str
     stderr: str
@@ -105,17 +105,17 @@ class Outfit:
 
 
 class _Logs(DefaultLogsSpecs):
-    """torch's error files, and our outfits; this is called once a start, with torch's environment by local rank."""
+    """torch's error files, and our own streams. `reify` gets torch's environment by local rank, once a start."""
 
-    outfits: Mapping[int, Outfit]
+    streams: Mapping[int, WorkerStreams]
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         destination: LogsDest = super().reify(envs)
         for local_rank, env in envs.items():
-            outfit = self.outfits[local_rank]
-            env.update(outfit.env)
+            own = self.streams[local_rank]
+            env.update(own.env)
             env[_SIGNALS] = _TORCHRUN_SIGNALS
-            destination.stdouts[local_rank], destination.stderrs[local_rank] = outfit.stdout, outfit.stderr
+            destination.stdouts[local_rank], destination.stderrs[local_rank] = own.stdout, own.stderr
         return destination
 
 
@@ -146,12 +146,12 @@ class NodeAgent(LocalElasticAgent):
         self._logs = _Logs(log_dir=str(Path(job.local_folder) / "workers"))
         super().__init__(spec, self._logs)
 
-    def start(self, run: Run, outfits: Mapping[int, Outfit]) -> dict[int, SubprocessHandler]:
+    def start(self, run: Run, streams: Mapping[int, WorkerStreams]) -> dict[int, SubprocessHandler]:
         """Start the workers of `run`; the former ones must be gone. Their processes by local rank.
 
         Raises OSError; some may have been started then, and nobody but a sweep knows of them.
         """
-        self._logs.outfits = outfits
+        self._logs.streams = streams
         group = self._worker_group
         group.spec.max_restarts = run.max_restarts
         # torch tells workers the difference of the two

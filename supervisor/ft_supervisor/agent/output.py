@@ -1,7 +1,8 @@
 """What workers print: into files, passed on to the agent's own stdout and stderr, and the last of it kept.
 
 A worker's stdout and stderr are pipes. One thread reads all of them and never writes; two others write, one into files
-(log_files.py) and one to our own stdout and stderr (passing.py). Either may be stuck for ever; see sink.py.
+(log_files.py) and one to our own stdout and stderr (step_output.py). Either may be stuck for ever: see
+process/bounded_writer.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from ft_supervisor.agent.last_lines import last_lines
 from ft_supervisor.agent.log_files import LogFile, LogFiles
-from ft_supervisor.agent.passing import Passing, Voice
+from ft_supervisor.agent.step_output import StepOutput, StepStream
 from ft_supervisor.core.settings import Logs, Tee
 from ft_supervisor.process.log import log
 
@@ -74,7 +75,7 @@ class _Stream:
 
     worker: _Worker
     fd: int
-    voice: Voice
+    step_stream: StepStream
     rest: bytes = b""
 
 
@@ -94,7 +95,7 @@ class Output:
         self._streams: dict[int, _Stream] = {}
         self._write_ends: list[int] = []
         self._epoll = select.epoll()
-        self._passing = Passing()
+        self._step_output = StepOutput()
         self._files = LogFiles()
         threading.Thread(target=self._read, daemon=True, name="workers' pipes").start()
 
@@ -149,7 +150,7 @@ class Output:
         text = last_lines(self.tail(local_rank), *_FAILED)
         with self._lock:
             if text and (worker := self._workers.get(local_rank)) is not None:
-                self._passing.put(Voice(self._to[1], worker.prefix), text.encode() + b"\n")
+                self._step_output.put(StepStream(self._to[1], worker.prefix), text.encode() + b"\n")
 
     def release(self) -> None:
         """No worker is left: pass on what is left in the pipes and close them. Takes at most about 0.1 s."""
@@ -162,12 +163,12 @@ class Output:
                 if worker.file is not None:
                     self._files.close(worker.file)
                     worker.file = None
-        self._passing.flush(time.monotonic() + _RELEASE)
+        self._step_output.flush(time.monotonic() + _RELEASE)
 
     def flush(self, bound: float) -> bool:
         """Whether all that was read is written within `bound` seconds. For a process that is about to leave."""
         until = time.monotonic() + bound
-        passed = self._passing.flush(until)
+        passed = self._step_output.flush(until)
         if not self._files.flush(until):
             log("worker_logs_unwritten", "warning", bytes=self._files.missing)
             return False
@@ -188,14 +189,14 @@ class Output:
         with suppress(OSError):  # of what we may have, others have taken much: then it holds less
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
         os.set_blocking(reading, False)
-        self._streams[reading] = _Stream(worker, reading, Voice(to, worker.prefix))
+        self._streams[reading] = _Stream(worker, reading, StepStream(to, worker.prefix))
         self._epoll.register(reading, select.EPOLLIN)
         return f"/proc/self/fd/{writing}"
 
     def _read(self) -> None:
         while True:
             for fd, _ in self._epoll.poll():
-                self._passing.wait_for_room()
+                self._step_output.wait_for_room()
                 self._files.wait_for_room()
                 with self._lock:
                     if (stream := self._streams.get(fd)) is not None:
@@ -230,7 +231,7 @@ class Output:
     def _put(self, stream: _Stream, data: bytes) -> None:
         worker = stream.worker
         if worker.passes:
-            self._passing.put(stream.voice, data)
+            self._step_output.put(stream.step_stream, data)
         if worker.file is not None:
             self._files.put(worker.file, data if worker.unfinished in (None, stream) else b"\n" + data)
             worker.unfinished = None if data.endswith((b"\n", b"\r")) else stream

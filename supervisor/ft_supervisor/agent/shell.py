@@ -1,4 +1,4 @@
-"""The agent's main loop: what happens goes into core.agent's machine, and what comes out is done, in order.
+"""The agent's main loop: it feeds events into the machine of core/agent/agent.py, and carries out its actions in order.
 
 Everything that may block lives in a thread that only puts into the loop's queue. Alive comes from the machine's Tick,
 so that a main loop that hangs is a silent agent.
@@ -34,7 +34,7 @@ from ft_supervisor.core.actions import (
     TakeStacks,
     Tell,
 )
-from ft_supervisor.core.agent import AgentMachine
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.events import AgentEvent, CheckAnswered, StacksTaken, Terminated, Tick, TurnedUnhealthy
 from ft_supervisor.core.model import KILL_BOUND, Cycle
 from ft_supervisor.core.orders import Begin, Done, Order, Terminate
@@ -146,7 +146,7 @@ class Shell:
             if now >= self._tick_at:
                 self._tick_at = now + self._job.timeouts.heartbeat
                 self._guard.keep()
-                self._handle(*self._workers.witness.beats(), Tick())
+                self._handle(*self._workers.evidence.beats(), Tick())
             else:
                 dues = (self._tick_at, self._workers.due, self._wire.due, STACKS_LOOK + now if self._stacks else None)
                 self._next_item(min(due for due in dues if due is not None) - now)
@@ -158,7 +158,7 @@ class Shell:
         if stacks is None or not (stacks.work is None or stacks.work.wait(0) or clock.now() >= stacks.until):
             return []
         self._stacks = None
-        words = {rank: self._workers.witness.last_words(rank) for rank in stacks.ranks}
+        words = {rank: self._workers.evidence.last_words(rank) for rank in stacks.ranks}
         rules = tuple((rank, rules) for rank, (rules, _) in words.items())
         return [StacksTaken(stacks.cycle, rules, tuple((rank, lines) for rank, (_, lines) in words.items()))]
 
@@ -221,7 +221,7 @@ class Shell:
             case TakeStacks(cycle, local_ranks):
                 until = clock.now() + STACKS_BOUND
                 hung = {rank: pid for rank, pid in self._workers.pids().items() if rank in local_ranks}
-                self._stacks = _Stacks(cycle, local_ranks, self._workers.witness.take_stacks(hung), until)
+                self._stacks = _Stacks(cycle, local_ranks, self._workers.evidence.take_stacks(hung), until)
             case EnterBarrier(cycle, world_size):
                 barrier.enter(self._job, self._wire.address, cycle, world_size)
             case Leave():
@@ -231,7 +231,7 @@ class Shell:
         """Done says that nothing of ours is left, so it comes last."""
         self._wire.flush(_FLUSH_BOUND)
         sweep(os.getpid(), bound=KILL_BOUND)
-        self._workers.witness.flush(_OUTPUT_BOUND)
+        self._workers.evidence.flush(_OUTPUT_BOUND)
         self._leaving = True
         self._link.send(Done(leave.code, leave.verdict, leave.reason))
         self._link.flush()

@@ -1,7 +1,7 @@
-"""The agent's present connection to a coordinator's store, as the main loop sees it.
+"""The main loop's side of the agent's connection to a coordinator's store.
 
-A new Dial, silence or a loss abandons the connection: from then on nothing of it is heard, and until the next Dial
-there is none.
+A new Dial, silence or a loss abandons the connection: its events are ignored from then on, and until the next Dial
+there is no connection.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from ft_supervisor.agent.connection import FromWire, Generation, Post, Up
 from ft_supervisor.agent.dial import Dialer
-from ft_supervisor.agent.silence import Silence
 from ft_supervisor.core import codec
+from ft_supervisor.core.agent.silence import Silence
 from ft_supervisor.core.events import AgentEvent, Connected, Disconnected
 from ft_supervisor.core.messages import ToCoordinator
 from ft_supervisor.core.model import Cycle, Job, Node
@@ -20,7 +20,7 @@ from ft_supervisor.process.ports import free_port
 
 
 class Wire:
-    """For the main loop alone; the threads below it only ever `post`."""
+    """Used by the main loop alone. The threads below it only call `post`."""
 
     def __init__(self, job: Job, node: Node, incarnation: int, post: Post) -> None:
         self._job = job
@@ -54,13 +54,13 @@ class Wire:
         self._current.watched = self._watched
 
     def watch(self, cycle: Cycle | None) -> None:
-        """Whose exit barrier to look at: BarrierPassed follows."""
+        """Set the cycle whose exit barrier is watched. BarrierPassed follows."""
         self._watched = cycle
         if self._current is not None:
             self._current.watched = cycle
 
     def receive(self, item: FromWire, now: float) -> list[AgentEvent]:
-        """The events for the machine in what the threads posted."""
+        """Return the events for the machine in an item that a thread has posted."""
         if self._current is None or item.generation != self._current.number:
             return []
         if isinstance(item.event, Up):
@@ -77,14 +77,14 @@ class Wire:
         return [item.event]
 
     def judge(self, now: float) -> list[AgentEvent]:
-        """Whether the store is silent. To be called when due, and at least every heartbeat."""
+        """Return Disconnected if the store has not answered in time. Call it at `due`, and at least every heartbeat."""
         if self._current is None or not self._silence.over(self._current.answered, now):
             return []
         self._abandon()
         return [Disconnected(f"silent for {self._job.timeouts.coordinator:g} s", silent=True)]
 
     def send(self, message: ToCoordinator) -> None:
-        """Hand over for the inbox, in order; dropped without a connection. Never blocks."""
+        """Send a message to the inbox, in order. Without a connection it is dropped. Never blocks."""
         if self._current is None or not self._up:
             return
         try:
@@ -93,7 +93,7 @@ class Wire:
             log("message_dropped", level="error", reason=str(error))
 
     def flush(self, timeout: float) -> bool:
-        """Wait until what was sent is with the store, at most `timeout` seconds; whether it is."""
+        """Wait at most `timeout` seconds until the store has all that was sent. Return whether it has."""
         return self._current is not None and self._up and self._current.flush(timeout)
 
     def _abandon(self) -> None:

@@ -24,7 +24,7 @@ from functools import partial
 
 from ft_supervisor.agent.failures import NOT_EXECUTABLE, look_up
 from ft_supervisor.agent.node_agent import NodeAgent
-from ft_supervisor.agent.witness import Witness
+from ft_supervisor.agent.worker_evidence import WorkerEvidence
 from ft_supervisor.core.events import AgentEvent, CannotStart, WorkersExited, WorkersGone
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Failure, Job, Node
@@ -51,14 +51,14 @@ class _Stopping:
 class Workers:
     """For the main thread. `wake` is called from another thread whenever a worker has exited: call `poll` then.
 
-    `witness` knows more of them. `others`: processes below this one that are no workers' and live on.
+    `evidence` knows more of them. `others`: processes below this one that are no workers' and live on.
     """
 
     def __init__(
         self, job: Job, node: Node, wake: Callable[[], None], others: Callable[[], Collection[int]] = tuple
     ) -> None:
         self._job = job
-        self.witness = Witness(job, node)
+        self.evidence = WorkerEvidence(job, node)
         self._agent: NodeAgent | None = None
         """Made with the first start: where its folder cannot be made, the node can still say so, and be a spare."""
         self._wake = wake
@@ -96,7 +96,7 @@ class Workers:
                 self._launch(run)
         except (OSError, MemoryError) as error:
             if isinstance(error, OSError) and error.errno == errno.E2BIG:  # the job's words, on every node the same
-                failure = self.witness.failure(0, NOT_EXECUTABLE, None, f"can't start: {error}")
+                failure = self.evidence.failure(0, NOT_EXECUTABLE, None, f"can't start: {error}")
             else:
                 self._unable = str(error) or type(error).__name__
                 self._retry_at = clock.now()  # nobody else wakes us
@@ -108,12 +108,12 @@ class Workers:
         if self._agent is None:
             self._agent = NodeAgent(self._job)
         try:
-            for local_rank, handler in self._agent.start(run, self.witness.open(run)).items():
+            for local_rank, handler in self._agent.start(run, self.evidence.open(run)).items():
                 self._pidfds[local_rank] = os.pidfd_open(handler.proc.pid)
                 self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
                 self._live[local_rank] = handler.proc
         finally:
-            self.witness.started(self.pids())
+            self.evidence.started(self.pids())
 
     def stop(self, cycle: Cycle, grace: float, signal_name: str, now: float) -> None:
         """See actions.StopWorkers."""
@@ -177,11 +177,11 @@ class Workers:
             if code is None:
                 continue
             del self._live[local_rank]
-            self.witness.exited(local_rank)
+            self.evidence.exited(local_rank)
             os.close(self._pidfds.pop(local_rank))
             if code != 0 and self._stopping is None:  # or it's our own doing, and nobody is told
                 error_file = self._agent.error_file(local_rank) if self._agent else None
-                self._failures.append(self.witness.failure(local_rank, code, error_file))
+                self._failures.append(self.evidence.failure(local_rank, code, error_file))
 
     def _swept(self) -> bool:
         """Whether nothing is left below this process; if not, `due` says when to try again."""
@@ -221,7 +221,7 @@ class Workers:
         for pidfd in self._pidfds.values():  # of a start that got no further
             os.close(pidfd)
         self._pidfds.clear()
-        self.witness.close()
+        self.evidence.close()
         if self._agent is not None:
             self._agent.release()
 
@@ -236,7 +236,7 @@ class Workers:
             wrong = looking.result(_LOOK_UP)
         except Hangs:
             return None
-        return None if wrong is None else self.witness.failure(0, wrong[0], None, wrong[1])
+        return None if wrong is None else self.evidence.failure(0, wrong[0], None, wrong[1])
 
 
 def _make_room(workers: int) -> None:

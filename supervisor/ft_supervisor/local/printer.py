@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from ft_supervisor.process.sink import Sink, write_some
+from ft_supervisor.process.bounded_writer import BoundedWriter, write_some
 
 _STDOUT, _STDERR = 1, 2
 PATIENCE = 1.0
@@ -30,28 +30,28 @@ class Printer:
         self._lost = 0
         self.closed = False
         """Whether nobody reads any more."""
-        self._sink: Sink[None] = Sink("stdout", self._write, PATIENCE)
+        self._writer: BoundedWriter[None] = BoundedWriter("stdout", self._write, PATIENCE)
 
     @property
     def has_room(self) -> bool:
         """False while so much waits for a reader who is just slow that those who print had better wait, too."""
-        return self._sink.has_room()
+        return self._writer.has_room()
 
     def put(self, text: str) -> None:
         """Never waits."""
         if self.closed:
             return
-        self._lost += self._sink.take_dropped()
+        self._lost += self._writer.take_dropped()
         note = f"[{self._lost} bytes of output are lost here]\n".encode() if self._lost else b""
-        if self._sink.put(None, note + f"{text}\n".encode(errors="backslashreplace")):
+        if self._writer.put(None, note + f"{text}\n".encode(errors="backslashreplace")):
             self._lost = 0
         else:  # told later, in one line for all that is lost in a row
-            self._lost += self._sink.take_dropped() - len(note)
+            self._lost += self._writer.take_dropped() - len(note)
 
     def finish(self, enough: Callable[[], bool]) -> None:
         """Wait for the last lines, as long as somebody reads them and it is not `enough`."""
         began = time.monotonic()
-        while not self.closed and not self._sink.flush(time.monotonic() + 0.1):
+        while not self.closed and not self._writer.flush(time.monotonic() + 0.1):
             now = time.monotonic()
             if now - max(began, self._moved) >= LAST or now - began >= MOST or enough():
                 return
@@ -63,7 +63,7 @@ class Printer:
             while at < len(data) and not self.closed:
                 at += write_some(self._fd, data[at:])
                 self._moved = time.monotonic()
-                self._sink.moved()
+                self._writer.moved()
         except BrokenPipeError:
             self.closed = True
             self._on_closed()

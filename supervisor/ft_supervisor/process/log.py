@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from math import isfinite
 
 from ft_supervisor.core.model import one_line
+from ft_supervisor.process.bounded_writer import BoundedWriter, write_some
 from ft_supervisor.process.log_lines import Line
-from ft_supervisor.process.sink import Sink, write_some
 
 LEAST_LEVEL = "FT_SUPERVISOR_LOG_LEVEL"
 """The variable that `local --quiet` sets to "warning" for its daemons: their info lines are not written."""
@@ -41,7 +41,7 @@ _PLAIN = re.compile(r"[^\s\"'=\\\x00-\x1f\x7f]+")
 _who: list[tuple[str, str]] = []
 _json = False
 _quiet = False
-_late: Sink[None] | None = None
+_late: BoundedWriter[None] | None = None
 """Lines that stderr did not take at once, and the thread that writes them in their order; None before the first."""
 _dropped = 0
 
@@ -128,7 +128,7 @@ def _kept(data: bytes) -> bool:
     """For later, if there is room."""
     global _late
     try:
-        _late = _late or Sink("log", _write_late, 0.0)
+        _late = _late or BoundedWriter("log", _write_late, 0.0)
     except RuntimeError:  # no thread to be had
         return False
     return _late.put(None, data)

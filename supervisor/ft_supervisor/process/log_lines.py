@@ -125,6 +125,15 @@ _AGENT = (
         cycle=SAME,
         reason=lambda *_: "no lease to run it",
     ),
+    _form(
+        agent.RunDropped,
+        "mail_dropped",
+        "warning",
+        message=lambda *_: "Run",
+        cycle=SAME,
+        reason=lambda fact, _: f"workers of {fact.running} are not gone",
+        more=lambda fact, _: _if_any(fact.more),
+    ),
     _form(agent.AgentUnhealthy, "unhealthy", "warning", reason=lambda fact, _: fact.problem.reason),
     _form(agent.FailureIgnored, "failure_ignored", "warning", failure=SAME),
     _form(

@@ -53,6 +53,15 @@ class RunRefused:
 
 
 @dataclass(frozen=True)
+class RunDropped:
+    """The agent did not start this cycle, as workers of `running` are not gone. `more`: as in MailDropped."""
+
+    cycle: Cycle
+    running: Cycle
+    more: int = 0
+
+
+@dataclass(frozen=True)
 class AgentUnhealthy:
     """This agent's node is not to be chosen any more."""
 
@@ -104,7 +113,7 @@ class Fenced:
 
 
 class QuietState(StrEnum):
-    """States of an agent of which no more is announced than the cycle, by the names that core.agent.State has."""
+    """States of an agent of which no more is announced than the cycle, by their names in core.agent.states."""
 
     STANDBY = "standby"
     CHECKING = "checking"
@@ -142,6 +151,7 @@ AgentFact = (
     | TermPromised
     | MailDropped
     | RunRefused
+    | RunDropped
     | AgentUnhealthy
     | FailureIgnored
     | WorkerFailed

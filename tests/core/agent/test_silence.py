@@ -1,6 +1,6 @@
 """When nobody answers, by a clock of the test's."""
 
-from ft_supervisor.agent.silence import Silence
+from ft_supervisor.core.agent.silence import Silence
 
 
 def test_silence_is_noticed_when_it_is_due_not_a_heartbeat_later() -> None:

@@ -1,128 +1,35 @@
 """The agent's machine, scenario by scenario: events in, deeds out, compared as they are."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from tests.core.machines import BEAT, C0, C1, C2, FAILURE, TIMEOUTS, deeds, job, node
+from tests.core.agent.play import (
+    FAILED,
+    NO_LEASE,
+    STOP,
+    SUCCESS,
+    Play,
+    goodbye,
+    knows,
+    mail,
+    register,
+    remember,
+    run,
+    running,
+    standby,
+    stopped,
+)
+from tests.core.machines import BEAT, C0, C1, C2, FAILURE, TIMEOUTS, job
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
-from ft_supervisor.core.agent import GUARD_MARGIN, STOP_MARGIN, AgentMachine, State
+from ft_supervisor.core.agent.agent import GUARD_MARGIN
+from ft_supervisor.core.agent.lifecycle import ABANDON_MARGIN
+from ft_supervisor.core.agent.states import State
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
-from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Mailed, Terminated, Tick
+from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Terminated, Tick
 from ft_supervisor.core.ledger import EMPTY, Ledger
-from ft_supervisor.core.model import KILL_BOUND, Accepted, Cycle, Job, Memory, Outcome, Roster, Verdict
-
-SUCCESS = Verdict(Outcome.SUCCESS, "over")
-FAILED = Verdict(Outcome.FAILED, "over")
-
-
-STOP = messages.Stop(0, C0, "0-2", TIMEOUTS.restart_grace)
-
-
-EPOCH = 1.7e9
-"""What makes seconds since the epoch of a Play's clock."""
-
-
-class Play:
-    """An agent on node 1, its clock, and a store of n0 whose rounds and leases move while it is connected."""
-
-    def __init__(self, memory: Memory | None = None, a_job: Job | None = None, waited: float = 0.0) -> None:
-        self.now = 0.0
-        self.machine = AgentMachine(a_job or job(), node(1), 1, memory or Memory(), 0.0, EPOCH, waited)
-        self.first = deeds(self.machine.start(0.0))
-        self.lease = True
-        self.round = 1
-        self.connection = 0
-
-    def feed(self, *what: events.AgentEvent) -> list[object]:
-        """Deeds of these events, what it tells its daemon each heartbeat left out."""
-        answers: list[object] = []
-        for event in what:
-            answers += deeds(self.machine.handle(event, self.now))
-        return [deed for deed in answers if not (isinstance(deed, Tell) and isinstance(deed.order, orders.Alive))]
-
-    def connect(self, candidate: int = 0) -> list[object]:
-        """The store of this candidate answers; port 9 is free."""
-        self.connection += 1
-        self.round = 1
-        return self.feed(Connected(candidate, self.connection, self.round, self.now, 9))
-
-    def look(self) -> list[object]:
-        """The store's next pulse: a majority has read the round before, if there is a lease."""
-        self.round += 1
-        lease = self.round - 1 if self.lease else 0
-        return self.feed(Looked(self.now, self.round, self.machine.memory.promise, lease))
-
-    def wait(self, seconds: float) -> list[object]:
-        """A look and a tick each heartbeat."""
-        answers: list[object] = []
-        until = self.now + seconds
-        while self.now < until:
-            self.now += BEAT
-            if self.connection:
-                answers += self.look()
-            answers += self.feed(Tick())
-        return answers
-
-    def alive(self) -> orders.Alive:
-        """What it tells its daemon at a tick."""
-        told = [deed.order for deed in self.machine.handle(Tick(), self.now) if isinstance(deed, Tell)]
-        assert isinstance(told[0], orders.Alive)
-        return told[0]
-
-
-def run(
-    cycle: Cycle = C0, group_rank: int = 1, term: int = 0, ledger: Ledger = EMPTY, age: float = 0.0
-) -> messages.Run:
-    return messages.Run(term, cycle, "0-2", group_rank, 3, cycle.n, 3, "a0", 100, ledger, age)
-
-
-def standby(cycle: Cycle | None, term: int = 0) -> Mailed:
-    return Mailed(messages.Standby(term, cycle, EMPTY, 0.0))
-
-
-def mail(message: messages.ToAgent) -> Mailed:
-    return Mailed(message)
-
-
-def knows(newest: Cycle | None = None, **known: object) -> Memory:
-    """What a node remembers that has promised term 0."""
-    values: dict[str, Any] = {"promise": 0, "group": "0-2" if newest else "", **known}
-    return Memory(newest=newest, **values)
-
-
-def register(
-    connection: int = 1, running: Cycle | None = None, memory: Memory | None = None, *, serial: int = 0, round_: int = 1
-) -> Send:
-    message = messages.Register(node(1), 1, connection, round_, 9, running, memory or knows(), serial or connection)
-    return Send(message)
-
-
-def remember(newest: Cycle | None = None, **known: object) -> Tell:
-    return Tell(orders.Remember(knows(newest, **known)))
-
-
-def stopped(cycle: Cycle = C0, port: int = 9) -> Send:
-    return Send(messages.WorkersStopped(0, 1, 1, cycle, port))
-
-
-def goodbye(verdict: Verdict | None = None) -> Send:
-    return Send(messages.Goodbye(0, 1, 1, verdict))
-
-
-NO_LEASE = Leave(75, None, "no coordinator with a majority for 60 s")
-
-
-def running(cycle: Cycle = C0, a_job: Job | None = None) -> Play:
-    """An agent whose workers run."""
-    play = Play(a_job=a_job)
-    play.connect()
-    play.feed(mail(run(cycle)))
-    assert play.machine.running == cycle
-    return play
-
+from ft_supervisor.core.model import KILL_BOUND, Accepted, Memory, Outcome, Roster, Verdict
 
 # -- the way through a job
 
@@ -182,18 +89,23 @@ def test_a_stop_that_overtook_its_run_makes_the_run_old() -> None:
     assert play.machine.running is None
 
 
-def test_a_run_waits_until_the_former_workers_are_gone() -> None:
-    """Invariant 1."""
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_run_beside_live_workers_is_dropped_and_the_coordinator_learns_of_them(stops: bool) -> None:
+    """Invariant 1. No coordinator sends such a Run that knows of the workers."""
     play = running()
-    assert play.feed(mail(run(C1))) == [remember(C1), StopWorkers(C0, TIMEOUTS.restart_grace)]
-    assert play.feed(mail(run(C2))) == [remember(C2)]
-    assert play.feed(events.WorkersGone(C0, 9)) == [stopped(), Start(run(C2))]
+    if stops:
+        play.feed(mail(STOP))
+    assert play.feed(mail(run(C1))) == [register(1, C0, knows(C0), serial=2)]
+    assert play.machine.state is (State.STOPPING if stops else State.ACTIVE)
+    assert play.machine.memory.newest == C0
+    play.feed(mail(STOP))
+    assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
+    assert play.feed(mail(run(C1))) == [remember(C1), Start(run(C1))]
 
 
-def test_standby_stops_what_runs_and_what_would_run_next() -> None:
+def test_standby_stops_what_runs() -> None:
     play = running()
-    play.feed(mail(run(C1)))
-    assert play.feed(standby(C1)) == []
+    assert play.feed(standby(C0)) == [StopWorkers(C0, TIMEOUTS.restart_grace)]
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
     assert play.machine.state is State.STANDBY
 
@@ -584,7 +496,7 @@ def test_behind_the_barrier_a_node_that_finds_neither_coordinator_nor_verdict_en
     play.feed(standby(C0))
     play.wait(2.0)
     play.feed(BarrierPassed(C0), Disconnected("gone", silent=False))
-    play.connection, since = 0, play.machine._lease.since
+    play.connection, since = 0, play.machine._follower.lease.since
     assert since is not None
     left = [deed for deed in play.wait(since + TIMEOUTS.takeover - play.now) if isinstance(deed, Leave)]
     assert left == [Leave(75, None, f"no coordinator with a majority for {TIMEOUTS.takeover:g} s")]
@@ -617,7 +529,7 @@ def test_the_first_verdict_stays() -> None:
 def test_workers_that_cannot_be_ended_hold_nobody_forever() -> None:
     play = running()
     play.feed(events.CloseHeld(FAILED))
-    assert play.wait(TIMEOUTS.stop_grace + KILL_BOUND + STOP_MARGIN - BEAT) == []
+    assert play.wait(TIMEOUTS.stop_grace + KILL_BOUND + ABANDON_MARGIN - BEAT) == []
     assert play.wait(BEAT) == [Leave(1, FAILED, "workers that can't be ended")]
 
 

@@ -1,33 +1,33 @@
-"""Judging by one's own clock that nobody answers."""
+"""Decides, by the agent's own clock, that the connected store is silent."""
 
 from __future__ import annotations
 
 
 class Silence:
-    """For a loop that asks `over` at least every `beat` seconds: has there been no answer for `patience` seconds?
+    """Tells when no answer has come for `patience` seconds, to a loop that asks `over` at least every `beat` seconds.
 
-    Time in which the loop itself stood still is not held against the other side, whose answer may be there unread.
+    Time in which the loop itself stood still is not counted: the answer may be there unread.
     """
 
     def __init__(self, patience: float, beat: float) -> None:
         self.due: float | None = None
-        """When there will have been silence, as it looks now; None while nothing is expected."""
+        """When there will have been silence, as it looks now; None while no answer is expected."""
         self._patience = patience
         self._beat = beat
         self._answered = 0.0
         self._judged = 0.0
 
     def begin(self, now: float) -> None:
-        """An answer has just come, and from now on more are expected."""
+        """Expect answers from now on; one has just come."""
         self._answered = self._judged = now
         self.due = now + self._patience
 
     def end(self) -> None:
-        """Nothing is expected any more."""
+        """Expect no more answers."""
         self.due = None
 
     def over(self, answered: float, now: float) -> bool:
-        """`answered`: when the newest answer came."""
+        """Return whether there is silence. `answered`: when the newest answer came."""
         if self.due is None:
             return False
         if answered > self._answered:

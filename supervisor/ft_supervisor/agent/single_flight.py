@@ -1,4 +1,4 @@
-"""Work that may hang (a name look-up, a file on a dead NFS, a frozen store), in threads that can be left behind."""
+"""Runs work that may hang (a name look-up, a file on a dead NFS, a frozen store) in threads that can be left behind."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from ft_supervisor.store.base import StoreLost
 T = TypeVar("T")
 
 
-class Steps:
-    """Each step runs in a thread of its own under a key, which must always mean the same work. While it runs nobody
-    begins another of that key: who asks gets the one that runs, so that what hangs is never doubled. For any thread.
+class SingleFlight:
+    """Runs one call per key at a time, each in a thread of its own; a key must always mean the same work.
+
+    A caller that asks for a key whose call is running joins that call, so that a call that hangs is never doubled. For
+    any thread.
     """
 
     def __init__(self) -> None:
@@ -22,7 +24,7 @@ class Steps:
         self._running: dict[object, Future[Any]] = {}
 
     def begin(self, key: object, work: Callable[[], T]) -> Future[T]:
-        """Begin the step, or join the one that runs. A result for which nobody waits any more is gone."""
+        """Begin the call, or join the one that runs. A result for which no caller waits any more is dropped."""
         with self._lock:
             future: Future[T] | None = self._running.get(key)
             if future is None:
@@ -33,7 +35,7 @@ class Steps:
             return future
 
     def wait(self, key: object, work: Callable[[], T], bound: float, what: str) -> T:
-        """What the step returns or raises; StoreLost when it is not done within `bound` seconds."""
+        """Return or raise what the call does; raise StoreLost if it is not done within `bound` seconds."""
         try:
             return self.begin(key, work).result(bound)
         except TimeoutError:

@@ -5,18 +5,18 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.hang import Watch
+from ft_supervisor.core.agent.hang import HeartbeatWatch
 from ft_supervisor.core.settings import Hang
 
 HANG = Hang(after=10.0, first=30.0)
 
 
-def ranks(watch: Watch, now: float) -> list[int]:
+def ranks(watch: HeartbeatWatch, now: float) -> list[int]:
     return [local_rank for local_rank, _, _ in watch.hung(now)]
 
 
 def test_who_never_beats_hangs_after_first_and_is_named_once() -> None:
-    watch = Watch(HANG, [0, 1], 100.0)
+    watch = HeartbeatWatch(HANG, [0, 1], 100.0)
     watch.beat(1, 125.0)
     assert watch.hung(129.9) == ()
     assert watch.hung(130.0) == ((0, "no heartbeat for 30 s after its start", 30.0),)
@@ -27,7 +27,7 @@ def test_who_never_beats_hangs_after_first_and_is_named_once() -> None:
 
 
 def test_a_rank_chooses_its_own_patience() -> None:
-    watch = Watch(HANG, [0, 1, 2, 3], 0.0)
+    watch = HeartbeatWatch(HANG, [0, 1, 2, 3], 0.0)
     watch.beat(0, 1.0, after=2.0)
     watch.beat(0, 2.0)
     watch.beat(1, 1.0, after=math.inf)
@@ -41,7 +41,7 @@ def test_a_rank_chooses_its_own_patience() -> None:
 
 
 def test_trigger_stopping_and_strangers() -> None:
-    watch = Watch(HANG, [0, 1], 0.0)
+    watch = HeartbeatWatch(HANG, [0, 1], 0.0)
     watch.trigger(1)
     watch.stopping(0)
     watch.beat(0, 1.0)
@@ -53,7 +53,7 @@ def test_trigger_stopping_and_strangers() -> None:
 
 
 def test_our_own_standstill_counts_against_nobody() -> None:
-    watch = Watch(HANG, [0, 1], 0.0)
+    watch = HeartbeatWatch(HANG, [0, 1], 0.0)
     watch.beat(0, 5.0)
     watch.forgive(100.0, 106.0)
     assert ranks(watch, 114.9) == []
@@ -63,7 +63,7 @@ def test_our_own_standstill_counts_against_nobody() -> None:
 
 
 def test_forgiving_never_gives_more_than_a_fresh_beat() -> None:
-    watch = Watch(HANG, [0], 0.0)
+    watch = HeartbeatWatch(HANG, [0], 0.0)
     watch.beat(0, 5.0)
     watch.forgive(100.0, 6.0)
     assert ranks(watch, 15.9) == []
@@ -72,7 +72,7 @@ def test_forgiving_never_gives_more_than_a_fresh_beat() -> None:
 
 @given(st.lists(st.floats(0, 100, allow_nan=False), max_size=30))
 def test_a_rank_hangs_exactly_when_its_last_beat_is_too_old(gaps: list[float]) -> None:
-    watch, now, last, patience = Watch(HANG, [0], 0.0), 0.0, 0.0, HANG.first
+    watch, now, last, patience = HeartbeatWatch(HANG, [0], 0.0), 0.0, 0.0, HANG.first
     for gap in gaps:
         now += gap
         hangs = now - last >= patience

@@ -1,4 +1,4 @@
-"""A node's failures, as far as a message has room for them."""
+"""Cuts a node's list of failures to what one message has room for."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ft_supervisor.core.coordinator.policy import Trouble, find, weight
 from ft_supervisor.core.model import Failure, one_line
 from ft_supervisor.core.settings import Rule
 
-TOLD, QUOTED, SHORT = 32, 8, 50
-"""Failures that fit into one message; how many of them with their worker's last lines, and the others' characters."""
+KEPT, QUOTED, SHORT = 32, 8, 50
+"""Failures in one message; how many of them keep their worker's last lines; characters that the others' text keeps."""
 
 
-def fit_to_tell(failures: Sequence[Failure], rules: Sequence[Rule], name: str) -> tuple[Failure, ...]:
-    """Those first that an earlier rule answers: they decide. `name` is the node's."""
+def truncate_failures(failures: Sequence[Failure], rules: Sequence[Rule], name: str) -> tuple[Failure, ...]:
+    """Return the failures that decide first, which are those that an earlier rule answers. `name` is the node's."""
 
     def weighs(failure: Failure) -> float:
         trouble = Trouble(str(failure), failure.cause, failure.infra_rank, failure)
         return weight(rules, find(rules, trouble, name))
 
-    first = sorted(failures, key=weighs)[:TOLD]
+    first = sorted(failures, key=weighs)[:KEPT]
     short = [replace(other, last_lines="", message=one_line(other.message, SHORT)) for other in first[QUOTED:]]
     return (*first[:QUOTED], *short)

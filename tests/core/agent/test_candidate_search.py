@@ -9,7 +9,7 @@ import pytest
 from tests.core.machines import BEAT, TIMEOUTS, job, node
 
 from ft_supervisor.core.actions import Dial
-from ft_supervisor.core.caller import ROUNDS_ALONE, Caller
+from ft_supervisor.core.agent.candidate_search import ROUNDS_ALONE, CandidateSearch
 from ft_supervisor.core.events import Connected
 from ft_supervisor.core.model import Job, Memory, Roster
 from ft_supervisor.core.quorum.roster import majority
@@ -19,13 +19,13 @@ PATIENCE = 1.2 * TIMEOUTS.coordinator
 
 
 class Play:
-    """A caller on a node, and the pulse of the store that it is connected with."""
+    """The search of a node, and the pulse of the store that it is connected with."""
 
     def __init__(self, infra_rank: int = 3, memory: Memory | None = None, a_job: Job | None = None) -> None:
         self.now = 0.0
         self.memory = memory or Memory()
-        self.caller = Caller(a_job or job(5, 2), node(infra_rank))
-        self.first = self.caller.dial(self.memory, self.now)
+        self.search = CandidateSearch(a_job or job(5, 2), node(infra_rank))
+        self.first = self.search.start(self.memory, self.now)
         self.term: int | None = None
         self.hangs = False
         self.lag = 1
@@ -35,16 +35,16 @@ class Play:
     def connect(self, candidate: int) -> None:
         """This one answers."""
         self._round = 1
-        self.caller.connect(Connected(candidate, self.caller.connection + 1, 1, self.now, 9), self.now)
+        self.search.connect(Connected(candidate, self.search.connection + 1, 1, self.now, 9), self.now)
 
     def lose(self) -> Dial:
         """The connection breaks."""
-        return self.caller.lose(self.memory)
+        return self.search.lose(self.memory)
 
     def promise(self, term: int) -> None:
         """The candidate asks for it."""
         self.memory = replace(self.memory, promise=term)
-        self.caller.prepare(self.now)
+        self.search.prepare(self.now)
 
     def wait(self, seconds: float) -> Dial | None:
         """Looks and ticks, each heartbeat, until it dials."""
@@ -52,9 +52,9 @@ class Play:
         while self.now < until:
             self.now += BEAT
             self._round += not self.hangs
-            if self.caller.connected:
-                self.caller.look(self._round, self.term, max(0, self._round - self.lag), self.memory, self.now)
-            if (dial := self.caller.tick(self.memory, self.now)) is not None:
+            if self.search.connected:
+                self.search.look(self._round, self.term, max(0, self._round - self.lag), self.memory, self.now)
+            if (dial := self.search.tick(self.memory, self.now)) is not None:
                 return dial
         return None
 
@@ -64,7 +64,7 @@ def led(candidate: int = 0, term: int = 0, infra_rank: int = 3) -> Play:
     play = Play(infra_rank, Memory(term))
     play.connect(candidate)
     play.term = term
-    play.caller.charge()
+    play.search.confirm()
     return play
 
 
@@ -132,7 +132,7 @@ def test_a_promise_buys_a_candidate_time() -> None:
     play.promise(1)
     assert play.wait(0.5) is None
     play.term = 1
-    play.caller.charge()
+    play.search.confirm()
     assert play.wait(100) is None
 
 

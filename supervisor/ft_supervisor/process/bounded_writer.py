@@ -1,7 +1,8 @@
-"""A bounded queue and the one thread that empties it, into what may be slow, full, or hang for ever.
+"""A bounded queue and one thread that writes it to a file or pipe, which may be slow, full, or hang for ever.
 
-While that moves, however slowly, a full queue makes the reader wait, and so the workers, as they would without us.
-When it has not moved for a while, what does not fit is dropped: no worker waits for what is dead.
+While the output moves, however slowly, a full queue makes the reader of the workers' output wait, and so the workers,
+as they would without us. When the output has not moved for a while, what does not fit is dropped, so that no worker
+waits for an output that is dead.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ def write_some(fd: int, data: bytes | memoryview) -> int:
             poll.poll()
 
 
-class Sink(Generic[T]):
+class BoundedWriter(Generic[T]):
     """`put` and `wait_for_room` are for one thread, `flush` for any."""
 
     def __init__(self, name: str, write: Callable[[T, bytes], int], patience: float) -> None:
-        """`write` gets what was put, in the sink's own thread, and returns how many bytes of it are lost. `patience`:
-        seconds after which it is taken for dead, until it moves again."""
+        """`write` gets each item, in this writer's own thread, and returns how many bytes of it are lost. `patience`:
+        seconds after which the output is taken for dead, until it moves again."""
         self._write = write
         self._patience = patience
         self._changed = threading.Condition()

@@ -13,8 +13,8 @@ import stat
 import time
 from dataclasses import dataclass
 
+from ft_supervisor.process.bounded_writer import BoundedWriter, write_some
 from ft_supervisor.process.log import log
-from ft_supervisor.process.sink import Sink, write_some
 
 _PATIENCE = 1.0
 """Seconds after which a stdout that takes nothing is taken for dead, until it moves again."""
@@ -24,46 +24,46 @@ _CARRIAGE_RETURNS = re.compile(rb"\r+\n")
 
 
 @dataclass(eq=False)
-class Voice:
-    """One of the two streams of one worker, and where it goes to. `prefix` begins each of its lines there, if any."""
+class StepStream:
+    """One of the two streams of a worker: the file descriptor that takes it, and a prefix for its lines there."""
 
     fd: int
     prefix: bytes = b""
 
 
-class Passing:
+class StepOutput:
     """`put` and `wait_for_room` are for one thread, `flush` for any."""
 
     def __init__(self) -> None:
-        self._sink: Sink[Voice] = Sink("workers' output", self._write, _PATIENCE)
-        self._unfinished: Voice | None = None
+        self._writer: BoundedWriter[StepStream] = BoundedWriter("workers' output", self._write, _PATIENCE)
+        self._unfinished: StepStream | None = None
         self._told = time.monotonic()
-        self.wait_for_room = self._sink.wait_for_room
+        self.wait_for_room = self._writer.wait_for_room
 
-    def put(self, voice: Voice, data: bytes) -> None:
+    def put(self, stream: StepStream, data: bytes) -> None:
         """Whole lines, or a piece of a long one. Never waits."""
-        self._sink.put(voice, data)
+        self._writer.put(stream, data)
 
     def flush(self, until: float) -> bool:
         """Whether all is written before this moment of the monotonic clock. What was dropped is told."""
-        done = self._sink.flush(until)
+        done = self._writer.flush(until)
         self._tell()
         return done
 
-    def _write(self, voice: Voice, data: bytes) -> int:
+    def _write(self, stream: StepStream, data: bytes) -> int:
         other = self._unfinished
-        if other is not None and other is not voice:
+        if other is not None and other is not stream:
             self._push(other.fd, b"\n")
-        if voice.prefix and not (data := _prefixed(data, voice.prefix, begins=other is not voice)):
+        if stream.prefix and not (data := _prefixed(data, stream.prefix, begins=other is not stream)):
             return 0
-        self._unfinished = None if data.endswith((b"\n", b"\r")) else voice
-        lost = len(data) - self._push(voice.fd, data)
+        self._unfinished = None if data.endswith((b"\n", b"\r")) else stream
+        lost = len(data) - self._push(stream.fd, data)
         if not lost and time.monotonic() - self._told >= _TELL:
             self._tell()
         return lost
 
     def _tell(self) -> None:
-        if dropped := self._sink.take_dropped():
+        if dropped := self._writer.take_dropped():
             self._told = time.monotonic()
             log("output_dropped", "warning", bytes=dropped)
 
@@ -76,7 +76,7 @@ class Passing:
                 at += write_some(fd, view[at:] if whole else view[at : _cut(data, at)])
             except OSError:
                 break
-            self._sink.moved()
+            self._writer.moved()
         return at
 
 

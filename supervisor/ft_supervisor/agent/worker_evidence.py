@@ -12,7 +12,7 @@ from ft_supervisor.agent import log_rules, stacks
 from ft_supervisor.agent.failures import Told, read_error, signal_name, was_killed
 from ft_supervisor.agent.last_lines import last_lines
 from ft_supervisor.agent.memory_kills import Counter
-from ft_supervisor.agent.node_agent import Outfit
+from ft_supervisor.agent.node_agent import WorkerStreams
 from ft_supervisor.agent.notify import Beats
 from ft_supervisor.agent.output import Output
 from ft_supervisor.core.events import Beat
@@ -28,7 +28,7 @@ _QUOTED = 20, 2048
 """Lines and bytes of that which its failure carries."""
 
 
-class Witness:
+class WorkerEvidence:
     """For the main thread. `open` before workers are started, `started` after, `close` once they are gone."""
 
     def __init__(self, job: Job, node: Node) -> None:
@@ -40,7 +40,7 @@ class Witness:
         self._kills: dict[int, Counter | None] = {}
         self._exited: set[int] = set()
 
-    def open(self, run: Run) -> dict[int, Outfit]:
+    def open(self, run: Run) -> dict[int, WorkerStreams]:
         """What to start the workers with, by local rank. Raises OSError; `started` and `close` are due then too."""
         self._run = run
         local_ranks = range(self._job.per_node)
@@ -53,7 +53,7 @@ class Witness:
         watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
         term = {"FT_SUPERVISOR_TERM": str(run.cycle.term)}  # a restart count can come again after a takeover
         return {
-            local_rank: Outfit(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog | term)
+            local_rank: WorkerStreams(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog | term)
             for local_rank in local_ranks
         }
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.core.agent.play import EPOCH, Play, knows, mail, remember, run, standby, stopped
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
-from tests.core.test_agent_machine import EPOCH, Play, knows, mail, remember, run, standby, stopped
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
-from ft_supervisor.core.agent import State
+from ft_supervisor.core.agent.states import State
 from ft_supervisor.core.events import (
     Beat,
     CannotStart,
@@ -117,10 +117,9 @@ def test_a_node_that_cannot_start_its_workers_does_not_try_it_again() -> None:
     """Its coordinator may not have heard of it, and may begin the next cycle with it."""
     play = active(a_job())
     play.feed(CannotStart(C0, READ_ONLY))
-    known = knows(C1, unhealthy=CANNOT)
-    assert play.feed(mail(run(C1))) == [Tell(orders.Remember(known))]
-    assert play.feed(events.WorkersGone(C0, 9)) == [
-        stopped(),
+    assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
+    assert play.feed(mail(run(C1))) == [
+        Tell(orders.Remember(knows(C1, unhealthy=CANNOT))),
         Send(messages.Unhealthy(0, 1, 1, CANNOT)),
         stopped(C1),
     ]

@@ -1,0 +1,244 @@
+"""The life of a node's workers: from a Run, over their failure, success or stop, to the moment when none is left.
+
+states.py has the states and the table of transitions, which `_become` keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ft_supervisor.core import messages, orders
+from ft_supervisor.core.actions import AgentAction, Announce, EnterBarrier, Leave, Start, StopWorkers, TakeStacks, Tell
+from ft_supervisor.core.agent.failures import truncate_failures
+from ft_supervisor.core.agent.follower import Follower
+from ft_supervisor.core.agent.hang import HangDetector
+from ft_supervisor.core.agent.states import (
+    TRANSITIONS,
+    Active,
+    AgentState,
+    Checking,
+    Closing,
+    Joining,
+    Standby,
+    State,
+    Stopping,
+    Succeeded,
+    fact_of,
+    workers_of,
+)
+from ft_supervisor.core.coordinator.policy import ignored
+from ft_supervisor.core.events import Beat, StacksTaken
+from ft_supervisor.core.health_types import WORKERS
+from ft_supervisor.core.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem, one_line
+from ft_supervisor.core.protocol import agent_facts as facts
+from ft_supervisor.core.settings import When
+from ft_supervisor.core.transitions import check_transition
+
+ABANDON_MARGIN = 5.0
+"""Seconds beyond grace and kill after which an agent whose workers are not gone leaves them to its daemon."""
+
+
+class Lifecycle:
+    """One agent's state. `do` takes the actions, in order. All times in seconds; `epoch` as in orders.Begin."""
+
+    def __init__(
+        self, job: Job, node: Node, follower: Follower, epoch: float, do: Callable[[AgentAction], None]
+    ) -> None:
+        self.state: AgentState = Joining()
+        self.signalled = False
+        """Whether something else has signalled the workers already, so that they are only to be waited for."""
+        self._job = job
+        self._node = node
+        self._follower = follower
+        self._do = do
+        self._hangs = HangDetector(job, node, epoch)
+        self._fenced: Cycle | None = None
+        """The cycle whose fence was told last."""
+
+    @property
+    def running(self) -> Cycle | None:
+        """The cycle whose workers may be alive."""
+        return self.state.run.cycle if self.state.run else None
+
+    # -- what begins
+
+    def repeat_success(self) -> None:
+        """A former agent of the node has seen its workers succeed."""
+        succeeded = self._follower.memory.succeeded
+        if succeeded is not None and self.state.name is State.JOINING:
+            self._become(Succeeded(succeeded))
+
+    def stand_by(self, now: float) -> None:
+        """Wait for a Run. Workers that may be alive are stopped first."""
+        if self.running is None:
+            self._become(Standby())
+        else:
+            self.stop(self._job.timeouts.restart_grace, now)
+
+    def start(self, run: messages.Run, now: float) -> None:
+        """Run this cycle; no workers may be alive. The node's health is checked first, where the policy wants that."""
+        health, unhealthy = self._job.settings.health, self._follower.memory.unhealthy
+        if unhealthy is not None:  # the coordinator did not know when it sent this Run
+            self._run_nothing(run, unhealthy)
+        elif health.gpu is None and not any(When.BEFORE_CYCLE in check.when for check in health.checks):
+            self._activate(run, now)
+        else:
+            self._become(Checking(run))
+            self._do(Tell(orders.Check(str(run.cycle))))
+
+    def checked(self, cycle: str, problem: Problem | None, now: float) -> None:
+        """The daemon has checked the node's health before `cycle`."""
+        match self.state:
+            case Checking(run) if str(run.cycle) == cycle:
+                if problem is None:
+                    self._activate(run, now)
+                else:
+                    self._run_nothing(run, problem)
+            case _ if problem is not None:
+                self.turn_unhealthy(problem)
+
+    def _run_nothing(self, run: messages.Run, problem: Problem) -> None:
+        """The node is not fit for the cycle that it is to run, and has not begun."""
+        self.turn_unhealthy(problem)
+        self._become(Standby())
+        self.send_stopped(run.cycle)
+
+    def _activate(self, run: messages.Run, now: float) -> None:
+        self._become(Active(run))
+        self._hangs.start(now)
+        self._do(Start(run))
+
+    def turn_unhealthy(self, problem: Problem) -> None:
+        """Tell the coordinator that the node is not to be used. The first problem counts, for good."""
+        if self._follower.memory.unhealthy is None:
+            self._follower.remember(replace(self._follower.memory, unhealthy=problem))
+            self._do(Announce(facts.AgentUnhealthy(problem)))
+        self._follower.send(messages.Unhealthy, problem=self._follower.memory.unhealthy)
+
+    # -- what becomes of the workers
+
+    def exited(self, cycle: Cycle, failures: tuple[Failure, ...], now: float) -> None:
+        """See events.WorkersExited."""
+        match self.state:
+            case Active(run) if run.cycle == cycle and failures:
+                self._fail(cycle, failures, now)
+            case Active(run) if run.cycle == cycle:
+                self._follower.remember(replace(self._follower.memory, succeeded=cycle))
+                self._become(Succeeded(cycle))
+                self._follower.send(messages.WorkersSucceeded, cycle=cycle)
+                self._do(EnterBarrier(cycle, run.group_world_size))
+
+    def cannot_start(self, cycle: Cycle, reason: str, now: float) -> None:
+        """See events.CannotStart. The node is at fault, not its workers: another node has to take its place."""
+        self.turn_unhealthy(Problem(WORKERS, one_line(f"cannot start workers: {reason}")))
+        if self.running == cycle:
+            self.stop(0.0, now)  # nothing that was started has done any work
+
+    def beat(self, beat: Beat, now: float) -> None:
+        """A worker has sent something by the notify protocol."""
+        self._hangs.beat(beat, now)
+
+    def blame_hung(self, taken: StacksTaken, now: float) -> None:
+        """The stacks of hung workers are written down: these have failed."""
+        match self.state:
+            case Active(run) if run.cycle == taken.cycle:
+                self._fail(taken.cycle, self._hangs.blamed(taken), now)
+
+    def _look_for_hangs(self, cycle: Cycle, now: float) -> None:
+        """Have the stacks of hung workers written down before these are killed."""
+        if hung := self._hangs.tick(now):
+            for failure in hung:
+                self._do(Announce(facts.WorkerHangs(cycle, failure)))
+            self._do(TakeStacks(cycle, tuple(failure.local_rank for failure in hung)))
+
+    def _fail(self, cycle: Cycle, failures: Sequence[Failure], now: float) -> None:
+        """Tell the coordinator of the failures that no rule ignores, and stop the other workers."""
+        counted = [failure for failure in failures if not self._ignores(failure)]
+        if not counted:
+            return
+        for failure in counted:
+            self._do(Announce(facts.WorkerFailed(cycle, failure)))
+        first = truncate_failures(counted, self._job.settings.rules, self._node.name)
+        self._follower.remember(replace(self._follower.memory, failures=first))
+        self._follower.send(messages.WorkersFailed, cycle=cycle, failures=first)
+        self.stop(self._job.timeouts.restart_grace, now)
+
+    def _ignores(self, failure: Failure) -> bool:
+        """A rule says that the other workers go on."""
+        if not ignored(self._job.settings.rules, failure, self._node.name):
+            return False
+        self._do(Announce(facts.FailureIgnored(failure)))
+        return True
+
+    # -- their end
+
+    def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
+        """Stop the workers that may be alive, unless they are being stopped already, and sooner."""
+        workers = workers_of(self.state)
+        gone_by = now + grace + KILL_BOUND + ABANDON_MARGIN
+        if workers is None or gone_by >= workers.gone_by:
+            return
+        workers = Stopping(workers.run, gone_by)
+        if isinstance(self.state, Closing):
+            self.state = Closing(self.state.leave, workers)
+        else:
+            self._become(workers)
+        self._do(StopWorkers(workers.run.cycle, grace, "" if self.signalled else signal))
+
+    def fence(self, now: float) -> None:
+        """Stop the workers without grace: another node may be about to run their replacement."""
+        if self._fenced != self.running:
+            self._fenced = self.running
+            self._do(Announce(facts.Fenced(self._job.timeouts.fence)))
+        self.stop(0.0, now)
+
+    def gone(self, cycle: Cycle) -> None:
+        """No process of the present workers, which are of `cycle`, is left."""
+        if isinstance(self.state, Closing):
+            self._leave(self.state.leave)
+        else:
+            self.send_stopped(cycle)
+            self._become(Standby())
+
+    def send_stopped(self, cycle: Cycle) -> None:
+        """Tell the coordinator that nothing of `cycle` runs here."""
+        self._follower.send(messages.WorkersStopped, cycle=cycle, port=self._follower.port)
+
+    def end(self, leave: Leave, grace: float, now: float, signal: str = "SIGTERM") -> None:
+        """Leave as soon as no worker is left. What ends the node first decides how; only a verdict overrides it."""
+        match self.state:
+            case Closing(_, None):
+                return
+            case Closing(former, workers) if former.verdict is None and leave.verdict is not None:
+                self.state = Closing(leave, workers)
+            case Closing():
+                pass
+            case _:
+                self._become(Closing(leave, workers_of(self.state)))
+        if self.running is None:
+            self._leave(leave)
+        else:
+            self.stop(grace, now, signal)
+
+    def _leave(self, leave: Leave) -> None:
+        self.state = Closing(leave, None)
+        self._follower.send(messages.Goodbye, verdict=self._follower.memory.verdict)
+        self._do(leave)
+
+    def tick(self, now: float) -> None:
+        """Look for workers that hang."""
+        if isinstance(self.state, Active):
+            self._look_for_hangs(self.state.run.cycle, now)
+
+    def abandon_if_due(self, now: float) -> None:
+        """Leave the workers to the daemon if they cannot be ended."""
+        workers = workers_of(self.state)
+        if workers is not None and now >= workers.gone_by:
+            code = self.state.leave.code if isinstance(self.state, Closing) else INTERRUPTED
+            self._do(Leave(code, self._follower.memory.verdict, "workers that can't be ended"))
+
+    def _become(self, state: AgentState) -> None:
+        check_transition(TRANSITIONS, self.state.name, state.name)
+        self.state = state
+        self._do(Announce(fact_of(state)))
