@@ -34,7 +34,7 @@ _LOGS = {"log", "_log"}
 _FOLDERS = {"agent": "agent", "coordinator": "coordinator", "daemon": "daemon", "launch": "launch"}
 _READERS = {"cli", "observe"}
 """Of the journal and its events, who log nothing of their own."""
-_CORE = {"agent.py": "agent", "caller.py": "agent", "hangs.py": "agent", "daemon.py": "daemon"}
+_CORE = {"agent.py": "agent", "caller.py": "agent", "hangs.py": "agent", "daemon.py": "daemon", "launch": "launch"}
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,13 @@ from functools import partial
 from pathlib import Path
 
 from ft_slurm import completion, nodelist
-from ft_slurm.client import open_client
 from ft_slurm.completion import BatchHost
 from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.core.model import KILL_BOUND, Again, Job, Outcome, Verdict
 from ft_supervisor.core.orders import Closed
 from ft_supervisor.core.ranks import unfold
-from ft_supervisor.daemon import accounting, expedited
+from ft_supervisor.daemon import accounting, expedited, requeueing
 from ft_supervisor.daemon.completing import Completing
 from ft_supervisor.daemon.identity import LOCAL
 from ft_supervisor.daemon.signals import Signals
@@ -40,9 +39,6 @@ from ft_supervisor.process.log import log
 
 LOOK_PAUSE = 0.2
 """Seconds between two looks whether it is done."""
-
-REQUEUE_BOUND = 10.0
-"""Seconds for each of the two calls that it takes."""
 
 HOST_BOUND = 4.0
 """Seconds for the question about the batch host, asked while the comment is written (accounting.BOUND)."""
@@ -136,21 +132,16 @@ def requeue(job: BatchJob, environ: Mapping[str, str]) -> bool:
     Whether that is done, or Slurm does it by itself; else the job has to end.
     """
 
-    def work() -> None:
-        client = open_client(environ)
-        state = client.job(job.job_id, timeout=REQUEUE_BOUND)
-        if state is not None and state.restart_count == job.restart_count:
-            if client.requeue(state, timeout=REQUEUE_BOUND):
-                log("requeued", job=state.name)
-            else:
-                log("slurm_requeues", job=state.name)
-
-    asking = Background("requeue", work)
     try:
-        asking.result(2 * REQUEUE_BOUND)
+        done = requeueing.requeue(job.job_id, job.restart_count, environ)
     except (SlurmError, Hangs) as error:
         log("not_requeued", "warning", job=job.job_id, why=str(error), does_it=f"scontrol requeue {job.job_id}")
         return False
+    if done is not None:
+        if done.asked:
+            log("requeued", job=done.name)
+        else:
+            log("slurm_requeues", job=done.name)
     return True
 
 
