@@ -6,11 +6,21 @@ import random
 from dataclasses import replace
 
 from tests.simulation.plan import ACTOR, IN_CHARGE, MOMENTS, PEERS, POLICIES, Fault, Plan
-from tests.simulation.themes import THEMES, Theme
+from tests.simulation.themes import THEMES, Theme, launched
 
 
 def draw(seed: int, theme: Theme | None = None) -> Plan:
-    """The plan of this seed; with `theme`, another one, of this theme."""
+    """The plan of this seed; with `theme`, another one, of this theme. `launch` has started every fourth job, and gets
+    signals in some of these."""
+    plan = _draw(seed, theme)
+    if theme is None and seed % 4 == 3:
+        dice = random.Random(f"launch {seed}")
+        signalled = not plan.gentle and dice.random() < 0.3
+        plan = launched(dice, plan) if signalled else replace(plan, launch=True)
+    return plan
+
+
+def _draw(seed: int, theme: Theme | None) -> Plan:
     dice = random.Random(f"plan {seed}")
     nodes = dice.choice((2, 3, 3, 4, 4, 5, 5, 6, 7))
     plan = Plan(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from unittest.mock import patch
 
-from tests.simulation import broken_cycles, broken_nodes, broken_policy, broken_takeover, themes
+from tests.simulation import broken_cycles, broken_launch, broken_nodes, broken_policy, broken_takeover, themes
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
@@ -19,6 +19,7 @@ from ft_supervisor.core import agent, coordinator, cycles, majority, roster
 from ft_supervisor.core.agent import AgentMachine
 from ft_supervisor.core.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import DaemonMachine
+from ft_supervisor.core.launch.launch import LaunchMachine
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ def _coordinator(machine: type[CoordinatorMachine], *says: str, theme: Theme | N
 
 def _daemon(machine: type[DaemonMachine], *says: str, theme: Theme | None = None) -> Mutant:
     return Mutant(machine.__name__, says, theme, Machines(daemon=machine))
+
+
+def _launch(machine: type[LaunchMachine], *says: str) -> Mutant:
+    return Mutant(machine.__name__, says, themes.launched, Machines(launch=machine))
 
 
 def _part(name: str, part: type, *says: str, theme: Theme | None = None) -> Mutant:
@@ -143,4 +148,12 @@ OTHERS = (
     _part("Cycles", broken_policy.ChargesForTheNodesHealth, "charged", "success", theme=themes.unable),
     _agent(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
     _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),
+    _launch(broken_launch.ExitsAsSrunDoes, "code"),
+    _launch(broken_launch.BelievesAnyLaunchsVerdict, "code"),
+    _launch(broken_launch.WaitsForNoLateVerdict, "code"),
+    _launch(broken_launch.SwallowsSigterm, "swallowed"),
+    _launch(broken_launch.PassesOnEverySignal, "passed"),
+    _launch(broken_launch.LeavesWithTheVerdict, "left"),
+    _launch(broken_launch.WaitsForSrunForEver, "bound"),
+    _launch(broken_launch.LeavesTheJobRunning, "complete"),
 )
