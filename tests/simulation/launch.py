@@ -13,7 +13,7 @@ from tests.simulation.words import brief
 
 from ft_supervisor.core.actions import Leave, Log
 from ft_supervisor.core.events import Signalled, Tick
-from ft_supervisor.core.launch import interface as i
+from ft_supervisor.core.launch import interface
 from ft_supervisor.core.model import Outcome, Verdict, last_grace
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class SimLaunch(Process):
         self.world = world
         dice = self._dice = random.Random(f"launch {world.plan.seed}")
         job = world.job
-        begin = i.LaunchBegin(
+        begin = interface.LaunchBegin(
             1,
             len(job.nodes),
             job.active,
@@ -67,7 +67,7 @@ class SimLaunch(Process):
 
     def srun_ended(self, code: int) -> None:
         """srun is gone."""
-        self.do(self.feed, i.SrunEnded(code))
+        self.do(self.feed, interface.SrunEnded(code))
 
     def kill_tasks(self) -> None:
         """srun, or the job's end, kills what the nodes have of the job."""
@@ -92,7 +92,7 @@ class SimLaunch(Process):
         self.checks.signalled(name)
         self.feed(Signalled(name))
 
-    def feed(self, event: i.LaunchEvent) -> None:
+    def feed(self, event: interface.LaunchEvent) -> None:
         """Something happened. Only from what this process does."""
         if not self.alive:
             return
@@ -108,31 +108,31 @@ class SimLaunch(Process):
         if self.world.now >= self.machine.next_tick:
             self.feed(Tick())
 
-    def _perform(self, todo: list[i.LaunchAction]) -> None:
+    def _perform(self, todo: list[interface.LaunchAction]) -> None:
         for action in todo:
             if self.world.history is not None and not isinstance(action, Log):
                 self.world.note("launch", f"-> {brief(action)}")
             self.checks.action(action)
             match action:
-                case i.StartSrun():
-                    self.feed(i.SrunStarted())
-                case i.SignalSrun(name):
+                case interface.StartSrun():
+                    self.feed(interface.SrunStarted())
+                case interface.SignalSrun(name):
                     self.srun.signal(name)
-                case i.WriteComment():
-                    self._answer(i.CommentWritten("away" if self.slurm_away else ""))
-                case i.ForbidRequeue():
-                    self._answer(i.RequeueForbidden(problem="away" if self.slurm_away else ""))
-                case i.RequeueJob():
-                    self._answer(i.Requeued("away" if self.slurm_away else ""))
-                case i.AskForHost():
+                case interface.WriteComment():
+                    self._answer(interface.CommentWritten("away" if self.slurm_away else ""))
+                case interface.ForbidRequeue():
+                    self._answer(interface.RequeueForbidden(problem="away" if self.slurm_away else ""))
+                case interface.RequeueJob():
+                    self._answer(interface.Requeued("away" if self.slurm_away else ""))
+                case interface.AskForHost():
                     gone = self.host_gone and not self.slurm_away
-                    self._answer(i.HostAnswered(gone, "away" if self.slurm_away else ""))
-                case i.CompleteJob():
-                    self._answer(i.CompletingEnded(), COMPLETE_TIME)
+                    self._answer(interface.HostAnswered(gone, "away" if self.slurm_away else ""))
+                case interface.CompleteJob():
+                    self._answer(interface.CompletingEnded(), COMPLETE_TIME)
                 case Leave():
                     self._leave()
 
-    def _answer(self, event: i.LaunchEvent, time: tuple[float, float] = ANSWER_TIME) -> None:
+    def _answer(self, event: interface.LaunchEvent, time: tuple[float, float] = ANSWER_TIME) -> None:
         self.world.after(self._dice.uniform(*time), self.do, self.feed, event)
 
     def _look(self) -> None:
@@ -143,10 +143,14 @@ class SimLaunch(Process):
         verdict = shared or self.world.nodes[HOST].kept
         if self._finds_others and self.world.now > 1.0:
             self._finds_others = False
-            self.world.after(self._dice.uniform(*FILE_TIME), self.do, self.feed, i.OthersVerdict(self._others, "1.9.0"))
+            self.world.after(
+                self._dice.uniform(*FILE_TIME), self.do, self.feed, interface.OthersVerdict(self._others, "1.9.0")
+            )
         if verdict is not None:
             self._found = True
-            self.world.after(self._dice.uniform(*FILE_TIME), self.do, self.feed, i.VerdictRead(verdict, "1.0.0"))
+            self.world.after(
+                self._dice.uniform(*FILE_TIME), self.do, self.feed, interface.VerdictRead(verdict, "1.0.0")
+            )
         else:
             self.world.after(PERIOD, self.do, self._look)
 

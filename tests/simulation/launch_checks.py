@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.clockwork import Breach
 
 from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.launch import interface as i
+from ft_supervisor.core.launch import interface
 from ft_supervisor.core.launch.launch import GONE_BOUND, TASKS_HEAR, BadTransition, LaunchMachine
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ SOON = 0.05
 class LaunchChecks:
     """Sees each event before the machine does, and each action after that."""
 
-    def __init__(self, launch: SimLaunch, begin: i.LaunchBegin) -> None:
+    def __init__(self, launch: SimLaunch, begin: interface.LaunchBegin) -> None:
         self._launch = launch
         self._begin = begin
-        self._verdict: i.VerdictRead | None = None
+        self._verdict: interface.VerdictRead | None = None
         self._read_at = 0.0
         self._srun_gone_at: float | None = None
         self._killed_at: float | None = None
@@ -44,7 +44,7 @@ class LaunchChecks:
         """Those that came while srun ran."""
         self._passed_on = 0
         self._ends_srun = False
-        self._commented: i.WriteComment | None = None
+        self._commented: interface.WriteComment | None = None
         self._completes = self._requeues = False
 
     # -- what happens
@@ -58,38 +58,38 @@ class LaunchChecks:
                 if self._verdict is None:
                     self._launch.world.after(TASKS_HEAR + SOON, self._launch.do, self._must_have_passed_on)
 
-    def event(self, event: i.LaunchEvent) -> None:
+    def event(self, event: interface.LaunchEvent) -> None:
         """An event is about to be handled."""
         match event:
-            case i.VerdictRead() if self._verdict is None:
+            case interface.VerdictRead() if self._verdict is None:
                 self._verdict, self._read_at = event, self._launch.world.now
                 grace = dict(self._begin.graces)[event.verdict.outcome]
                 self._leaves_within(grace + self._begin.close_grace + self._begin.srun_margin)
-            case i.SrunEnded() if self._srun_gone_at is None:
+            case interface.SrunEnded() if self._srun_gone_at is None:
                 self._srun_gone_at = self._launch.world.now
                 self._leaves_within(0.0)
 
-    def action(self, action: i.LaunchAction) -> None:
+    def action(self, action: interface.LaunchAction) -> None:
         """An action is about to be carried out."""
         match action:
-            case i.SignalSrun("SIGINT"):
+            case interface.SignalSrun("SIGINT"):
                 self._passed_on += 1
                 if self._passed_on > 1:
                     raise Breach("passed", f"the tasks are signalled again, after {self._signals}")
-            case i.SignalSrun(name):
+            case interface.SignalSrun(name):
                 self._ends_srun = True
                 if name == "SIGKILL":
                     self._killed_at = self._launch.world.now
-            case i.WriteComment():
+            case interface.WriteComment():
                 self._commented = action
-            case i.CompleteJob():
+            case interface.CompleteJob():
                 self._completes = True
-            case i.RequeueJob():
+            case interface.RequeueJob():
                 self._requeues = True
             case Leave(code):
                 self._leaves(code)
 
-    def validated(self, machine: LaunchMachine, event: i.LaunchEvent) -> list[i.LaunchAction]:
+    def validated(self, machine: LaunchMachine, event: interface.LaunchEvent) -> list[interface.LaunchAction]:
         """What the machine makes of the event."""
         try:
             actions = machine.handle(event, self._launch.world.now)
@@ -110,7 +110,7 @@ class LaunchChecks:
         if verdict is not None and self._in_time(gone_at):
             if code != verdict.exit_code:
                 raise Breach("code", f"launch leaves with {code} for {verdict}")
-            if self._begin.comment and self._commented != i.WriteComment(verdict, "1.0.0"):
+            if self._begin.comment and self._commented != interface.WriteComment(verdict, "1.0.0"):
                 raise Breach("comment", f"{self._commented} for {verdict}")
         elif verdict is None and code != (self._launch.srun.code or (75 if self._srun_gone_at is not None else 137)):
             raise Breach("code", f"launch leaves with {code}, srun with {self._launch.srun.code}, without a verdict")

@@ -20,7 +20,7 @@ from ft_slurm.allocation import Allocation
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.actions import Leave, Log
 from ft_supervisor.core.events import Signalled, Tick
-from ft_supervisor.core.launch import interface as i
+from ft_supervisor.core.launch import interface
 from ft_supervisor.core.launch.launch import LaunchMachine
 from ft_supervisor.core.model import Outcome
 from ft_supervisor.daemon.completing import Completing
@@ -62,7 +62,7 @@ class Launch:
         self._run_dir = runs.run_dir(config.run_dir, allocation.submit_dir, allocation.job_id)
         self._line = srun.srun(allocation.node_count, daemon)
         self._nonce = secrets.token_hex(16)
-        begin = i.LaunchBegin(
+        begin = interface.LaunchBegin(
             allocation.job_id,
             allocation.node_count,
             config.active,
@@ -75,7 +75,7 @@ class Launch:
         self._machine = LaunchMachine(begin)
         self._begin = begin
         # Handlers may put into a SimpleQueue while the main thread is inside its get(). An exception ends the process.
-        self._events: queue.SimpleQueue[i.LaunchEvent | Exception] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[interface.LaunchEvent | Exception] = queue.SimpleQueue()
         self._srun: subprocess.Popen[bytes] | None = None
         self._completing: Completing | None = None
         self._run_folder: Path | None = None
@@ -96,13 +96,13 @@ class Launch:
 
     # -- events
 
-    def _handle(self, event: i.LaunchEvent) -> None:
-        if isinstance(event, i.VerdictRead):
+    def _handle(self, event: interface.LaunchEvent) -> None:
+        if isinstance(event, interface.VerdictRead):
             self._run_folder = self._run_folder or self._run_dir / event.run_id
         now = time.monotonic()
         self._carry_out(event, self._machine.handle(event, now), now)
 
-    def _next(self) -> i.LaunchEvent:
+    def _next(self) -> interface.LaunchEvent:
         """The next event, which is a Tick when one is due."""
         pause = self._machine.next_tick - time.monotonic()
         try:
@@ -118,56 +118,58 @@ class Launch:
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         code = process.wait()
-        self._events.put(i.SrunEnded(code if code >= 0 else 128 - code))
+        self._events.put(interface.SrunEnded(code if code >= 0 else 128 - code))
 
     # -- actions
 
-    def _carry_out(self, event: i.LaunchEvent | None, todo: Sequence[i.LaunchAction], now: float) -> None:
+    def _carry_out(
+        self, event: interface.LaunchEvent | None, todo: Sequence[interface.LaunchAction], now: float
+    ) -> None:
         """The journal's line, and then the deeds, of which one may be the end."""
         self._journal.record(now, event, todo)
         for action in todo:
             self._perform(action)
 
-    def _perform(self, action: i.LaunchAction) -> None:
+    def _perform(self, action: interface.LaunchAction) -> None:
         job, environ = self._job, self._environ
         match action:
             case Log():
                 log.emit(action)
-            case i.Say(text):
+            case interface.Say(text):
                 say(text)
-            case i.StartSrun():
+            case interface.StartSrun():
                 self._handle(self._start())
-            case i.NoteRun():
+            case interface.NoteRun():
                 self._note()
-            case i.WatchForVerdict():
+            case interface.WatchForVerdict():
                 self._watch()
-            case i.SignalSrun(name):
+            case interface.SignalSrun(name):
                 assert self._srun is not None
                 self._srun.send_signal(signal.Signals[name])
-            case i.WriteComment(verdict, run_id):
+            case interface.WriteComment(verdict, run_id):
                 folder = self._run_dir / run_id
                 work = partial(comment.write, job.job_id, run_id, verdict, folder, environ)
-                self._answer("the job's comment", lambda: i.CommentWritten(work()))
-            case i.ForbidRequeue(code):
+                self._answer("the job's comment", lambda: interface.CommentWritten(work()))
+            case interface.ForbidRequeue(code):
                 self._answer("the job's requeue", partial(slurm.forbid_requeue, job, code, environ))
-            case i.RequeueJob():
+            case interface.RequeueJob():
                 self._publish()
-                begins = partial(self._events.put, i.Requeueing())
+                begins = partial(self._events.put, interface.Requeueing())
                 self._answer("requeue", partial(slurm.requeue, job, environ, begins))
-            case i.AskForHost():
+            case interface.AskForHost():
                 self._answer("the batch host", partial(slurm.ask_for_host, job))
-            case i.CompleteJob(code=code):
+            case interface.CompleteJob(code=code):
                 self._publish()
                 self._complete(code)
-            case i.GiveUpCompleting(why):
+            case interface.GiveUpCompleting(why):
                 assert self._completing is not None
                 self._completing.give_up(why)
             case Leave(code):
                 self._leave(code)
 
-    def _start(self) -> i.LaunchEvent:
+    def _start(self) -> interface.LaunchEvent:
         if (program := shutil.which("srun", path=self._environ.get("PATH"))) is None:
-            return i.SrunMissing()
+            return interface.SrunMissing()
         line = [program, *self._line[1:]]
         # Should this process be killed, srun must not stay. A session of its own: Ctrl-C is for this process alone.
         if setpriv := shutil.which("setpriv"):
@@ -175,7 +177,7 @@ class Launch:
         environ = srun.environment(self._environ) | {NONCE: self._nonce}
         self._srun = subprocess.Popen(line, stdin=subprocess.DEVNULL, env=environ, start_new_session=True)
         threading.Thread(target=self._reap, args=(self._srun,), name="srun", daemon=True).start()
-        return i.SrunStarted()
+        return interface.SrunStarted()
 
     def _watch(self) -> None:
         """In the run's folder, and in this node's own, where its daemon keeps a copy should the first one hang."""
@@ -192,20 +194,20 @@ class Launch:
         entry, task = run_index.Entry(job.job_id, self._run_dir), run_index.task_name(self._environ)
 
         def failed(_what: str, error: Exception) -> None:
-            self._events.put(i.NotIndexed(str(error)))
+            self._events.put(interface.NotIndexed(str(error)))
 
         Background("run index", lambda: run_index.note(self._environ, job.cluster, entry, task), failed)
 
     def _complete(self, code: int) -> None:
         work = self._completing = slurm.completing(self._job, self._run_folder, code)
 
-        def wait() -> i.LaunchEvent:
+        def wait() -> interface.LaunchEvent:
             work.wait(threading.TIMEOUT_MAX)
-            return i.CompletingEnded()
+            return interface.CompletingEnded()
 
         self._answer("ending the job", wait)
 
-    def _answer(self, what: str, work: Callable[[], i.LaunchEvent]) -> None:
+    def _answer(self, what: str, work: Callable[[], interface.LaunchEvent]) -> None:
         """Do it in a thread; what it returns is an event, and what it raises ends this process."""
         Background(what, lambda: self._events.put(work()), lambda _what, error: self._events.put(error))
 
