@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.observe import verdict_file
+from ft_supervisor.observe.replay import replay
 
 HERE = Path(__file__).parent
 JOB = """\
@@ -74,6 +76,16 @@ class Launched:
             time.sleep(0.01)
         return path
 
+    def end(self) -> None:
+        """It is gone, and what it has recorded gives the same actions again."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        for folder in local_folder("launch").glob(f"*.{self.process.pid}"):
+            results = [replay(path) for path in folder.glob("journal-*")]
+            shutil.rmtree(folder)
+            assert all(result.difference is None and result.events > 1 for result in results), results
+
     def signals(self) -> list[str]:
         """What srun got."""
         return (self.folder / "signals").read_text().split()
@@ -85,9 +97,7 @@ def launched(tmp_path: Path) -> Iterator[list[Launched]]:
     started: list[Launched] = []
     yield started
     for launch in started:
-        if launch.process.poll() is None:
-            launch.process.kill()
-        launch.process.communicate()
+        launch.end()
 
 
 @pytest.mark.parametrize(
@@ -134,6 +144,8 @@ def test_what_srun_is_told(launched: list[Launched], tmp_path: Path) -> None:
     assert told["per_task"] == []
     assert len(told["nonce"]) == 32
     assert "verdict success: as planned" in launch.stderr
+    run_folder = tmp_path / "runs" / str(launch.job_id) / f"{launch.job_id}.3.2"
+    assert replay(run_folder / "journal" / "n1" / "journal-launch.jsonl").difference is None
 
 
 def test_the_copy_on_this_node_counts_where_the_run_folder_hangs(launched: list[Launched], tmp_path: Path) -> None:

@@ -25,9 +25,7 @@ def started(tmp_path: Path) -> Iterator[list[Launched]]:
     found: list[Launched] = []
     yield found
     for launch in found:
-        if launch.process.poll() is None:
-            launch.process.kill()
-        launch.process.communicate()
+        launch.end()
 
 
 def launch(started: list[Launched], tmp_path: Path, plan: str) -> Launched:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.launch.test_launch_journal import BEGIN, BOUND, record
 from tests.observe.test_history import RECORDED
 
+from ft_supervisor.launch.journal import Recorder
 from ft_supervisor.observe import history_build, history_read
 from ft_supervisor.observe.history import CycleEnd, History, State
 from ft_supervisor.observe.history_fact import Told
@@ -177,6 +179,16 @@ def test_of_thousands_of_daemons_a_few_tell_when_it_began(
     monkeypatch.setattr(history_read, "MOST_DAEMONS", 2)
     history = read(folder)
     assert not history.notes and history.start == whole.start and history.nodes == whole.nodes
+
+
+def test_the_journal_of_launch_is_about_no_node(run: Callable[[str], Path]) -> None:
+    folder = run("crash")
+    whole = read(folder)
+    recorder = Recorder(folder / "journal" / "login1", BEGIN, 100.1, pytest.fail)
+    record(recorder)
+    assert recorder.finish(BOUND)
+    assert (folder / "journal" / "login1" / "journal-launch.jsonl").stat().st_size > 1000
+    assert read(folder) == whole
 
 
 def test_the_names_of_all_nodes_are_kept_once(run: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,19 @@ import random
 from dataclasses import replace
 
 from tests.simulation.plan import ACTOR, IN_CHARGE, MOMENTS, PEERS, POLICIES, SLURM, Fault, Plan
-from tests.simulation.themes import THEMES, Theme
+from tests.simulation.themes import THEMES, Theme, launched
 
 
 def draw(seed: int, theme: Theme | None = None) -> Plan:
-    """The plan of this seed; with `theme`, another one, of this theme."""
+    """The plan of this seed; with `theme`, another one, of this theme. `launch` has started every fourth job, and gets
+    signals in some of these."""
     slurm = random.Random(f"slurm {seed}").choices(SLURM, (6, 1, 1, 1, 1, 1, 1))[0]
-    return replace(_draw(seed, theme), slurm=slurm)
+    plan = replace(_draw(seed, theme), slurm=slurm)
+    if theme is None and seed % 4 == 3:
+        dice = random.Random(f"launch {seed}")
+        signalled = not plan.gentle and dice.random() < 0.3
+        plan = launched(dice, plan) if signalled else replace(plan, launch=True)
+    return plan
 
 
 def _draw(seed: int, theme: Theme | None) -> Plan:

@@ -45,7 +45,7 @@ class Injector:
             return
         world.note("FAULT", f"{fault} at {ranks}")
         world.checks.fault(fault, ranks)
-        if fault.kind in ("split", "cut-pair", "cut-way", "files", "cancel", "limit"):
+        if fault.kind in ("split", "cut-pair", "cut-way", "files", "cancel", "limit", "launch-term", "launch-int"):
             self._do_to_many(fault, ranks)
         elif world.nodes[ranks[0]].up:
             self._do_to_one(fault, world.nodes[ranks[0]])
@@ -67,7 +67,11 @@ class Injector:
                 world.after(fault.seconds, self._files_back)
             case "limit":
                 world.slurm.end_at = world.now + fault.seconds
+            case "launch-term" | "launch-int" if world.launch is not None:
+                world.launch.signal(f"SIG{fault.kind.removeprefix('launch-').upper()}")
             case "cancel":
+                if world.launch is not None:
+                    world.launch.signal("SIGTERM")
                 world.slurm.word = SlurmsWord.CANCELLED
                 for node in world.nodes:
                     node.daemon.do(node.daemon.feed, Signalled("SIGTERM"))

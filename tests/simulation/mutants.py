@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from unittest.mock import patch
 
-from tests.simulation import broken_cycles, broken_daemon, broken_nodes, broken_policy, broken_takeover, themes
+from tests.simulation import (
+    broken_cycles,
+    broken_daemon,
+    broken_launch,
+    broken_nodes,
+    broken_policy,
+    broken_takeover,
+    themes,
+)
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
@@ -22,6 +30,7 @@ from ft_supervisor.core.coordinator import coordinator, cycles, leadership, stat
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import daemon, leaving
 from ft_supervisor.core.daemon.daemon import DaemonMachine
+from ft_supervisor.core.launch.launch import LaunchMachine
 from ft_supervisor.core.quorum import majority, roster
 
 
@@ -63,6 +72,10 @@ def _coordinator(machine: type[CoordinatorMachine], *says: str, theme: Theme | N
 
 def _daemon(machine: type[DaemonMachine], *says: str, theme: Theme | None = None) -> Mutant:
     return Mutant(machine.__name__, says, theme, Machines(daemon=machine))
+
+
+def _launch(machine: type[LaunchMachine], *says: str) -> Mutant:
+    return Mutant(machine.__name__, says, themes.launched, Machines(launch=machine))
 
 
 def _part(name: str, part: type, *says: str, theme: Theme | None = None) -> Mutant:
@@ -175,4 +188,12 @@ OTHERS = (
     _part("Cycles", broken_policy.ChargesForTheNodesHealth, "charged", "success", theme=themes.unable),
     _agent_part(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
     _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),
+    _launch(broken_launch.ExitsAsSrunDoes, "code"),
+    _launch(broken_launch.BelievesAnyLaunchsVerdict, "code"),
+    _launch(broken_launch.WaitsForNoLateVerdict, "code"),
+    _launch(broken_launch.SwallowsSigterm, "swallowed"),
+    _launch(broken_launch.PassesOnEverySignal, "passed"),
+    _launch(broken_launch.LeavesWithTheVerdict, "left"),
+    _launch(broken_launch.WaitsForSrunForEver, "bound"),
+    _launch(broken_launch.LeavesTheJobRunning, "complete"),
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.agent import SimAgent
 from tests.simulation.coordinator import SimCoordinator
+from tests.simulation.launch import HOST
 from tests.simulation.network import Host
 from tests.simulation.process import Process
 from tests.simulation.words import brief
@@ -16,7 +17,7 @@ from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon.daemon import AGENT
 from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered, Signalled, Terminated, Tick, VerdictFileFound
 from ft_supervisor.core.health_types import CheckOutcome, Result, Round
-from ft_supervisor.core.model import Node
+from ft_supervisor.core.model import Node, Verdict
 from ft_supervisor.core.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
 
 if TYPE_CHECKING:
@@ -81,7 +82,10 @@ class SimDaemon(Process):
                     node.coordinator.do(node.coordinator.feed, events.SlurmToldUs(said))
                 case actions.Tell(Promise(term)) if node.coordinator is not None:
                     node.coordinator.do(node.coordinator.feed, events.Promised(term))
-                case actions.CopyVerdict(verdict, True):
+                case actions.CopyVerdict(verdict, shared):
+                    node.kept = node.kept or verdict
+                    if not shared:
+                        continue
                     node.world.checks.verdict(verdict, f"{node.name} daemon writes")
                     if not node.world.files_away:
                         node.world.write_file(verdict, f"{node.name} daemon")
@@ -118,6 +122,9 @@ class SimNode:
         self.agent: SimAgent | None = None
         self.coordinator: SimCoordinator | None = None
         self.workers: SimWorkers | None = None
+        self.kept: Verdict | None = None
+        """The verdict in this node's own folder."""
+        self.dead = False
         self.frozen = False
         """Everything of it stands still, the guard of its workers too."""
         self.thawed_at = 0.0
@@ -175,10 +182,15 @@ class SimNode:
                 process.die()
         if code is not None and self.workers is not None:
             self.workers.gone()  # the daemon's last sweep
+        if self.world.launch is not None:
+            self.world.launch.srun.task_ended(self, code, dead=self.dead)
 
     def power_off(self) -> None:
         """The machine dies."""
+        self.dead = True
         self.world.network.power_off(self.host)
+        if self.world.launch is not None and self.rank == HOST:
+            self.world.launch.die()
         self.end(None)
         if self.workers is not None:
             self.workers.gone()
@@ -188,7 +200,8 @@ class SimNode:
         if not self.frozen:
             self.frozen, self._frozen_since = True, self.world.now
             self.world.after(seconds, self._thaw)
-        for process in (self.daemon, self.agent, self.coordinator):
+        launch = self.world.launch if self.rank == HOST else None
+        for process in (self.daemon, self.agent, self.coordinator, launch):
             if process is not None and process.alive:
                 process.freeze(seconds + self.world.between(0.0, 0.02))
 

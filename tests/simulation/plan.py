@@ -11,13 +11,14 @@ KINDS = (
     *("cut-node", "cut-pair", "cut-way", "split", "reset"),
     *("signal", "cancel", "repeat", "files", "outside", "stranger", "squatter"),
     *("sick", "unable", "drain", "limit"),
+    *("launch-term", "launch-int"),
 )
 """The first five kill. cut-way A.B: nothing gets from A to B. split: these nodes and the others are apart.
 reset: this node's connection breaks, and what is on its way is lost. sick: its health checks fail from now on.
 unable: it cannot start workers from now on. drain: Slurm says that it drains this node. limit: Slurm says that the job
 ends in so many seconds. stranger: someone on the network sets the exit barrier's keys in the store of this node's
 coordinator. squatter: someone has the first port on this node, with a store that says to be of the job and has another
-configuration."""
+configuration. launch-term, launch-int: these signals for `launch` alone, where the job has one."""
 
 MOMENTS = (
     *("joining", "ordering", "running", "stopping", "promoting", "losing", "changing"),
@@ -63,7 +64,7 @@ class Plan:
 
     `slurm`: what slurmctld makes of the job's end, and of its batch host.
     `slow`: longest delay of a packet; `work`: length of a cycle, both in seconds. `gentle`: with these faults no
-    training worker may be touched, and the job succeeds (invariant 8).
+    training worker may be touched, and the job succeeds (invariant 8). `launch`: it has started the job, on node 0.
     """
 
     seed: int
@@ -79,6 +80,7 @@ class Plan:
     gentle: bool = False
     policy: str = "plain"
     slurm: str = "lives"
+    launch: bool = False
     faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
@@ -97,6 +99,8 @@ class Plan:
             words.append(f"policy={self.policy}")
         if self.slurm != "lives":
             words.append(f"slurm={self.slurm}")
+        if self.launch:
+            words.append("launch=1")
         return " ".join([*words, *map(str, self.faults)])
 
 
@@ -130,6 +134,8 @@ def parse(text: str) -> Plan:
                 plan = replace(plan, slurm=value)
             case "stubborn":
                 plan = replace(plan, stubborn=_ranks(value))
+            case "launch":
+                plan = replace(plan, launch=value == "1")
             case "gentle":
                 plan = replace(plan, gentle=value == "1")
             case _:

@@ -179,6 +179,21 @@ def endings(dice: random.Random, plan: Plan) -> Plan:
     return replace(plan, faults=tuple(faults))
 
 
+def launched(dice: random.Random, plan: Plan) -> Plan:
+    """`launch` has started the job, and is signalled, while nodes die or are away."""
+    faults: list[Fault] = []
+    for _ in range(dice.choice((0, 1, 1, 2, 3))):
+        kind = dice.choice(("launch-term", "launch-term", "launch-int", "launch-int", "cancel"))
+        moment = dice.choice(("", "", "running", "closing", "recording", "closed"))
+        faults.append(_fault(kind, dice.uniform(0.0, 2.0 if moment else plan.work + 8.0), moment=moment))
+    for _ in range(dice.choice((0, 1, 1, 2))):
+        kind = dice.choice(("node", "cut-node", "freeze-node", "files", "daemon", "coordinator"))
+        seconds = 0.0 if kind in ("node", "daemon", "coordinator") else dice.uniform(1.0, 20.0)
+        nodes = [] if kind == "files" else [dice.randrange(plan.nodes)]
+        faults.append(_fault(kind, dice.uniform(0.0, plan.work + 8.0), nodes, seconds))
+    return replace(plan, launch=True, faults=tuple(faults))
+
+
 def _long(dice: random.Random, plan: Plan, last: float) -> Plan:
     """Long enough for the faults to matter, and with enough restarts for what they bring."""
     return replace(plan, work=round(last + dice.uniform(5.0, 20.0), 2), restarts=5, fails=())

@@ -9,6 +9,7 @@ from tests.simulation.checks import Checks
 from tests.simulation.clockwork import Breach, Clockwork
 from tests.simulation.coordinator import FILE_TIME
 from tests.simulation.injector import Injector
+from tests.simulation.launch import SimLaunch
 from tests.simulation.network import Network
 from tests.simulation.node import SimNode
 from tests.simulation.plan import Plan
@@ -21,6 +22,7 @@ from ft_supervisor.core import actions, orders
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon.daemon import DaemonMachine
+from ft_supervisor.core.launch.launch import LaunchMachine
 from ft_supervisor.core.messages import ToAgent
 from ft_supervisor.core.model import KILL_BOUND, Job, Node, Timeouts, Verdict
 from ft_supervisor.core.orders import SlurmSaid, SlurmsWord
@@ -53,6 +55,7 @@ class Machines:
     coordinator: type[CoordinatorMachine] = CoordinatorMachine
     agent: type[AgentMachine] = AgentMachine
     daemon: type[DaemonMachine] = DaemonMachine
+    launch: type[LaunchMachine] = LaunchMachine
 
 
 def end_bound(plan: Plan) -> float:
@@ -105,13 +108,14 @@ class World(Clockwork):
         self.files_away = 0
         self.old_mail: list[tuple[tuple[int, int, int], ToAgent]] = []
         self.nodes = [SimNode(self, Node(rank, name, name)) for rank, name in enumerate(names)]
+        self.launch = SimLaunch(self) if plan.launch else None
         self._injector = Injector(self, plan.faults)
 
     def run(self) -> None:
-        """Live until every daemon has left. Raises Breach."""
+        """Live until every daemon and `launch` have left. Raises Breach."""
         limit = end_bound(self.plan)
-        while any(node.up for node in self.nodes):
-            if self.now > limit:
+        while any(node.up for node in self.nodes) or (self.launch is not None and self.launch.alive):
+            if self.now > limit and any(node.up for node in self.nodes):
                 left = [node.name for node in self.nodes if node.up]
                 raise Breach("6", f"after {self.now:.0f} s {left} are still there")
             self.step()

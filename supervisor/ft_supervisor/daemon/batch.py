@@ -8,21 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ft_slurm import completion, nodelist
-from ft_slurm.client import open_client
 from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.core import actions
 from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon.last_deed import HOST_BOUND
 from ft_supervisor.core.events import BatchHost, BatchHostAnswered, DaemonEvent, Deed, DeedDone
-from ft_supervisor.daemon import accounting, expedited
+from ft_supervisor.daemon import accounting, expedited, requeueing
 from ft_supervisor.daemon.completing import Completing
 from ft_supervisor.daemon.identity import LOCAL
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process.log import log
-
-REQUEUE_BOUND = 10.0
-"""Seconds for each of the two calls that it takes."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +49,16 @@ def requeue(job: BatchJob, environ: Mapping[str, str]) -> bool:
     Whether that is done, or Slurm does it by itself; else the job has to end.
     """
 
-    def work() -> None:
-        client = open_client(environ)
-        state = client.job(job.job_id, timeout=REQUEUE_BOUND)
-        if state is not None and state.restart_count == job.restart_count:
-            if client.requeue(state, timeout=REQUEUE_BOUND):
-                log("requeued", job=state.name)
-            else:
-                log("slurm_requeues", job=state.name)
-
-    asking = Background("requeue", work)
     try:
-        asking.result(2 * REQUEUE_BOUND)
+        done = requeueing.requeue(job.job_id, job.restart_count, environ)
     except (SlurmError, Hangs) as error:
         log("not_requeued", "warning", job=job.job_id, why=str(error), does_it=f"scontrol requeue {job.job_id}")
         return False
+    if done is not None:
+        if done.asked:
+            log("requeued", job=done.name)
+        else:
+            log("slurm_requeues", job=done.name)
     return True
 
 

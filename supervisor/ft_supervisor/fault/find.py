@@ -153,7 +153,7 @@ def _begin(folder: Path) -> Begin:
         raise NotThere(f"{path} is empty: nobody knows what its daemon runs") from None
     except (OSError, journal_lines.BadJournal) as problem:
         raise NotThere(f"nobody knows what this daemon runs: {problem}") from None
-    if not isinstance(header, journal_lines.Header):
+    if not isinstance(header, journal_lines.Header) or not isinstance(header.begin, Begin):
         raise NotThere(f"{path} does not begin with what its daemon runs")
     return header.begin
 

@@ -1,4 +1,4 @@
-"""`ft-supervisor launch`: srun with the right options, and the exit code that the job deserves.
+"""`ft-supervisor launch`: the process in the batch script that starts srun and exits with the job's verdict.
 
-Runs on the batch host, outside any container. Standard library, the configuration and the verdict's file; no torch.
+It carries out what core.launch decides, on the batch host and outside any container. No torch.
 """

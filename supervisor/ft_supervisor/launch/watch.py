@@ -1,70 +1,105 @@
-"""Looking for the verdict's file, in threads, because a folder may hang for as long as its file server does."""
+"""Looks for the verdict's file of a run, for `launch` and `local`; in threads, as a folder hangs with its server."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from ft_supervisor.core.launch.interface import BrokenFile, OthersVerdict, VerdictRead
 from ft_supervisor.core.model import Verdict
 from ft_supervisor.observe import runs, verdict_file
+from ft_supervisor.observe.background import Background, Hangs
 
 PERIOD = 0.2
-"""Seconds between two looks into a folder."""
+"""Seconds between two looks."""
+LAST_LOOK = 2.0
+"""Seconds that the last look may take in each place."""
+
+Seen = VerdictRead | OthersVerdict | BrokenFile
 
 
-def watch(
-    parent: Path,
-    wanted: runs.Wanted,
-    nonce: str,
-    found: Callable[[Verdict, str], None],
-    note: Callable[[str], None],
-    sub: str = "",
-) -> None:
-    """From now on, until this process ends, look for a verdict with `nonce` in the wanted runs' folders of `parent`.
+@dataclass(frozen=True)
+class Place:
+    """Where to look, by one thread: `folders` gives a run's id and the folder with its verdict's file, each time anew.
+    `name` is for messages."""
 
-    `sub` is a folder below each run's. `found` is called once, with the run's id; `note` with each new problem; both in
-    another thread.
+    name: str
+    folders: Callable[[], Iterable[tuple[str, Path]]]
+
+
+def in_runs(parent: Path, wanted: runs.Wanted, below: str = "") -> Place:
+    """The wanted runs' folders in `parent`, or the folder `below` in each of them."""
+    return Place(str(parent), lambda: [(folder.name, folder / below) for folder in runs.folders(parent, wanted)])
+
+
+def in_folders(run_id: str, folders: Sequence[Path]) -> Place:
+    """These folders, all of one run."""
+    return Place(str(folders[0]), lambda: [(run_id, folder) for folder in folders])
+
+
+class Watch:
+    """Looks from now on, until a verdict with `nonce` is found or this process ends.
+
+    `seen` is called once for each thing that was found, in another thread; with VerdictRead at most once for each
+    place.
     """
-    threading.Thread(
-        target=_look, args=(parent, wanted, nonce, found, note, sub), name=f"verdict in {parent}", daemon=True
-    ).start()
+
+    def __init__(self, places: Sequence[Place], nonce: str, seen: Callable[[Seen], None]) -> None:
+        """`places`: the one that counts most first."""
+        self._places = places
+        self._nonce = nonce
+        self._seen = seen
+        self._found: Verdict | None = None
+        for place in places:
+            threading.Thread(target=self._watch, args=(place,), name=f"verdict in {place.name}", daemon=True).start()
+
+    def last(self) -> tuple[Verdict | None, str]:
+        """The verdict, by one more look; else None, and why there is none, in the place that counts most."""
+        problem = "no verdict"
+        for place in reversed(self._places):
+            looking = Background(place.name, lambda place=place: list(look(place, self._nonce)))  # type: ignore[misc]
+            problem = "no verdict"
+            try:
+                for found in looking.result(LAST_LOOK):
+                    if isinstance(found, VerdictRead):
+                        self._found, problem = found.verdict, "no verdict"
+                    elif isinstance(found, BrokenFile):
+                        problem = f"no verdict: {found.problem}"
+            except Hangs as error:
+                problem = f"no verdict: {error}"
+        return self._found, problem
+
+    def _watch(self, place: Place) -> None:
+        told: set[Seen] = set()
+        while self._found is None:
+            for found in look(place, self._nonce):
+                if isinstance(found, VerdictRead):
+                    self._found = found.verdict
+                if found not in told:
+                    told.add(found)
+                    self._seen(found)
+            time.sleep(PERIOD)
 
 
-def _look(
-    parent: Path,
-    wanted: runs.Wanted,
-    nonce: str,
-    found: Callable[[Verdict, str], None],
-    note: Callable[[str], None],
-    sub: str,
-) -> None:
-    told: set[str] = set()
-
-    def problem(error: Exception) -> None:
-        if str(error) not in told:
-            told.add(str(error))
-            note(str(error))
-
-    while (seen := _see(parent, wanted, nonce, problem, sub)) is None:
-        time.sleep(PERIOD)
-    found(*seen)
-
-
-def _see(
-    parent: Path, wanted: runs.Wanted, nonce: str, problem: Callable[[Exception], None], sub: str
-) -> tuple[Verdict, str] | None:
-    """One look: what another run of the job has left, which may be anything, hides nothing of ours."""
+def look(place: Place, nonce: str) -> Iterator[Seen]:
+    """One look, up to the verdict with `nonce`. What others have left, which may be anything, hides nothing of ours."""
     try:
-        folders = list(runs.folders(parent, wanted))
+        folders = list(place.folders())
     except Exception as error:
-        problem(error)
-        return None
-    for folder in folders:
+        yield BrokenFile(str(error))
+        return
+    for run_id, folder in folders:
         try:
-            if verdict := verdict_file.read(folder / sub, folder.name, nonce):
-                return verdict, folder.name
-        except Exception as error:  # whatever has the file's name; without this thread no verdict would be seen
-            problem(error)
-    return None
+            content = verdict_file.read_all(folder)
+        except Exception as error:  # anything may have the file's name; without this thread no verdict would be seen
+            yield BrokenFile(str(error))
+            continue
+        if content is None:
+            continue
+        if content.run_id == run_id and content.nonce == nonce:
+            yield VerdictRead(content.verdict, run_id)
+            return
+        yield OthersVerdict(content.verdict, run_id)

@@ -17,14 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from ft_supervisor.config import JobConfig
+from ft_supervisor.core.launch.interface import VerdictRead
 from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, KILL_BOUND, Outcome, Verdict
 from ft_supervisor.daemon import identity, parent
+from ft_supervisor.launch.watch import Seen, Watch, in_folders
 from ft_supervisor.local import environment
 from ft_supervisor.local.lines import Lines
 from ft_supervisor.local.printer import Printer
 from ft_supervisor.local.snapshots import follow
 from ft_supervisor.local.terminal import Terminal
-from ft_supervisor.local.verdicts import Verdicts
 from ft_supervisor.observe import ownfolder, run_index, runs
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.snapshot import Snapshot
@@ -211,16 +212,17 @@ class _Local:
         self._printer.finish(self._interrupted)
         return code
 
-    def _watch(self) -> Verdicts:
+    def _watch(self) -> Watch:
         """In the run's folder, and in the nodes' own, which are there when that is full, read-only or gone."""
         run_id = self._folder.name
         own = [identity.local_folder(run_id) / name for name in self._names]
 
-        def found(verdict: Verdict) -> None:
-            self._ended = verdict
-            self._wake()
+        def seen(found: Seen) -> None:
+            if isinstance(found, VerdictRead):
+                self._ended = found.verdict
+                self._wake()
 
-        return Verdicts([[self._folder], own], run_id, self._nonce, found)
+        return Watch([in_folders(run_id, [self._folder]), in_folders(run_id, own)], self._nonce, seen)
 
     def _wake(self) -> None:
         """From another thread: have the loop look around."""

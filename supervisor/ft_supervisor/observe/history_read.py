@@ -30,6 +30,8 @@ LAST_LINES = 20
 MOST_NOTES = 12
 MAX_FAULTS = 4 * 1024 * 1024
 """Bytes: some ten thousand faults."""
+LAUNCH = "journal-launch"
+"""Begins the name of the journal of `launch`, which knows neither cycles nor workers."""
 _TAIL = 64 * 1024
 _LONGEST = 1000
 """Characters of one line that are shown."""
@@ -139,7 +141,9 @@ def _journals(folder: Path, notes: list[str]) -> list[tuple[str, Path]]:
             continue
         parts = {".rest.jsonl", ".rest-old.jsonl"}
         found += [
-            (path.name.removeprefix("journal-"), path) for path in names if "".join(path.suffixes[-2:]) not in parts
+            (path.name.removeprefix("journal-"), path)
+            for path in names
+            if "".join(path.suffixes[-2:]) not in parts and not path.name.startswith(LAUNCH)
         ]
     found.sort(key=lambda each: (not each[0].startswith("coordinator"), each[0], each[1]))
     daemons = [each for each in found if each[0].startswith("daemon")]

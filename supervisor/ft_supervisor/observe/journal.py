@@ -1,8 +1,8 @@
 """The journal: every event that one of the core's machines was given, and what came out, as JSON lines.
 
-`<folder>/journal-<name>.jsonl`, where the name begins with the machine's kind: daemon, agent-3, coordinator-1. A
-process writes a header and then a line for each event; each line is one write(2), so that a kill leaves whole lines and
-at most one torn last line, which readers skip. Whoever opens the file again goes on below with a header of its own.
+`<folder>/journal-<name>.jsonl`, where the name begins with the machine's kind: daemon, agent-3, coordinator-1, launch.
+A process writes a header and then a line for each event; each line is one write(2), so that a kill leaves whole lines
+and at most one torn last line, which readers skip. Whoever opens the file again goes on below with a header of its own.
 
     header      {"journal": 2, "protocol", "version", "machine", "name", "time", "now", "begin"}
     event       {"time", "now", "term", "cycle", "event", "actions", "reason"}; `event` is null for start(now)
@@ -26,6 +26,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ft_supervisor.core.launch.interface import LaunchBegin
 from ft_supervisor.core.model import Cycle
 from ft_supervisor.core.orders import Begin
 from ft_supervisor.observe import ownfolder
@@ -60,7 +61,13 @@ class Journal:
 
     @classmethod
     def open(
-        cls, folder: Path, name: str, begin: Begin, now: float, failed: Callable[[str], None], limit: int = LIMIT
+        cls,
+        folder: Path,
+        name: str,
+        begin: Begin | LaunchBegin,
+        now: float,
+        failed: Callable[[str], None],
+        limit: int = LIMIT,
     ) -> Journal:
         """The journal of the machine that was made of `begin` at `now` (the very same number: replay needs it).
 
@@ -100,7 +107,7 @@ class Journal:
 
     # -- lines
 
-    def _begin(self, name: str, begin: Begin, now: float) -> None:
+    def _begin(self, name: str, begin: Begin | LaunchBegin, now: float) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._open(self._path)
         self._write(header_line(name, begin, now))

@@ -14,6 +14,7 @@ from typing import Any
 from ft_supervisor.core.actions import Announce, ClaimClose, CopyVerdict, Leave, Pulse, Tell, WriteVerdict
 from ft_supervisor.core.codec import CodecError, from_plain
 from ft_supervisor.core.events import Heard, Looked, Ordered, Tick
+from ft_supervisor.core.launch.interface import LaunchBegin
 from ft_supervisor.core.model import PROTOCOL
 from ft_supervisor.core.orders import Alive, Begin
 from ft_supervisor.core.ranks import fold, unfold
@@ -33,7 +34,7 @@ class Header:
     name: str
     time: str
     now: float
-    begin: Begin
+    begin: LaunchBegin | Begin
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class BadJournal(Exception):
 # -- written
 
 
-def header_line(name: str, begin: Begin, now: float) -> str:
+def header_line(name: str, begin: Begin | LaunchBegin, now: float) -> str:
     """The first line of a process."""
     header = Header(VERSION, PROTOCOL, name.partition("-")[0], name, wall(), now, begin)
     return text(dump(header))

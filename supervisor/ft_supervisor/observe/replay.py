@@ -10,10 +10,12 @@ from typing import Any
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon.daemon import DaemonMachine
+from ft_supervisor.core.launch.interface import LaunchBegin
+from ft_supervisor.core.launch.launch import LaunchMachine
 from ft_supervisor.observe.journal_lines import BadJournal, Entry, Header, Note, checksum, read
 from ft_supervisor.observe.tagged import dump, text
 
-Machine = AgentMachine | CoordinatorMachine | DaemonMachine
+Machine = AgentMachine | CoordinatorMachine | DaemonMachine | LaunchMachine
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ def replay(path: Path) -> Replayed:
 
 def _make(header: Header, where: str) -> Machine:
     begin, now = header.begin, header.now
+    if isinstance(begin, LaunchBegin):
+        return LaunchMachine(begin)
     match header.machine:
         case "agent":
             return AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch, begin.waited)
@@ -101,15 +105,23 @@ def story(path: Path) -> Iterator[str]:
             quiet = 0
         match value:
             case Header():
-                begin = value.begin
-                yield f"=== {value.name} of {begin.node.name} (node {begin.node.infra_rank}), run {begin.job.run_id}"
-                yield f"    {value.time}  made at {value.now}: Memory{show(dump(begin.memory))}"
+                yield from _tell_header(value)
             case Note(_, said):
                 yield f"=== {said}"
             case Entry():
                 yield from _tell(value)
     if quiet:
         yield f"      ... quiet events: {quiet}"
+
+
+def _tell_header(header: Header) -> Iterator[str]:
+    begin = header.begin
+    if isinstance(begin, LaunchBegin):
+        yield f"=== {header.name} of job {begin.job_id}, on {begin.host or 'a login node'}"
+        yield f"    {header.time}  made at {header.now}: {show(dump(begin))}"
+    else:
+        yield f"=== {header.name} of {begin.node.name} (node {begin.node.infra_rank}), run {begin.job.run_id}"
+        yield f"    {header.time}  made at {header.now}: Memory{show(dump(begin.memory))}"
 
 
 def _tell(entry: Entry) -> Iterator[str]:

@@ -15,16 +15,19 @@ from typing import Any, get_args, get_type_hints
 
 from ft_supervisor.core import actions, events, messages, orders
 from ft_supervisor.core.codec import CodecError, from_plain
+from ft_supervisor.core.launch.interface import LaunchAction, LaunchBegin, LaunchEvent
 from ft_supervisor.core.model import Job
 
 HIDDEN = "***"
 
-EVENTS: tuple[type, ...] = get_args(events.CoordinatorEvent | events.AgentEvent | events.DaemonEvent)
-ACTIONS: tuple[type, ...] = get_args(actions.CoordinatorAction | actions.AgentAction | actions.DaemonAction)
+EVENTS: tuple[type, ...] = get_args(events.CoordinatorEvent | events.AgentEvent | events.DaemonEvent | LaunchEvent)
+ACTIONS: tuple[type, ...] = get_args(
+    actions.CoordinatorAction | actions.AgentAction | actions.DaemonAction | LaunchAction
+)
 FACTS: tuple[type, ...] = get_args(actions.Fact)
 KINDS: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (*EVENTS, *ACTIONS, *FACTS, *messages.TO_COORDINATOR, *messages.TO_AGENT, *orders.ORDERS)
+    for kind in (*EVENTS, *ACTIONS, *FACTS, *messages.TO_COORDINATOR, *messages.TO_AGENT, *orders.ORDERS, LaunchBegin)
 }
 """What is tagged with its name; everything else is known by the field that it stands in."""
 

@@ -1,0 +1,73 @@
+"""The machine of `launch` with one rule broken. None of these checks itself: the world has to notice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ft_supervisor.core.launch.interface import LaunchAction, LaunchEvent, OthersVerdict, SignalSrun, VerdictRead
+from ft_supervisor.core.launch.launch import LaunchMachine
+from ft_supervisor.core.launch.states import State
+
+
+class Unchecked(LaunchMachine):
+    def validate(self) -> None:
+        """See nothing."""
+
+
+class ExitsAsSrunDoes(Unchecked):
+    def _settle(self) -> None:
+        super()._settle()
+        self._code = self._srun_code
+
+
+class BelievesAnyLaunchsVerdict(Unchecked):
+    def handle(self, event: LaunchEvent, now: float) -> list[LaunchAction]:
+        if isinstance(event, OthersVerdict):
+            event = VerdictRead(event.verdict, event.run_id)
+        return super().handle(event, now)
+
+
+class WaitsForNoLateVerdict(Unchecked):
+    def _srun_is_gone(self, code: int, now: float) -> None:
+        self.begin = replace(self.begin, close_grace=0.0)
+        super()._srun_is_gone(code, now)
+
+
+class SwallowsSigterm(Unchecked):
+    """It relies on Slurm to signal the tasks too."""
+
+    def _signal(self, name: str, now: float) -> None:
+        super()._signal(name, now)
+        if name == "SIGTERM":
+            self._pass_on_at = float("inf")
+
+
+class PassesOnEverySignal(Unchecked):
+    def _signal(self, name: str, now: float) -> None:
+        super()._signal(name, now)
+        if self._asked and self.state is State.RUNNING and SignalSrun("SIGINT") not in self._actions:
+            self._do(SignalSrun("SIGINT"))
+
+
+class LeavesWithTheVerdict(Unchecked):
+    """It does not wait for srun."""
+
+    def _read(self, found: VerdictRead, now: float) -> None:
+        super()._read(found, now)
+        if self.state is State.CLOSING:
+            self._srun_is_gone(0, now)
+
+
+class WaitsForSrunForEver(Unchecked):
+    """As after a node's death, when srun waits for that node."""
+
+    @property
+    def next_tick(self) -> float:
+        return self._until if self.state is State.LATE else self._pass_on_at
+
+
+class LeavesTheJobRunning(Unchecked):
+    """It asks Slurm whether its node is in the job, and makes nothing of the answer."""
+
+    def _host_answered(self, gone: bool) -> None:
+        super()._host_answered(False)
