@@ -11,7 +11,7 @@ import typer
 
 from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
-from ft_supervisor.config.values import read_seconds
+from ft_supervisor.config.scalars import read_seconds
 from ft_supervisor.fault import shell
 from ft_supervisor.fault.plan import Schedule
 from ft_supervisor.fault.words import FaultError, NotThere, Target, Verb, Wrong
