@@ -49,7 +49,7 @@ def test_there_is_no_key_but_the_declared_ones() -> None:
 
 @pytest.mark.parametrize(("key", "one"), ALL, ids=names(ALL))
 def test_every_declared_key_is_in_schema_documentation_defaults_and_errors(site: Site, key: str, one: Declared) -> None:
-    about = one.mark(str)
+    about = one.about
     job = key in JOB_KEYS
     schema: Any = json_schema("job" if job else "policy")
     for part in key.split("."):
@@ -71,9 +71,9 @@ def test_every_declared_key_is_in_schema_documentation_defaults_and_errors(site:
 def test_every_key_of_a_record_is_in_schema_and_documentation(key: str, one: Declared) -> None:
     top = next(name for name in sorted(KEYS, key=len, reverse=True) if key.startswith(f"{name}."))
     below = key.removeprefix(f"{top}.")
-    assert one.mark(str) in json.dumps(KEYS[top].schema)
+    assert one.about in json.dumps(KEYS[top].schema)
     page = configuration.render().partition(f"What is inside `{top}`:")[2].partition("\n#")[0].partition("What is")[0]
-    assert f"| `{below}` | {one.mark(str)} |" in page
+    assert f"| `{below}` | {one.about} |" in page
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.yaml")))
@@ -82,9 +82,8 @@ def test_every_key_reaches_the_field_that_declares_it(site: Site, name: str) -> 
 
     def held(cls: type, value: Any, prefix: str = "") -> None:
         for one in declared(cls):
-            section = one.mark(keys.Section)
             got = getattr(value, one.field)
-            if section is not None:
+            if one.section is not None:
                 held(one.kind, got, f"{prefix}{one.name}." if one.name else prefix)
             elif (key := prefix + one.name) not in ("cluster", "nodes.active", "health.disk", "workers.env"):
                 assert KEYS[key].plain(got) == json.loads(config.policy)[key]
@@ -166,7 +165,7 @@ def test_a_new_field_is_a_new_key_and_nothing_else_is_written() -> None:
 def test_a_field_that_is_no_key_is_so_on_purpose() -> None:
     silent = {}
     for cls in (JobConfig, Settings, *{one.kind for one in sections(JobConfig)}, *RECORDS.values(), Budget, Backoff):
-        known = {one.field for one in declared(cls) if one.mark(str) or one.mark(keys.Section)}
+        known = {one.field for one in declared(cls) if one.about or one.section}
         if rest := {field.name for field in dataclasses.fields(cls)} - known:
             silent[cls] = rest
     assert silent == {
@@ -180,6 +179,6 @@ def test_a_field_that_is_no_key_is_so_on_purpose() -> None:
 
 def sections(cls: type) -> Iterator[Declared]:
     for one in declared(cls):
-        if one.mark(keys.Section):
+        if one.section:
             yield one
             yield from sections(one.kind)

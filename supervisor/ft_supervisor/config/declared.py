@@ -85,6 +85,10 @@ class Declared:
     kind: Any
     """The field's type; of a section its dataclass."""
     marks: tuple[Any, ...]
+    section: keys.Section | None
+    """None for a key."""
+    about: str
+    """The key's description, "" for a section."""
     default: Any
 
     def mark(self, of: type) -> Any:
@@ -103,7 +107,9 @@ def declared(cls: type) -> tuple[Declared, ...]:
         kind, *marks = get_args(hints[field.name])
         named = next((one.name for one in marks if isinstance(one, keys.Name | keys.Section)), None)
         name = field.name if named is None else named
-        found.append(Declared(field.name, name, _not_none(kind), tuple(marks), field.default))
+        section = next((one for one in marks if isinstance(one, keys.Section)), None)
+        about = next((one for one in marks if isinstance(one, str)), "")
+        found.append(Declared(field.name, name, _not_none(kind), tuple(marks), section, about, field.default))
     return tuple(found)
 
 
@@ -117,10 +123,9 @@ def _not_none(kind: Any) -> Any:
 def each_key(cls: type, prefix: str = "", built_in: bool = False) -> Iterator[tuple[str, Declared]]:
     """Yields the dotted keys of a dataclass; with `built_in` without sections that are only there when written."""
     for one in declared(cls):
-        section: keys.Section | None = one.mark(keys.Section)
-        if section is None:
+        if one.section is None:
             yield prefix + one.name, one
-        elif section.always or not built_in:
+        elif one.section.always or not built_in:
             yield from each_key(one.kind, _below(prefix, one.name), built_in)
 
 
@@ -131,7 +136,7 @@ def _below(prefix: str, section: str) -> str:
 @cache
 def table(cls: type) -> Mapping[str, Validator]:
     """Returns the validator of each key of a dataclass."""
-    return {key: _validator(one.kind, one.marks).about(one.mark(str)) for key, one in each_key(cls)}
+    return {key: _validator(one.kind, one.marks).about(one.about) for key, one in each_key(cls)}
 
 
 def build(cls: type, values: Mapping[str, Any], prefix: str = "", **given: Any) -> Any:
@@ -140,13 +145,13 @@ def build(cls: type, values: Mapping[str, Any], prefix: str = "", **given: Any) 
     `given`: fields that are taken as they are.
     """
     for one in declared(cls):
-        key, section = prefix + one.name, one.mark(keys.Section)
+        key = prefix + one.name
         if one.field in given:
             continue
-        if section is None:
+        if one.section is None:
             if key in values:
                 given[one.field] = values[key]
-        elif section.always or any(name.startswith(f"{key}.") for name in values):
+        elif one.section.always or any(name.startswith(f"{key}.") for name in values):
             given[one.field] = build(one.kind, values, _below(prefix, one.name))
     return cls(**given)
 
@@ -155,9 +160,9 @@ def _plain(cls: type, got: Any) -> dict[str, Any]:
     """Returns a record as YAML has it, without keys that have no value."""
     found: dict[str, Any] = {}
     for one in declared(cls):
-        value, section = getattr(got, one.field), one.mark(keys.Section)
-        if section is not None:
-            if not (section.brief and value == one.default):
+        value = getattr(got, one.field)
+        if one.section is not None:
+            if not (one.section.brief and value == one.default):
                 found[one.name] = _plain(one.kind, value)
         elif value is not None and (written := _validator(one.kind, one.marks).plain(value)) not in ("", []):
             found[one.name] = written
