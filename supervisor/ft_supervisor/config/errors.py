@@ -96,14 +96,14 @@ class Problems:
         self._cut |= others._cut
 
     def well(self, *keys: str) -> bool:
-        """Whether the values of all of these keys can be relied on."""
+        """Says whether the values of all of these keys can be relied on."""
         if EVERYTHING in self.bad:
             return False
         return not any(key == bad or key.startswith((f"{bad}.", f"{bad}[")) for bad in self.bad for key in keys)
 
     @property
     def enough(self) -> bool:
-        """Whether there are so many errors that no more would be shown."""
+        """Says whether there are so many errors that no more would be shown."""
         return len(self.errors) > SHOWN
 
     def cut_short(self) -> bool:

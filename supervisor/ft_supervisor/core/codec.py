@@ -1,6 +1,7 @@
 """Dataclasses to JSON and back, every field checked against its annotation: nothing else is ever believed.
 
-An annotation may have bounds (core.bounds). Without any, an integer is at most bounds.MOST, a float is finite.
+An annotation may have bounds (core.bounds); other marks are ignored. Without bounds an integer is at most bounds.MOST,
+a float is finite.
 """
 
 from __future__ import annotations

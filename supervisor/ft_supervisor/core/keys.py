@@ -23,8 +23,9 @@ class Name:
 class Section:
     """The field holds a dataclass whose fields are the keys below a section of this name, None for the field's own.
 
-    With "" the keys stand where the field stands. A section that is not `always` there has no built-in values: the
-    field is None without it. One that is `brief` is left out of the canonical form where it has its built-in values.
+    With "" the keys stand where the field stands. Where `always` is false the section may be missing: it has no
+    built-in values, and the field is None without it. Where `brief` is true the canonical form leaves the section out
+    as long as it has its built-in values.
     """
 
     name: str | None = None
