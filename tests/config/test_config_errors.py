@@ -158,8 +158,8 @@ def test_exploding_aliases_cost_nothing(tmp_path: Path) -> None:
     bomb = 'a: &a ["x","x","x","x","x","x","x","x","x"]\n'
     for last, name in zip("abcdefgh", "bcdefghi", strict=True):
         bomb += f"{name}: &{name} [{','.join(['*' + last] * 9)}]\n"
-    found = lines(tmp_path, bomb)
-    assert found[0].startswith(f"{NAME}:1: YAML aliases and anchors (a) are not accepted; ")
+    found = lines(tmp_path, JOB + bomb)
+    assert found[0].startswith(f"{NAME}:3: YAML aliases and anchors (a) are not accepted; ")
     assert len(found) == SHOWN + 1
 
 
