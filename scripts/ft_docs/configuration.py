@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md, from the tables of `ft_supervisor.config.schema`."""
+"""Makes docs/reference/configuration.md from the declarations of the keys."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import yaml
 
 from ft_docs.text import code, page, table
 from ft_supervisor.config import defaults
-from ft_supervisor.config.kind import Table
+from ft_supervisor.config.scalars import duration, path_template, size
 from ft_supervisor.config.schema import JOB_KEYS, LIMITS, POLICY
-from ft_supervisor.config.values import duration, path_template, size
+from ft_supervisor.config.validator import Table
+from ft_supervisor.core import keys as spec
 
 Schema = Mapping[str, Any]
 
@@ -24,19 +25,20 @@ A *duration* needs its unit: `500ms`, `1.5s`, `10m`, `1h`, at most `168h`. A *si
 are written as Slurm writes them: `n[1-4],m7`, or a list of such. Regular expressions are RE2's. `ft-supervisor schema`
 prints the same as a JSON Schema for editors."""
 
+_PATH = "a path, in which `{job_id}` is replaced"
 _PATTERNS = {
-    duration().schema["pattern"]: "a duration above 0",
-    duration(zero=True).schema["pattern"]: "a duration",
+    duration(spec.Duration()).schema["pattern"]: "a duration above 0",
+    duration(spec.Duration(zero=True)).schema["pattern"]: "a duration",
     size().schema["pattern"]: "a size",
-    path_template().schema["pattern"]: "a path, in which `{job_id}` is replaced",
-    path_template(empty=True).schema["pattern"]: "a path, in which `{job_id}` is replaced, or nothing",
+    path_template(spec.PathTemplate()).schema["pattern"]: _PATH,
+    path_template(spec.PathTemplate(empty=True)).schema["pattern"]: f"{_PATH}, or nothing",
 }
 _NO_BUILT_IN = {"cluster": "`auto`", "nodes.active": "required", "workers.command": "required, here or after `--`"}
 _HEAD = ("key", "what it is", "may be", "built-in")
 
 
 def render() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     policy = {key: kind for key, kind in POLICY.items() if key not in LIMITS}
     return page(
         "Configuration",
@@ -79,7 +81,7 @@ def _about(schema: Schema) -> str:
 
 
 def _inside(schema: Schema, prefix: str) -> Iterator[tuple[str, Schema]]:
-    """The keys of maps inside a value, with dots, in the order in which they are declared."""
+    """Yields the keys of maps inside a value, with dots, in the order in which they are declared."""
     for name, part in schema.get("properties", {}).items():
         yield f"{prefix}{name}", part
         yield from _inside(part, f"{prefix}{name}.")
@@ -90,7 +92,7 @@ def _inside(schema: Schema, prefix: str) -> Iterator[tuple[str, Schema]]:
 
 
 def words(schema: Schema) -> str:
-    """What a value may be, for people."""
+    """Says for people what a value may be."""
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(words(part) for part in schema["anyOf"]))
     if "enum" in schema:

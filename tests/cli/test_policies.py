@@ -58,6 +58,15 @@ def test_validate_says_what_the_daemon_says(command: Command) -> None:
     alone, daemon = command("validate", "job.yaml"), command("--config", "job.yaml", **slurm)
     assert (alone.returncode, alone.stdout, alone.stderr) == (2, "", daemon.stderr)
     assert "look-around" in alone.stderr and daemon.returncode == 2
+    Path("job.yaml").write_text(JOB + "run_dir: 3\npolicy: {timeouts: {join: 5, fence: 1s}, network: {port: 1}}")
+    alone, daemon = command("validate", "job.yaml"), command("--config", "job.yaml", **slurm)
+    assert (alone.returncode, alone.stdout, alone.stderr) == (2, "", daemon.stderr) and daemon.returncode == 2
+    assert [": ".join(line.split(": ")[:3]) for line in alone.stderr.splitlines()] == [
+        "ft-supervisor: job.yaml:5: run_dir",
+        "ft-supervisor: job.yaml:6: policy.timeouts.join",
+        "ft-supervisor: job.yaml:6: policy.network.port",
+        "ft-supervisor: job.yaml:6: timeouts.fence",
+    ]
 
 
 def test_a_range_of_nodes_is_shown_as_one(command: Command) -> None:

@@ -1,4 +1,4 @@
-"""Every way to get the configuration wrong: one line with file, line, key, what is wrong and what would be right."""
+"""Every way to get the configuration wrong: each error is one line with file, line, key, and what would be right."""
 
 import os
 from pathlib import Path
@@ -6,21 +6,28 @@ from pathlib import Path
 import pytest
 
 from ft_supervisor.config import ConfigError, load
+from ft_supervisor.config.errors import SHOWN
 
 JOB = "nodes: {active: 2}\nworkers: {command: [python, train.py]}\n"
 NAME = "job.yaml"
 
 
 def failing(tmp_path: Path, content: str | bytes, **environ: str) -> str:
-    """The message for this job.yaml, with the folder taken off."""
+    """The one message for this job.yaml, with the folder taken off."""
+    (message,) = lines(tmp_path, content, **environ)
+    return message
+
+
+def lines(tmp_path: Path, content: str | bytes, **environ: str) -> list[str]:
+    """The messages for this job.yaml, with the folder taken off."""
     file = tmp_path / NAME
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigError) as error:
         load(file, environ=environ, system=tmp_path / "etc")
-    message = str(error.value)
-    assert message.isprintable(), "one line, whatever the file holds"
-    assert "; " in message, "says what would be right"
-    return message.replace(f"{tmp_path}/", "")
+    for message in error.value.lines:
+        assert message.isprintable(), "one line, whatever the file holds"
+        assert "; " in message or message.endswith(" more errors"), "says what would be right"
+    return [message.replace(f"{tmp_path}/", "") for message in error.value.lines]
 
 
 # What is added to JOB (from line 3 on), where it is wrong, and words that the message must have.
@@ -139,8 +146,11 @@ WHOLE: list[tuple[str | bytes, str, str]] = [
 
 @pytest.mark.parametrize(("content", "start", "words"), WHOLE, ids=[f"{at}-{w[1][:40]}" for at, w in enumerate(WHOLE)])
 def test_wrong_as_a_whole(tmp_path: Path, content: str | bytes, start: str, words: str) -> None:
-    message = failing(tmp_path, content)
+    found = lines(tmp_path, content)
+    missing = [line for line in found if line.startswith(f"{NAME}: ") and ": missing; " in line]
+    message = next(line for line in found if line not in missing or line.startswith(NAME + start))
     assert message.startswith(NAME + start), message
+    assert len(found) - len(missing) == (message not in missing), "nothing else is wrong but what these jobs leave out"
     assert words in message.split("; ", 1)[1]
 
 
@@ -148,7 +158,9 @@ def test_exploding_aliases_cost_nothing(tmp_path: Path) -> None:
     bomb = 'a: &a ["x","x","x","x","x","x","x","x","x"]\n'
     for last, name in zip("abcdefgh", "bcdefghi", strict=True):
         bomb += f"{name}: &{name} [{','.join(['*' + last] * 9)}]\n"
-    assert failing(tmp_path, bomb).startswith(f"{NAME}:1: YAML aliases and anchors (a) are not accepted; ")
+    found = lines(tmp_path, JOB + bomb)
+    assert found[0].startswith(f"{NAME}:3: YAML aliases and anchors (a) are not accepted; ")
+    assert len(found) == SHOWN + 1
 
 
 def test_no_file_a_folder_a_pipe(tmp_path: Path) -> None:

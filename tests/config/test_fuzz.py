@@ -15,6 +15,7 @@ from tests.config.test_canonical import CHANGES, tree
 
 from ft_supervisor.config import ConfigError, JobConfig, is_job, load, load_policy
 from ft_supervisor.config.environment import variable
+from ft_supervisor.config.errors import SHOWN
 from ft_supervisor.config.patterns import compiled
 from ft_supervisor.config.schema import JOB as KEYS
 from ft_supervisor.config.schema import KEYS as ALL
@@ -51,6 +52,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
+def one_line_each(error: ConfigError) -> None:
+    lines = error.lines
+    assert 1 <= len(lines) <= SHOWN + 1
+    for line in lines[:SHOWN]:
+        assert line.isprintable() and "; " in line
+
+
 def attempt(folder: Path, raw: bytes, environ: dict[str, str] | None = None) -> JobConfig | None:
     file = folder / "job.yaml"
     file.write_bytes(raw)
@@ -60,7 +68,7 @@ def attempt(folder: Path, raw: bytes, environ: dict[str, str] | None = None) -> 
         found = load(file, environ=environ or {}, system=folder / "etc")
         assert json.loads(found.policy) and found.settings.rules
     except ConfigError as error:
-        assert str(error).isprintable() and "; " in str(error)
+        one_line_each(error)
     assert time.monotonic() - began < BOUND
     return found
 
@@ -106,7 +114,7 @@ def test_any_policy(folder: Path, content: dict[str, Any]) -> None:
         is_job(file)
         assert load_policy(file, environ={}, system=folder / "etc").settings.rules
     except ConfigError as error:
-        assert str(error).isprintable()
+        one_line_each(error)
 
 
 def listed(start: str, items: Iterable[object], end: str) -> str:

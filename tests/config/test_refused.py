@@ -13,15 +13,15 @@ from ft_supervisor.config.yamltree import Value
 
 
 def cases() -> list[tuple[str, str, str]]:
-    """(YAML, -> or =>, message) of each."""
+    """(YAML, -> or =>, messages) of each."""
     blocks = (Path(__file__).parent / "refused.txt").read_text().strip().split("\n\n")[1:]
     return [_case(block) for block in blocks]
 
 
 def _case(block: str) -> tuple[str, str, str]:
-    written, answer = block.split("\n")
-    arrow, _, message = answer.strip().partition(" ")
-    return written, arrow, message
+    written, *answers = block.split("\n")
+    arrow = answers[0].split()[0]
+    return written, arrow, "\n".join(answer.strip().removeprefix(f"{arrow} ") for answer in answers)
 
 
 CASES = cases()

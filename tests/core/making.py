@@ -39,8 +39,8 @@ class Maker:
         """Something that the annotation `kind` of the field allows."""
         random, origin = self._random, get_origin(kind)
         if origin is Annotated:
-            inner, bounds = get_args(kind)
-            return self.value(inner, bounds, field)
+            inner, *more = get_args(kind)
+            return self.value(inner, next((one for one in more if isinstance(one, Within)), None), field)
         if origin in (Union, UnionType):
             return self.value(random.choice(get_args(kind)), within, field)
         if origin is tuple:

@@ -14,9 +14,8 @@ from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import NoDomain
 from ft_supervisor.config import textfile, yamltree
 from ft_supervisor.config.errors import ConfigError
-from ft_supervisor.config.kind import Kind
 from ft_supervisor.config.model import Domain, JobConfig
-from ft_supervisor.config.topology import domain as domain_setting
+from ft_supervisor.config.schema import KEYS
 from ft_supervisor.daemon import domain, identity
 
 UUID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
@@ -73,8 +72,8 @@ def test_a_source_that_should_know(source: Domain, variables: dict[str, str], wr
 def read(folder: Path, text: str) -> Domain:
     (folder / "racks.yaml").write_text(text)
     (folder / "policy.yaml").write_text("domain: {source: file, path: racks.yaml}\n")
-    kind: Kind = domain_setting()
-    found: Domain = kind.check(yamltree.as_map(yamltree.read(folder / "policy.yaml"), "")["domain"], "domain")
+    written = yamltree.as_map(yamltree.read(folder / "policy.yaml"), "")["domain"]
+    found: Domain = KEYS["topology.domain"](written, "domain")
     return found
 
 
@@ -110,7 +109,7 @@ def test_a_file_that_is_too_large_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"racks.yaml: no such file"):
         (tmp_path / "policy.yaml").write_text("domain: {source: file, path: racks.yaml}\n")
         (tmp_path / "racks.yaml").unlink()
-        domain_setting().check(yamltree.as_map(yamltree.read(tmp_path / "policy.yaml"), "")["domain"], "domain")
+        KEYS["topology.domain"](yamltree.as_map(yamltree.read(tmp_path / "policy.yaml"), "")["domain"], "domain")
 
 
 def python(code: str) -> tuple[str, ...]:

@@ -12,12 +12,15 @@ from tests.simulation.runner import main
 from tests.simulation.shrink import shrink
 from tests.simulation.world import TIMEOUTS, World
 
-from ft_supervisor.config.relations import check
-from ft_supervisor.core.model import Timeouts
+from ft_supervisor.config.cross_checks import check_timeouts
+from ft_supervisor.config.errors import Problems
+from ft_supervisor.config.validator import BUILT_IN, Setting
 
 
 def test_the_timeouts_of_the_simulation_are_allowed() -> None:
-    check(TIMEOUTS, dict.fromkeys((f"timeouts.{name}" for name in vars(Timeouts())), "built-in"))
+    problems = Problems()
+    check_timeouts({f"timeouts.{name}": Setting(value, BUILT_IN) for name, value in vars(TIMEOUTS).items()}, problems)
+    problems.raise_all()
 
 
 def test_a_seed_is_the_same_job_each_time() -> None:

@@ -83,4 +83,4 @@ def _load(path: Path | None) -> tuple[JobConfig | None, str, str]:
         found = configuration.load(path, command=("true",), environ=environ)
         return found, "", cluster.concerns(found, note)
     except ConfigError as error:
-        return None, str(error), note
+        return None, " | ".join(error.lines), note

@@ -1,4 +1,4 @@
-"""How the commands say that something is wrong: one line on stderr and exit code 2, never a traceback."""
+"""Reports errors of the commands: a line each on stderr and exit code 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -25,5 +25,7 @@ def guarded(work: Callable[[], int]) -> int:
     """The exit code of `work`; CONFIG_ERROR when the configuration or Slurm's environment is wrong."""
     try:
         return work()
-    except (ConfigError, SlurmError) as error:
+    except ConfigError as error:
+        return max(map(complain, error.lines))
+    except SlurmError as error:
         return complain(error)

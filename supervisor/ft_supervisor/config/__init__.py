@@ -1,7 +1,9 @@
-"""Configuration: job.yaml, the cluster's policy and the environment, merged into one frozen `JobConfig`.
+"""Merges job.yaml, the cluster's policy and the environment into one frozen `JobConfig`.
 
-Reads files and the environment that it is given; starts nothing, changes nothing. Imports no torch and
-no pydantic: the daemon, which is to stay small, loads its configuration here.
+The keys are declared where their values are kept: in `core.settings`, `core.model.Timeouts` and `config.model`.
+
+Reads files and the environment that it is given; starts nothing, changes nothing. Imports no torch and no pydantic: the
+daemon, which must stay small, loads its configuration here.
 """
 
 from ft_supervisor.config.canonical import differs

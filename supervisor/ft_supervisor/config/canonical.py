@@ -1,4 +1,4 @@
-"""The merged configuration as canonical JSON: the same text on two nodes, or their configurations differ.
+"""Writes the merged configuration as canonical JSON: the same text on two nodes, or their configurations differ.
 
 One object, dotted key to plain data, as YAML would have it. It goes to other nodes and into files that others may read,
 so the values of workers.env, which may be secrets, are in it as hashes alone.
@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from ft_supervisor.config.errors import ConfigError
-from ft_supervisor.config.kind import Setting
 from ft_supervisor.config.schema import KEYS
+from ft_supervisor.config.validator import Setting
 
 MAX_BYTES = 48 * 1024
 """It is one value in the store, which takes 64 KiB, with room for what goes with it."""
 ENV = "workers.env."
 _NOT_IN_IT = frozenset({"cluster"})
-"""It says where values were looked for, and `auto` is another word on each machine; the values are here."""
+"""`cluster` says where values were looked for, and `auto` means another cluster on each; the values are here."""
 _SHOWN = 80
 
 
 def text(settings: Mapping[str, Setting], path: Path) -> str:
-    """The JSON; raises `ConfigError` where it is too large. `path` is the file that asked for it."""
+    """Returns the JSON; raises `ConfigError` where it is too large. `path` is the file that asked for it."""
     found: dict[str, Any] = {}
     for key, setting in settings.items():
         if key == "workers.env":
@@ -44,9 +44,9 @@ def _hashed(value: str) -> str:
 
 
 def differs(ours: str, theirs: str) -> str | None:
-    """One line: the first key in which two configurations differ, with both values; None where they are the same.
+    """Returns one line with the first key in which two configurations differ, and both values; None for equal ones.
 
-    `theirs` may be anything: it came from another node.
+    `theirs` may be any text: it came from another node.
     """
     if ours == theirs:
         return None
@@ -74,7 +74,7 @@ _NOT_SET = _NotSet()
 
 
 def _first(key: str, here: Any, there: Any) -> tuple[str, Any, Any] | None:
-    """Where two values first differ, as deep inside as possible."""
+    """Returns where two values first differ, as deep inside as possible, and both of them there."""
     parts: list[tuple[str, Any, Any]]
     if isinstance(here, dict) and isinstance(there, dict):
         names = sorted({*here, *there})

@@ -1,4 +1,4 @@
-"""Every key of a loaded configuration with its value and where that came from."""
+"""Lists every key of a loaded configuration with its value and where that came from."""
 
 import difflib
 import json
@@ -9,16 +9,16 @@ from typing import Any
 
 from ft_supervisor.config.canonical import ENV
 from ft_supervisor.config.errors import ConfigError
-from ft_supervisor.config.limits import BUILT_IN
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.config.schema import JOB_KEYS, KEYS
+from ft_supervisor.config.validator import BUILT_IN
 
 _FIRST = ("name", "source", "match", "action", "command", "nodes", "domain", "serves")
-"""What a reader looks for in a map."""
+"""Keys that come first in a map: a reader looks for them."""
 HIDDEN = "(not shown)"
 _BARE = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 _NOT_TEXT = re.compile(r"[0-9._]+([eE][0-9+-]*)?|0[xob][0-9A-Fa-f_]*|(?i:true|false|yes|no|on|null)|[0-9]+-[0-9-]+")
-"""What YAML would not take for text without quotes."""
+"""Text that YAML takes for another type without quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Row:
 
 
 def rows(config: JobConfig, keys: Iterable[str] = (), *, job: bool = True) -> list[Row]:
-    """A row for each key, and for each item of a list of maps; `keys`: for these and what is below them alone.
+    """Returns a row for each key, and for each item of a list of maps; `keys`: only for these and the keys below them.
 
     `job` False leaves out the keys that only a job may have. Values of workers.env are not shown: people paste this
-    into letters. Raises `ConfigError` for one of `keys` that there is not.
+    into letters. Raises `ConfigError` for one of `keys` that does not exist.
     """
     known = [key for key in KEYS if job or key not in JOB_KEYS]
     wanted = list(keys)
@@ -79,7 +79,7 @@ def _rank(item: tuple[str, Any]) -> int:
 
 
 def _flow(value: Any) -> str:
-    """A value on one line, as YAML has it."""
+    """Returns a value on one line, as YAML has it."""
     if isinstance(value, dict):
         return (
             "{" + ", ".join(f"{_printable(name)}: {_flow(got)}" for name, got in sorted(value.items(), key=_rank)) + "}"
@@ -92,7 +92,7 @@ def _flow(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """What a terminal would take for an order, or what hides a part of the line, as YAML escapes it."""
+    """Escapes, as YAML does, the characters that a terminal takes for orders, or that hide a part of the line."""
     return "".join(
         char if char.isprintable() else f"\\U{ord(char):08x}" if ord(char) > 0xFFFF else f"\\u{ord(char):04x}"
         for char in text

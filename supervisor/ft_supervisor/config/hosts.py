@@ -1,50 +1,61 @@
-"""Nodes named by Slurm's host list expressions, in and out."""
+"""Reads and writes nodes as Slurm's host list expressions."""
 
 import re
 from collections.abc import Iterable
 
 from ft_slurm.errors import NodeListError
 from ft_slurm.nodelist import expand
-from ft_supervisor.config.kind import MAX_NODES, Kind
+from ft_supervisor.config.errors import Problems
+from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value
+from ft_supervisor.core.bounds import MOST_NODES
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,18})([^0-9]*)")
 
 
-def hosts() -> Kind:
+def hosts() -> Validator:
     """A host list expression, or a list of them; the names as a tuple, at least one, none of them twice."""
 
     def check(value: Value, key: str) -> tuple[str, ...]:
         parts = [(value, key)]
         if isinstance(value.data, list):
             parts = [(item, f"{key}[{at}]") for at, item in enumerate(value.data)]
+        problems = Problems()
         names: dict[str, None] = {}
         for part, place in parts:
-            for name in _expanded(part, place):
-                if name in names:
-                    raise part.error(place, f"names {name} twice", "name each node once")
-                names[name] = None
-            if len(names) > MAX_NODES:
-                raise value.error(key, f"names more than {MAX_NODES} nodes", "name fewer")
+            with problems.of(place):
+                for name in _EXPRESSION(part, place):
+                    if name in names:
+                        raise part.error(place, f"names {name} twice", "name each node once")
+                    names[name] = None
+            if len(names) > MOST_NODES:
+                problems.add(value.error(key, f"names more than {MOST_NODES} nodes", "name fewer"))
+                break
+            if problems.cut_short():
+                break
+        problems.raise_all()
         if not names:
             raise value.error(key, "names no node", 'write names, such as "n[1-3],m7"')
         return tuple(names)
 
     word = {"type": "string", "minLength": 1}
-    return Kind(check, {"anyOf": [word, {"type": "array", "items": word, "minItems": 1}]}, fold)
+    return Validator(check, {"anyOf": [word, {"type": "array", "items": word, "minItems": 1}]}, fold)
 
 
 def _expanded(value: Value, key: str) -> tuple[str, ...]:
     if not isinstance(value.data, str):
         raise value.error(key, f"is {value.shown()}", 'it must be a host list expression, such as "n[1-3],m7"')
     try:
-        return expand(value.data, MAX_NODES)
+        return expand(value.data, MOST_NODES)
     except NodeListError as error:
         raise value.error(key, str(error), 'write names as Slurm does, such as "n[1-3],m7"') from None
 
 
+_EXPRESSION = Validator(_expanded, {})
+
+
 def fold(names: Iterable[str]) -> str:
-    """A short host list expression that `expand` turns into exactly these names, in this order."""
+    """Returns a short host list expression that `expand` turns into exactly these names, in this order."""
     terms: list[tuple[str, str, list[tuple[str, int]]]] = []
     for name in names:
         match = _NUMBERED.fullmatch(name)

@@ -1,12 +1,15 @@
-"""What only a job may say: how many nodes train, and what its workers are."""
+"""Checks nodes.active, coordinator.candidates and workers.env."""
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from ft_supervisor.config.kind import MAX_NODES, Kind, object_schema, read
-from ft_supervisor.config.values import ANY_TEXT, count, text
+from ft_supervisor.config.errors import Problems
+from ft_supervisor.config.scalars import ANY_TEXT, text, whole
+from ft_supervisor.config.validator import Validator, object_schema, record
 from ft_supervisor.config.yamltree import Value, as_map
+from ft_supervisor.core import keys
+from ft_supervisor.core.bounds import MOST_NODES
 
 _SET_BY_THE_AGENT = re.compile(
     "RANK|WORLD_SIZE|(LOCAL|GROUP|ROLE)_(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)"
@@ -23,76 +26,87 @@ class Active:
     least: int | None = None
 
 
-def active() -> Kind:
+def active() -> Validator:
     """A number of nodes, at least 1, or {min: 4, max: 6}."""
-    number = count(1, MAX_NODES)
-    table = {"min": number.about("The fewest."), "max": number.about("The most.")}
-
-    def check(value: Value, key: str) -> Active:
-        if isinstance(value.data, dict):
-            return _range(value, key)
-        return Active(one(value, key))
+    number = whole(keys.Whole(1, MOST_NODES))
 
     def one(value: Value, key: str) -> int:
         if value.data == 0 and isinstance(value.data, int) and not isinstance(value.data, bool):
             raise value.error(key, "is 0, so no node would train", "it must be at least 1")
         return int(number(value, key))
 
-    def _range(value: Value, key: str) -> Active:
-        got = read(value, {f"{key}.{name}": Kind(one, kind.schema) for name, kind in table.items()}, f"{key}.")
-        for name in table:
-            if f"{key}.{name}" not in got:
-                raise value.error(f"{key}.{name}", "missing", "write {min: 4, max: 6}, or one number")
-        least, most = got[f"{key}.min"].value, got[f"{key}.max"].value
-        if least > most:
-            raise value.error(key, f"min {least} is more than max {most}", "lower min, or make max larger")
-        return Active(most, least)
+    def build(got: dict[str, Any], value: Value, key: str) -> Active:
+        if got["min"] > got["max"]:
+            wrong = f"min {got['min']} is more than max {got['max']}"
+            raise value.error(key, wrong, "lower min, or make max larger")
+        return Active(got["max"], got["min"])
 
     def plain(active: Active) -> int | dict[str, int]:
         return active.most if active.least is None else {"min": active.least, "max": active.most}
 
-    return Kind(check, {"anyOf": [dict(number.schema), object_schema(table, ("min", "max"))]}, plain)
+    bound = Validator(one, number.schema)
+    table = {"min": bound.about("The fewest."), "max": bound.about("The most.")}
+    both = record(table, build, plain, dict.fromkeys(table, "write {min: 4, max: 6}, or one number"))
+
+    def check(value: Value, key: str) -> Active:
+        if isinstance(value.data, dict):
+            found: Active = both(value, key)
+            return found
+        return Active(one(value, key))
+
+    return Validator(check, {"anyOf": [dict(number.schema), object_schema(table, ("min", "max"))]}, plain)
 
 
-def candidates() -> Kind:
+def candidates() -> Validator:
     """How many nodes keep a coordinator, or which: distinct infra_ranks, at least one."""
-    rank = count(0, MAX_NODES - 1)
+    rank = whole(keys.Whole(0, MOST_NODES - 1))
 
     def check(value: Value, key: str) -> int | tuple[int, ...]:
         if not isinstance(value.data, list):
-            if not isinstance(value.data, int) or isinstance(value.data, bool) or not 1 <= value.data <= MAX_NODES:
-                right = f"it must be a whole number from 1 to {MAX_NODES}, or a list of infra_ranks such as [0, 3]"
+            if not isinstance(value.data, int) or isinstance(value.data, bool) or not 1 <= value.data <= MOST_NODES:
+                right = f"it must be a whole number from 1 to {MOST_NODES}, or a list of infra_ranks such as [0, 3]"
                 raise value.error(key, f"is {value.shown()}", right)
             return value.data
+        problems = Problems()
         found: dict[int, None] = {}
         for at, item in enumerate(value.data):
-            if (one := rank(item, f"{key}[{at}]")) in found:
-                raise item.error(f"{key}[{at}]", f"{one} is given twice", "name each node once")
-            found[one] = None
+            with problems.of(f"{key}[{at}]"):
+                if (one := rank(item, f"{key}[{at}]")) in found:
+                    raise item.error(f"{key}[{at}]", f"{one} is given twice", "name each node once")
+                found[one] = None
+            if problems.cut_short():
+                break
+        problems.raise_all()
         if not found:
             right = "name the infra_rank of at least one node"
             raise value.error(key, "is empty, so no node could decide anything", right)
         return tuple(found)
 
     many = {"type": "array", "items": dict(rank.schema), "minItems": 1, "uniqueItems": True}
-    return Kind(check, {"anyOf": [dict(count(1, MAX_NODES).schema), many]})
+    return Validator(check, {"anyOf": [dict(whole(keys.Whole(1, MOST_NODES)).schema), many]})
 
 
-def env() -> Kind:
+def variables() -> Validator:
     """Variables for the workers, sorted by name."""
-    word = text("text", ANY_TEXT, 128 * 1024)
+    word = text(keys.Text("text", ANY_TEXT, 128 * 1024))
+
+    def one(name: str, item: Value, key: str) -> str:
+        if not re.fullmatch(_NAME, name):
+            right = "it must be letters, digits and _, not starting with a digit"
+            raise item.error(key, f"{name[:60]!r} is no variable's name", right)
+        if _SET_BY_THE_AGENT.fullmatch(name):
+            raise item.error(f"{key}.{name}", "is set by ft-supervisor for each worker", "remove it")
+        return str(word(item, f"{key}.{name}"))
 
     def check(value: Value, key: str) -> tuple[tuple[str, str], ...]:
+        problems = Problems()
         found: dict[str, str] = {}
         for name, item in as_map(value, key).items():
-            if not re.fullmatch(_NAME, name):
-                right = "it must be letters, digits and _, not starting with a digit"
-                raise item.error(key, f"{name[:60]!r} is no variable's name", right)
-            if _SET_BY_THE_AGENT.fullmatch(name):
-                raise item.error(f"{key}.{name}", "is set by ft-supervisor for each worker", "remove it")
-            found[name] = word(item, f"{key}.{name}")
+            with problems.of(f"{key}.{name}"):
+                found[name] = one(name, item, key)
+        problems.raise_all()
         return tuple(sorted(found.items()))
 
     names: dict[str, Any] = {"pattern": f"^(?!(?:{_SET_BY_THE_AGENT.pattern})$){_NAME}$"}
     schema = {"type": "object", "propertyNames": names, "additionalProperties": dict(word.schema)}
-    return Kind(check, schema, dict)
+    return Validator(check, schema, dict)

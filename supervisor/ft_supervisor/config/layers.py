@@ -1,4 +1,4 @@
-"""Which policy files take part, and in which order."""
+"""Finds the policy files that take part, and their order."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ft_supervisor.config.errors import ConfigError
-from ft_supervisor.config.kind import Setting
+from ft_supervisor.config.validator import Setting
 
 SYSTEM = Path("/etc/ft-supervisor")
 _CHECKOUT = Path(__file__).resolve().parents[3]
@@ -22,7 +22,7 @@ class Layers:
 
 
 def find(asked: Setting | None, environ: Mapping[str, str], system: Path) -> Layers:
-    """The default policy and the cluster's; `asked` is the setting of `cluster`, None for auto.
+    """Returns the default policy and the cluster's; `asked` is the setting of `cluster`, None for auto.
 
     The cluster's is NAME.yaml in the folders of $FT_SUPERVISOR_POLICY_PATH, then in `system`/clusters, then, when this
     runs from a source checkout, in the checkout's configs/clusters: a wheel has no such folder. A cluster that
@@ -61,7 +61,7 @@ def _folders(environ: Mapping[str, str], system: Path) -> list[Path]:
 
 
 def exists(path: Path) -> bool:
-    """False only when nothing is there: a file that cannot be read is to be an error when it is read."""
+    """Says whether a file is there. One that cannot be read is there: reading it reports the error."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

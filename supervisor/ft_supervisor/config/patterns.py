@@ -1,15 +1,16 @@
-"""Regular expressions of the configuration are RE2's: they take time linear in the text, whatever the expression.
+"""Compiles the configuration's regular expressions with RE2, which takes time linear in the text for any expression.
 
-So nothing that a policy holds can keep a node busy without end. What RE2 leaves out for that, back references and
-look-around (https://github.com/google/re2/wiki/Syntax), is refused here.
+So no policy can keep a node busy without end. What RE2 leaves out for that, back references and look-around
+(https://github.com/google/re2/wiki/Syntax), is refused.
 """
 
 import re
 from typing import Any
 
-from ft_supervisor.config.kind import Kind
-from ft_supervisor.config.values import text
+from ft_supervisor.config.scalars import text
+from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value
+from ft_supervisor.core import keys
 
 MAX_EXPRESSION = 500
 MAX_MEMORY = 1 << 20
@@ -22,7 +23,7 @@ class BadExpression(Exception):
 
 
 def compiled(expression: str) -> Any:
-    """The expression as an object of `re2`, with search() and groups; raises `BadExpression`."""
+    """Compiles the expression to an object of `re2`, with search() and groups; raises `BadExpression`."""
     import re2  # here: it costs a daemon 2.6 MB, and many jobs have no expression
 
     options = re2.Options()
@@ -35,12 +36,12 @@ def compiled(expression: str) -> Any:
         raise BadExpression(why.decode(errors="replace") if isinstance(why, bytes) else str(error)) from None
 
 
-def regular_expression(groups: int | None = None) -> Kind:
-    """An expression that RE2 can compile; `groups`: with exactly so many groups."""
-    kind = text("a regular expression", most=MAX_EXPRESSION)
+def regular_expression(spec: keys.Expression) -> Validator:
+    """An expression that RE2 can compile."""
+    plain = text(keys.Text("a regular expression", most=MAX_EXPRESSION))
 
     def check(value: Value, key: str) -> str:
-        expression: str = kind(value, key)
+        expression: str = plain(value, key)
         try:
             found: int = compiled(expression).groups
         except BadExpression as error:
@@ -51,9 +52,9 @@ def regular_expression(groups: int | None = None) -> Kind:
                     "which never backtracks: write it without"
                 )
             raise value.error(key, f"{value.shown()} is no regular expression: {error}", right) from None
-        if groups is not None and found != groups:
+        if spec.groups is not None and found != spec.groups:
             right = "it must have exactly one, the domain: (rack[0-9]+)-.*"
             raise value.error(key, f"{value.shown()} has {found} groups", right)
         return expression
 
-    return Kind(check, {"type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION})
+    return Validator(check, {"type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION})

@@ -1,4 +1,4 @@
-"""A file's text, with a bound on what is read and on how long that takes."""
+"""Reads a file's text, with a bound on its size and on the time."""
 
 import stat
 from pathlib import Path
@@ -11,7 +11,8 @@ MAX_BYTES = 256 * 1024
 
 
 def read_text(path: Path) -> str:
-    """The file's text. Raises `ConfigError` for what is no small regular file in UTF-8, or holds what YAML may not."""
+    """Returns the file's text. Raises `ConfigError` for a file that is not regular, small, in UTF-8 and free of
+    characters that YAML does not allow."""
     right = "name a readable YAML file"
     try:
         mode = path.stat().st_mode

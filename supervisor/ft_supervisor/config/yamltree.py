@@ -1,39 +1,53 @@
-"""A YAML file as a tree of values, each with its file and line.
+"""Reads a YAML file into a tree of values, each with its file and line.
 
-Built from PyYAML's events and not from its composed nodes, so that depth is bounded and an alias is refused
-before anything is expanded. Only plain YAML is accepted: no aliases, anchors, tags or second documents.
+The tree is built from PyYAML's events and not from its composed nodes, so that depth is bounded and an alias is refused
+before anything is expanded. Only plain YAML is accepted: no aliases, anchors, tags or second documents. A value that is
+refused is DAMAGED in the tree, so that the errors of all other values can be found as well.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import yaml
 from yaml.constructor import SafeConstructor
 from yaml.reader import Reader
 from yaml.resolver import Resolver
 
-from ft_supervisor.config.errors import ConfigError
+from ft_supervisor.config.errors import EVERYTHING, ConfigError, ConfigErrors, Problems
 from ft_supervisor.config.textfile import MAX_BYTES, read_text
 
 MAX_DEPTH = 20
 ENVIRONMENT = "environment: "
-"""How the place of a value begins that came from a variable."""
+"""Begins the place of a value that came from a variable."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESOLVER: Any = Resolver()  # its methods carry no types
 _CONSTRUCTOR = SafeConstructor()
 _TAG = "tag:yaml.org,2002:"
 
+
+class Damaged(Enum):
+    """The type of DAMAGED."""
+
+    VALUE = "a value that was refused"
+
+
+DAMAGED = Damaged.VALUE
+"""Stands for a value whose error is reported already."""
 _TYPE_NAMES = {list: "a list", dict: "a map", type(None): "nothing"}
+
+
+Data = Union[str, int, float, bool, "list[Value]", "dict[str, Value]", Damaged, None]
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
     """One value; `line` is that of its key when it has one, else its own."""
 
-    data: "str | int | float | bool | list[Value] | dict[str, Value] | None"
+    data: "Data"
     text: str
     """A scalar as it was written, without its quotes; empty for lists and maps."""
     where: str
@@ -56,22 +70,30 @@ class Value:
         return ConfigError(self.where, key, wrong, right)
 
 
-def read(path: Path) -> Value:
-    """The file's top-level map. Raises `ConfigError` for whatever is not a small, plain YAML map in UTF-8."""
-    root = _Builder(str(path), read_text(path)).document()
+def read(path: Path, problems: Problems | None = None) -> Value:
+    """Returns the file's top-level map. Raises `ConfigError` for a file that is no small, plain YAML map in UTF-8.
+
+    With `problems` what is wrong with single values goes there, and the rest of the tree is returned.
+    """
+    builder = _Builder(str(path), read_text(path))
+    root = builder.document(problems)
     if not isinstance(root.data, dict):
         raise root.error("", f"the top level is {root.shown()}", "it must be a map, one `key: value` a line")
     return root
 
 
 def read_variable(name: str, text: str) -> Value:
-    """The value of an environment variable: one scalar, or a list or map in brackets. Raises `ConfigError`."""
+    """Returns an environment variable's value: one scalar, or a list or map in brackets. Raises `ConfigError`."""
     where = ENVIRONMENT + name
     if len(text) > MAX_BYTES:
         raise ConfigError(where, "", f"longer than {MAX_BYTES} characters", "keep it to one setting")
     if bad := Reader.NON_PRINTABLE.search(text):
         raise ConfigError(where, "", f"character {bad.group()!a} is not allowed in YAML", "remove it")
-    return _Builder(where, text, variable=True).document()
+    return _Builder(where, text, variable=True).document(None)
+
+
+class _TooDeep(Exception):
+    """A value is nested too deep; `str()` is its place."""
 
 
 class _Builder:
@@ -81,11 +103,27 @@ class _Builder:
         self._source = source
         self._variable = variable
         self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+        self._problems = Problems()
 
-    def document(self) -> Value:
-        """The one document. Raises `ConfigError` for what is no YAML, too."""
+    def document(self, problems: Problems | None) -> Value:
+        """Returns the one document. Raises `ConfigError` for a text that is no YAML, and without `problems` for any
+        other error."""
+        try:
+            root = self._parsed()
+        except ConfigError as error:
+            self._problems.add(error)
+            problems = None
+        if problems is None:
+            self._problems.raise_all()
+        else:
+            problems.take(self._problems)
+        return root
+
+    def _parsed(self) -> Value:
         try:
             return self._document()
+        except _TooDeep as error:
+            raise ConfigError(str(error), "", f"nested more than {MAX_DEPTH} deep", "close the brackets") from None
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             problem = ", ".join(part for part in (error.context, error.problem) if part)
@@ -115,20 +153,22 @@ class _Builder:
     def _build(self, event: Any, depth: int, key_line: int | None = None) -> Value:
         line: int = event.start_mark.line
         where = self._at(line if key_line is None else key_line)
-        here = self._at(line)
-        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise ConfigError(
-                here, "", f"YAML aliases and anchors ({event.anchor[:40]}) are not accepted", "write the value out"
-            )
-        if event.tag is not None:
-            raise ConfigError(here, "", f"YAML tags ({event.tag[:60]}) are not accepted", "write a plain value")
         if depth > MAX_DEPTH:
-            raise ConfigError(here, "", f"nested more than {MAX_DEPTH} deep", "close the brackets")
-        if isinstance(event, yaml.ScalarEvent):
-            return Value(_scalar(event, where), event.value, where)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return Value(self._list(depth), "", where)
-        return Value(self._map(depth), "", where)
+            raise _TooDeep(self._at(line))
+        text = ""
+        data: Data = DAMAGED
+        try:
+            if isinstance(event, yaml.ScalarEvent):
+                text, data = event.value, _scalar(event, where)
+            elif isinstance(event, yaml.SequenceStartEvent):
+                data = self._list(depth)
+            elif isinstance(event, yaml.MappingStartEvent):
+                data = self._map(depth)
+            _refuse(event, self._at(line))
+        except ConfigError as error:
+            self._problems.add(error)
+            data = DAMAGED
+        return Value(data, text, where)
 
     def _list(self, depth: int) -> list[Value]:
         items: list[Value] = []
@@ -140,13 +180,30 @@ class _Builder:
         found: dict[str, Value] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._build(event, depth + 1)
+            value = self._build(next(self._events), depth + 1, event.start_mark.line)
             if not isinstance(key.data, str):
-                raise key.error("", f"a key is {key.shown()}, which YAML takes for no text", 'quote it: "..."')
-            if key.data in found:
+                self._no_key(key)
+            elif key.data in found:
                 first = "" if self._variable else f", first on line {found[key.data].where.rpartition(':')[2]}"
-                raise key.error(key.shown().strip("'"), f"given twice{first}", "keep one of them")
-            found[key.data] = self._build(next(self._events), depth + 1, event.start_mark.line)
+                self._problems.add(key.error(key.shown().strip("'"), f"given twice{first}", "keep one of them"))
+                found[key.data] = Value(DAMAGED, "", found[key.data].where)
+            else:
+                found[key.data] = value
         return found
+
+    def _no_key(self, key: Value) -> None:
+        """Collects the error of a key that is no text. It may have been any key of the file."""
+        error = key.error("", f"a key is {key.shown()}, which YAML takes for no text", 'quote it: "..."')
+        self._problems.add(reported_already() if key.data is DAMAGED else error, EVERYTHING)
+
+
+def _refuse(event: Any, where: str) -> None:
+    """Raises `ConfigError` for what YAML allows and a configuration does not."""
+    if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+        wrong = f"YAML aliases and anchors ({event.anchor[:40]}) are not accepted"
+        raise ConfigError(where, "", wrong, "write the value out")
+    if event.tag is not None:
+        raise ConfigError(where, "", f"YAML tags ({event.tag[:60]}) are not accepted", "write a plain value")
 
 
 def _scalar(event: Any, where: str) -> str | int | float | bool | None:
@@ -170,15 +227,24 @@ def _scalar(event: Any, where: str) -> str | int | float | bool | None:
     return text
 
 
+def reported_already() -> ConfigError:
+    """The error of a DAMAGED value: it has no line."""
+    return ConfigErrors([])
+
+
 def as_map(value: Value, key: str) -> dict[str, Value]:
-    """The value's entries; raises `ConfigError` when it is no map."""
+    """Returns the value's entries; raises `ConfigError` when it is no map."""
+    if value.data is DAMAGED:
+        raise reported_already()
     if not isinstance(value.data, dict):
         raise value.error(key, f"is {value.shown()}", "it must be a map, such as {key: value}")
     return value.data
 
 
 def as_list(value: Value, key: str, example: str) -> list[Value]:
-    """The value's items; raises `ConfigError` when it is no list."""
+    """Returns the value's items; raises `ConfigError` when it is no list."""
+    if value.data is DAMAGED:
+        raise reported_already()
     if not isinstance(value.data, list):
         raise value.error(key, f"is {value.shown()}", f"it must be a list, such as {example}")
     return value.data

@@ -1,6 +1,7 @@
 """Dataclasses to JSON and back, every field checked against its annotation: nothing else is ever believed.
 
-An annotation may have bounds (core.bounds). Without any, an integer is at most bounds.MOST, a float is finite.
+An annotation may have bounds (core.bounds); other marks are ignored. Without bounds an integer is at most bounds.MOST,
+a float is finite.
 """
 
 from __future__ import annotations
@@ -98,8 +99,9 @@ Loader = Callable[[Any], Any]
 def _loader(kind: Any) -> Loader:
     """Takes parsed JSON, and raises _Wrong for what is no `kind`. Made once: thousands of messages come at a time."""
     if get_origin(kind) is Annotated:
-        kind, within = get_args(kind)
-        return _bounded(kind, within)
+        kind, *more = get_args(kind)
+        within = next((one for one in more if isinstance(one, Within)), None)
+        return _loader(kind) if within is None else _bounded(kind, within)
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         return _union(get_args(kind))

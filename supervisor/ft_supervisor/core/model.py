@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
+from ft_supervisor.core import keys
 from ft_supervisor.core.bounds import AnyTerm, Count, LocalRank, Moment, Name, Rank, Term, Text
 from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.ranks import unfold
@@ -128,20 +129,38 @@ class Problem:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """In seconds. What each bounds is in docs/reference/configuration.md; `config.relations` checks how they relate."""
+    """In seconds. `config.cross_checks` checks how they relate."""
 
-    heartbeat: float = 0.5
-    coordinator: float = 1.5
-    fence: float = 5.0
-    node_lost: float = 6.5
-    probe: float = 0.5
-    agent: float = 3.0
-    restart_grace: float = 2.0
-    stop_grace: float = 30.0
-    join: float = 600.0
-    exit_barrier: float = 300.0
-    takeover: float = 60.0
-    close_grace: float = 3.0
+    heartbeat: Annotated[float, keys.Duration(), "How often agents say that they are alive."] = 0.5
+    coordinator: Annotated[float, keys.Duration(), "A silent coordinator counts as lost; at least twice heartbeat."] = (
+        1.5
+    )
+    fence: Annotated[
+        float,
+        keys.Duration(),
+        "A node cut off for so long kills its own workers; at least coordinator + 3 heartbeats + 1s.",
+    ] = 5.0
+    node_lost: Annotated[float, keys.Duration(), "A silent node counts as lost; at least fence + 1s."] = 6.5
+    probe: Annotated[float, keys.Duration(), "How soon a node must answer when a peer's workers have crashed."] = 0.5
+    agent: Annotated[float, keys.Duration(), "A silent agent is replaced by its daemon."] = 3.0
+    restart_grace: Annotated[
+        float,
+        keys.Duration(zero=True),
+        keys.Limited("restart_grace"),
+        "Between SIGTERM and SIGKILL when a new cycle waits.",
+    ] = 2.0
+    stop_grace: Annotated[
+        float, keys.Duration(zero=True), keys.Limited("stop_grace"), "The same at the end of the job."
+    ] = 30.0
+    join: Annotated[float, keys.Duration(), keys.Limited("join"), "For enough nodes to register."] = 600.0
+    exit_barrier: Annotated[float, keys.Duration(), "For the last active nodes to finish."] = 300.0
+    takeover: Annotated[
+        float,
+        keys.Duration(),
+        keys.Limited("takeover"),
+        "A node without a coordinator that has a majority gives up after so long; more than fence.",
+    ] = 60.0
+    close_grace: Annotated[float, keys.Duration(zero=True), "For all nodes to hear the verdict."] = 3.0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ft_supervisor.config.values import read_seconds
+from ft_supervisor.config.scalars import read_seconds
 from ft_supervisor.fault.messages import Target, Verb, Wrong
 from ft_supervisor.fault.plan import Schedule
 from ft_supervisor.observe.runs import Wanted

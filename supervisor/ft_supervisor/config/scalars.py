@@ -1,12 +1,14 @@
-"""The plain kinds of values: text, numbers, words, durations, sizes, signals, paths."""
+"""Checks plain values: text, numbers, words, durations, sizes, signals, paths."""
 
 import ipaddress
 import re
 import signal
 import string
+from enum import StrEnum
 
-from ft_supervisor.config.kind import Kind
+from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value
+from ft_supervisor.core import keys
 
 MAX_SECONDS = 7 * 24 * 3600.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -18,8 +20,9 @@ ANY_TEXT = r"(?s).*"
 SIGNALS = tuple(sorted(found.name for found in signal.Signals))
 
 
-def text(what: str, pattern: str = ".+", most: int = 4096) -> Kind:
-    """Text of at most `most` characters that matches `pattern` as a whole; `what` says so in words."""
+def text(spec: keys.Text) -> Validator:
+    """Text of at most `spec.most` characters that matches `spec.pattern` as a whole."""
+    what, pattern, most = spec.what, spec.pattern, spec.most
     shape = re.compile(pattern)
 
     def check(value: Value, key: str) -> str:
@@ -33,21 +36,22 @@ def text(what: str, pattern: str = ".+", most: int = 4096) -> Kind:
 
     # Schemas' expressions are those of JavaScript, which has no (?s); \0 is left to the loader.
     shaped = {} if pattern == ANY_TEXT else {"pattern": f"^(?:{pattern})$"}
-    return Kind(check, {"type": "string", "maxLength": most, **shaped})
+    return Validator(check, {"type": "string", "maxLength": most, **shaped})
 
 
-def count(least: int, most: int) -> Kind:
-    """A whole number from `least` to `most`; true and false are none."""
+def whole(spec: keys.Whole) -> Validator:
+    """A whole number within the bounds; true and false are none."""
+    least, most = spec.low, spec.high
 
     def check(value: Value, key: str) -> int:
         if not isinstance(value.data, int) or isinstance(value.data, bool) or not least <= value.data <= most:
             raise value.error(key, f"is {value.shown()}", f"it must be a whole number from {least} to {most}")
         return value.data
 
-    return Kind(check, {"type": "integer", "minimum": least, "maximum": most})
+    return Validator(check, {"type": "integer", "minimum": least, "maximum": most})
 
 
-def fraction() -> Kind:
+def fraction() -> Validator:
     """A number from 0 to 1."""
 
     def check(value: Value, key: str) -> float:
@@ -55,10 +59,10 @@ def fraction() -> Kind:
             raise value.error(key, f"is {value.shown()}", "it must be a number from 0 to 1")
         return float(value.data)
 
-    return Kind(check, {"type": "number", "minimum": 0, "maximum": 1})
+    return Validator(check, {"type": "number", "minimum": 0, "maximum": 1})
 
 
-def boolean() -> Kind:
+def boolean() -> Validator:
     """true or false."""
 
     def check(value: Value, key: str) -> bool:
@@ -66,10 +70,10 @@ def boolean() -> Kind:
             raise value.error(key, f"is {value.shown()}", "it must be true or false")
         return value.data
 
-    return Kind(check, {"type": "boolean"})
+    return Validator(check, {"type": "boolean"})
 
 
-def choice(*words: str) -> Kind:
+def choice(words: tuple[str, ...]) -> Validator:
     """One of the words."""
 
     def check(value: Value, key: str) -> str:
@@ -77,11 +81,24 @@ def choice(*words: str) -> Kind:
             raise value.error(key, f"is {value.shown()}", f"it must be {' or '.join(words)}")
         return value.data
 
-    return Kind(check, {"enum": list(words)}, str)
+    return Validator(check, {"enum": list(words)}, str)
 
 
-def one_of_or(words: tuple[str, ...], least: int, most: int) -> Kind:
-    """One of the words, or a whole number from `least` to `most`."""
+def member(kind: type[StrEnum]) -> Validator:
+    """One of an enum's words, as its member."""
+    word = choice(tuple(one.value for one in kind))
+    return Validator(lambda value, key: kind(word(value, key)), word.schema, str)
+
+
+def either(words: tuple[str, ...]) -> Validator:
+    """One of two words, as False and True."""
+    word = choice(words)
+    return Validator(lambda value, key: word(value, key) == words[1], word.schema, lambda got: words[got])
+
+
+def word_or(spec: keys.WordOr) -> Validator:
+    """One of the words, or a whole number within the bounds."""
+    words, least, most = spec.words, spec.low, spec.high
 
     def check(value: Value, key: str) -> str | int:
         data = value.data
@@ -92,11 +109,11 @@ def one_of_or(words: tuple[str, ...], least: int, most: int) -> Kind:
         right = f"it must be {' or '.join(words)} or a whole number from {least} to {most}"
         raise value.error(key, f"is {value.shown()}", right)
 
-    return Kind(check, {"anyOf": [{"enum": list(words)}, {"type": "integer", "minimum": least, "maximum": most}]})
+    return Validator(check, {"anyOf": [{"enum": list(words)}, {"type": "integer", "minimum": least, "maximum": most}]})
 
 
-def duration(zero: bool = False, least: float = 0.0) -> Kind:
-    """Seconds as a float, from 500ms, 1.5s, 10m or 1h; from `least` to 168h; 0s only where `zero` says so."""
+def duration(spec: keys.Duration) -> Validator:
+    """Seconds as a float, from 500ms, 1.5s, 10m or 1h."""
 
     def check(value: Value, key: str) -> float:
         seconds = read_seconds(value.text) if isinstance(value.data, str) else None
@@ -104,20 +121,20 @@ def duration(zero: bool = False, least: float = 0.0) -> Kind:
             if _NUMBER.fullmatch(value.text) and len(value.text) <= 40:
                 raise value.error(key, f"{value.text} has no unit", f"write {value.text}s, or with ms, m or h")
             raise value.error(key, f"is {value.shown()}", "it must be a duration such as 500ms, 1.5s, 10m or 1h")
-        if seconds == 0 and not zero:
+        if seconds == 0 and not spec.zero:
             raise value.error(key, f"is {value.text}", "it must be more than 0")
-        if seconds < least:
-            raise value.error(key, f"is {value.text}", f"it must be at least {written_seconds(least)}")
+        if seconds < spec.least:
+            raise value.error(key, f"is {value.text}", f"it must be at least {written_seconds(spec.least)}")
         if seconds > MAX_SECONDS:
             raise value.error(key, f"is {value.text}", "it must be at most 168h")
         return seconds
 
-    nought = "" if zero else r"(?!0+(\.0+)?[a-z])"
-    return Kind(check, {"type": "string", "pattern": f"^{nought}{_DURATION}$"}, written_seconds)
+    nought = "" if spec.zero else r"(?!0+(\.0+)?[a-z])"
+    return Validator(check, {"type": "string", "pattern": f"^{nought}{_DURATION}$"}, written_seconds)
 
 
 def read_seconds(text: str) -> float | None:
-    """Of 500ms, 1.5s, 10m or 1h; None for anything else."""
+    """Returns the seconds of 500ms, 1.5s, 10m or 1h; None for any other text."""
     match = re.fullmatch(_DURATION, text)
     return round(float(match[1]) * _UNITS[match[2]], 9) if match else None
 
@@ -137,7 +154,7 @@ def shown_seconds(seconds: float) -> str:
     return f"{seconds * 1000:g}ms" if 0 < seconds < 1 else f"{seconds:g}s"
 
 
-def size() -> Kind:
+def size() -> Validator:
     """Bytes, from 100MiB or 2GiB; at most 1024TiB."""
 
     def check(value: Value, key: str) -> int:
@@ -146,7 +163,7 @@ def size() -> Kind:
             raise value.error(key, f"is {value.shown()}", "it must be a size such as 100MiB or 2GiB, at most 1024TiB")
         return int(match[1]) * _SIZES[match[2]]
 
-    return Kind(check, {"type": "string", "pattern": f"^{_SIZE}$"}, _written_size)
+    return Validator(check, {"type": "string", "pattern": f"^{_SIZE}$"}, _written_size)
 
 
 def _written_size(size: int) -> str:
@@ -154,7 +171,7 @@ def _written_size(size: int) -> str:
     return f"{size // _SIZES[unit]}{unit}"
 
 
-def listen() -> Kind:
+def listen() -> Validator:
     """off, loopback, or an IP address of this machine ("0.0.0.0" and "::" are all of them)."""
 
     def check(value: Value, key: str) -> str:
@@ -167,12 +184,12 @@ def listen() -> Kind:
             raise value.error(key, f"is {value.shown()}", "it must be off, loopback or an IP address") from None
 
     address = {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
-    return Kind(check, {"anyOf": [{"enum": ["off", "loopback", False]}, address]})
+    return Validator(check, {"anyOf": [{"enum": ["off", "loopback", False]}, address]})
 
 
-def signal_name(caught: bool) -> Kind:
-    """A signal's name with its SIG; `caught`: one that a program can be made to answer."""
-    names = [name for name in SIGNALS if not caught or name not in ("SIGKILL", "SIGSTOP")]
+def signal_name(spec: keys.Signal) -> Validator:
+    """A signal's name with its SIG."""
+    names = [name for name in SIGNALS if not spec.caught or name not in ("SIGKILL", "SIGSTOP")]
 
     def check(value: Value, key: str) -> str:
         if value.data in SIGNALS and value.data not in names:
@@ -181,15 +198,15 @@ def signal_name(caught: bool) -> Kind:
             raise value.error(key, f"is {value.shown()}", "it must be a signal's name, such as SIGTERM or SIGUSR1")
         return str(value.data)
 
-    return Kind(check, {"enum": names})
+    return Validator(check, {"enum": names})
 
 
-def path_template(empty: bool = False) -> Kind:
-    """A path in which {job_id} is the only placeholder; `empty`: or ""."""
-    kind = text("a path", ".*" if empty else ".+")
+def path_template(spec: keys.PathTemplate) -> Validator:
+    """A path in which {job_id} is the only placeholder."""
+    plain = text(keys.Text("a path", ".*" if spec.empty else ".+"))
 
     def check(value: Value, key: str) -> str:
-        path: str = kind(value, key)
+        path: str = plain(value, key)
         try:
             parts = {
                 (name, how or "", to or "") for _, name, how, to in string.Formatter().parse(path) if name is not None
@@ -200,4 +217,6 @@ def path_template(empty: bool = False) -> Kind:
             raise value.error(key, f"is {value.shown()}", "the only placeholder is {job_id}")
         return path
 
-    return Kind(check, {**kind.schema, "pattern": r"^([^{}]|\{\{|\}\}|\{job_id\})" + ("*$" if empty else "+$")})
+    return Validator(
+        check, {**plain.schema, "pattern": r"^([^{}]|\{\{|\}\}|\{job_id\})" + ("*$" if spec.empty else "+$")}
+    )
