@@ -65,13 +65,13 @@ from ft_supervisor.core.model import (
     Problem,
     Roster,
     Verdict,
-    one_line,
 )
 from ft_supervisor.core.plausible import to_node
 from ft_supervisor.core.policy import ignored
 from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.settings import When
+from ft_supervisor.core.words import one_line
 
 GUARD_MARGIN = KILL_BOUND / 2
 """Seconds that the agent gets after the fence to end its workers itself; then the guard beside them does it."""

@@ -35,24 +35,14 @@ from ft_supervisor.core.events import (
 from ft_supervisor.core.interruptions import Interruptions
 from ft_supervisor.core.majority import Majority
 from ft_supervisor.core.members import Member, Members
-from ft_supervisor.core.model import (
-    NO_PROMISE,
-    Cycle,
-    Job,
-    Memory,
-    Node,
-    Outcome,
-    Problem,
-    Roster,
-    Verdict,
-    one_line,
-)
+from ft_supervisor.core.model import NO_PROMISE, Cycle, Job, Memory, Node, Outcome, Problem, Roster, Verdict
 from ft_supervisor.core.plausible import Heights, from_node
 from ft_supervisor.core.ranks import fold, unfold
 from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.roster import first_candidate, first_term
 from ft_supervisor.core.rosterchange import RosterChange
 from ft_supervisor.core.summary import Summary
+from ft_supervisor.core.words import one_line
 
 
 class Role(StrEnum):

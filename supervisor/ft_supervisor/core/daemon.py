@@ -65,6 +65,7 @@ from ft_supervisor.core.orders import (
 )
 from ft_supervisor.core.roster import candidates, first_candidate, is_candidate, survivable_losses
 from ft_supervisor.core.settings import Cause, OnFail
+from ft_supervisor.core.words import count
 
 AGENT = "agent"
 COORDINATOR = "coordinator"
@@ -143,7 +144,7 @@ class DaemonMachine:
                 active=job.active,
                 spares=len(job.nodes) - job.active,
                 candidates=names,
-                survives=f"the loss of any {losses} node{'' if losses == 1 else 's'} at the same moment",
+                survives=f"the loss of any {count(losses, 'node')} at the same moment",
             )
         )
 

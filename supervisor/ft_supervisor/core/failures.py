@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ft_supervisor.core.model import Failure, one_line
+from ft_supervisor.core.model import Failure
 from ft_supervisor.core.policy import Trouble, find, weight
 from ft_supervisor.core.settings import Rule
+from ft_supervisor.core.words import one_line
 
 TOLD, QUOTED, SHORT = 32, 8, 50
 """Failures that fit into one message; how many of them with their worker's last lines, and the others' characters."""

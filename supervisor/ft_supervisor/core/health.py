@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ft_supervisor.core.model import Problem, one_line
+from ft_supervisor.core.model import Problem
 from ft_supervisor.core.settings import Check, Health, OnFail, When
+from ft_supervisor.core.words import one_line
 
 DISK = "disk"
 GPU = "gpu"

@@ -264,13 +264,3 @@ class Memory:
 def last_grace(timeouts: Timeouts, settings: Settings, outcome: Outcome) -> float:
     """Seconds that workers get to end by themselves once the job has this outcome."""
     return settings.interruption.grace if outcome is Outcome.INTERRUPTED else timeouts.stop_grace
-
-
-def one_line(text: str, limit: int = 500) -> str:
-    """`text` with every run of white space as one blank and without what cannot be printed, at most `limit` characters.
-
-    What cannot be printed (str.isprintable: escape, C1, changes of direction, lone surrogates and so on) is an order to
-    a terminal, or hides what a line says.
-    """
-    line = "".join(filter(str.isprintable, " ".join(text.split())))
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from ft_supervisor.core import words
 from ft_supervisor.core.model import Cycle, Job
 from ft_supervisor.core.policy import Decision, Told, Trouble
 
@@ -28,8 +29,7 @@ class Telling:
 
     def names(self, nodes: Sequence[int]) -> str:
         """Of infra_ranks, the first MOST_NAMES of them."""
-        more = f" and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else ""
-        return ",".join(self._job.nodes[node] for node in nodes[:MOST_NAMES]) + more
+        return words.names([self._job.nodes[node] for node in nodes[:MOST_NAMES]], len(nodes), ",")
 
     def began(self, cycle: Cycle, former: Sequence[int], group: Sequence[int], reason: str, now: float) -> None:
         """`cycle` of the nodes of `group` begins, after one of those of `former`; both by group_rank."""

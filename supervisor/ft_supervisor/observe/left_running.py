@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line
 from ft_supervisor.observe import ownfolder, runs, smallfile
 
 NAME = "left_running.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from ft_supervisor.core.words import duration, plain
 from ft_supervisor.observe.history import CycleEnd, CycleStory, History
 from ft_supervisor.observe.report_model import Report
 from ft_supervisor.observe.report_style import CSS
@@ -12,15 +13,12 @@ from ft_supervisor.observe.report_svg import DEFINITIONS, PARTS, known, loss_bar
 from ft_supervisor.observe.report_words import (
     NOTHING_PRINTED,
     clock,
-    code,
     consequence,
     deed,
-    duration,
     first_failing,
     game_day,
     moment,
     outcome,
-    plain,
     ran,
     reason,
     share,
@@ -201,7 +199,7 @@ def _slurm(report: Report) -> str:
             escape(record.step or "job"),
             str(start.restart),
             escape(record.state),
-            escape(code(record)),
+            escape(str(record.exit_code or "")),
             moment(record.start) if record.start is not None else "",
             duration(record.elapsed),
             escape(plain(record.nodes)),

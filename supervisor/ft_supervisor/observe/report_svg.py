@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
+from ft_supervisor.core.words import count, duration, plain
 from ft_supervisor.observe.history import CycleEnd, Fault, History, Loss, NodeStory, Span, State
-from ft_supervisor.observe.report_words import clock, count, deed, duration, interesting, plain
+from ft_supervisor.observe.report_words import clock, deed, interesting
 
 MOST_NODES = 2000
 MOST_OPEN = 64

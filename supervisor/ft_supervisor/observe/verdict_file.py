@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
+from ft_supervisor.core.model import Again, Outcome, Verdict
+from ft_supervisor.core.words import one_line
 from ft_supervisor.observe import ownfolder, smallfile
 
 NAME = "verdict.json"

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from math import isfinite
 
 from ft_supervisor.core.actions import Log
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line, printable
 from ft_supervisor.process.sink import Sink, write_some
 
 LINES = "last_lines"
@@ -144,12 +144,8 @@ def _as_text(time: str, action: Log, fields: Sequence[tuple[str, object]]) -> by
     plain = [(key, value) for key, value in (*fields, *_who) if key != LINES]
     line = " ".join([head, *(f"{key}={_quote(value)}" for key, value in plain)])
     data = line.encode(errors="backslashreplace")[: _MAX_LINE - 1] + b"\n"
-    last = [f"{BAR}{_harmless(text)}\n" for key, value in fields if key == LINES for text in str(value).split("\n")]
+    last = [f"{BAR}{printable(text)}\n" for key, value in fields if key == LINES for text in str(value).split("\n")]
     return data + _end([text.encode(errors="backslashreplace") for text in last], _MAX_LINE - len(data))
-
-
-def _harmless(text: str) -> str:
-    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def _end(lines: list[bytes], room: int) -> bytes:
