@@ -16,7 +16,7 @@ SHELLS = {"agent", "coordinator", "daemon", "launch", "local", "fault", "submit"
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "config": {"core", "ft_slurm"},  # it knows Slurm's host lists
-    "observe": {"core", "ft_slurm"},  # a report joins a run with what Slurm says of it
+    "observe": {"core", "ft_slurm", "process"},  # a report joins Slurm's records; files are written by process.atomic
     "process": {"core"},
     "store": {"core"},
     "agent": LOWER,

@@ -24,9 +24,9 @@ from ft_supervisor.local.lines import Lines
 from ft_supervisor.local.printer import Printer
 from ft_supervisor.local.terminal import Terminal
 from ft_supervisor.local.verdicts import Verdicts
-from ft_supervisor.observe import ownfolder, run_index, runs
+from ft_supervisor.observe import run_index, runs
 from ft_supervisor.observe.background import Background, Hangs
-from ft_supervisor.process import signals, tree
+from ft_supervisor.process import atomic, signals, tree
 
 END_MARGIN = 15.0
 """Seconds beyond the job's own graces until daemons that were asked to end, or should have, are killed."""
@@ -227,7 +227,7 @@ class _Local:
         ]
         data = json.dumps({"nodes": nodes}, indent=1).encode() + b"\n"
         try:
-            Background(str(path), lambda: ownfolder.replace(path, data)).result(FILE_BOUND)
+            Background(str(path), lambda: atomic.replace(path, data)).result(FILE_BOUND)
         except (OSError, Hangs) as error:
             self._terminal.say(f"{path} is not written: {error}")
 
