@@ -147,5 +147,5 @@ def test_only_agent_and_coordinator_load_torch() -> None:
 
 def test_the_daemon_loads_nothing_that_it_can_do_without() -> None:
     assert not loaded_by(["ft_supervisor.cli.main", "ft_supervisor.daemon.shell"]) & {
-        "torch", "numpy", "typer", "click", "rich", "pydantic"
+        "torch", "numpy", "typer", "click", "rich", "pydantic", "jinja2", "markupsafe"
     }  # fmt: skip
