@@ -16,7 +16,7 @@ SHELLS = {"agent", "coordinator", "daemon", "launch", "local", "fault", "submit"
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "config": {"core", "ft_slurm"},  # it knows Slurm's host lists
-    "observe": {"core", "process", "ft_slurm"},  # a report joins a run with what Slurm says of it
+    "observe": {"core", "process", "ft_slurm"},  # a report joins Slurm's records; files are written by process.atomic
     "process": {"core"},
     "store": {"core"},
     "agent": LOWER,
@@ -147,7 +147,7 @@ def test_only_agent_and_coordinator_load_torch() -> None:
 
 def test_the_daemon_loads_nothing_that_it_can_do_without() -> None:
     assert not loaded_by(["ft_supervisor.cli.main", "ft_supervisor.daemon.shell"]) & {
-        "torch", "numpy", "typer", "click", "rich", "pydantic"
+        "torch", "numpy", "typer", "click", "rich", "pydantic", "jinja2", "markupsafe"
     }  # fmt: skip
 
 

@@ -168,7 +168,7 @@ class CliClient:
             kept = self._derived_exit_code(name, end)
             if kept == ExitCode(code, 0):
                 return
-            has = "no such job" if kept is None else f"{kept.code}:{kept.signal}"
+            has = kept or "no such job"
             problem = problem if done.stderr.strip() else f"it says that it did, and the database has {has}"
         said = f"sacctmgr modify job {name}: {problem}"
         raise (Refused if any(each in done.stderr for each in _KEPT) else Unanswered)(said)

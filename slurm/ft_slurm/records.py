@@ -18,6 +18,9 @@ class ExitCode:
     code: int
     signal: int
 
+    def __str__(self) -> str:
+        return f"{self.code}:{self.signal}"
+
 
 @dataclass(frozen=True, slots=True)
 class JobState:

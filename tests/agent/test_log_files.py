@@ -15,8 +15,7 @@ from tests.agent.harness import BOUND
 
 from ft_supervisor.agent import log_files
 from ft_supervisor.agent.log_files import LogFile, LogFiles, gap
-from ft_supervisor.observe import ownfolder
-from ft_supervisor.process import bounded_writer
+from ft_supervisor.process import atomic, bounded_writer
 
 
 def parts(path: Path) -> list[bytes]:
@@ -98,7 +97,7 @@ def test_a_folder_removed_while_running_is_made_anew(tmp_path: Path, monkeypatch
 
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is opened from now on is on one."""
-    monkeypatch.setattr(ownfolder, "append", lambda _path: os.open("/dev/full", os.O_WRONLY))
+    monkeypatch.setattr(atomic, "append", lambda _path: os.open("/dev/full", os.O_WRONLY))
 
 
 def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,7 @@ def test_it_has_a_bound(site: Site) -> None:
         ('{"a":1}', "[" * 100_000, "the other's configuration is no JSON"),
         ('{"a":1}', "[1]", "the other's configuration is no JSON object"),
         ('{"a":1}', '{"a\\n":1}', "a: 1 here, not set there"),
-        ("{}", '{"a\\n":1}', "a?: not set here, 1 there"),
+        ("{}", '{"a\\n":1}', "a: not set here, 1 there"),
     ],
 )
 def test_what_differs(ours: str, theirs: str, words: str | None) -> None:

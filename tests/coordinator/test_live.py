@@ -18,10 +18,10 @@ from ft_supervisor.coordinator.live import COPY_EVERY, SOONEST, JournalCopy, Liv
 from ft_supervisor.core.model import Memory, Node
 from ft_supervisor.core.orders import Begin
 from ft_supervisor.observe import journal as journals
-from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.journal import Journal
 from ft_supervisor.observe.snapshot import EVERY, NAME, DecisionStatus, Snapshot, dump, load
 from ft_supervisor.observe.view import snapshot
+from ft_supervisor.process import atomic
 
 BOUND = 60.0
 
@@ -90,7 +90,7 @@ def test_a_candidate_writes_nothing(tmp_path: Path) -> None:
 def test_nobody_waits_for_a_file_system_that_hangs(tmp_path: Path, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe that nobody reads stands in for it."""
     live = Live(tmp_path, Node(0, "n0", ""), tmp_path / "journal-coordinator-1.jsonl")
-    pipe, replace = tmp_path / "pipe", ownfolder.replace
+    pipe, replace = tmp_path / "pipe", atomic.replace
     os.mkfifo(pipe)
 
     def hang(path: Path, data: bytes) -> None:
@@ -99,7 +99,7 @@ def test_nobody_waits_for_a_file_system_that_hangs(tmp_path: Path, talk: Talk, m
             pipe.unlink()
         replace(path, data)
 
-    monkeypatch.setattr(ownfolder, "replace", hang)
+    monkeypatch.setattr(atomic, "replace", hang)
     before = threading.active_count()
     began = time.monotonic()
     for number in range(50):

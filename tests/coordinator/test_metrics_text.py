@@ -6,18 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from tests.core.machines import C0, failed, job, node, stopped
 from tests.observe.watched import Watched
 
-from ft_supervisor.coordinator import exporter
+from ft_supervisor.coordinator import exporter, metrics_text
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.events import Tick
 from ft_supervisor.core.model import Memory
 from ft_supervisor.core.orders import SlurmsWord
 from ft_supervisor.core.settings import Metrics
-from ft_supervisor.observe.metric_families import FAMILIES, RUN_ID, Kind, catalogue
+from ft_supervisor.observe.metric_families import FAMILIES, INFO, LOST, RUN_ID, Kind, Sample, catalogue
 from ft_supervisor.process import clock
 
 
@@ -71,6 +73,33 @@ def test_every_bucket_is_there_in_prometheus_own_words() -> None:
     _, text = told()
     bounds = [line for line in text.decode().splitlines() if line.startswith("ft_supervisor_decision_seconds_bucket")]
     assert len(bounds) == 18 and 'le="0.01"' in bounds[0] and 'le="1.0"' in bounds[6] and 'le="+Inf"' in bounds[-1]
+
+
+NUMBERS = [0.0, -1.5, 1e-7, 5e9, 1795262400.25, 1e300, float("inf"), float("-inf")]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.floats(allow_nan=False) | st.sampled_from(NUMBERS))
+def test_whatever_a_value_is_it_is_read_back(text: str, number: float) -> None:
+    samples = [Sample(INFO, (text, "n0", ""), 1.0), Sample(LOST, ("joining",), number)]
+    shown = render(text, samples).decode()
+    found = [sample for metric in text_string_to_metric_families(shown) for sample in metric.samples]
+    assert [sample.value for sample in found] == [1.0, number]
+    assert [sample.labels for sample in found] == [
+        {"run_id": text, "version": text, "node": "n0", "term": ""},
+        {"run_id": text, "phase": "joining"},
+    ]
+    assert len(shown.split("\n")) == 7, "two families of two comments and a sample each"
+
+
+def test_a_help_text_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = replace(LOST, help="a\\b\nc")
+    monkeypatch.setattr(metrics_text, "FAMILIES", (odd,))
+    shown = render("1.0.0", [Sample(odd, ("joining",), 2.0)]).decode()
+    assert shown.splitlines() == [
+        r"# HELP ft_supervisor_lost_seconds_total a\\b\nc",
+        "# TYPE ft_supervisor_lost_seconds_total counter",
+        'ft_supervisor_lost_seconds_total{phase="joining",run_id="1.0.0"} 2.0',
+    ]
 
 
 def test_no_text_of_the_job_becomes_a_label() -> None:

@@ -29,6 +29,12 @@ def test_every_message_comes_back(kind: type) -> None:
         assert decode(data, ALL, NO_LIMIT) == message
 
 
+def test_a_text_that_is_no_unicode_comes_back() -> None:
+    """As os.fsdecode makes of an argument or a path."""
+    order = Terminate("/data/\udcff")
+    assert decode(encode(order), ORDERS) == order
+
+
 def test_names_are_unique() -> None:
     assert len({kind.__name__ for kind in ALL}) == len(ALL)
 
@@ -69,6 +75,7 @@ def test_nested_parts_come_back_as_what_they_were() -> None:
         (b"", "not JSON"),
         (b"\xff", "not JSON"),
         (b"[" * 60_000, "not JSON"),
+        (STOP.decode().encode("utf-16"), "not JSON"),
         (b"1", "not an object with a type"),
         (b'["Stop"]', "not an object with a type"),
         (b'{"term":1}', "not an object with a type"),

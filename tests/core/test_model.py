@@ -1,10 +1,8 @@
 """The nouns: order of cycles, exit codes, sentences, and memories that only grow."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ft_supervisor.core.model import Cycle, Failure, Memory, Outcome, Roster, Timeouts, Verdict, one_line
+from ft_supervisor.core.model import Cycle, Failure, Memory, Outcome, Roster, Timeouts, Verdict
 
 
 def test_cycles_are_ordered_as_pairs() -> None:
@@ -55,33 +53,6 @@ def test_a_roster_of_anything_but_ranks_is_none() -> None:
     for members, former in (("x", ""), ("0-2", "x")):
         with pytest.raises(ValueError, match="no range of ranks"):
             Roster(3, 1, members, former)
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("", ""),
-        (" a\n b\t\r\nc ", "a b c"),
-        ("x" * 500, "x" * 500),
-        ("x" * 501, "x" * 499 + "…"),
-        ("\x1b]0;title\x07\x1b[2Jred", "]0;title[2Jred"),
-        ("\x9b31m \x90q\x9c", "31m q"),
-        ("ab\u202ecod\u2066.\u200b\ufeff", "abcod."),
-        ("a\0b\ud800c\x7f", "abc"),
-        ("a\rb\x85c\u2028d\xa0e", "a b c d e"),
-        ("grün ✓ 日本", "grün ✓ 日本"),
-    ],
-)
-def test_one_line(text: str, line: str) -> None:
-    assert one_line(text) == line
-
-
-@given(st.text(), st.integers(1, 20))
-def test_one_line_is_one_short_line(text: str, limit: int) -> None:
-    line = one_line(text, limit)
-    assert len(line) <= limit
-    assert len(line.splitlines()) <= 1
-    assert line.isprintable()
 
 
 def test_the_default_timeouts_let_a_node_fence_before_it_is_given_up() -> None:

@@ -472,7 +472,8 @@ def test_how_many_gpus_are_expected_is_passed_on(job: Job, gpus: int | None, end
         (b"\n \n", ""),
         (b"a\nb\n\n", "b"),
         (b"\xff\xfe", "\ufffd\ufffd"),
-        (b"a\x00b", "a b"),
+        (b"a\x00b", "a\ufffdb"),
+        (b"\x1b[1;31mno space\x1b[0m left", "no space left"),
         (b"x\rdone", "done"),
     ],
 )

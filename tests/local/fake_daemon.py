@@ -16,8 +16,9 @@ from pathlib import Path
 from ft_slurm import environment
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.observe import ownfolder, verdict_file
+from ft_supervisor.observe import verdict_file
 from ft_supervisor.observe.snapshot import NAME, VERSION, CoordinatorStatus, NodeStatus, Role, Snapshot, dump
+from ft_supervisor.process import atomic
 
 STEP = environment.read(os.environ)
 
@@ -43,7 +44,7 @@ def write_status(folder: Path) -> None:
         "0", **counts, budgets=(), ends_in=None, slurm_away=False, decision=None, verdict=None,
     )  # fmt: skip
     with suppress(OSError):  # a test's full disk
-        ownfolder.replace(folder / NAME, dump(what))
+        atomic.replace(folder / NAME, dump(what))
 
 
 def main() -> None:

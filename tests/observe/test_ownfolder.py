@@ -15,6 +15,7 @@ from ft_supervisor.coordinator.live import JournalCopy
 from ft_supervisor.core.model import Outcome, Verdict
 from ft_supervisor.observe import journal, ownfolder, verdict_file
 from ft_supervisor.observe.ownfolder import NotOurs
+from ft_supervisor.process import atomic
 
 STRANGER = 65534
 VERDICT = Verdict(Outcome.SUCCESS, "never")
@@ -99,7 +100,7 @@ def test_links_at_the_names_that_are_written_to_are_not_followed(
         file = LogFile(run / "logs" / "0.0" / "rank0.log", 1000, 1, run_folder)
         assert file.write(b"out\n") == 4
     with pytest.raises(OSError, match="symbolic links"):
-        ownfolder.append(run / "faults.jsonl")
+        atomic.append(run / "faults.jsonl")
     assert precious.read_text() == "mine\n"
 
 
@@ -157,29 +158,6 @@ def test_the_run_dir_itself_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "runs").symlink_to("disk")
     ownfolder.make(tmp_path / "runs" / "7.0.0")
     assert (tmp_path / "disk" / "7.0.0").is_dir()
-
-
-def test_a_file_is_replaced_as_a_whole_and_no_link_is_written_through(tmp_path: Path) -> None:
-    other, path = tmp_path / "other", tmp_path / "file"
-    other.write_text("kept")
-    path.symlink_to(other)
-    ownfolder.replace(path, b"new")
-    assert (other.read_text(), path.read_bytes(), path.is_symlink()) == ("kept", b"new", False)
-    assert sorted(tmp_path.iterdir()) == [path, other]
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(IsADirectoryError):
-        ownfolder.replace(path, b"new")
-    assert sorted(tmp_path.iterdir()) == [path, other]
-
-
-def test_a_new_file_is_a_new_one(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(FileExistsError):
-        ownfolder.create(tmp_path / "link")
-    with pytest.raises(OSError, match="symbolic links"):
-        ownfolder.append(tmp_path / "link")
-    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_folder_that_nfs_calls_anothers_is_ours_if_what_we_make_is_called_so_too(

@@ -14,7 +14,7 @@ from ft_supervisor.observe.left_running import LeftRunning
 from ft_supervisor.observe.report_bars import MOST_NODES
 from ft_supervisor.observe.report_model import join
 from ft_supervisor.observe.report_text import MOST_CYCLES, MOST_FAULTS
-from ft_supervisor.observe.report_words import clock, duration, moment, plain
+from ft_supervisor.observe.report_words import clock, moment
 
 KILL = Fault(100.0, "kill", "node", "node1")
 
@@ -266,29 +266,6 @@ def test_colours_are_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "\x1b[3" not in text(), "bold may stay"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (None, "?"),
-        (0.0, "0 ms"),
-        (0.0994, "99 ms"),
-        (0.0996, "0.10 s"),
-        (0.994, "0.99 s"),
-        (0.996, "1.0 s"),
-        (9.94, "9.9 s"),
-        (9.96, "10 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min"),
-        (72, "1 min 12 s"),
-        (3599.9, "1 h"),
-        (7380, "2 h 3 min"),
-        (90000, "1 d 1 h"),
-    ],
-)
-def test_durations(seconds: float | None, words: str) -> None:
-    assert duration(seconds) == words
-
-
 def test_a_time_of_another_day_has_its_day() -> None:
     noon = 1795262400.0
     assert clock(noon, noon) == clock(noon) and len(clock(noon)) == 8
@@ -298,14 +275,6 @@ def test_a_time_of_another_day_has_its_day() -> None:
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1e300, 1e300])
 def test_what_is_no_time_is_not_known(at: float) -> None:
     assert (moment(at), clock(at), clock(0.0, at)) == ("?", "?", clock(0.0))
-
-
-def test_colours_of_others_are_left_out() -> None:
-    assert plain("\x1b[1;31mError\x1b[0m:\tno\r\nmore\x1b]0;title\x07") == "Error: no  more�]0;title�"
-
-
-def test_long_texts_are_cut() -> None:
-    assert len(plain("x" * 10_000)) == 2000
 
 
 # -- JSON

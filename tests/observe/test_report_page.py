@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
 from tests.observe import browser
 from tests.observe.browser import Browser
 from tests.observe.report_texts import EVIL, evil, report, row, sacct
@@ -130,6 +131,36 @@ def test_other_people_s_texts_stay_texts() -> None:
     page = report_html.render(evil())
     assert EVIL not in page and "<script" not in page and "\x1b" not in page and "\u202e" not in page
     assert "alert(1)" in Tree(page).text
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</pre><img src=x onerror=alert(1)>",
+    "{{ report.__class__ }}{% for each in report %}",
+    "&lt;b&gt; &amp;",
+    "]]><!-- '\" -->",
+]
+
+
+@pytest.mark.parametrize("line", HOSTILE)
+def test_a_line_of_the_log_is_shown_as_it_was_printed(line: str) -> None:
+    """As text and in attributes; a template's own marks in it mean nothing."""
+    history = recorded("crash")
+    assert history.first_failure is not None
+    nodes = tuple(replace(node, name=line) for node in history.nodes)
+    failure = replace(history.first_failure, lines=("", line, "end"))
+    usual = Tree(report_html.render(report("crash")))
+    tree = Tree(report_html.render(report("crash", first_failure=failure, nodes=nodes)))
+    assert f"\n\n{line}\nend" in tree.text, "the empty first line, after the line end that belongs to <pre>"
+    assert [tag for tag, _ in tree.tags] == [tag for tag, _ in usual.tags]
+    rows = [attributes for tag, attributes in tree.tags if "data-node" in attributes]
+    assert [each["data-node"] for each in rows] == [line] * len(nodes)
+    assert {name for each in rows for name in each} == {"data-node"}
+
+
+def test_a_name_that_the_template_does_not_have_is_an_error() -> None:
+    with pytest.raises(UndefinedError):
+        report_html._template().environment.from_string("{{ nothing }}").render()
 
 
 def test_a_thousand_times_a_thousand_is_bounded() -> None:

@@ -22,7 +22,8 @@ from ft_supervisor.config.canonical import differs
 from ft_supervisor.core.agent.dialling import Dialling, Route
 from ft_supervisor.core.bounds import Name, Port
 from ft_supervisor.core.codec import from_plain
-from ft_supervisor.core.model import Job, one_line
+from ft_supervisor.core.model import Job
+from ft_supervisor.core.words import one_line
 from ft_supervisor.observe import ownfolder, smallfile
 from ft_supervisor.process import clock
 from ft_supervisor.process.log import log

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-"""What colours and moves a terminal (ECMA-48: CSI and OSC sequences, two-byte escapes)."""
+from ft_supervisor.core.words import printable, without_escapes
 
 _LEAST = 32
 """Bytes worth another line."""
@@ -33,8 +31,8 @@ def last_lines(tail: bytes, lines: int, limit: int) -> str:
 
 
 def _plain(raw: bytes) -> str:
-    text = _ESCAPES.sub("", raw.decode(errors="replace").rstrip()).rpartition("\r")[2].expandtabs(4)
-    return "".join(character if character.isprintable() else "�" for character in text).rstrip()
+    text = without_escapes(raw.decode(errors="replace").rstrip()).rpartition("\r")[2]
+    return printable(text.expandtabs(4)).rstrip()
 
 
 def _size(text: str) -> int:

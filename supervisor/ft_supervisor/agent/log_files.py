@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ft_supervisor.observe import ownfolder
+from ft_supervisor.process import atomic
 from ft_supervisor.process.bounded_writer import BoundedWriter
 from ft_supervisor.process.log import log
 
@@ -105,7 +106,7 @@ class LogFile:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             else:
                 ownfolder.make(self._run_folder, *self.path.parent.relative_to(self._run_folder).parts)
-            self._fd = ownfolder.append(self.path)
+            self._fd = atomic.append(self.path)
             self._size, self._looked = os.fstat(self._fd).st_size, now
         return self._fd
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ft_supervisor.core.events import Beat
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line, plain
 from ft_supervisor.process.log import log
 
 _KINDS: dict[str, str] = {
@@ -50,7 +50,7 @@ def parse(data: bytes) -> tuple[str | None, float | None, str | None]:
         name, _, value = line.partition("=")
         said = _KINDS.get(line)
         if name == "STATUS":
-            status = one_line("".join(c if c.isprintable() else " " for c in value), _STATUS)
+            status = one_line(plain(value), _STATUS)
         elif name == "WATCHDOG_USEC" and value.isascii() and value.isdecimal() and len(value) <= 20:
             after = 0.0 if int(value) == _FOREVER else int(value) / 1e6
             said = "beat"  # systemd starts anew then

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.background import Background, wait_all
+from ft_supervisor.process import atomic
 from ft_supervisor.process.log import file_failed, log
 from ft_supervisor.process.tree import descendants
 
@@ -88,7 +89,7 @@ def _take_one(rank: _Rank, run_folder: Path, cycle: str) -> None:
         head += f"\nit last said: {rank.said}"
     text = "\n\n".join([head, *(_process(pid, rank) for pid in [rank.pid, *_python_below(rank.pid)])])
     path = ownfolder.make(run_folder, "stacks", cycle) / f"{rank.rank}.txt"
-    ownfolder.replace(path, f"{text}\n".encode(errors="replace"), 0o600)
+    atomic.replace(path, f"{text}\n".encode(errors="replace"), 0o600)
     log("stacks_taken", rank=rank.rank, path=path)
 
 

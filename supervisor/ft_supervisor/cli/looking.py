@@ -14,7 +14,7 @@ from ft_slurm.errors import NoCommands, SlurmError
 from ft_slurm.job_states import Means
 from ft_supervisor.cli import find
 from ft_supervisor.cli.find import Search
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line
 from ft_supervisor.observe import runs
 from ft_supervisor.observe import status as statuses
 from ft_supervisor.observe.background import Background, Hangs

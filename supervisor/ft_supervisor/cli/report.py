@@ -11,7 +11,7 @@ import typer
 from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.output import put
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line
 
 if TYPE_CHECKING:
     from ft_supervisor.observe.report_model import Report

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ from ft_supervisor.observe import report_html, report_json, report_text, runs
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.report_model import Report, join
 from ft_supervisor.observe.report_sources import LOOK_BOUND, Found, ask_slurm, look_for_runs
+from ft_supervisor.process import atomic
 
 
 def gather(
@@ -80,9 +79,4 @@ def write_page(report: Report, path: Path) -> None:
     if path.exists() and not path.is_file() and not path.is_dir():
         path.write_text(report_html.render(report), encoding="utf-8")
         return
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
-    try:
-        temporary.write_text(report_html.render(report), encoding="utf-8")
-        os.replace(temporary, path)  # noqa: PTH105
-    finally:
-        temporary.unlink(missing_ok=True)
+    atomic.replace(path, report_html.render(report).encode())

@@ -11,7 +11,7 @@ import typer
 from ft_supervisor import config as configuration
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line
 
 LONGEST = 2000
 """Characters of a line."""

@@ -14,6 +14,7 @@ from typing import Any
 from ft_supervisor.config.errors import ConfigError
 from ft_supervisor.config.schema import KEYS
 from ft_supervisor.config.validator import Setting
+from ft_supervisor.core.words import one_line
 
 MAX_BYTES = 48 * 1024
 """It is one value in the store, which takes 64 KiB, with room for what goes with it."""
@@ -61,8 +62,8 @@ def differs(ours: str, theirs: str) -> str | None:
         if found is not None:
             key, mine, other = found
             if key.startswith(ENV):
-                return f"{_one_line(key)} differs; its values are not shown"
-            return f"{_one_line(key)}: {_shown(mine)} here, {_shown(other)} there"
+                return f"{one_line(key, 200)} differs; its values are not shown"
+            return f"{one_line(key, 200)}: {_shown(mine)} here, {_shown(other)} there"
     return None
 
 
@@ -95,7 +96,3 @@ def _shown(value: Any) -> str:
     except RecursionError:
         return "something nested deep"
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
-
-
-def _one_line(key: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in key[:200])

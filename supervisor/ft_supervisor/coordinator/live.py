@@ -26,6 +26,7 @@ from ft_supervisor.observe import ownfolder, smallfile
 from ft_supervisor.observe.background import Background
 from ft_supervisor.observe.snapshot import EVERY, MAX_BYTES, NAME, BadSnapshot, Snapshot, dump, load
 from ft_supervisor.observe.view import snapshot
+from ft_supervisor.process import atomic
 from ft_supervisor.process.log import file_failed
 
 SOONEST = 0.5
@@ -126,7 +127,7 @@ class StatusFile:
             return
         if self._term != shot.coordinator.term:
             self._term, self._former = shot.coordinator.term, _parsed(there, shot)
-        ownfolder.replace(self._path, dump(self._completed(shot)))
+        atomic.replace(self._path, dump(self._completed(shot)))
 
     def _there(self) -> bytes:
         try:
@@ -215,7 +216,7 @@ class JournalCopy:
         else:  # new, or the inode of a part that is gone
             ownfolder.make(self._run_folder, "journal", self._folder.name)
             copy.unlink(missing_ok=True)  # another's, or what a former part had under the name
-            os.close(ownfolder.create(copy, 0o600))
+            os.close(atomic.create(copy, 0o600))
             done = 0
         self._known[inode] = copy, done
         return copy, done

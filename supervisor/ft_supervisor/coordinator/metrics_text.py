@@ -1,54 +1,44 @@
-"""The metrics as Prometheus reads them: what prometheus_client makes of our samples."""
+"""The metrics as Prometheus reads them: its text format, version 0.0.4, which every Prometheus takes.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/ describes the format.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.registry import CollectorRegistry
+from collections.abc import Iterable, Iterator, Mapping
 
 from ft_supervisor.observe.metric_families import BUCKETS, FAMILIES, RUN_ID, Buckets, Family, Kind, Sample
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-
-
-class _Collector:
-    """What prometheus_client asks for its text."""
-
-    def __init__(self, run_id: str, samples: Iterable[Sample]) -> None:
-        self._run_id = run_id
-        self._samples: dict[Family, list[Sample]] = {}
-        for sample in samples:
-            self._samples.setdefault(sample.family, []).append(sample)
-
-    def collect(self) -> Iterable[Metric]:
-        """Families in their order, those without a value left out."""
-        return [self._metric(family) for family in FAMILIES if family in self._samples]
-
-    def _metric(self, family: Family) -> Metric:
-        labels = (RUN_ID, *family.labels)
-        metric: CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
-        if family.kind is Kind.HISTOGRAM:
-            metric = HistogramMetricFamily(family.name, family.help, labels=labels)
-        elif family.kind is Kind.COUNTER:
-            metric = CounterMetricFamily(family.name, family.help, labels=labels)
-        else:
-            metric = GaugeMetricFamily(family.name, family.help, labels=labels)
-        for sample in self._samples[family]:
-            values = (self._run_id, *sample.labels)
-            if isinstance(metric, HistogramMetricFamily):
-                assert isinstance(sample.value, Buckets)
-                bounds = (*(f"{bound}" for bound in BUCKETS), "+Inf")
-                metric.add_metric(values, list(zip(bounds, sample.value.counts, strict=True)), sample.value.total)
-            else:
-                assert not isinstance(sample.value, Buckets)
-                metric.add_metric(values, sample.value)
-        return metric
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
+_IN_LABEL = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_BOUNDS = (*map(str, BUCKETS), "+Inf")
 
 
 def render(run_id: str, samples: Iterable[Sample]) -> bytes:
-    """Prometheus' text format, version 0.0.4, which every Prometheus takes."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(run_id, samples))
-    return generate_latest(registry)
+    """Returns the families in their order; those without a sample are left out."""
+    found: dict[Family, list[Sample]] = {}
+    for sample in samples:
+        found.setdefault(sample.family, []).append(sample)
+    lines = (line for family in FAMILIES if family in found for line in _family(family, run_id, found[family]))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _family(family: Family, run_id: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {family.name} {family.help.translate(_IN_HELP)}"
+    yield f"# TYPE {family.name} {'gauge' if family.kind is Kind.INFO else family.kind}"
+    for sample in samples:
+        labels = dict(zip((RUN_ID, *family.labels), (run_id, *sample.labels), strict=True))
+        if isinstance(sample.value, Buckets):
+            for bound, count in zip(_BOUNDS, sample.value.counts, strict=True):
+                yield _line(f"{family.name}_bucket", {**labels, "le": bound}, count)
+            yield _line(f"{family.name}_count", labels, sample.value.counts[-1])
+            yield _line(f"{family.name}_sum", labels, sample.value.total)
+        else:
+            yield _line(family.name, labels, sample.value)
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    """`name{a="1",b="2"} 3.0`; Python's inf and nan are numbers for Prometheus' parser, too (Go's ParseFloat)."""
+    shown = ",".join(f'{label}="{text.translate(_IN_LABEL)}"' for label, text in sorted(labels.items()))
+    return f"{name}{{{shown}}} {float(value)}"

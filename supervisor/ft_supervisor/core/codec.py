@@ -2,6 +2,9 @@
 
 An annotation may have bounds (core.bounds); other marks are ignored. Without bounds an integer is at most bounds.MOST,
 a float is finite.
+
+A library would not do: msgspec decodes dataclasses with unknown fields, and fills in fields that are missing where they
+have a default; a text with a lone surrogate, as a command line may have, it neither writes nor reads.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from itertools import repeat
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -19,6 +23,7 @@ from ft_supervisor.core.bounds import MOST, Within
 
 MAX_BYTES = 64 * 1024
 """The longest message; design section 6."""
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _GREATEST: dict[type, float] = {int: MOST, float: 1.7976931348623157e308}
 
 
@@ -31,7 +36,7 @@ def encode(message: object, limit: int = MAX_BYTES) -> bytes:
 
     Raises CodecError if it would be longer than `limit` bytes.
     """
-    data = json.dumps({"type": type(message).__name__, **_dump(message)}, separators=(",", ":")).encode()
+    data = _ENCODER.encode({"type": type(message).__name__, **_dump(message)}).encode()
     if len(data) > limit:
         raise CodecError(f"{type(message).__name__} of {len(data)} bytes; {limit} are allowed")
     return data
@@ -45,7 +50,7 @@ def decode(data: bytes, types: Sequence[type], limit: int = MAX_BYTES) -> Any:
     if len(data) > limit:
         raise CodecError(f"{len(data)} bytes; {limit} are allowed")
     try:
-        value = json.loads(data)
+        value = json.loads(data.decode("utf-8", "surrogatepass"))  # of bytes, json first looks for UTF-16 and UTF-32
     except (ValueError, RecursionError) as error:
         raise CodecError(f"not JSON: {error}") from None
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
@@ -68,13 +73,21 @@ def to_plain(value: object) -> Any:
 
 
 def _dump(value: object) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _dump(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, tuple | list):
-        return [_dump(item) for item in value]
-    return value
+    kind: Any = type(value)
+    return _dumper(kind)(value)
+
+
+@cache
+def _dumper(kind: type) -> Callable[[Any], Any]:
+    """Makes plain data of a `kind`. Made once, as loaders are."""
+    if issubclass(kind, Enum):
+        return attrgetter("value")
+    if is_dataclass(kind):
+        names = tuple(field.name for field in fields(kind))
+        return lambda value: {name: _dump(getattr(value, name)) for name in names}
+    if issubclass(kind, tuple | list):
+        return lambda value: [_dump(item) for item in value]
+    return lambda value: value
 
 
 class _Wrong(Exception):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Self
 
-from ft_supervisor.core import keys
+from ft_supervisor.core import keys, words
 from ft_supervisor.core.bounds import AnyTerm, Count, LocalRank, Moment, Name, Rank, Term, Text
 from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.ranks import unfold
@@ -206,8 +206,7 @@ class Job:
 
     def names_of(self, nodes: Sequence[int]) -> str:
         """The names of these nodes in one line, the first MOST_NAMES of them."""
-        more = f" and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else ""
-        return ",".join(self.nodes[node] for node in nodes[:MOST_NAMES]) + more
+        return words.names([self.nodes[node] for node in nodes[:MOST_NAMES]], len(nodes), ",")
 
     @property
     def max_restarts(self) -> int:
@@ -294,13 +293,3 @@ class Memory:
 def last_grace(timeouts: Timeouts, settings: Settings, outcome: Outcome) -> float:
     """Seconds that workers get to end by themselves once the job has this outcome."""
     return settings.interruption.grace if outcome is Outcome.INTERRUPTED else timeouts.stop_grace
-
-
-def one_line(text: str, limit: int = 500) -> str:
-    """`text` with every run of white space as one blank and without what cannot be printed, at most `limit` characters.
-
-    What cannot be printed (str.isprintable: escape, C1, changes of direction, lone surrogates and so on) is an order to
-    a terminal, or hides what a line says.
-    """
-    line = "".join(filter(str.isprintable, " ".join(text.split())))
-    return line if len(line) <= limit else line[: limit - 1] + "…"

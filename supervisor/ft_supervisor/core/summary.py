@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ft_supervisor.core.bounds import Count, Name
 from ft_supervisor.core.model import Verdict
+from ft_supervisor.core.words import count, names
 
 MOST_NAMES = 8
 
@@ -74,19 +75,14 @@ def line(summary: Summary, verdict: Verdict, run_id: str) -> str:
     least = "at least " if summary.takeovers else ""
     parts = [head(verdict, run_id)]
     if summary.cycles:
-        parts.append(_count(summary.cycles, "cycle"))
+        parts.append(count(summary.cycles, "cycle"))
     if summary.takeovers:
         parts.append("coordinator replaced")
-    moved = [f"{_count(number, 'node')} {what}"
+    moved = [f"{count(number, 'node')} {what}"
              for number, what in ((summary.replaced, "replaced"), (summary.dropped, "left out")) if number]  # fmt: skip
     if moved:
-        more = summary.replaced + summary.dropped - len(summary.names)
-        names = ",".join(summary.names) + (f" and {more} more" if more else "")
-        parts.append(f"{least}{' and '.join(moved)} ({names})")
+        shown = names(summary.names, summary.replaced + summary.dropped, ",")
+        parts.append(f"{least}{' and '.join(moved)} ({shown})")
     if round(summary.lost):
         parts.append(f"{least}{round(summary.lost)} s lost")
     return ", ".join(parts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

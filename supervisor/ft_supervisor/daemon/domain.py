@@ -16,6 +16,7 @@ from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import NoDomain
 from ft_supervisor.config.model import Domain
 from ft_supervisor.config.topology import domain_of_name
+from ft_supervisor.core import words
 
 FABRIC_BOUND = 10.0
 """Seconds for NVML, which may hang on a sick GPU; its process is killed then, which may take `command.KILL_BOUND`."""
@@ -73,4 +74,4 @@ def _of_file(node_name: str, domain: Domain) -> str:
 
 def _some(domain: Domain) -> str:
     names = [name for name, _ in domain.nodes]
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return words.names(names[:8], len(names))

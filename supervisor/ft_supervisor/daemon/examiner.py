@@ -22,7 +22,7 @@ from typing import NamedTuple, NoReturn
 
 from ft_supervisor.core import codec
 from ft_supervisor.core.health_types import KILL_TIME, PAUSE, CheckOutcome, Result
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line, plain
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.process import tree
 from ft_supervisor.process.prctl import die_with_parent
@@ -183,7 +183,7 @@ def last_line(output: bytes) -> str:
     """Return the last line that is not blank, without characters that cannot be printed."""
     text = output.decode(errors="replace")
     for line in reversed(text.splitlines()):
-        words = one_line("".join(char if char.isprintable() else " " for char in line), 300)
+        words = one_line(plain(line), 300)
         if words:
             return words
     return ""

@@ -14,6 +14,7 @@ from ft_supervisor.daemon import network
 from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.observe import journal, ownfolder, run_index, runs, verdict_file
 from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process import atomic
 from ft_supervisor.process.log import file_failed
 
 SHARED_BOUND = 2.0
@@ -62,7 +63,7 @@ def write_address(job: Job, node: Node, port: int) -> None:
     """
     folder = ownfolder.make(Path(job.run_folder), "addr")
     address = {"host": network.numeric_address(node.addr), "port": port}
-    ownfolder.replace(folder / str(node.infra_rank), f"{json.dumps(address)}\n".encode())
+    atomic.replace(folder / str(node.infra_rank), f"{json.dumps(address)}\n".encode())
 
 
 def write_verdict(job: Job, verdict: Verdict, shared: bool, summary: str = "") -> list[Background[Verdict]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ft_slurm import expedite, submit_lines
 from ft_slurm.records import JobState, NodeState
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line
 from ft_supervisor.doctor.environment import Environment, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
 from ft_supervisor.doctor.slurm_answers import Answers, or_problem

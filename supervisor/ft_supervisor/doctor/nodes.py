@@ -12,6 +12,7 @@ from typing import Any
 
 from ft_slurm import command
 from ft_slurm.errors import Unanswered
+from ft_supervisor.core import words
 from ft_supervisor.doctor import machine, probe
 from ft_supervisor.doctor.environment import Environment, Where
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
@@ -129,5 +130,4 @@ def look_ups(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
 
 def some(names: Sequence[str]) -> str:
     """A few of them, and how many there are."""
-    shown = ", ".join(names[:4])
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+    return words.names(names[:4], len(names))

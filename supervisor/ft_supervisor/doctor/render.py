@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Sequence
 
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line
 from ft_supervisor.doctor.finding import Finding, Level, exit_code
 
 VERSION = 1

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import IO
 
 from ft_supervisor.core.codec import CodecError, decode
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line
 from ft_supervisor.fault.messages import FROM_EXECUTOR, MAX_BYTES, Answer, FaultError, NotAllowed
 
 END_BOUND = 3.0

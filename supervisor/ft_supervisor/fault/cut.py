@@ -14,7 +14,8 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ft_supervisor.core.model import Job, Node, one_line
+from ft_supervisor.core.model import Job, Node
+from ft_supervisor.core.words import one_line
 from ft_supervisor.fault.messages import NotAllowed, NotThere
 
 NEAREST = "what comes nearest is `freeze node`"

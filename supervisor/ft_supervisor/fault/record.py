@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ft_supervisor.core.codec import to_plain
 from ft_supervisor.fault.messages import Act
-from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process import atomic
 
 NAME = "faults.jsonl"
 BOUND = 2.0
@@ -32,7 +32,7 @@ def append(run_folder: Path, act: Act) -> str:
 
 
 def _append(path: Path, line: bytes) -> None:
-    fd = ownfolder.append(path, 0o644)
+    fd = atomic.append(path, 0o644)
     try:
         if os.write(fd, line) != len(line):
             raise OSError(f"{path}: only a part of the line could be written")

@@ -26,10 +26,10 @@ from ft_supervisor.local.lines import Lines
 from ft_supervisor.local.printer import Printer
 from ft_supervisor.local.snapshots import follow
 from ft_supervisor.local.terminal import Terminal
-from ft_supervisor.observe import ownfolder, run_index, runs
+from ft_supervisor.observe import run_index, runs
 from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.observe.snapshot import Snapshot
-from ft_supervisor.process import signals, tree
+from ft_supervisor.process import atomic, signals, tree
 from ft_supervisor.process.log import LEAST_LEVEL
 
 END_MARGIN = 15.0
@@ -238,7 +238,7 @@ class _Local:
         ]
         data = json.dumps({"nodes": nodes}, indent=1).encode() + b"\n"
         try:
-            Background(str(path), lambda: ownfolder.replace(path, data)).result(FILE_BOUND)
+            Background(str(path), lambda: atomic.replace(path, data)).result(FILE_BOUND)
         except (OSError, Hangs) as error:
             self._terminal.say(f"{path} is not written: {error}")
 

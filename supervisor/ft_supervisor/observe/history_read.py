@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from ft_supervisor.core.model import Verdict
+from ft_supervisor.core.words import count
 from ft_supervisor.observe import history_faults, left_running, smallfile, verdict_file
 from ft_supervisor.observe.history import Fault, FirstFailure, History
 from ft_supervisor.observe.history_build import build
@@ -104,7 +105,7 @@ def _faults(path: Path, notes: list[str]) -> list[Fault]:
         data = data[: data.rfind(b"\n", 0, MAX_FAULTS) + 1]
     found, bad = history_faults.faults(data.splitlines())
     if bad:
-        notes.append(f"{path.name}: {_count(bad, 'line')} cut off or damaged")
+        notes.append(f"{path.name}: {_are(bad, 'line')} cut off or damaged")
     return found
 
 
@@ -164,9 +165,9 @@ def _told(path: Path, name: str, folder: Path, notes: list[str]) -> Told:
     if told.problem:
         notes.append(f"{where}: {told.problem}")
     if told.torn:
-        notes.append(f"{where}: {_count(told.torn, 'line')} cut off or damaged")
+        notes.append(f"{where}: {_are(told.torn, 'line')} cut off or damaged")
     if told.strange:
-        notes.append(f"{where}: {_count(told.strange, 'line')} not understood, of another version perhaps")
+        notes.append(f"{where}: {_are(told.strange, 'line')} not understood, of another version perhaps")
     if told.full:
         notes.append(f"{where}: it reached its bound, and some of it was left out")
     return told
@@ -197,8 +198,8 @@ def _missing(history: History, told: list[Told]) -> Iterator[str]:
         yield f"no agent's journal of {shown}{later}: when workers started there is not known"
 
 
-def _count(number: int, word: str) -> str:
-    return f"1 {word} is" if number == 1 else f"{number} {word}s are"
+def _are(number: int, word: str) -> str:
+    return f"{count(number, word)} {'is' if number == 1 else 'are'}"
 
 
 def _with_lines(failure: FirstFailure, folder: Path) -> FirstFailure:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from ft_slurm import comment, job_states
 from ft_slurm.job_states import Means, State
 from ft_slurm.records import ExitCode, JobRow
-from ft_supervisor.core.model import EXIT_CODES, NEVER_AGAIN, Outcome, one_line
+from ft_supervisor.core.model import EXIT_CODES, NEVER_AGAIN, Outcome
+from ft_supervisor.core.words import one_line
 from ft_supervisor.observe.verdict_file import Content
 
 OUTCOMES = ("success", "failed", "interrupted", "cancelled", "running", "pending", "unknown")

@@ -26,9 +26,9 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from ft_slurm.records import ExitCode
+from ft_supervisor.core.words import count, plain
 from ft_supervisor.observe.jobs_list import Job
 from ft_supervisor.observe.jobs_sources import Listing
-from ft_supervisor.observe.report_words import count, plain
 
 VERSION = 1
 NARROW = 110
@@ -42,7 +42,9 @@ _MARK = "! "
 
 def as_json(listing: Listing, since: str) -> str:
     """One JSON object, with a line end."""
-    fixed = [{"job": job.row.name, "derived_exit_code": f"{job.told.code}:0"} for job in listing.fixed if job.told]
+    fixed = [
+        {"job": job.row.name, "derived_exit_code": str(ExitCode(job.told.code, 0))} for job in listing.fixed if job.told
+    ]
     value = {
         "version": VERSION,
         "since": since,
@@ -68,17 +70,13 @@ def _plain(job: Job) -> dict[str, Any]:
         "restarts": job.restarts,
         "slurm": {
             "state": job.state.name,
-            "exit_code": _code(row.exit_code),
-            "derived_exit_code": _code(row.derived_exit_code),
+            "exit_code": row.exit_code and str(row.exit_code),
+            "derived_exit_code": row.derived_exit_code and str(row.derived_exit_code),
             "start": job.began,
             "end": row.end,
             "nodes": row.nodes,
         },
     }
-
-
-def _code(code: ExitCode | None) -> str | None:
-    return None if code is None else f"{code.code}:{code.signal}"
 
 
 def as_text(listing: Listing, since: str, width: int | None) -> str:
@@ -92,8 +90,8 @@ def as_text(listing: Listing, since: str, width: int | None) -> str:
     fixed = {job.row.job_id for job in listing.fixed}
     for job in listing.fixed:
         assert job.told is not None
-        former, now = _code(job.row.derived_exit_code), f"{job.told.code}:0"
-        lines.append(f"{job.row.name}: DerivedExitCode was {former or 'unknown'}, is {now}")
+        former, now = job.row.derived_exit_code or "unknown", ExitCode(job.told.code, 0)
+        lines.append(f"{job.row.name}: DerivedExitCode was {former}, is {now}")
     wrong = sum(job.wrong_code and job.row.job_id not in fixed for job in jobs)
     if wrong:
         verb = "has" if wrong == 1 else "have"
@@ -123,7 +121,7 @@ def _table(jobs: Sequence[Job], width: int | None) -> list[str]:
 def _cells(job: Job) -> tuple[tuple[str, ...], str]:
     row = job.row
     end = "" if row.end is None else f"{datetime.fromtimestamp(row.end).astimezone():%m-%d %H:%M}"
-    code = "" if row.exit_code in (None, ExitCode(0, 0)) else f" {_code(row.exit_code)}"
+    code = "" if row.exit_code in (None, ExitCode(0, 0)) else f" {row.exit_code}"
     outcome = f"{_MARK if job.contradicts else '  '}{job.outcome}"
     cells = (plain(row.name), outcome, f"{plain(job.state.name)}{code}", end, plain(row.job_name))
     return cells, plain(job.told.summary) if job.told else ""

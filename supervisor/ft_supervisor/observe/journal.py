@@ -21,7 +21,6 @@ No secrets: see tagged.hide_secrets. The core does not decide by them.
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from ft_supervisor.core.orders import Begin
 from ft_supervisor.observe import ownfolder
 from ft_supervisor.observe.journal_lines import event_line, header_line, is_quiet, quiet_line
 from ft_supervisor.observe.tagged import text
+from ft_supervisor.process import atomic
 
 LIMIT = 64 * 1024 * 1024
 """Bytes of one journal, the part for reading only included: 16 hours of heartbeats and more can be replayed."""
@@ -171,10 +171,5 @@ def publish(folder: Path, run_folder: Path, node: str) -> None:
         return
     destination = ownfolder.make(run_folder, "journal", node)
     for path in found:
-        temporary = destination / f".{path.name}.{secrets.token_hex(8)}"
-        try:
-            with path.open("rb") as source, os.fdopen(ownfolder.create(temporary, 0o600), "wb") as copy:
-                shutil.copyfileobj(source, copy, 1 << 20)
-            temporary.replace(destination / path.name)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with path.open("rb") as source, atomic.replacing(destination / path.name, 0o600) as copy:
+            shutil.copyfileobj(source, copy, 1 << 20)

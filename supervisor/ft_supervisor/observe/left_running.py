@@ -11,8 +11,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line
 from ft_supervisor.observe import ownfolder, runs, smallfile
+from ft_supervisor.process import atomic
 
 NAME = "left_running.json"
 MAX_BYTES = 16 * 1024
@@ -63,7 +64,7 @@ def write(folder: Path, left: LeftRunning) -> None:
         "time": left.time,
         "until": left.until,
     }
-    ownfolder.replace(ownfolder.make(folder) / NAME, json.dumps(content).encode() + b"\n")
+    atomic.replace(ownfolder.make(folder) / NAME, json.dumps(content).encode() + b"\n")
 
 
 def document(left: LeftRunning) -> dict[str, object]:

@@ -13,6 +13,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from ft_supervisor.process import atomic
+
 _TODO = "remove it, or set run_dir to a folder that only you can write to"
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -50,27 +52,6 @@ def check(folder: Path) -> None:
     _check_above(folder.parent.resolve())
 
 
-def replace(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Put a whole file there, in the place of what has the name. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with os.fdopen(create(temporary, mode), "wb") as file:
-            file.write(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def create(path: Path, mode: int = 0o666) -> int:
-    """A descriptor of a new file, for reading and writing. FileExistsError where anything has the name."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-
-
-def append(path: Path, mode: int = 0o666) -> int:
-    """A descriptor that appends to the file, made if missing. OSError (ELOOP) for a link."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-
-
 def _is_of_one_job(folder: Path) -> bool:
     """Whether run_dir ends in the job's id, as it does by default, so that it is no folder of people's own."""
     return folder.parent.name == folder.name.partition(".")[0]
@@ -96,7 +77,7 @@ def _is_ours_by_another_name(folder: Path, owner: int) -> bool:
     """Whether what we make there belongs to this owner, too: NFS may call us by another uid (root_squash, idmapd)."""
     probe = folder / f".owner.{secrets.token_hex(8)}"
     try:
-        fd = create(probe, 0o600)
+        fd = atomic.create(probe, 0o600)
     except OSError:
         return False
     try:

@@ -10,8 +10,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from ft_supervisor.core.words import count, plain
 from ft_supervisor.observe.history import History, NodeStory, Span, State
-from ft_supervisor.observe.report_words import clock, count, interesting, plain
+from ft_supervisor.observe.report_words import clock, interesting
 
 MOST_NODES = 40
 _MARKS = {State.STANDBY: ".", State.STOPPED: "-", State.LOST: "x", State.EXCLUDED: "!"}

@@ -42,7 +42,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ft_slurm.records import AccountingRecord, ExitCode
+from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.model import Failure, Verdict
 from ft_supervisor.observe import left_running
 from ft_supervisor.observe.history import CycleStory, FirstFailure, History
@@ -154,15 +154,11 @@ def _record(record: AccountingRecord) -> dict[str, Any]:
     return {
         "step": record.step,
         "state": record.state,
-        "exit_code": _code(record.exit_code),
-        "derived_exit_code": _code(record.derived_exit_code),
+        "exit_code": record.exit_code and str(record.exit_code),
+        "derived_exit_code": record.derived_exit_code and str(record.derived_exit_code),
         "start": record.start,
         "end": record.end,
         "elapsed": record.elapsed,
         "nodes": record.nodes,
         "comment": record.comment,
     }
-
-
-def _code(code: ExitCode | None) -> str | None:
-    return None if code is None else f"{code.code}:{code.signal}"

@@ -126,6 +126,6 @@ def _contradictions(histories: Sequence[History], starts: Sequence[Start]) -> tu
             continue
         success = last.verdict.outcome is Outcome.SUCCESS
         if success != (state.means is Means.SUCCESS):
-            code = f" {row.exit_code.code}:{row.exit_code.signal}" if row.exit_code else ""
+            code = f" {row.exit_code}" if row.exit_code else ""
             found.append(f"Slurm calls run {last.run_id} {state.name}{code}; its verdict is {last.verdict.outcome}")
     return tuple(found)

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
+from markupsafe import Markup
+
+from ft_supervisor.core.words import count, duration, plain
 from ft_supervisor.observe.history import CycleEnd, Fault, History, Loss, NodeStory, Span, State
-from ft_supervisor.observe.report_words import clock, count, deed, duration, interesting, plain
+from ft_supervisor.observe.report_words import clock, deed, interesting
 
 MOST_NODES = 2000
 MOST_OPEN = 64
@@ -31,14 +34,14 @@ _ORDER = (State.STANDBY, State.ACTIVE, State.STOPPED, State.EXCLUDED, State.LOST
 """What is drawn later lies on top."""
 PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
 
-DEFINITIONS = (
+DEFINITIONS = Markup(
     '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs><pattern id="hatch" width="6"'
     ' height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#fff"'
     ' fill-opacity=".45"/></pattern></defs></svg>'
 )
 
 
-def timeline(history: History) -> str:
+def timeline(history: History) -> Markup:
     """Rows of nodes, an axis below, and a legend."""
     start, end = history.start or 0.0, history.until or 0.0
     scale = _Scale(start, max(end, start + 1e-3))
@@ -62,7 +65,7 @@ def timeline(history: History) -> str:
     )
     more = len(history.nodes) - len(nodes)
     left_out = f'<p class="soft">and {count(more, "more node")}, which are in the JSON</p>' if more else ""
-    return f"{tables[0]}{_legend(bool(history.faults))}{folded}{left_out}"
+    return Markup(f"{tables[0]}{_legend(bool(history.faults))}{folded}{left_out}")
 
 
 def _table(rows: str, history: History, scale: _Scale) -> str:
@@ -180,7 +183,7 @@ def _legend(faults: bool) -> str:
     return f'<div class="legend">{"".join(parts)}</div>'
 
 
-def loss_bar(loss: Loss, longest: float) -> str:
+def loss_bar(loss: Loss, longest: float) -> Markup:
     """What is known of one failure's time, beside each other."""
     x, bars = 0.0, []
     for part in PARTS:
@@ -190,7 +193,7 @@ def loss_bar(loss: Loss, longest: float) -> str:
             title = f"<title>{part.replace('_', ' ')}: {duration(seconds)}</title>"
             bars.append(f'<rect class="{part}" x="{x:.3f}%" width="{width:.3f}%" height="12">{title}</rect>')
             x += width
-    return f'<svg width="100%" height="12" style="min-width:8rem">{"".join(bars)}</svg>'
+    return Markup(f'<svg width="100%" height="12" style="min-width:8rem">{"".join(bars)}</svg>')
 
 
 def known(losses: Sequence[Loss]) -> float:

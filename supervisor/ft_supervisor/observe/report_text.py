@@ -12,20 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from ft_supervisor.core.model import Outcome
+from ft_supervisor.core.words import duration, plain
 from ft_supervisor.observe.history import CycleEnd, CycleStory, FirstFailure, History
 from ft_supervisor.observe.report_bars import timeline
 from ft_supervisor.observe.report_model import Report, Start
 from ft_supervisor.observe.report_words import (
     NOTHING_PRINTED,
     clock,
-    code,
     consequence,
     deed,
-    duration,
     first_failing,
     moment,
     outcome,
-    plain,
     ran,
     reason,
     since_then,
@@ -209,4 +207,4 @@ def _records(start: Start) -> Iterator[list[str]]:
     for record in (*start.rows, *start.steps):
         name = record.step or (f"restart {start.restart}" if start.restart else "job")
         begun = moment(record.start) if record.start is not None else ""
-        yield [name, record.state, code(record), begun, duration(record.elapsed), plain(record.nodes)]
+        yield [name, record.state, str(record.exit_code or ""), begun, duration(record.elapsed), plain(record.nodes)]

@@ -1,46 +1,14 @@
-"""Durations, times and other people's texts as words, for the report in a terminal and as a page. Pure, but for the
-time zone, which is the reader's."""
+"""Times and sentences of a report, in a terminal and as a page. Pure, but for the time zone, which is the reader's."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.model import Again, Verdict
+from ft_supervisor.core.words import UNKNOWN, count, duration, plain
 from ft_supervisor.observe.history import CycleEnd, CycleStory, Fault, FirstFailure, History, NodeStory, State
 from ft_supervisor.observe.report_model import Report
-
-UNKNOWN = "?"
-_COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-"""And the like: ECMA-48, control sequences."""
-
-
-def plain(text: str, limit: int = 2000) -> str:
-    """What somebody else wrote, without anything that a terminal would obey: colours are left out, line breaks and tabs
-    are blanks, what else cannot be printed is marked."""
-    cut = text if len(text) <= limit else f"{text[: limit - 1]}…"
-    cut = _COLOURS.sub("", cut)
-    return "".join(
-        each if each.isprintable() else " " if each.isspace() else "\N{REPLACEMENT CHARACTER}" for each in cut
-    )
-
-
-def duration(seconds: float | None) -> str:
-    """`3 ms`, `0.32 s`, `7.1 s`, `1 min 12 s`, `2 h 3 min`, `3 d 4 h`; `?` for None."""
-    if seconds is None:
-        return UNKNOWN
-    if seconds < 9.95:
-        if seconds < 0.0995:
-            return f"{1000 * seconds:.0f} ms"
-        return f"{seconds:.2f} s" if seconds < 0.995 else f"{seconds:.1f} s"
-    whole = round(seconds)
-    for size, name, part, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {name} {rest} {small}" if rest else f"{whole // size} {name}"
-    return f"{whole} s"
 
 
 def moment(at: float | None) -> str:
@@ -73,11 +41,6 @@ def zone() -> str:
 def share(ratio: float | None) -> str:
     """`97.3 %`."""
     return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
-
-
-def count(number: int, word: str) -> str:
-    """`1 cycle`, `2 cycles`."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def outcome(history: History, report: Report) -> str:
@@ -176,11 +139,6 @@ def since_then(history: History) -> str:
 
 
 NOTHING_PRINTED = "nothing that it printed is in run_dir"
-
-
-def code(record: AccountingRecord) -> str:
-    """As sacct writes it."""
-    return f"{record.exit_code.code}:{record.exit_code.signal}" if record.exit_code else ""
 
 
 def interesting(history: History, most: int) -> list[NodeStory]:

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ft_supervisor.observe import ownfolder, smallfile
+from ft_supervisor.observe import smallfile
+from ft_supervisor.process import atomic
 
 LOCAL = "local"
 """The cluster's name for runs of `ft-supervisor local`."""
@@ -47,7 +48,7 @@ def note(environ: Mapping[str, str], cluster: str | None, entry: Entry, task: st
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     text = json.dumps({"job_id": entry.job_id, "run_dir": str(entry.run_dir)}).encode() + b"\n"
     for name in filter(None, (str(entry.job_id), task)):
-        ownfolder.replace(folder / name, text, 0o600)
+        atomic.replace(folder / name, text, 0o600)
     _prune(folder)
 
 

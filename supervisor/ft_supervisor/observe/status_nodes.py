@@ -12,8 +12,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.words import duration, plain
 from ft_supervisor.observe.snapshot import NodeStatus, Role, Snapshot
-from ft_supervisor.observe.status_words import clean, span, wrap
+from ft_supervisor.observe.status_words import wrap
 
 FEW = 24
 """Nodes that are all listed, as they fit a screen."""
@@ -83,14 +84,14 @@ def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus,
     if entry.silent and entry.role in (Role.ACTIVE, Role.STANDBY):
         remarks.append("silent")
     cells = {
-        "NODE": clean(name),
+        "NODE": plain(name),
         "ROLE": entry.role.value,
         "RANK": "" if group_rank is None else str(group_rank),
-        "HEARD": "never" if entry.heartbeat_age is None else f"{span(entry.heartbeat_age)} ago",
+        "HEARD": "never" if entry.heartbeat_age is None else f"{duration(entry.heartbeat_age)} ago",
         "RESTARTS": str(entry.restarts) if entry.restarts else "",
-        "DOMAIN": clean(entry.domain),
+        "DOMAIN": plain(entry.domain),
     }
-    return _Line(cells, entry.role, clean("; ".join(remark for remark in remarks if remark)))
+    return _Line(cells, entry.role, plain("; ".join(remark for remark in remarks if remark)))
 
 
 def _table(lines: list[_Line], width: int, columns: list[str]) -> list[Text]:

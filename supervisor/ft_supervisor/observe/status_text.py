@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from ft_supervisor.core.words import count, duration
 from ft_supervisor.observe import status_nodes
 from ft_supervisor.observe.snapshot import Role, Snapshot
 from ft_supervisor.observe.status import Seen, State
-from ft_supervisor.observe.status_words import span, wrap
+from ft_supervisor.observe.status_words import wrap
 
 RULES = 6
 """Budgets that are shown."""
@@ -56,10 +57,10 @@ def _headline(seen: Seen, width: int) -> list[Text]:
             return _wrapped(text, width, style, indent=2)
         case State.STALE:
             assert seen.age is not None
-            text = f"{name}: last seen {span(seen.age)} ago; this is what was then"
+            text = f"{name}: last seen {duration(seen.age)} ago; this is what was then"
         case State.RUNNING:
             assert shot is not None and seen.age is not None
-            text = f"{name}: {shot.phase}, seen {span(seen.age)} ago"
+            text = f"{name}: {shot.phase}, seen {duration(seen.age)} ago"
         case State.PENDING:
             text = f"{name}: has not started"
         case State.UNKNOWN:
@@ -79,25 +80,25 @@ def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
     else:
         yield "Coordinator", f"{text}; no majority of the members is with it, and it decides nothing", "bold red"
     if shot.cycle is not None:
-        began = "" if shot.cycle.started is None else f", began {span(now - shot.cycle.started)} ago"
+        began = "" if shot.cycle.started is None else f", began {duration(now - shot.cycle.started)} ago"
         wanted = "" if shot.cycle.size == shot.wanted else f" of the {shot.wanted} wanted"
-        yield "Cycle", f"{shot.cycle.name} on {_nodes_of(shot.cycle.size)}{wanted}{began}", ""
-    yield "Nodes", ", ".join(f"{count} {role}" for role, count in _counts(shot)), ""
+        yield "Cycle", f"{shot.cycle.name} on {count(shot.cycle.size, 'node')}{wanted}{began}", ""
+    yield "Nodes", ", ".join(f"{number} {role}" for role, number in _counts(shot)), ""
     if shot.phase == "stopping" and (running := sum(entry.count for entry in shot.nodes if entry.running)):
-        yield "Waiting for", f"{_nodes_of(running)} to stop the workers", ""
+        yield "Waiting for", f"{count(running, 'node')} to stop the workers", ""
     if seen.state is not State.ENDED:
         yield "Spares", f"{shot.spares} left; {_survives(shot)}", "" if shot.spares else "yellow"
         yield from _budgets(shot)
         if shot.ends_in is not None:
             left = shot.ends_in - (now - at)
-            yield "Time limit", f"{span(left)} left" if left > 0 else "reached", "" if left > 600 else "yellow"
+            yield "Time limit", f"{duration(left)} left" if left > 0 else "reached", "" if left > 600 else "yellow"
     if shot.slurm_away:
         yield "Slurm", "does not answer the coordinator", "yellow"
     if shot.decision is not None:
         decision = shot.decision
         what = {"cycle_started": "", "cycle_failed": "stop: "}.get(decision.what, f"{decision.what}: ")
         rule = f" [{decision.rule}]" if decision.rule else ""
-        yield "Last decision", f"{span(now - decision.time)} ago: {what}{decision.reason}{rule}", ""
+        yield "Last decision", f"{duration(now - decision.time)} ago: {what}{decision.reason}{rule}", ""
     if seen.state is not State.ENDED and shot.verdict is not None:
         yield "Proposed", f"{shot.verdict.outcome}: {shot.verdict.reason}", "bold"
 
@@ -110,22 +111,18 @@ def _counts(shot: Snapshot) -> list[tuple[str, int]]:
 def _survives(shot: Snapshot) -> str:
     if shot.survives == 0:
         return "may not survive the loss of one more node"
-    return f"survives the loss of any {shot.survives} of {_nodes_of(shot.members)}"
+    return f"survives the loss of any {shot.survives} of {count(shot.members, 'node')}"
 
 
 def _budgets(shot: Snapshot) -> Iterator[tuple[str, str, str]]:
     spent = sorted(shot.budgets, key=lambda budget: budget.left)
     shown = spent if len(spent) <= RULES else spent[: RULES - 1]
     for budget in [each for each in shot.budgets if each in shown]:
-        window = f" within {span(budget.window)}" if budget.window is not None else ""
+        window = f" within {duration(budget.window)}" if budget.window is not None else ""
         text = f"{budget.left} of {budget.max} left{window}: {budget.action} for {budget.match}, {budget.rule}"
         yield "Budget", text, "" if budget.left else "yellow"
     if len(shown) < len(spent):
         yield "Budget", f"{len(spent) - len(shown)} more rules have more left", ""
-
-
-def _nodes_of(count: int) -> str:
-    return f"{count} node{'s' if count != 1 else ''}"
 
 
 def _row(label: str, text: str, width: int, style: str = "") -> list[Text]:

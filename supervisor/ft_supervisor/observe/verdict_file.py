@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
+from ft_supervisor.core.model import Again, Outcome, Verdict
+from ft_supervisor.core.words import one_line
 from ft_supervisor.observe import ownfolder, smallfile
+from ft_supervisor.process import atomic
 
 NAME = "verdict.json"
 MAX_BYTES = 64 * 1024
@@ -40,11 +40,10 @@ def write(
 ) -> Verdict:
     """Put the verdict into `folder` (made if missing), unless one is there; returns what the file then says.
 
-    By link(2), which fails where the name exists, also over NFS: readers see a whole file or none. Raises
-    BadVerdictFile when something else has the name, and OSError. May hang for as long as the file system does.
+    Readers see a whole file or none. Raises BadVerdictFile when something else has the name, and OSError. May hang for
+    as long as the file system does.
     """
     ownfolder.make(folder)
-    temporary = folder / f".{NAME}.{secrets.token_hex(8)}"
     content: dict[str, object] = {
         "outcome": verdict.outcome.value,
         "reason": one_line(verdict.reason),
@@ -58,16 +57,7 @@ def write(
         content["summary"] = one_line(summary)
     if not exit_code:
         content["accounting"] = {"exit_code": False}
-    try:
-        _write_synced(temporary, json.dumps(content).encode() + b"\n")
-        try:
-            (folder / NAME).hardlink_to(temporary)
-        except FileExistsError:
-            pass
-        else:
-            _sync_folder(folder)
-    finally:
-        temporary.unlink(missing_ok=True)
+    atomic.keep_first(folder / NAME, json.dumps(content).encode() + b"\n")
     return _parse(folder / NAME).verdict
 
 
@@ -132,18 +122,3 @@ def _parse(path: Path) -> Content:
         one_line(summary) if isinstance(summary, str) else "",
         not isinstance(accounting, dict) or accounting.get("exit_code") is not False,
     )
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

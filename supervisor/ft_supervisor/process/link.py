@@ -11,8 +11,9 @@ import time
 from collections import deque
 
 from ft_supervisor.core.codec import CodecError, decode, encode
-from ft_supervisor.core.model import PROTOCOL, one_line
+from ft_supervisor.core.model import PROTOCOL
 from ft_supervisor.core.orders import ORDERS, Order
+from ft_supervisor.core.words import one_line
 
 LINK_FD_ENV = "FT_SUPERVISOR_LINK"
 """The environment variable in which a child finds its end's file descriptor."""

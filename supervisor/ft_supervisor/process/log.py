@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite
 
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line, printable
 from ft_supervisor.process.bounded_writer import BoundedWriter, write_some
 from ft_supervisor.process.log_lines import Line
 
@@ -150,12 +150,8 @@ def _as_text(time: str, line: Line, fields: Sequence[tuple[str, object]]) -> byt
     plain = [(key, value) for key, value in (*fields, *_who) if key != LINES]
     text = " ".join([head, *(f"{key}={_quote(value)}" for key, value in plain)])
     data = text.encode(errors="backslashreplace")[: _MAX_LINE - 1] + b"\n"
-    last = [f"{BAR}{_harmless(each)}\n" for key, value in fields if key == LINES for each in str(value).split("\n")]
+    last = [f"{BAR}{printable(each)}\n" for key, value in fields if key == LINES for each in str(value).split("\n")]
     return data + _end([each.encode(errors="backslashreplace") for each in last], _MAX_LINE - len(data))
-
-
-def _harmless(text: str) -> str:
-    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def _end(lines: list[bytes], room: int) -> bytes:

@@ -15,6 +15,7 @@ from ft_supervisor.core.protocol import agent_facts as agent
 from ft_supervisor.core.protocol import coordinator_facts as coordinator
 from ft_supervisor.core.protocol import daemon_facts as daemon
 from ft_supervisor.core.settings import Response
+from ft_supervisor.core.words import count
 
 GIVES_UP = "gives_up"
 _DECISIONS = (Response.RESTART.value, Response.REPLACE_NODE.value, GIVES_UP)
@@ -286,7 +287,7 @@ _VERDICT = (
 
 
 def _survives(fact: daemon.JobIntroduced, _: Job) -> str:
-    return f"the loss of any {fact.losses} node{'' if fact.losses == 1 else 's'} at the same moment"
+    return f"the loss of any {count(fact.losses, 'node')} at the same moment"
 
 
 _DAEMON = (

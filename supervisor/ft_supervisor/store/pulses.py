@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ft_supervisor.core.actions import Pulse
 from ft_supervisor.core.bounds import Moment
 from ft_supervisor.core.codec import CodecError, from_plain, to_plain
-from ft_supervisor.core.model import one_line
+from ft_supervisor.core.words import one_line
 from ft_supervisor.store.base import StoreLost
 
 

@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 
 from ft_supervisor.core.codec import CodecError, from_plain, to_plain
-from ft_supervisor.core.model import Again, Outcome, Verdict, one_line
+from ft_supervisor.core.model import Again, Outcome, Verdict
+from ft_supervisor.core.words import one_line
 
 
 def dump_verdict(verdict: Verdict) -> bytes:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ft_supervisor.core.coordinator.policy import Trouble, find, weight
-from ft_supervisor.core.model import Failure, one_line
+from ft_supervisor.core.model import Failure
 from ft_supervisor.core.settings import Rule
+from ft_supervisor.core.words import one_line
 
 KEPT, QUOTED, SHORT = 32, 8, 50
 """Failures in one message; how many of them keep their worker's last lines; characters that the others' text keeps."""

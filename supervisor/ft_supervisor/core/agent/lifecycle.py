@@ -30,10 +30,11 @@ from ft_supervisor.core.agent.states import (
 from ft_supervisor.core.coordinator.policy import ignored
 from ft_supervisor.core.events import Beat, StacksTaken
 from ft_supervisor.core.health_types import WORKERS
-from ft_supervisor.core.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem, one_line
+from ft_supervisor.core.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem
 from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.settings import When
 from ft_supervisor.core.transitions import check_transition
+from ft_supervisor.core.words import one_line
 
 ABANDON_MARGIN = 5.0
 """Seconds beyond grace and kill after which an agent whose workers are not gone leaves them to its daemon."""

@@ -33,11 +33,12 @@ from ft_supervisor.core.events import (
     VerdictFileFound,
     VerdictWritten,
 )
-from ft_supervisor.core.model import Cycle, Job, Memory, Node, Outcome, Verdict, one_line
+from ft_supervisor.core.model import Cycle, Job, Memory, Node, Outcome, Verdict
 from ft_supervisor.core.plausible import from_node
 from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.quorum.members import Member, Members
 from ft_supervisor.core.refusals import Refusals
+from ft_supervisor.core.words import one_line
 
 
 class CoordinatorMachine:

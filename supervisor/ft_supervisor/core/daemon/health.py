@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ft_supervisor.core.health_types import BUILT_IN_TIMEOUT, DISK, GPU, CheckOutcome, Result, Round, bound
-from ft_supervisor.core.model import Problem, one_line
+from ft_supervisor.core.model import Problem
 from ft_supervisor.core.settings import Check, Health, OnFail, When
+from ft_supervisor.core.words import one_line
 
 
 @dataclass(frozen=True)
