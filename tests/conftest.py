@@ -1,4 +1,4 @@
-"""What every test gets: an environment that says nothing of a Slurm job around it, and the programs of this venv."""
+"""Set up every test: an environment without a Slurm job around it, this venv's programs, and the tier that runs."""
 
 import atexit
 import os
@@ -16,7 +16,7 @@ from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-# Tests may themselves be run inside a Slurm job or under torchrun: what those leave in the environment is not for us.
+# Tests may run inside a Slurm job or under torchrun, whose variables would change what is tested.
 for name in list(os.environ):
     if name.startswith(("SLURM_", "SLURMD_", "TORCHELASTIC_", "FT_SUPERVISOR_")):
         del os.environ[name]
@@ -26,19 +26,38 @@ atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")  # a flaky resolver stalls a TCPStore for 5 s otherwise
 
-# Whoever starts tests in the background has them ignore Ctrl-C, and all that they start: that is not for us either.
+# A shell starts background processes with Ctrl-C ignored, and their children inherit that: tests need the default.
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 # No deadline: this measures the machine's load. The same examples each time on a build server, new ones elsewhere.
-settings.register_profile("default", deadline=None, derandomize=os.environ.get("CI") == "true", print_blob=True)
-settings.load_profile("default")
+settings.register_profile(
+    "default", max_examples=100, deadline=None, derandomize=os.environ.get("CI") == "true", print_blob=True
+)
+settings.register_profile("all", settings.get_profile("default"), max_examples=800)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="the tests marked slow, too, and 800 examples of each property")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("all" if config.getoption("--all") else "default")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow, unless all is asked for."""
+    if config.getoption("--all"):
+        return
+    slow = {item for item in items if item.get_closest_marker("slow")}
+    config.hook.pytest_deselected(items=list(slow))
+    items[:] = [item for item in items if item not in slow]
 
 
 @pytest.fixture(autouse=True)
 def thread_hook() -> Iterator[None]:
-    """A command that a test runs in this process has an exception in any thread end it (process.threads): only then."""
+    """Restore threading.excepthook: a command that a test runs in this process replaces it (process.threads)."""
     hook = threading.excepthook
     yield
     threading.excepthook = hook
@@ -46,13 +65,13 @@ def thread_hook() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The top folder of the checkout."""
+    """Return the top folder of the checkout."""
     return REPOSITORY
 
 
 @pytest.fixture
 def free_port() -> Callable[[], int]:
-    """A port that nothing listens on just now; somebody else may still take it before you do."""
+    """Return a function that finds a TCP port on which nothing listens now; another program may still take it."""
 
     def pick() -> int:
         with socket() as probe:

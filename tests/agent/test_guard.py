@@ -23,7 +23,9 @@ from ft_supervisor.process.link import Link, pair
 AgentOf = Callable[..., Agent]
 FIRST, SECOND = Cycle(0, 0), Cycle(0, 1)
 FENCE = 3.0
-TIMEOUTS = Timeouts(heartbeat=0.1, coordinator=BOUND, fence=FENCE, node_lost=60.0, takeover=300.0, agent=300.0)
+TIMEOUTS = Timeouts(
+    heartbeat=0.1, coordinator=BOUND, fence=FENCE, node_lost=60.0, takeover=300.0, agent=300.0, stop_grace=0.5
+)
 FAMILY = ["sh", "-c", "trap '' TERM; setsid sleep 1000 & touch up-$TORCHELASTIC_RESTART_COUNT; sleep 1001"]
 
 

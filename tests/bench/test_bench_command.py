@@ -31,7 +31,10 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return [process for process in psutil.process_iter(["cmdline"]) if str(folder) in str(process.info["cmdline"])]
 
 
-@pytest.mark.parametrize(("section", "count"), [("faults", 4), ("takeover", 16)])
+@pytest.mark.parametrize(
+    ("section", "count"),
+    [("faults", 4), pytest.param("takeover", 16, marks=pytest.mark.slow("faults, and tests/processes"))],
+)
 def test_a_small_run(repository: Path, tmp_path: Path, section: str, count: int) -> None:
     figures, temporary = tmp_path / "bench.json", tmp_path / "tmp"
     temporary.mkdir()

@@ -20,8 +20,8 @@ from ft_supervisor.config.patterns import compiled
 from ft_supervisor.config.schema import JOB as KEYS
 from ft_supervisor.config.schema import KEYS as ALL
 
-BOUND = 5.0
-"""Seconds that no file may take to load, by far; most take a hundredth of one."""
+BOUND = 20.0
+"""CPU seconds that no file may take to load, whatever else the machine does; most take a hundredth of one."""
 
 SCALARS = (
     st.none()
@@ -62,14 +62,19 @@ def one_line_each(error: ConfigError) -> None:
 def attempt(folder: Path, raw: bytes, environ: dict[str, str] | None = None) -> JobConfig | None:
     file = folder / "job.yaml"
     file.write_bytes(raw)
-    began = time.monotonic()
+    began = time.process_time()
     found: JobConfig | None = None
     try:
         found = load(file, environ=environ or {}, system=folder / "etc")
         assert json.loads(found.policy) and found.settings.rules
     except ConfigError as error:
+<<<<<<< HEAD
         one_line_each(error)
     assert time.monotonic() - began < BOUND
+=======
+        assert str(error).isprintable() and "; " in str(error)
+    assert time.process_time() - began < BOUND
+>>>>>>> m-tiers
     return found
 
 
@@ -146,6 +151,6 @@ def test_what_is_let_through_finds_an_end(folder: Path, expression: str) -> None
     rule = f"policy: {{failures: [{{match: {{log: '{expression}'}}, action: fail}}]}}"
     found = attempt(folder, (JOB + rule).encode())
     assert found is not None
-    began = time.monotonic()
+    began = time.process_time()
     compiled(found.settings.rules[0].match.log).search("a" * 65536 + "c")
-    assert time.monotonic() - began < BOUND
+    assert time.process_time() - began < BOUND

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.placement import Assignment, Candidate, assign, could_grow
@@ -111,7 +111,6 @@ def tight(draw: st.DrawFn, fresh: bool) -> Case:
     return Case(known, healthy, former, size, 2 if fresh else size, Placement(segment=segment, pools=pools))
 
 
-@settings(max_examples=500)
 @given(cases())
 def test_every_group(case: Case) -> None:
     found = case.assign()
@@ -132,7 +131,6 @@ def test_every_group(case: Case) -> None:
         assert kept == whole  # none is given up, and they keep their order
 
 
-@settings(max_examples=300)
 @given(cases())
 def test_the_same_input_gives_the_same_output_and_nobody_moves_when_asked_again(case: Case) -> None:
     found = case.assign()
@@ -146,7 +144,6 @@ def test_the_same_input_gives_the_same_output_and_nobody_moves_when_asked_again(
         assert size == len(found.group)
 
 
-@settings(max_examples=300)
 @given(cases(elastic=False, fresh=False))
 def test_who_replaces_belongs_to_a_pool_that_serves(case: Case) -> None:
     group = case.assign().group
@@ -180,7 +177,6 @@ def largest(case: Case) -> int:
     )
 
 
-@settings(max_examples=300)
 @given(cases(fresh=True) | tight(fresh=True))
 def test_a_fresh_group_keeps_reserves_and_is_the_largest_where_one_pool_has_one(case: Case) -> None:
     group = case.assign().group
@@ -191,7 +187,6 @@ def test_a_fresh_group_keeps_reserves_and_is_the_largest_where_one_pool_has_one(
         assert len(group or ()) == (best if best >= case.least else 0)
 
 
-@settings(max_examples=300)
 @given(cases(elastic=True, fresh=False, reserves=False))
 def test_an_elastic_group_without_reserves_is_the_largest(case: Case) -> None:
     best = largest(case)
@@ -212,13 +207,11 @@ def can_fill(case: Case, vacant: Sequence[tuple[int, ...]], usable: frozenset[in
     )
 
 
-@settings(max_examples=400)
 @given(cases(elastic=False, fresh=False))
 def test_a_group_of_the_same_size_is_found_where_there_is_one(case: Case) -> None:
     found_where_there_is_one(case)
 
 
-@settings(max_examples=800)
 @given(tight(fresh=False))
 def test_chains_of_replacements_are_found(case: Case) -> None:
     found_where_there_is_one(case)

@@ -1,6 +1,6 @@
 """The commands of README and docs that are marked `run` do run: each page's in turn, as somebody would who follows it.
 
-Some are whole jobs, so scripts/test runs this file beside no other.
+Some are whole jobs, so scripts/test runs this file in the stage `processes`.
 """
 
 import os
@@ -21,6 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FOR_USERS = [page for page in pages(REPOSITORY) if page.path.name != "CONTRIBUTING.md"]
 PROMISED = {"quickstart.md": r"· [2-9] cycles · ", "README.md": "event=verdict outcome=success "}
 """What is to be seen on the way: regular expressions."""
+MARKS = {"README.md": pytest.mark.slow("test_quickstart.py, which runs the same job.yaml")}
 BOUND = 270.0
 """Seconds for all of a page, which takes 20 to 50 where it runs jobs; less than pytest gives a test."""
 
@@ -57,7 +58,14 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", [page for page in FOR_USERS if marked(page, "bash")], ids=lambda page: page.path.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.path.name, marks=MARKS.get(page.path.name, ()))
+        for page in FOR_USERS
+        if marked(page, "bash")
+    ],
+)
 def test_the_commands_of_a_page_run(page: Page, checkout: Path) -> None:
     script = ["set -euo pipefail"]
     for block in marked(page, "bash"):

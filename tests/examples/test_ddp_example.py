@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 BOUND = 120.0  # seconds for anything here; torch alone takes 3 to import, more on a busy machine
 FIRST = "checkpoint-0.0.0.0.0.pt"
 """The checkpoint of an incarnation that nothing has counted."""
@@ -103,6 +105,7 @@ def test_death_while_writing_a_checkpoint_leaves_the_former_one(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == [FIRST]
 
 
+@pytest.mark.slow("test_quickstart.py")
 def test_two_ranks_go_on_from_the_checkpoint_after_one_was_killed(tmp_path: Path, free_port: Callable[[], int]) -> None:
     long = ["--steps", "100000", "--step-time", "0.01"]
     with world(2, free_port(), tmp_path, 0, *long) as (zero, one):

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 from tests.local.support import Start, gone
 
 COMMAND = ["-P", "-m", "ft_supervisor", "local", "--config", "job.yaml"]
@@ -17,6 +18,7 @@ while not os.path.exists('done'):
 """
 
 
+@pytest.mark.slow("test_success_and_workers.py::test_success_with_a_standby")
 def test_a_job_with_a_spare_succeeds(start: Start, tmp_path: Path) -> None:
     local = start(*COMMAND, "-N", "3", "--", sys.executable, "-c", WORKER)
     local.wait_for("local| node0 active", "node1 active", "node2 standby")
@@ -30,6 +32,7 @@ def test_a_job_with_a_spare_succeeds(start: Start, tmp_path: Path) -> None:
     assert verdict.with_name("local.json").exists()
 
 
+@pytest.mark.slow("test_endings.py::test_ctrl_c_ends_deaf_workers_too")
 def test_interrupt_ends_all_of_it(start: Start) -> None:
     # One write each: two processes share the pipe.
     family = "import os, time; os.fork() or os.setsid(); os.write(1, b'worker %d\\n' % os.getpid()); time.sleep(1000)"

@@ -240,7 +240,7 @@ LABELS = """[...document.querySelectorAll('svg.axis text')].map(each => each.get
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the same page read as text")
 @pytest.mark.parametrize("width", [1200, 380])
 @pytest.mark.parametrize("case", ["takeover", "budget-spent", "running"])
 def test_a_browser_shows_a_row_for_each_node(chromium: Browser, tmp_path: Path, case: str, width: int) -> None:
@@ -261,7 +261,7 @@ def test_a_browser_shows_a_row_for_each_node(chromium: Browser, tmp_path: Path, 
     assert_quiet(chromium, page)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the same page read as text")
 @pytest.mark.parametrize("width", [1200, 380])
 def test_in_a_browser_a_fault_is_seen_in_its_row_and_lines_go_through_all(
     chromium: Browser, tmp_path: Path, width: int
@@ -282,7 +282,7 @@ def test_in_a_browser_a_fault_is_seen_in_its_row_and_lines_go_through_all(
     assert_quiet(chromium, page)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("the same page read as text")
 def test_in_a_browser_other_people_s_texts_do_nothing(chromium: Browser, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(report_html.render(evil()))

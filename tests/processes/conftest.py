@@ -1,4 +1,4 @@
-"""A job that has ended, whatever the test made of it, when the test has."""
+"""Start jobs for tests, and end all that is left of them after each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.processes.harness import Job, StartJob
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[StartJob]:
-    """start(nodes=, active=, ...): a Job in a folder of its own."""
+    """Return start(nodes=, active=, ...), which starts a Job in a folder of its own."""
     started: list[Job] = []
 
     def begin(**settings: Any) -> Job:

@@ -1,4 +1,4 @@
-"""`ft-supervisor local` with real daemons, agents, coordinator and workers, as a test sees and hits it."""
+"""Run `ft-supervisor local` with real daemons, agents, coordinators and workers, observe it, and send it signals."""
 
 import json
 import os
@@ -20,22 +20,22 @@ from tests.processes.lines import Line, parse
 from ft_supervisor.daemon.identity import local_folder
 
 BOUND = 90.0
-"""Seconds until a test gives up, on a machine that does other things too; nothing waits for it otherwise."""
+"""Seconds until a wait fails the test; it allows for a machine that is busy with other work."""
 MARKER = "FT_SUPERVISOR_TEST"
-"""In the environment of every process of a job."""
+"""The name of an environment variable that every process of a job has, with a value of that job."""
 COMMAND = [sys.executable, "-P", "-m", "ft_supervisor"]
 PYTHONPATH = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
 
 CALM = {"coordinator": "10s", "fence": "30s", "node_lost": "40s", "agent": "30s"}
-"""Timeouts that no load of the machine uses up, for tests in which nobody falls silent."""
+"""Timeouts that no load of the machine uses up, for tests without silent processes."""
 QUICK = {"coordinator": "3s", "fence": "8s", "node_lost": "9s", "agent": "7s"}
-"""For tests that wait for one of them."""
+"""Timeouts for tests that wait for one of them to pass."""
 
 T = TypeVar("T")
 
 
 def until(condition: Callable[[], T | None], what: str) -> T:
-    """Its first true value."""
+    """Wait for the first true value of `condition` and return it; AssertionError after BOUND seconds."""
     deadline = time.monotonic() + BOUND
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what} did not come true"
@@ -44,7 +44,7 @@ def until(condition: Callable[[], T | None], what: str) -> T:
 
 
 class Job:
-    """One run of `local` in `folder`, with everything that its nodes print."""
+    """Starts `local` in `folder` and keeps all lines that its nodes print."""
 
     def __init__(
         self,
@@ -52,24 +52,29 @@ class Job:
         *,
         nodes: int,
         active: int,
+        per_node: int = 1,
         worker: Iterable[str] = (),
         timeouts: dict[str, str] | None = None,
         max_restarts: int = 10,
         port: int | str = "auto",
-        candidates: int | list[int] = 3,
+        candidates: int | list[int] = 1,
         policy: dict[str, Any] | None = None,
         job: dict[str, Any] | None = None,
         before: Iterable[str] = (),
     ) -> None:
-        """`policy` and `job`: further keys of the policy, and of job.yaml. `before`: what to start it by."""
+        """Start it. `policy` and `job`: further keys of the policy, and of job.yaml. `before`: its wrapper.
+
+        One candidate, as each coordinator costs the machine an import of torch: tests of takeovers ask for three.
+        """
         self.folder = folder
+        self.candidates = min(nodes, candidates if isinstance(candidates, int) else len(candidates))
         self.nodes = [f"node{rank}" for rank in range(nodes)]
         script = str(Path(__file__).with_name("worker.py"))
         settings: dict[str, Any] = {
             "name": "test",
             "cluster": "none",
             "nodes": {"active": active},
-            "workers": {"per_node": 1, "command": [sys.executable, "-I", "-S", script, *worker]},
+            "workers": {"per_node": per_node, "command": [sys.executable, "-I", "-S", script, *worker]},
             "run_dir": "runs/{job_id}",
             "policy": {
                 "network": {"port": port},
@@ -115,13 +120,13 @@ class Job:
 
     @property
     def output(self) -> str:
-        """All that it has printed so far."""
+        """Return all that it has printed so far."""
         return "".join(self.texts)
 
     # -- what happened
 
     def all(self, event: str, said: str = "", **fields: object) -> list[Line]:
-        """The lines so far with this event, of this node, that hold all these fields."""
+        """Return the lines so far with this event, of node `said` unless empty, that have all these fields."""
         wanted = {(key, str(value)) for key, value in fields.items()}
         return [
             line
@@ -130,7 +135,7 @@ class Job:
         ]
 
     def wait(self, event: str, said: str = "", **fields: object) -> Line:
-        """The first such line."""
+        """Wait for the first such line and return it; AssertionError when the job ends or BOUND passes without it."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self.all(event, said, **fields), BOUND)
             found = self.all(event, said, **fields)
@@ -138,11 +143,11 @@ class Job:
         return found[0]
 
     def worker(self, rank: int, restart: int = 0, kind: str = "worker") -> Line:
-        """The line of this rank's worker in the cycle after so many restarts, once it runs."""
+        """Wait for the line that this rank's worker prints once it runs, in the cycle after so many restarts."""
         return self.wait(kind, restart=restart, rank=rank)
 
     def pid(self, child: str, node: str, incarnation: int | None = None) -> int:
-        """The newest agent or coordinator of a node, or its daemon."""
+        """Return the pid of a node's newest agent or coordinator, or of its daemon."""
         if child == "daemon":
             (path,) = self.folder.glob("runs/*/*/local.json")
             return {str(known["name"]): int(known["pid"]) for known in json.loads(path.read_text())["nodes"]}[node]
@@ -152,19 +157,19 @@ class Job:
 
     @property
     def run_folder(self) -> Path:
-        """Where the files of the run are."""
+        """Return the folder of the run's files."""
         (path,) = self.folder.glob("runs/*/*/local.json")
         return path.parent
 
     def verdict(self, node: str | None = None) -> dict[str, Any] | None:
-        """What the run's file says, or a node's own copy of it, if there is one."""
+        """Return the content of the run's verdict file, or of a node's copy; None when there is no such file."""
         folder = local_folder(self.run_folder.name) / node if node else self.run_folder
         path = folder / "verdict.json"
         found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
         return found
 
     def processes(self, node: str | None = None) -> dict[int, str]:
-        """pid -> command line of all living processes of the job, or of one of its nodes."""
+        """Return pid -> command line of all living processes of the job, or of one of its nodes."""
         wanted = [f"{MARKER}={self._marker}"] + ([f"SLURMD_NODENAME={node}"] if node else [])
         found = {}
         for path in Path("/proc").glob("[0-9]*"):
@@ -177,22 +182,22 @@ class Job:
     # -- what is done to it
 
     def finish(self) -> None:
-        """All workers, these and later ones, exit with 0."""
+        """Make all workers, running and later ones, exit with 0."""
         (self.folder / "finish").touch()
 
     def fail(self, worker: Line) -> None:
-        """This worker exits with 1."""
+        """Make this worker exit with 1."""
         os.kill(int(worker["pid"]), signal.SIGUSR1)
 
     def kill_nodes(self, *nodes: str) -> None:
-        """SIGKILL to their daemons, to all before any is waited for; returns when nothing of the nodes is left."""
+        """Send SIGKILL to all their daemons, then wait until no process of these nodes is left."""
         for pid in [self.pid("daemon", node) for node in nodes]:
             os.kill(pid, signal.SIGKILL)
         for node in nodes:
             until(lambda node=node: not self.processes(node), f"the end of {node}")  # type: ignore[misc]
 
     def freeze(self, node: str) -> list[int]:
-        """SIGSTOP to everything of the node, the daemon first; the pids, for `thaw`."""
+        """Send SIGSTOP to all processes of the node, the daemon first; return their pids, for `thaw`."""
         stopped = [self.pid("daemon", node)]
         os.kill(stopped[0], signal.SIGSTOP)
         while new := [pid for pid in self.processes(node) if pid not in stopped]:  # what they have forked meanwhile
@@ -204,7 +209,7 @@ class Job:
 
     @staticmethod
     def thaw(pids: Iterable[int]) -> None:
-        """SIGCONT, in this order, to those that are still there."""
+        """Send SIGCONT, in this order, to those that still exist."""
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -212,7 +217,7 @@ class Job:
     # -- the end
 
     def end(self) -> dict[str, int]:
-        """The nodes' exit codes, once all of it has ended; nothing of it may be left."""
+        """Wait for the end of the job and return the nodes' exit codes; no process of it may be left."""
         try:
             self.local.wait(BOUND)
         except subprocess.TimeoutExpired:
@@ -227,7 +232,7 @@ class Job:
         return codes
 
     def assert_end(self, code: int, outcome: str | None, reason: str = "", dead: Iterable[str] = ()) -> None:
-        """All nodes but the `dead` ones leave with `code`, and the verdict says so in one line with `reason` in it."""
+        """Wait for the end: all nodes but `dead` leave with `code`, and the verdict's one line holds `reason`."""
         codes = self.end()
         assert codes == {node: 137 if node in dead else code for node in self.nodes}, self.output
         verdict = self.verdict()
@@ -246,7 +251,7 @@ class Job:
                 assert kept and (kept["outcome"], kept["reason"]) == (outcome, verdict["reason"]), self.output
 
     def clean_up(self) -> None:
-        """SIGKILL to whatever a failed test has left."""
+        """Send SIGKILL to all processes that a failed test has left, and remove the local folders of the run."""
         deadline = time.monotonic() + BOUND
         while (self.local.poll() is None or self.processes()) and time.monotonic() < deadline:
             for pid in self.processes():

@@ -1,4 +1,4 @@
-"""The lines that a job prints: daemons', agents' and coordinators' log lines, and its workers' words."""
+"""Parse the lines that a job prints: log lines of daemons, agents and coordinators, and lines of its workers."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _FIELD = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|\S+)""")
 
 @dataclass(frozen=True)
 class Line:
-    """A log line, or one of a worker's. `said` is who said it, the rest what."""
+    """Holds one log line, or one line of a worker. `said` is the node that printed it."""
 
     at: float
     said: str
@@ -21,13 +21,13 @@ class Line:
     text: str
 
     def __getitem__(self, name: str) -> str:
-        """The value of a field that is there once."""
+        """Return the value of a field that occurs once."""
         (value,) = (value for key, value in self.fields if key == name)
         return value
 
 
 def parse(text: str) -> Line | None:
-    """None for what is neither."""
+    """Return the line; None for any other text."""
     match = _LINE.fullmatch(text)
     if match is None:
         return None

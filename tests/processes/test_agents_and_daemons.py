@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 from tests.processes.harness import CALM, QUICK, StartJob
 
 
@@ -20,6 +21,7 @@ def test_a_killed_agent_is_replaced_and_its_workers_go_with_it(start: StartJob) 
     assert len(job.all("agent_lost")) == 1 and not job.all("node_lost")
 
 
+@pytest.mark.slow("test_daemon_process.py::test_a_silent_agent_is_replaced_with_its_memory_and_all_below_it_gone")
 def test_a_silent_agent_is_replaced_by_its_daemon(start: StartJob) -> None:
     job = start(nodes=2, active=2, timeouts=CALM | {"agent": "3s"})
     worker = int(job.worker(1)["pid"])
@@ -52,6 +54,7 @@ def test_a_standby_takes_the_place_of_a_killed_node(start: StartJob) -> None:
     job.assert_end(0, "success", "all workers of cycle 0.1 exited with 0", dead=["node1"])
 
 
+@pytest.mark.slow("test_takeover.py::test_the_coordinators_node_dies_as_a_standby_and_training_goes_on")
 def test_a_killed_standby_disturbs_nobody(start: StartJob) -> None:
     job = start(nodes=2, active=1, timeouts=QUICK)
     job.worker(0)

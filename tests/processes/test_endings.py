@@ -28,7 +28,16 @@ def started(start: StartJob, *, worker: list[str], timeouts: dict[str, str] = CA
     return job
 
 
-@pytest.mark.parametrize("node", ["node0", "node1", "node2"])
+@pytest.mark.parametrize(
+    "node",
+    [
+        "node0",
+        pytest.param("node1", marks=pytest.mark.slow("node0, which has workers, too")),
+        pytest.param(
+            "node2", marks=pytest.mark.slow("test_coordinator.py::test_a_node_that_is_told_to_end_cancels_the_job")
+        ),
+    ],
+)
 def test_sigterm_to_all_processes_of_a_node_twice(start: StartJob, node: str) -> None:
     """As Slurm does it: with the coordinator among them, with workers alone, and on a standby."""
     job = started(start, worker=["family"])
@@ -47,7 +56,13 @@ def test_ctrl_c_ends_deaf_workers_too(start: StartJob) -> None:
     assert {line.said for line in job.all("deaf")} == {"node0", "node1"}
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("success", 0), ("failed", 1)])
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        pytest.param("success", 0, marks=pytest.mark.slow("test_coordinator_process.py::test_anybody_may_end_the_job")),
+        ("failed", 1),
+    ],
+)
 def test_anybody_may_close_the_job_through_the_store(start: StartJob, outcome: str, code: int) -> None:
     job = started(start, worker=[])
     address = json.loads((job.run_folder / "addr" / "0").read_text())
@@ -87,10 +102,11 @@ def test_two_jobs_at_once_with_a_port_that_is_taken(start: StartJob) -> None:
         jobs[1].assert_end(0, "success", "all workers of cycle 0.1 exited with 0")
 
 
+@pytest.mark.slow("test_coordinator_process.py::test_no_free_port_is_no_verdict")
 def test_all_ports_of_the_first_candidate_taken_means_that_another_is_in_charge(start: StartJob) -> None:
     with ExitStack() as taken:
         port = take_ports(taken, 8)
-        job = start(nodes=3, active=2, port=port, timeouts=QUICK)
+        job = start(nodes=3, active=2, port=port, timeouts=QUICK, candidates=2)
         refused = job.wait("cannot_listen", "node0", proc="coordinator")["error"]
         assert refused.startswith(f"all ports are taken on 127.0.0.1: {port}, ")
         for rank in (0, 1):
@@ -100,10 +116,11 @@ def test_all_ports_of_the_first_candidate_taken_means_that_another_is_in_charge(
         job.assert_end(0, "success", "exited with 0")
 
 
+@pytest.mark.slow("test_agent_wire.py::test_without_a_lease_for_long_the_node_ends")
 def test_all_ports_of_the_only_candidate_taken_is_no_endless_wait(start: StartJob) -> None:
     with ExitStack() as taken:
         port = take_ports(taken, 8)
-        job = start(nodes=2, active=1, port=port, timeouts=QUICK | {"join": "15s"}, candidates=1)
+        job = start(nodes=2, active=1, port=port, timeouts=QUICK | {"join": "15s"})
         job.wait("cannot_listen", "node0", proc="coordinator")
         job.assert_end(75, None)
         left = job.all("leaving", proc="daemon")

@@ -1,4 +1,7 @@
-"""`ft-supervisor fault` against jobs of `ft-supervisor local`: what is hit, what comes of it, what is undone."""
+"""Run `ft-supervisor fault` against jobs of `ft-supervisor local`: the faults, their effects, and how they are undone.
+
+Most tests share one job: none of them ends a node, and each leaves both workers running.
+"""
 
 import json
 import os
@@ -10,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.processes.harness import BOUND, CALM, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
+from tests.processes.harness import BOUND, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
+from tests.processes.lines import Line
 
 from ft_supervisor.core.codec import encode
 from ft_supervisor.fault.messages import Hit, Target, Verb
 
 ALLOWED = {"faults": {"allow": True}}
 ENVIRON = {**os.environ, "PYTHONPATH": PYTHONPATH}
+shares = pytest.mark.xdist_group("shared")
+"""Has one process of xdist run all tests of the shared job."""
 LONG = "10m"
-"""Longer than any test: what is frozen for so long was thawed by something else."""
+"""Longer than any test: a thaw within a test has another cause than the end of this time."""
 
 
 def words(job: Job, *rest: str) -> list[str]:
@@ -30,7 +36,7 @@ def fault(job: Job, *rest: str) -> subprocess.CompletedProcess[str]:
 
 
 def done(job: Job, *rest: str) -> str:
-    """What it printed, having done it."""
+    """Run the command, which must succeed; return its output."""
     told = fault(job, *rest)
     assert (told.returncode, told.stderr) == (0, ""), told
     return told.stdout
@@ -42,9 +48,14 @@ def assert_refused(told: subprocess.CompletedProcess[str], code: int, *parts: st
     assert line.startswith("ft-supervisor: ") and all(part in line for part in parts), line
 
 
-def recorded(job: Job) -> list[dict[str, Any]]:
+def everything_recorded(job: Job) -> list[dict[str, Any]]:
     path = job.run_folder / "faults.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def recorded(job: Job) -> list[dict[str, Any]]:
+    """Return the faults that this test has caused."""
+    return everything_recorded(job)[job.seen if isinstance(job, SharedJob) else 0 :]
 
 
 def acts(job: Job) -> list[tuple[str, str, str]]:
@@ -52,7 +63,7 @@ def acts(job: Job) -> list[tuple[str, str, str]]:
 
 
 def state(pid: int) -> str:
-    """As in proc_pid_stat(5); "" when it is gone."""
+    """Return the process's state as in proc_pid_stat(5); "" when it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -65,7 +76,7 @@ def frozen(pids: dict[int, str]) -> set[int]:
 
 @pytest.fixture
 def tool() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """tool(job, ...): one that is under way, with its output in pipes; killed when the test is over."""
+    """Return tool(job, ...), which starts the command with its output in pipes; it is killed after the test."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(job: Job, *rest: str) -> subprocess.Popen[str]:
@@ -87,42 +98,112 @@ def first_line(process: subprocess.Popen[str]) -> str:
 Tool = Callable[..., subprocess.Popen[str]]
 
 
+class SharedJob(Job):
+    """Is a job of two active nodes and a standby that several tests use, one after the other."""
+
+    restarts = 0
+    """The number of restarts that tests have caused so far."""
+    seen = 0
+    """The number of faults that earlier tests have recorded."""
+
+    def workers(self) -> list[Line]:
+        """Wait until both workers of the newest cycle run; return their lines by rank."""
+        return [self.worker(rank, self.restarts) for rank in (0, 1)]
+
+    def restarted(self, times: int = 1) -> None:
+        """Note so many restarts that the test has caused, and wait until the workers run after the last of them."""
+        self.restarts += times
+        self.workers()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJob]:
+    """Run the job that tests share. At its end it must have restarted as often as they caused, and no more."""
+    job = SharedJob(
+        tmp_path_factory.mktemp("shared") / "job",
+        nodes=3,
+        active=2,
+        worker=["family", "checkpoints"],
+        policy=ALLOWED,
+        max_restarts=100,
+        job={"checkpoint": {"step_file": "step"}},
+    )
+    try:
+        yield job
+        job.finish()
+        job.assert_end(0, "success", f"all workers of cycle 0.{job.restarts} exited with 0")
+        assert not job.all("agent_lost") and not job.all("node_lost")
+    finally:
+        job.clean_up()
+
+
+@pytest.fixture
+def job(shared: SharedJob) -> SharedJob:
+    """Return the shared job, with both workers running and no fault of this test recorded."""
+    shared.workers()
+    shared.wait("standby", "node2")
+    shared.seen = len(everything_recorded(shared))
+    return shared
+
+
+@pytest.fixture
+def undisturbed(job: SharedJob) -> Iterator[SharedJob]:
+    """Return the shared job to a test that must not cause a restart, and check that it has not."""
+    before = job.workers()
+    yield job
+    assert {int(line["pid"]) for line in before} <= set(job.processes()), job.output
+    assert job.all("worker")[-2:] == sorted(before, key=lambda line: line.at), job.output
+
+
 # -- kill
 
 
-def test_a_worker_is_killed_by_its_rank(start: StartJob) -> None:
-    job = start(nodes=2, active=2, policy=ALLOWED)
-    pid = job.worker(1)["pid"]
-    job.worker(0)
+@shares
+def test_a_worker_is_killed_by_its_rank(job: SharedJob) -> None:
+    pid = job.workers()[1]["pid"]
     line = done(job, "kill", "worker", "--rank", "1")
     assert line.endswith(f"kill worker node=node1 rank=1 pid={pid}\n")
-    assert "killed by SIGKILL" in job.wait("restart", used=1)["reason"]
-    job.worker(1, restart=1)
-    job.finish()
-    job.assert_end(0, "success")
+    job.restarted()
+    assert "killed by SIGKILL" in job.all("restart")[-1]["reason"]
     (record,) = recorded(job)
     assert (record["act"], record["target"], record["rank"], record["pids"]) == ("kill", "worker", 1, [int(pid)])
     assert record["time"] in line
 
 
-def test_agent_and_daemon_are_killed(start: StartJob) -> None:
-    job = start(nodes=3, active=2, policy=ALLOWED, timeouts=QUICK)
+def test_agent_node_and_daemon_are_killed(start: StartJob, tool: Tool) -> None:
+    steps = {"checkpoint": {"step_file": "step"}}
+    job = start(nodes=4, active=2, worker=["family", "checkpoints"], policy=ALLOWED, timeouts=QUICK, job=steps)
     for rank in (0, 1):
         job.worker(rank)
     agent = job.pid("agent", "node1", 1)
     assert f"kill agent node=node1 pid={agent}\n" in done(job, "kill", "agent", "--node", "node1")
     job.wait("agent_lost", "node1")
     for rank in (0, 1):
-        job.worker(rank, restart=1)
-    daemon = job.pid("daemon", "node1")
-    assert f"kill daemon node=node1 pid={daemon}\n" in done(job, "kill", "daemon", "--node", "node1")
-    assert job.worker(1, restart=2).said == "node2"
+        for kind in ("worker", "child", "orphan"):
+            job.worker(rank, restart=1, kind=kind)
+    before = job.processes("node1")
+    assert "kill node node=node1 pid=" in done(job, "kill", "node", "--node", "node1")
+    assert not job.processes("node1")
+    record = recorded(job)[-1]
+    assert set(before) <= set(record["pids"]) and record["pids"][0] == job.pid("daemon", "node1")
+    taken = job.worker(1, restart=2).said
+    assert taken in ("node2", "node3")
+    daemon = job.pid("daemon", taken)
+    assert f"kill daemon node={taken} pid={daemon}\n" in done(job, "kill", "daemon", "--node", taken)
+    left = ({"node2", "node3"} - {taken}).pop()
+    assert job.worker(1, restart=3).said == left
+    gone = fault(job, "kill", "daemon", "--node", "node1")
+    assert_refused(gone, 3, f"no daemon lives on node1; there are node0, {left}")
+    late = tool(job, "kill", "worker", "--rank", "0", "--at-step", "1000")
     job.finish()
-    job.assert_end(0, "success", dead=["node1"])
+    job.assert_end(0, "success", dead=["node1", taken])
+    assert late.wait(BOUND) == 3
+    assert late.stderr is not None and "has ended" in late.stderr.read()
+    assert_refused(fault(job, "kill", "worker", "--rank", "0"), 3, "has ended", "success")
 
 
 def test_the_coordinator_in_charge_is_killed_and_the_training_goes_on(start: StartJob) -> None:
-    job = start(nodes=3, active=3, policy=ALLOWED)
+    job = start(nodes=3, active=3, policy=ALLOWED, candidates=3)
     before = [job.worker(rank)["pid"] for rank in (0, 1, 2)]
     for node in ("node1", "node2"):
         job.wait("listening", node)
@@ -136,42 +217,26 @@ def test_the_coordinator_in_charge_is_killed_and_the_training_goes_on(start: Sta
     assert [job.worker(rank)["pid"] for rank in (0, 1, 2)] == before
 
 
-def test_a_node_is_killed_with_all_that_its_workers_have_started(start: StartJob) -> None:
-    job = start(nodes=3, active=2, worker=["family"], policy=ALLOWED, timeouts=QUICK)
-    for kind in ("worker", "child", "orphan"):
-        job.worker(1, kind=kind)
-    before = job.processes("node1")
-    line = done(job, "kill", "node", "--node", "node1")
-    assert not job.processes("node1")
-    (record,) = recorded(job)
-    assert set(before) <= set(record["pids"]) and record["pids"][0] == job.pid("daemon", "node1")
-    assert "kill node node=node1 pid=" in line
-    job.worker(1, restart=1)
-    job.finish()
-    job.assert_end(0, "success", dead=["node1"])
-
-
 # -- freeze, and what undoes it
 
 
-def test_worker_and_agent_are_frozen_for_a_while(start: StartJob, tool: Tool) -> None:
-    job = start(nodes=2, active=2, policy=ALLOWED, timeouts=CALM)
-    pids = {"worker": int(job.worker(1)["pid"]), "agent": job.pid("agent", "node1")}
+@shares
+def test_worker_and_agent_are_frozen_for_a_while(undisturbed: SharedJob, tool: Tool) -> None:
+    job = undisturbed
+    pids = {"worker": int(job.workers()[1]["pid"]), "agent": job.pid("agent", "node1")}
     for target, pid in pids.items():
         process = tool(job, "freeze", target, "--node", "node1", "--for", "2s")
         assert f"freeze {target} node=node1" in first_line(process)
         assert state(pid) == "T"
         assert f"thaw {target} node=node1" in first_line(process)
         assert process.wait(BOUND) == 0 and state(pid) not in ("T", "")
-    job.finish()
-    job.assert_end(0, "success", "cycle 0.0")
     assert acts(job) == [(act, target, "node1") for target in pids for act in ("freeze", "thaw")]
 
 
-def test_a_frozen_node_thaws_although_the_tool_was_killed(start: StartJob, tool: Tool) -> None:
-    job = start(nodes=2, active=2, worker=["family"], policy=ALLOWED, timeouts=CALM)
-    job.worker(1, kind="orphan")
-    job.worker(1)
+@shares
+def test_a_frozen_node_thaws_although_the_tool_was_killed(undisturbed: SharedJob, tool: Tool) -> None:
+    job = undisturbed
+    job.worker(1, job.restarts, kind="orphan")
     process = tool(job, "freeze", "node", "--node", "node1", "--for", "4s")
     assert "freeze node" in first_line(process)
     everything = job.processes("node1")
@@ -179,14 +244,13 @@ def test_a_frozen_node_thaws_although_the_tool_was_killed(start: StartJob, tool:
     process.kill()
     until(lambda: not frozen(everything), "the thaw")
     until(lambda: acts(job) == [("freeze", "node", "node1"), ("thaw", "node", "node1")], "its record")
-    job.finish()
-    job.assert_end(0, "success", "cycle 0.0")
 
 
+@shares
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_thaws(start: StartJob, tool: Tool, number: signal.Signals) -> None:
-    job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
-    worker = int(job.worker(0)["pid"])
+def test_ctrl_c_thaws(undisturbed: SharedJob, tool: Tool, number: signal.Signals) -> None:
+    job = undisturbed
+    worker = int(job.workers()[0]["pid"])
     process = tool(job, "freeze", "worker", "--rank", "0", "--for", LONG)
     first_line(process)
     assert state(worker) == "T"
@@ -194,13 +258,12 @@ def test_ctrl_c_thaws(start: StartJob, tool: Tool, number: signal.Signals) -> No
     out, err = process.communicate(timeout=BOUND)
     assert (process.returncode, err) == (130, "") and "thaw worker" in out
     assert state(worker) != "T"
-    job.finish()
-    job.assert_end(0, "success", "cycle 0.0")
 
 
-def test_a_pipe_that_closes_thaws_and_a_disk_that_is_full(start: StartJob) -> None:
-    job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
-    worker = int(job.worker(0)["pid"])
+@shares
+def test_a_pipe_that_closes_thaws_and_a_disk_that_is_full(undisturbed: SharedJob) -> None:
+    job = undisturbed
+    worker = int(job.workers()[0]["pid"])
     reading, writing = os.pipe()
     os.close(reading)
     line = words(job, "freeze", "worker", "--rank", "0", "--for", LONG)
@@ -209,36 +272,38 @@ def test_a_pipe_that_closes_thaws_and_a_disk_that_is_full(start: StartJob) -> No
         os.close(stdout)
         assert told.returncode == code and said in told.stderr and told.stderr.count("\n") == bool(said)
         assert state(worker) not in ("T", "")
-    job.finish()
-    job.assert_end(0, "success", "cycle 0.0")
     assert [act for act, _, _ in acts(job)] == ["freeze", "thaw"] * 2
 
 
-def test_thaw_ends_a_freeze_and_says_when_there_is_none(start: StartJob, tool: Tool) -> None:
-    job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
-    job.worker(0)
-    assert_refused(fault(job, "thaw", "node", "--node", "node0"), 3, "no node of node0 is frozen")
-    process = tool(job, "freeze", "node", "--node", "node0", "--for", LONG)
+@shares
+def test_thaw_ends_a_freeze_and_says_when_there_is_none(undisturbed: SharedJob, tool: Tool) -> None:
+    job = undisturbed
+    assert_refused(fault(job, "thaw", "node", "--node", "node1"), 3, "no node of node1 is frozen")
+    process = tool(job, "freeze", "node", "--node", "node1", "--for", LONG)
     first_line(process)
-    everything = job.processes("node0")
-    again = fault(job, "freeze", "node", "--node", "node0", "--for", "1s")
+    everything = job.processes("node1")
+    again = fault(job, "freeze", "node", "--node", "node1", "--for", "1s")
     assert_refused(again, 3, "frozen already", "fault thaw node")
     assert frozen(everything) == set(everything)
-    assert "thaw node" in done(job, "thaw", "node", "--node", "node0")
+    assert "thaw node" in done(job, "thaw", "node", "--node", "node1")
     until(lambda: not frozen(everything), "the thaw")
     assert "thawed by somebody else" in first_line(process) and process.wait(BOUND) == 0
-    job.finish()
-    job.assert_end(0, "success", "cycle 0.0")
 
 
 def hand_line(hit: Hit) -> list[str]:
+<<<<<<< HEAD
     """The command of an executor, without the tool that starts it."""
     return [sys.executable, "-P", "-m", "ft_supervisor.fault.executor", encode(hit).decode()]
+=======
+    """Return the command of a hand, as the tool sends it to a node."""
+    return [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
+>>>>>>> m-tiers
 
 
-def test_the_hand_notices_a_thaw_that_comes_at_once(start: StartJob) -> None:
-    job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
-    worker = int(job.worker(0)["pid"])
+@shares
+def test_the_hand_notices_a_thaw_that_comes_at_once(undisturbed: SharedJob) -> None:
+    job = undisturbed
+    worker = int(job.workers()[0]["pid"])
     hit = Hit(job.run_folder.name, "node0", Verb.FREEZE, Target.WORKER, 0, 600.0)
     line = hand_line(hit)
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRON) as hand:
@@ -246,13 +311,11 @@ def test_the_hand_notices_a_thaw_that_comes_at_once(start: StartJob) -> None:
         os.kill(worker, signal.SIGCONT)
         thaw = json.loads(first_line(hand))
         assert (thaw["act"], thaw["note"], hand.wait(BOUND)) == ("thaw", "thawed by somebody else", 0)
-    job.finish()
-    job.assert_end(0, "success", "cycle 0.0")
 
 
-def test_the_hand_thaws_when_its_step_is_cancelled_and_ends_with_the_last_of_its_victims(start: StartJob) -> None:
-    job = start(nodes=1, active=1, policy=ALLOWED, timeouts=CALM)
-    worker = int(job.worker(0)["pid"])
+@shares
+def test_the_hand_thaws_when_its_step_is_cancelled_and_ends_with_the_last_of_its_victims(job: SharedJob) -> None:
+    worker = int(job.workers()[0]["pid"])
     hit = Hit(job.run_folder.name, "node0", Verb.FREEZE, Target.WORKER, 0, 600.0)
     line = hand_line(hit)
     for end in (lambda hand: hand.terminate(), lambda _: os.kill(worker, signal.SIGKILL)):
@@ -263,20 +326,18 @@ def test_the_hand_thaws_when_its_step_is_cancelled_and_ends_with_the_last_of_its
             thaw = json.loads(first_line(hand))
             assert (thaw["act"], hand.wait(BOUND)) == ("thaw", 0)
     assert thaw["note"] == "all are dead"
-    job.worker(0, restart=1)
+    job.restarted()
     late = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BOUND, env=ENVIRON)
     assert late.returncode == 75 and "nothing was done" in late.stdout
     assert len(recorded(job)) == 4
-    job.finish()
-    job.assert_end(0, "success")
 
 
 # -- later
 
 
-def test_at_a_step(start: StartJob, tool: Tool) -> None:
-    job = start(nodes=1, active=1, worker=["checkpoints"], policy=ALLOWED, job={"checkpoint": {"step_file": "step"}})
-    worker = int(job.worker(0)["pid"])
+@shares
+def test_at_a_step(job: SharedJob, tool: Tool) -> None:
+    worker = int(job.workers()[0]["pid"])
     (job.folder / "next-step").write_text("99")
     until((job.folder / "step").exists, "a checkpoint")
     told = fault(job, "kill", "worker", "--rank", "0", "--at-step", "100", "--wait", "1s")
@@ -285,30 +346,21 @@ def test_at_a_step(start: StartJob, tool: Tool) -> None:
     assert state(worker) and process.poll() is None
     (job.folder / "next-step").write_text("101")
     assert f"pid={worker}" in first_line(process)
-    job.worker(0, restart=1)
-    process = tool(job, "kill", "worker", "--rank", "0", "--at-step", "1000")
-    job.finish()
-    job.assert_end(0, "success")
-    assert process.wait(BOUND) == 3
-    assert process.stderr is not None and "has ended" in process.stderr.read()
+    job.restarted()
 
 
-def test_a_schedule_is_the_seeds_and_is_played(start: StartJob) -> None:
-    job = start(nodes=2, active=2, policy=ALLOWED)
-    for rank in (0, 1):
-        job.worker(rank)
+@shares
+def test_a_schedule_is_the_seeds_and_is_played(job: SharedJob) -> None:
     often = ("--random", "--seed", "7", "--every", "1s", "--count", "3")
     first, again = (done(job, "kill", "worker", *often, "--dry-run") for _ in range(2))
     assert first == again and first.startswith("seed 7: 3 faults within ") and "; now that is worker" in first
-    assert recorded(job) == [] and not job.all("restart")
+    assert recorded(job) == [] and len(job.all("restart")) == job.restarts
     lines = done(job, "kill", "worker", *often).splitlines()
     assert [line.partition(";")[0] for line in first.splitlines()] == lines[:4]
     said = [line for line in lines[4:] if " kill worker node=" in line or line.startswith("nothing to kill")]
     assert len(said) == 3 and len(recorded(job)) >= 1
     assert {record["seed"] for record in recorded(job)} == {7}
-    job.wait("restart", used=len(recorded(job)))
-    job.finish()
-    job.assert_end(0, "success")
+    job.restarted(len(recorded(job)))
 
 
 # -- refusals
@@ -331,20 +383,15 @@ def test_what_the_policy_does_not_allow_is_not_done(start: StartJob) -> None:
     assert recorded(job) == []
 
 
-def test_whom_it_does_not_find(start: StartJob) -> None:
-    job = start(nodes=2, active=1, policy=ALLOWED, timeouts=QUICK)
-    job.worker(0)
-    until(lambda: job.pid("agent", "node1"), "the standby")
+@shares
+def test_whom_it_does_not_find(undisturbed: SharedJob) -> None:
+    job = undisturbed
     assert_refused(fault(job, "kill", "worker", "--rank", "5"), 3, "no worker of rank 5")
-    assert_refused(fault(job, "kill", "worker", "--node", "node1"), 3, "no worker runs on node1")
-    assert_refused(fault(job, "kill", "node", "--node", "node7"), 3, "node7", "node0, node1")
-    assert_refused(fault(job, "kill", "node"), 2, "which node?", "--node", "node0, node1")
+    assert_refused(fault(job, "kill", "worker", "--node", "node2"), 3, "no worker runs on node2")
+    assert_refused(fault(job, "kill", "node", "--node", "node7"), 3, "node7", "node0, node1, node2")
+    assert_refused(fault(job, "kill", "node"), 2, "which node?", "--node", "node0, node1, node2")
     assert_refused(fault(job, "cut", "node", "--node", "node1"), 4, "share this machine's network", "freeze node")
-    job.kill_nodes("node1")
-    assert_refused(fault(job, "kill", "daemon", "--node", "node1"), 3, "no daemon lives on node1; there are node0")
-    job.finish()
-    job.assert_end(0, "success", dead=["node1"])
-    assert_refused(fault(job, "kill", "worker", "--rank", "0"), 3, "has ended", "success")
+    assert recorded(job) == []
 
 
 AS_NOBODY = """\
@@ -363,10 +410,11 @@ sys.exit(shell.run(request.Request(Verb.KILL, Target.WORKER, runs.parse(run), ru
 """The command, by another user, who may not be allowed to read this Python: it is loaded before."""
 
 
+@shares
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_somebody_else_is_refused(start: StartJob) -> None:
-    job = start(nodes=1, active=1, policy=ALLOWED)
-    worker = int(job.worker(0)["pid"])
+def test_somebody_else_is_refused(undisturbed: SharedJob) -> None:
+    job = undisturbed
+    worker = int(job.workers()[0]["pid"])
 
     def as_nobody(*rest: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-P", "-c", AS_NOBODY, *rest]
@@ -380,5 +428,3 @@ def test_somebody_else_is_refused(start: StartJob) -> None:
     told = as_nobody("executor", encode(Hit(job.run_folder.name, "node0", Verb.KILL, Target.WORKER, 0)).decode())
     assert told.returncode == 3 and "no daemon of run" in told.stdout
     assert state(worker) not in ("T", "Z", "")
-    job.finish()
-    job.assert_end(0, "success", "cycle 0.0")

@@ -6,7 +6,13 @@ import pytest
 from tests.processes.harness import CALM, StartJob, until
 
 
-@pytest.mark.parametrize("frozen", [False, True], ids=["running", "frozen"])
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        pytest.param(False, id="running", marks=pytest.mark.slow("the same with a frozen node")),
+        pytest.param(True, id="frozen"),
+    ],
+)
 def test_nothing_is_left_when_it_is_killed(start: StartJob, frozen: bool) -> None:
     """Also of what the workers have detached, and of a node that stands still just then."""
     job = start(nodes=3, active=2, worker=["family", "deaf"], timeouts=CALM)
@@ -19,6 +25,7 @@ def test_nothing_is_left_when_it_is_killed(start: StartJob, frozen: bool) -> Non
     until(lambda: not job.processes(), "the end of all of it")
 
 
+@pytest.mark.slow("test_local_shell.py::test_every_signal_that_would_end_it_ends_the_job_in_its_own_way")
 def test_sigquit_is_a_way_to_end_it_all(start: StartJob) -> None:
     job = start(nodes=2, active=1, worker=["family"], timeouts=CALM)
     job.worker(0)

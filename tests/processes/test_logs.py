@@ -39,7 +39,7 @@ def said(job: Job) -> list[str]:
 
 
 def test_files_by_cycle_and_rank_and_the_first_failure_once(start: StartJob) -> None:
-    job = start(nodes=3, active=2)
+    job = start(nodes=2, active=2)
     for rank in (0, 1):
         assert int(job.worker(rank)["pid"]) == int(logged(job, rank)["pid"])
     fail(job, 1)
@@ -61,7 +61,7 @@ def test_files_by_cycle_and_rank_and_the_first_failure_once(start: StartJob) -> 
 
 
 def test_rank_0_alone_with_its_prefix(start: StartJob) -> None:
-    job = start(nodes=2, active=2, policy={"logs": {"tee": "rank0", "prefix": True}})
+    job = start(nodes=1, active=1, per_node=2, policy={"logs": {"tee": "rank0", "prefix": True}})
     for rank in (0, 1):
         logged(job, rank)
     expected = [f"[rank 0 node0] {file_of(job, 0).read_text().strip()}"]
@@ -72,7 +72,7 @@ def test_rank_0_alone_with_its_prefix(start: StartJob) -> None:
 
 
 def test_the_failed_alone(start: StartJob) -> None:
-    job = start(nodes=2, active=2, policy={"logs": {"tee": "failed"}})
+    job = start(nodes=1, active=1, per_node=2, policy={"logs": {"tee": "failed"}})
     fail(job, 1)
     job.wait("first_failure")
     for rank in (0, 1):
@@ -82,7 +82,7 @@ def test_the_failed_alone(start: StartJob) -> None:
     lines = file_of(job, 1).read_text().splitlines()
     assert lines[-1] == COMPLAINT
     shown = said(job)
-    assert [text for text in shown if text.startswith("[")] == [f"[rank 1 node1] {line}" for line in lines]
+    assert [text for text in shown if text.startswith("[")] == [f"[rank 1 node0] {line}" for line in lines]
     assert [text for text in shown if not text.startswith("[")] == [f"    | {line}" for line in lines]
 
 

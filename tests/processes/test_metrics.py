@@ -56,7 +56,7 @@ def served_by(job: Job, node: str, times: int = 1) -> Line:
 
 def test_scraped_through_a_failure_and_a_takeover(start: StartJob) -> None:
     port = free_port()
-    job = start(nodes=3, active=2, policy={"metrics": {"listen": "loopback", "port": port}})
+    job = start(nodes=3, active=2, candidates=3, policy={"metrics": {"listen": "loopback", "port": port}})
     workers = [job.worker(rank) for rank in (0, 1)]
     first = served_by(job, "node0")
     assert int(first["port"]) == port
@@ -94,7 +94,7 @@ def test_scraped_through_a_failure_and_a_takeover(start: StartJob) -> None:
 def test_a_port_that_somebody_else_has_is_no_reason_to_fail(start: StartJob) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        job = start(nodes=2, active=1, policy={"metrics": {"listen": "0.0.0.0", "port": port}})
+        job = start(nodes=1, active=1, policy={"metrics": {"listen": "0.0.0.0", "port": port}})
         assert job.wait("metrics_not_served", "node0")["port"] == str(port)
         job.worker(0)
         job.finish()

@@ -49,10 +49,9 @@ def step_of(job: Job) -> str:
 
 def test_a_failure_after_which_the_job_is_not_to_run_again(start: StartJob) -> None:
     rule = {"match": {"exit_code": 7}, "action": "fail", "reason": "bad hyper-parameters"}
-    job = start(nodes=3, active=2, policy=rules(rule))
-    job.worker(0)
-    hit(job.worker(1), signal.SIGUSR2)
-    reason = "bad hyper-parameters: node1: worker 0 of node 1: exit code 7"
+    job = start(nodes=1, active=1, policy=rules(rule))
+    hit(job.worker(0), signal.SIGUSR2)
+    reason = "bad hyper-parameters: node0: worker 0 of node 0: exit code 7"
     job.assert_end(93, "failed", reason)
     verdict = job.verdict()
     assert verdict is not None and verdict["again"] == "never"
@@ -71,6 +70,7 @@ def test_a_node_is_replaced_for_what_its_worker_printed(start: StartJob) -> None
     job.assert_end(0, "success")
 
 
+@pytest.mark.slow("test_cluster_policy.py::test_an_excluded_node_is_never_chosen_again_and_all_are_told")
 def test_a_node_is_replaced_for_a_signal_and_never_chosen_again(start: StartJob) -> None:
     rule = {"match": {"signal": "SIGBUS"}, "action": "replace_node"}
     job = start(nodes=3, active=2, policy=rules(rule) | {"spares": {"on_exhausted": "requeue"}}, timeouts=QUICK)
@@ -94,6 +94,7 @@ def test_an_ignored_failure_disturbs_nobody(start: StartJob) -> None:
     job.assert_end(0, "success", "all workers of cycle 0.0 exited with 0")
 
 
+@pytest.mark.slow("core/test_cluster_policy.py::test_a_job_that_makes_no_progress_fails")
 def test_a_job_without_progress_fails(start: StartJob) -> None:
     rule = {"match": {"exit_code": 1}, "action": "restart", "budget": {"max": 9, "no_progress": 1}}
     step = {"checkpoint": {"step_file": "step"}}
@@ -121,6 +122,7 @@ def test_a_node_that_is_not_well_at_the_start_is_not_chosen(start: StartJob, tmp
     job.assert_end(0, "success")
 
 
+@pytest.mark.slow("test_cluster_policy.py::test_an_unhealthy_standby_is_never_promoted")
 def test_a_standby_that_turns_unhealthy_is_never_promoted(start: StartJob) -> None:
     job = start(nodes=4, active=2, policy=checks("standby"), timeouts=QUICK)
     for rank in (0, 1):
@@ -174,6 +176,7 @@ def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart(start
     job.assert_end(0, "success")
 
 
+@pytest.mark.slow("core/test_health.py::test_a_warning_is_news_once_and_so_is_its_end")
 def test_a_warning_changes_nothing(start: StartJob, tmp_path: Path) -> None:
     (tmp_path / "job0").mkdir()
     (tmp_path / "job0" / "sick-node0").touch()

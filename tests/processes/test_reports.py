@@ -36,7 +36,7 @@ def cycles(job: Job) -> list[dict[str, Any]]:
 
 
 def test_a_job_is_told_while_it_runs_and_after_its_end(start: StartJob) -> None:
-    job = start(nodes=3, active=2, worker=["beats"])
+    job = start(nodes=2, active=2, worker=["beats"])
     workers = [job.worker(rank) for rank in range(2)]
     job.fail(workers[1])
     for rank in (0, 1):

@@ -73,7 +73,7 @@ def when(job: Job, what: str, **wanted: object) -> dict[str, Any]:
 
 def test_from_the_first_cycle_to_the_end(start: StartJob, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    job = start(nodes=3, active=2, timeouts=QUICK)
+    job = start(nodes=3, active=2, timeouts=QUICK, candidates=3)
     workers = in_place(job, 2)
     roles = {"node0": "active", "node1": "active", "node2": "standby"}
     status = when(job, "a running job", phase="running", cycle="0.0", roles=roles)
@@ -112,7 +112,7 @@ def test_from_the_first_cycle_to_the_end(start: StartJob, tmp_path_factory: pyte
 
 
 def test_over_a_takeover(start: StartJob) -> None:
-    job = start(nodes=3, active=2, timeouts=QUICK)
+    job = start(nodes=3, active=2, timeouts=QUICK, candidates=3)
     workers = in_place(job, 2)
     job.fail(workers[0])
     job.worker(0, restart=1)
@@ -140,7 +140,7 @@ def test_over_a_takeover(start: StartJob) -> None:
 
 
 def test_a_successor_keeps_the_last_decision(start: StartJob) -> None:
-    job = start(nodes=3, active=2)
+    job = start(nodes=3, active=2, candidates=3)
     workers = in_place(job, 2)
     job.fail(workers[0])
     for rank in (0, 1):
@@ -156,10 +156,10 @@ def test_a_successor_keeps_the_last_decision(start: StartJob) -> None:
     job.assert_end(0, "success", "all workers of cycle 0.1 exited with 0")
 
 
-@pytest.mark.slow
+@pytest.mark.slow("cli/test_status.py")
 def test_a_job_that_was_killed_is_stale(start: StartJob) -> None:
     job = start(nodes=2, active=1)
-    in_place(job, 1, candidates=2)
+    in_place(job, 1)
     when(job, "a running job", phase="running")
     for node in job.nodes:
         os.kill(job.pid("daemon", node), signal.SIGKILL)

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 from tests.processes.harness import StartJob
 
 
@@ -49,6 +50,7 @@ def test_nothing_of_the_former_cycle_is_left_when_the_next_one_begins(start: Sta
     job.assert_end(0, "success", "all workers of cycle 0.1 exited with 0")
 
 
+@pytest.mark.slow("core/test_coordinator.py::test_the_spent_budget_is_the_verdict")
 def test_a_spent_budget_ends_all_nodes_with_1(start: StartJob) -> None:
     job = start(nodes=3, active=2, max_restarts=1)
     job.fail(job.worker(0))

@@ -1,9 +1,10 @@
-"""The coordinator is killed or frozen, alone or with its node: somebody else is in charge, and the job goes on."""
+"""Kill or freeze the coordinator, alone or with its node: another one takes charge, and the job goes on."""
 
 import json
 import os
 import signal
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from tests.processes.harness import BOUND, CALM, QUICK, Job, StartJob, until
@@ -18,20 +19,26 @@ from ft_supervisor.store.keys import Keys
 HASTY = {"coordinator": "2s", "fence": "15s", "node_lost": "25s", "agent": "20s"}
 """For tests that wait for the coordinator to be called silent, and for nothing else."""
 LOADED = 15.0
-"""Seconds that a loaded machine may take for what should take none."""
+"""Seconds that a loaded machine may take for a step that takes next to none otherwise."""
 
 
-def in_place(job: Job, active: int, candidates: int = 3) -> list[Line]:
-    """The workers' lines by rank, once all of them run, the others stand by, and all candidates could take over."""
+@pytest.fixture
+def start(start: StartJob) -> StartJob:
+    """Return start(nodes=, active=, ...), which starts a Job with three candidates unless the test says otherwise."""
+    return partial(start, candidates=3)
+
+
+def in_place(job: Job, active: int) -> list[Line]:
+    """Wait until all workers run, the others stand by and all candidates listen; return the workers' lines by rank."""
     workers = [job.worker(rank) for rank in range(active)]
     for node in job.nodes[active:]:
         job.wait("standby", node)
-    until(lambda: len(job.all("coordinator_listens")) >= candidates, "a listening coordinator of each candidate")
+    until(lambda: len(job.all("coordinator_listens")) >= job.candidates, "a listening coordinator of each candidate")
     return workers
 
 
 def in_charge(job: Job, above: int = 0) -> Line:
-    """The first word of a coordinator that is in charge in a later term than `above`."""
+    """Wait for a coordinator in charge in a later term than `above`; return its line."""
     return until(
         lambda: next((line for line in job.all("in_charge") if int(line["term"]) > above), None),
         f"a coordinator in charge in a term above {above}",
@@ -39,7 +46,7 @@ def in_charge(job: Job, above: int = 0) -> Line:
 
 
 def assert_untouched(job: Job, workers: list[Line]) -> None:
-    """These workers, and no others, have run and still do."""
+    """Check that these workers, and no others, have been started, and still run."""
     pids = {int(line["pid"]) for line in workers}
     assert pids <= set(job.processes()), job.output
     assert len(job.all("worker")) == len(workers), job.output
@@ -48,7 +55,7 @@ def assert_untouched(job: Job, workers: list[Line]) -> None:
 def test_numbers_that_cannot_be_make_nobody_deaf(start: StartJob) -> None:
     """One message of a stranger, by torch's plain client, into the inbox of a job that trains."""
     job = start(nodes=2, active=2)
-    workers = in_place(job, 2, candidates=2)
+    workers = in_place(job, 2)
     file = job.run_folder / "addr" / "0"
     address = json.loads(until(lambda: file.read_text() if file.exists() else None, "node0's address"))
     bound = timedelta(seconds=BOUND)
@@ -108,7 +115,10 @@ def test_killed_while_it_waits_for_workers_to_stop(start: StartJob) -> None:
     job.assert_end(0, "success", f"all workers of cycle {successor['term']}.1 exited with 0")
 
 
-@pytest.mark.parametrize("moment", ["before_anybody_came", "one_is_missing"])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param("before_anybody_came", marks=pytest.mark.slow("one_is_missing, and simulation")), "one_is_missing"],
+)
 def test_killed_while_nodes_are_joining(start: StartJob, moment: str) -> None:
     job = start(nodes=3, active=2)
     late = job.pid("agent", "node2")
@@ -152,9 +162,10 @@ def test_a_frozen_coordinator_that_goes_on_later_harms_nothing(start: StartJob) 
     assert len(job.all("worker")) == 4 and len(job.all("cycle_started", "node0")) == 1
 
 
+@pytest.mark.slow("test_daemon_coordinators.py::test_coordinators_that_crash_or_hang_are_replaced_and_the_agent_stays")
 def test_a_coordinator_that_stays_frozen_is_replaced_by_its_daemon(start: StartJob) -> None:
     job = start(nodes=2, active=1, timeouts=CALM | {"agent": "3s"}, candidates=1)
-    workers = in_place(job, 1, candidates=1)
+    workers = in_place(job, 1)
     os.kill(job.pid("coordinator", "node0"), signal.SIGSTOP)
     job.wait("coordinator_silent", "node0")
     assert job.wait("coordinator_lost", "node0")["status"] == "killed by SIGKILL"
@@ -220,14 +231,20 @@ def test_without_a_majority_all_leave_with_75_and_no_verdict(start: StartJob) ->
     assert len(job.all("worker")) == 3 and len(job.all("in_charge")) == 1
 
 
+SUCCESS = ("success", 0, "all workers of cycle 0.0 exited with 0")
+FAILED = ("failed", 1, "no restarts allowed: node0: worker 0 of node 0: exit code 1")
+elsewhere = pytest.mark.slow("the same with the other verdict")
+
+
 @pytest.mark.parametrize(
-    ("outcome", "code", "reason"),
+    ("outcome", "code", "reason", "kept"),
     [
-        ("success", 0, "all workers of cycle 0.0 exited with 0"),
-        ("failed", 1, "no restarts allowed: node0: worker 0 of node 0: exit code 1"),
+        pytest.param(*SUCCESS, "by_one", marks=elsewhere),
+        (*SUCCESS, "by_who_knows"),
+        (*FAILED, "by_one"),
+        pytest.param(*FAILED, "by_who_knows", marks=elsewhere),
     ],
 )
-@pytest.mark.parametrize("kept", ["by_one", "by_who_knows"])
 def test_killed_between_its_proposal_and_the_end(
     start: StartJob, outcome: str, code: int, reason: str, kept: str
 ) -> None:
@@ -250,7 +267,7 @@ def test_killed_between_its_proposal_and_the_end(
     assert len(job.all("worker")) == 1
 
 
-@pytest.mark.parametrize("node", ["node0", "node1"])
+@pytest.mark.parametrize("node", ["node0", pytest.param("node1", marks=pytest.mark.slow("node0"))])
 def test_a_frozen_node_comes_back_as_a_standby(start: StartJob, node: str) -> None:
     """Longer than node_lost; with the coordinator, and without."""
     job = start(nodes=3, active=2, worker=["family"], timeouts=QUICK)

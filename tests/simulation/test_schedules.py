@@ -18,7 +18,6 @@ SEEDS = int(os.environ.get("FT_SEEDS", "3000"))
 BATCHES = 10
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_the_invariants_hold_whatever_happens(batch: int) -> None:
     outcomes: Counter[str] = Counter()
