@@ -1,4 +1,4 @@
-"""Builds the chroot of one Slurm release, once; what is kept between runs is whole or not there at all."""
+"""Builds the chroot of one Slurm release, once; a chroot that is kept between runs is complete."""
 
 import fcntl
 import os
@@ -59,7 +59,7 @@ def _build(release: Release, target: Path, log: Path, lock: int) -> None:
         command = _mmdebstrap(release, target, options, replacement)
         try:
             # In a mount namespace of its own, so that an interrupted build leaves nothing mounted, and holding the
-            # lock, so that nobody builds beside one whose parent is gone.
+            # lock, so that no second build starts beside one whose parent is gone.
             done = subprocess.run(
                 ["unshare", "--mount", "--propagation", "private", *command],
                 stdin=subprocess.DEVNULL,

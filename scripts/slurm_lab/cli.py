@@ -10,7 +10,7 @@ from typing import NoReturn
 from .errors import ArchiveMoved, LabError
 from .lab import Lab
 from .prefix import BASE
-from .releases import DEFAULT_RELEASE, LAB_USER, RELEASES, lab_dir
+from .releases import CLUSTERS, DEFAULT_RELEASE, LAB_USER, RELEASES, lab_dir
 from .settings import TOPOLOGIES, Parameters
 
 MOVED = 3
@@ -25,7 +25,7 @@ examples:
   scripts/slurm-lab run --user {LAB_USER} -- sbatch job.sh    as the lab's unprivileged user
   scripts/slurm-lab kill-node n2                       its power fails
   scripts/slurm-lab restore-node n2
-  scripts/slurm-lab cut-node n2 --only out             it hears the others, and they do not hear it
+  scripts/slurm-lab cut-node n2 --only out             the others reach it, and it does not reach them
   scripts/slurm-lab heal-node n2
   scripts/slurm-lab freeze-node n2                     until thaw-node n2
   scripts/slurm-lab on-node n1 -- ps ax
@@ -33,7 +33,8 @@ examples:
   scripts/slurm-lab up --slurm 22.05 --nodes 2         another release, beside the first
   scripts/slurm-lab up --prefix /opt/slurm-25.11       a Slurm that was built by hand and installed there
 
-Chroots, state and logs lie in {lab_dir()} ($FT_SLURM_LAB_DIR); the chroots are built once and kept. The checkout, the
+Chroots, state and logs lie in {lab_dir()} ($FT_SLURM_LAB_DIR); the chroots are built once and kept. A release has up to
+{CLUSTERS} clusters side by side: $FT_SLURM_LAB_CLUSTER (0 to {CLUSTERS - 1}) says which one is meant. The checkout, the
 Python installation and /tmp are there inside at the same paths. A Slurm of a folder runs there at its own path, on
 Debian {BASE}; it needs munge's and MySQL's plugins, and each command needs the same --prefix.
 """

@@ -14,13 +14,14 @@ from .machine import Machine, Process
 from .network import Direction
 from .prefix import find, linked, missing_libraries
 from .record import Record
-from .releases import DEFAULT_RELEASE, lab_dir
+from .releases import DEFAULT_RELEASE, cluster_number, lab_dir
 from .settings import CONTROLLER, LOGIN, Layout, Parameters
 
 NAMESPACES = ["unshare", "--net", "--uts", "--ipc", "--pid", "--mount", "--propagation", "private", "--fork"]
 # States of nodes that answer; sinfo adds a star to those that do not. `mixed` and `allocated` say nothing about jobs:
 # once slurmctld has taken a dead node out of a job, sinfo may call the node mixed until the job is over.
 UP = {"idle", "allocated", "mixed", "completing"}
+HELD = {"down", "drained", "draining"}
 DAEMONS = ("slurmctld", "slurmdbd")
 MARIADB = (
     *("mariadbd", "--no-defaults", "--user=mysql", "--skip-networking", "--innodb-buffer-pool-size=64M"),
@@ -31,7 +32,7 @@ MARIADB = (
 
 
 class Cluster:
-    """The one cluster of a Slurm release in the lab's folder. Methods raise LabError when something does not happen.
+    """One cluster of a Slurm release in the lab's folder. Methods raise LabError when something does not happen.
 
     Waits are bounded by `patience` seconds, generously, for a machine that is busy with other things.
     """
@@ -42,8 +43,11 @@ class Cluster:
         """On one of RELEASES, or on the Slurm that is installed below a folder. Raises LabError when it is not."""
         self.release = find(slurm)
         self.base = lab_dir() / self.release.name
-        self.layout = Layout(self.base / f"root-{self.release.recipe}", self.base / "cluster")
-        self._record = Record(self.base / "cluster.json")
+        number = cluster_number()
+        name = f"cluster-{number}" if number else "cluster"
+        self.layout = Layout(self.base / f"root-{self.release.recipe}", self.base / name, number)
+        self._record = Record(self.base / f"{name}.json")
+        self._lock = self.base / f"{name}.lock"
 
     # Up and down
 
@@ -92,13 +96,20 @@ class Cluster:
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit() and machines.start_time(int(folder.name)) is not None:
                 try:
-                    seen = (folder / "root").readlink(), (folder / "cmdline").read_bytes()
+                    command = (folder / "cmdline").read_bytes()
+                    # A holder that has not mounted anything yet is known by its label.
+                    if self._is_inside(folder) or (b"init.py" in command and bytes(self.layout.log) + b"/" in command):
+                        found.append(f"process {folder.name}: {command.decode(errors='replace')}")
                 except OSError:
-                    continue
-                if seen[0].is_relative_to(self.base) or (b"init.py" in seen[1] and bytes(self.base) in seen[1]):
-                    found.append(f"process {folder.name}: {seen[1].decode(errors='replace')}")
+                    continue  # it has ended
         mounted = Path("/proc/self/mountinfo").read_text().splitlines()
         return found + [f"mount {line}" for line in mounted if f" {self.base}/" in line]
+
+    def _is_inside(self, process: Path) -> bool:
+        """Whether the process of this folder in /proc is in the chroot, with this cluster's folder mounted there."""
+        if not (process / "root").readlink().is_relative_to(self.layout.root):
+            return False
+        return f" {self.layout.cluster} " in (process / "mountinfo").read_text()
 
     def status(self) -> str:
         """What is up, in words."""
@@ -155,8 +166,20 @@ class Cluster:
         with self._locked():
             self._node(name).thaw()
 
+    def renew(self, parameters: Parameters) -> None:
+        """A healthy cluster with these parameters and without jobs: the one that is up, restored, or a new one."""
+        if self.parameters() == parameters:
+            try:
+                self.restore_all()
+                return
+            except LabError as error:
+                print(f"Slurm {self.release}: the cluster is made anew, as it was not restored: {error}", flush=True)
+        self.down()
+        self.up(parameters)
+
     def restore_all(self) -> None:
-        """Cancels every job, starts dead daemons and nodes, heals cuts, thaws, and waits until all nodes are up."""
+        """Cancels every job, starts dead daemons and nodes, heals cuts, thaws, resumes drained nodes, and waits until
+        all nodes are up."""
         with self._locked():
             parameters = self._parameters()
             for daemon in ("slurmdbd", "slurmctld"):
@@ -171,7 +194,7 @@ class Cluster:
             self._controller("scancel", "--state=PENDING")
             self._controller("scancel", "--state=RUNNING")
             self._wait("the jobs to end", self._no_jobs)
-            self._wait_up(parameters.names())
+            self._wait("all nodes to be up", lambda: self._resumed(parameters.names()))
 
     def stop_daemon(self, name: str) -> None:
         """SIGTERM to slurmctld or slurmdbd, and waits until it is gone."""
@@ -252,7 +275,9 @@ class Cluster:
 
     def _start_machine(self, name: str, command: list[str] | None = None) -> Machine:
         if command is None:
-            command, specification = NAMESPACES, mounts.specification(name, self.layout, self.release.prefix)
+            command = NAMESPACES
+            with chroot.locked(self.base / "mounts.lock"):  # clusters of one release share the chroot
+                specification = mounts.specification(name, self.layout, self.release.prefix)
         else:
             specification = mounts.login_specification(self.layout)
         with (self.layout.log / f"{name}.log").open("ab") as log:
@@ -348,9 +373,10 @@ class Cluster:
     def _heal(self, names: list[str]) -> None:
         """Ends cuts and freezes of these living nodes."""
         living = self.machines()
+        if names:
+            self._controller("sh", "-c", " && ".join(f"ip link set {name} up" for name in names))
+            network.heal(living, names)
         for name in names:
-            self._link(name, "up")
-            network.heal(living, name)
             living[name].thaw()
 
     def _node(self, name: str) -> Machine:
@@ -373,6 +399,14 @@ class Cluster:
 
         self._wait(f"{' '.join(names)} to be up", up)
 
+    def _resumed(self, names: list[str]) -> bool:
+        """Whether these nodes are up. Those that answer, but are not to be used, are resumed."""
+        states = self._states()
+        for name in names:
+            if states.get(name) in HELD:
+                self._try("scontrol", "update", f"nodename={name}", "state=resume")
+        return all(states.get(name) in UP for name in names)
+
     def _no_jobs(self) -> bool:
         done = self._try("squeue", "--noheader")
         return done.returncode == 0 and not done.stdout.strip()
@@ -393,7 +427,7 @@ class Cluster:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with chroot.locked(self.base / "cluster.lock"):
+        with chroot.locked(self._lock):
             yield
 
 

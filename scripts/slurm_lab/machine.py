@@ -1,7 +1,7 @@
 """A machine of the lab: namespaces that one process holds open, and the processes in them.
 
 Machines are named by their holder's process id and start time, never by a bare id or namespace number, which the
-kernel may have given to somebody else since. A node's holder is the first process of its PID namespace: when it is
+kernel may have given to another process since. A node's holder is the first process of its PID namespace: when it is
 killed, the kernel ends everything on the node at once and takes network and mounts away with it.
 """
 
@@ -103,8 +103,8 @@ def start(
     kind = "pid" if "--pid" in command else "mnt"
     init = str(Path(__file__).with_name("init.py"))
     starter = subprocess.Popen(
-        # An orphan from the start, so that the machine's init reaps it and not whoever happened to start the lab.
-        ["setsid", "--fork", *command, sys.executable, "-I", init, f"{specification['root']}:{name}"],
+        # An orphan from the start, so that the machine's init reaps it, and not the process that started the lab.
+        ["setsid", "--fork", *command, sys.executable, "-I", init, log.name],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,

@@ -61,7 +61,7 @@ def visible() -> list[Path]:
 
 def closed_to_others(path: Path) -> Path | None:
     """The uppermost folder on the way to `path` that is the machine's own in the chroot too, being below /tmp, and that
-    the unprivileged user may not pass: somebody's `mktemp -d` with a checkout in it. A new empty one hides it there."""
+    the unprivileged user may not pass, such as a `mktemp -d` with a checkout in it. A new empty one hides it there."""
     way = [folder for folder in reversed(path.parents) if Path("/tmp") in folder.parents]
     return next((folder for folder in way if not folder.stat().st_mode & 0o001), None)
 

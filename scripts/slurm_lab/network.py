@@ -1,11 +1,11 @@
 """Cuts of one direction, made of nothing but neighbour entries: a kernel that can bridge can do these.
 
-Whoever is not to reach an address gets a fixed hardware address for it that no card has; the bridge hands such frames
-to everybody, and all drop them. The sender notices nothing.
+A machine that is not to reach an address gets a fixed hardware address for it that no card has; the bridge hands such
+frames to all machines, and all drop them. The sender does not notice.
 """
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from .errors import LabError
@@ -13,7 +13,7 @@ from .machine import Machine, daemon_environment
 from .settings import CONTROLLER, LOGIN, address
 
 Direction = Literal["in", "out"]
-NOBODY = "02:00:00:00:ff:ff"
+NO_CARD = "02:00:00:00:ff:ff"
 
 
 def cut(living: Mapping[str, Machine], name: str, only: Direction) -> None:
@@ -29,16 +29,20 @@ def cut_pair(living: Mapping[str, Machine], one: str, other: str) -> None:
 
 
 def _lose(sender: Machine, receiver: str) -> None:
-    _ip(sender, f"ip neigh replace {address(receiver)} lladdr {NOBODY} nud permanent dev {_card(sender)}")
+    _ip(sender, f"ip neigh replace {address(receiver)} lladdr {NO_CARD} nud permanent dev {_card(sender)}")
 
 
-def heal(living: Mapping[str, Machine], name: str) -> None:
-    """Ends such cuts. The links must be up."""
-    _ip(living[name], f"ip neigh flush nud permanent dev {_card(living[name])}")
-    for sender, receiver in _ways(living, name, "in"):
-        # Asked first: to delete one that is not there is an error.
-        where = f"to {address(receiver)} dev {_card(sender)}"
-        _ip(sender, f'test -z "$(ip neigh show nud permanent {where})" || ip neigh flush nud permanent {where}')
+def heal(living: Mapping[str, Machine], names: Collection[str]) -> None:
+    """Ends such cuts of these nodes, by one command on each machine. The links must be up."""
+    for sender in living.values():
+        if sender.name in names:
+            _ip(sender, f"ip neigh flush nud permanent dev {_card(sender)}")
+        elif sender.name != LOGIN:
+            receivers = " ".join(map(address, names))
+            where = f"nud permanent to $receiver dev {_card(sender)}"
+            # Asked first: to delete one that is not there is an error.
+            each = f'test -z "$(ip neigh show {where})" || ip neigh flush {where} || exit'
+            _ip(sender, f"for receiver in {receivers}; do {each}; done")
 
 
 def _ways(living: Mapping[str, Machine], name: str, only: Direction) -> list[tuple[Machine, str]]:

@@ -5,9 +5,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from .errors import LabError
+
 LAB_USER = "ftlab"
 LAB_UID = 64042  # outside the ranges that people, systemd and Debian's packages use
 SLURM_UID = 64030  # Debian's
+CLUSTERS = 4
+"""As many clusters of one release may be up at once."""
 
 SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-mysql-plugin")
 # Debian's old library names are still provided by the packages of the 64-bit time_t transition. The libraries are
@@ -112,6 +116,17 @@ DEFAULT_RELEASE = "24.11"
 def lab_dir() -> Path:
     """The folder of chroots, logs and state: $FT_SLURM_LAB_DIR, or /var/lib/ft-slurm-lab."""
     return Path(os.environ.get("FT_SLURM_LAB_DIR") or "/var/lib/ft-slurm-lab").absolute()
+
+
+def cluster_number() -> int:
+    """Which cluster of each release is meant, from 0 to CLUSTERS - 1: $FT_SLURM_LAB_CLUSTER, or 0.
+
+    Clusters of one release share its chroot and /tmp, and nothing else. Raises LabError for any other number.
+    """
+    text = os.environ.get("FT_SLURM_LAB_CLUSTER") or "0"
+    if text not in map(str, range(CLUSTERS)):
+        raise LabError(f"FT_SLURM_LAB_CLUSTER={text}: from 0 to {CLUSTERS - 1}")
+    return int(text)
 
 
 def checkout() -> Path:

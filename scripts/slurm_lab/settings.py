@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import LabError
-from .releases import RELEASES, Release
+from .releases import CLUSTERS, RELEASES, Release
 
 CONTROLLER = "ctl"
 LOGIN = "login"  # on the controller's network, so at its address
@@ -46,6 +46,7 @@ class Layout:
 
     root: Path
     cluster: Path
+    number: int
 
     @property
     def log(self) -> Path:
@@ -133,14 +134,15 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def _first_job_id(release: Release, layout: Layout) -> int:
-    """From the clock, in each release's own range (MaxJobId is 67,043,328): clusters share /tmp, where a job's id is a
-    folder's name, and two of them may be up at once."""
+    """From the clock, in each cluster's own range (MaxJobId is 67,043,328): clusters share /tmp, where a job's id is a
+    folder's name, and several of them may be up at once."""
     kept = layout.cluster / "first_job_id"
     if not kept.exists():
         ranges = [*sorted(RELEASES), "prefix"]
-        each = 60_000_000 // len(ranges)
+        each = 60_000_000 // (len(ranges) * CLUSTERS)
         own = "prefix" if release.prefix is not None else release.name
-        kept.write_text(str(1 + each * ranges.index(own) + int(time.time()) % (each - 100_000)))
+        first = each * (ranges.index(own) * CLUSTERS + layout.number)
+        kept.write_text(str(1 + first + int(time.time()) % (each - 100_000)))
     return int(kept.read_text())
 
 

@@ -1,7 +1,8 @@
-"""The example as a user runs it on the lab's cluster: a batch job, its faults, and what it said."""
+"""A training as a user runs it on the lab's cluster: a batch job, its faults, and what it said."""
 
 import json
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,9 @@ BOUND = 180.0
 """Seconds for everything that is waited for, on a machine that does other things too."""
 NODES = ("n0", "n1", "n2", "n3")
 REPOSITORY = Path(__file__).resolve().parents[2]
+EXAMPLE = REPOSITORY / "configs/examples/ddp/train.py"
+LIGHT = Path(__file__).with_name("light_train.py")
+"""Does what the example does as far as a job sees it, without torch."""
 STEPS = 100
 
 JOB = """\
@@ -50,7 +54,7 @@ def told(*_):
     threading.Timer(2.0, os._exit, (0,)).start()
 signal.signal(signal.SIGTERM, told)
 """
-# Each worker leaves an orphan in a session of its own: nobody but the daemon would find that one.
+# Each worker leaves an orphan in a session of its own, which only the daemon finds.
 TRAIN = """\
 import os, runpy, subprocess, sys
 null = subprocess.DEVNULL
@@ -198,26 +202,30 @@ def submit(
     later: float = 0.0,
     nodes: int = 4,
     options: Sequence[str] = (),
+    training: Path = LIGHT,
+    candidates: int = 1,
     beats: bool = False,
     within: str = "",
     replaced: tuple[str, str] = ("", ""),
     user: str = LAB_USER,
 ) -> BatchJob:
-    """The example on so many nodes, by one of slurm/job_scripts; `options` are sbatch's.
+    """A training (LIGHT or EXAMPLE) on so many nodes, by one of slurm/job_scripts; `options` are sbatch's.
 
+    So many nodes keep a coordinator: where none is to take over, more than one only costs time.
     A step takes `first` seconds in cycle 0: long, so that a fault comes in the middle; `later` seconds in others.
     `beats`: workers send heartbeats until the file silent-NODE is there. `within`: EATS for workers
     that take all memory when eat-NODE is there, TRAPS for those that write each SIGTERM into told-NODE.
     `replaced`: a part of the script, and what stands there instead.
     """
+    shutil.rmtree(lab.work_dir(name, user))
     folder = lab.work_dir(name, user)
     (folder / "job.yaml").write_text(config)
-    example = str(REPOSITORY / "configs/examples/ddp/train.py")
-    text = TRAIN % (example, BEATS if beats else "", within, first, later, STEPS)
+    text = TRAIN % (str(training), BEATS if beats else "", within, first, later, STEPS)
     (folder / "train.py").write_text(text)
-    if not (folder / ".venv").is_symlink():
-        (folder / ".venv").symlink_to(sys.prefix)
+    (folder / ".venv").symlink_to(sys.prefix)
     text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
     assert replaced[0] in text
-    job = lab.submit(text.replace(*replaced), f"--nodes={nodes}", "--output=out", *options, user=user, cwd=folder)
+    text, options = text.replace(*replaced), (f"--nodes={nodes}", "--output=out", *options)
+    env = {"FT_SUPERVISOR__COORDINATOR__CANDIDATES": str(candidates)}
+    job = lab.submit(text, *options, user=user, cwd=folder, env=env)
     return BatchJob(lab, job, folder, tuple(f"n{index}" for index in range(nodes)))

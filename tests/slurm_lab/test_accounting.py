@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.slurm_lab.conftest import QUICK_REQUEUE, STANDARD
-from tests.slurm_lab.jobs import JOB, submit
+from tests.slurm_lab.jobs import JOB, TRAPS, submit
 
 from slurm_lab import LAB_USER, JobRecord, Lab
 
@@ -33,7 +33,7 @@ def report(lab: Lab, *options: str, cwd: str | Path = "/tmp") -> subprocess.Comp
 
 
 def listed(lab: Lab, job: int, *options: str) -> dict[str, Any]:
-    """The job, as the list of today's jobs has it; 22.05's database hears some seconds late when a short job began."""
+    """The job, as the list of today's jobs has it; 22.05's database learns some seconds late when a short job began."""
     found: list[dict[str, Any]] = []
 
     def look() -> bool:
@@ -55,7 +55,7 @@ def until(what: str, done: Callable[[], object]) -> None:
 
 
 def derived(lab: Lab, job: JobRecord, code: str) -> None:
-    """Waits for the database: it hears of a change, and on 22.05 of a short job's steps, later than of the end."""
+    """Waits for the database: it learns of a change, and on 22.05 of a short job's steps, later than of the end."""
     until(f"DerivedExitCode {code}", lambda: (lab.sacct(job.job_id) or job).derived_exit_code == code)
 
 
@@ -88,20 +88,10 @@ def test_node_death_is_told_and_the_users_comment_stays(lab: Lab) -> None:
     assert f"{job.id}: DerivedExitCode" not in report(lab, "--since", "today", "--fix-exit-codes").stdout
 
 
-def test_own_srun_line_and_a_worker_that_crashed(lab: Lab) -> None:
-    job = submit(lab, "told-own-srun", script="own_srun")
-    job.train()
-    os.kill(job.worker("n1").pid, signal.SIGKILL)
-    job.ends("COMPLETED", "0:0")
-    record = lab.sacct(job.id)
-    assert record is not None
-    assert re.fullmatch(r"\[ft: success, 2 cycles(, [0-9]+ s lost)?\]", record.comment), record.comment
-
-
+@pytest.mark.slow
 def test_each_run_of_a_requeued_job_tells_its_own_end(release_lab: Lab) -> None:
     lab = release_lab
-    if not lab.up(replace(STANDARD, conf_lines=QUICK_REQUEUE)):
-        lab.restore_all()
+    lab.renew(replace(STANDARD, conf_lines=QUICK_REQUEUE))
     job = submit(lab, "told-requeue", config=REQUEUE, options=("--requeue", "--comment=mine", "--open-mode=append"))
     job.train()
     os.kill(job.worker("n1").pid, signal.SIGKILL)
@@ -116,17 +106,21 @@ def test_each_run_of_a_requeued_job_tells_its_own_end(release_lab: Lab) -> None:
 
 
 def test_cancelled(lab: Lab) -> None:
-    job = submit(lab, "told-cancelled")
+    """Workers have their grace, get one signal, and exit with 0: no success."""
+    job = submit(lab, "told-cancelled", within=TRAPS)
     job.train()
     lab.run(["scancel", str(job.id)])
     job.ends("CANCELLED", "0:0")
+    job.check_codes(130)
+    assert (job.verdict() or {})["outcome"] == "cancelled"
+    assert job.signals() == dict.fromkeys(("n0", "n1", "n2"), "SIGTERM")
     found = listed(lab, job.id)
     assert (found["outcome"], found["contradicts"]) == ("cancelled", False)
     assert job.output.count("does not tell how it ended") == 0
 
 
 def test_slurm_says_otherwise(lab: Lab) -> None:
-    """As a script does that ends with srun after a node's death, and one that ends in `exit 0` whatever happened."""
+    """As a script does that ends with srun after a node's death, and one that always ends in `exit 0`."""
     failed = batch(lab, "exit 1", "--comment=[ft: success, 3 cycles]")
     completed = batch(lab, "exit 0", "--comment=mine [ft: failed, 2 cycles]")
     assert (failed.state, completed.state) == ("FAILED", "COMPLETED")
@@ -163,6 +157,7 @@ client.set_derived_exit_code("{mine.job_id}", 75)
     derived(lab, mine, "75:0")
 
 
+@pytest.mark.slow
 def test_one_task_of_an_array(lab: Lab) -> None:
     script = 'srun sh -c "exit $SLURM_ARRAY_TASK_ID"; exit 0'
     array = lab.submit(f"#!/bin/sh\n{script}\n", "--array=1-2", "--output=/dev/null", user=LAB_USER, cwd="/tmp")
@@ -172,7 +167,7 @@ def test_one_task_of_an_array(lab: Lab) -> None:
         rows = lab.run(["sacct", "-X", "-j", str(array), *fields]).stdout.splitlines()
         return {name: code for name, state, code in (row.split("|") for row in rows) if state == "COMPLETED"}
 
-    # Which code the database has for them is another matter: 22.05 may hear of the batch script's end first.
+    # Which code the database has for them is another matter: 22.05 may learn of the batch script's end first.
     until("the end of both", lambda: codes().keys() == {f"{array}_1", f"{array}_2"})
     before = codes()
     code = f"import os, sys; sys.path.insert(0, {str(PACKAGE)!r}); from ft_slurm.cli_client import CliClient; "
@@ -183,6 +178,7 @@ def test_one_task_of_an_array(lab: Lab) -> None:
     assert {f"{array}_1", f"{array}_2"} <= {job["job"] for job in done["jobs"]}
 
 
+@pytest.mark.slow
 def test_names_and_comments_of_all_kinds(lab: Lab) -> None:
     record = batch(lab, "true", "--job-name=a|b\nc 'd' ü", "--comment=two\nlines [ft: success, 1 cycle] | x")
     found = listed(lab, record.job_id)
@@ -190,18 +186,21 @@ def test_names_and_comments_of_all_kinds(lab: Lab) -> None:
     assert found["work_dir"] == "/tmp"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["yesterday", "today", "2026-01-31", "now-3days", "midnight", "now-2hours"])
 def test_times_that_sacct_understands(lab: Lab, word: str) -> None:
     done = report(lab, "--since", word)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["fortnight", "2026-13-45", "now+3days"])
 def test_times_that_it_does_not(lab: Lab, word: str) -> None:
     done = report(lab, "--since", word)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
 
 
+@pytest.mark.slow
 def test_slurmdbd_is_away(lab: Lab) -> None:
     lab.stop_daemon("slurmdbd")
     try:

@@ -39,7 +39,7 @@ def ends(job: BatchJob, state: str, exit_code: str) -> None:
 
 
 def test_slurmd_of_the_batch_host_dies_and_the_training_succeeds(lab: Lab) -> None:
-    job = submit(lab, "host-slurmd", config=JOB, first=0.2)
+    job = submit(lab, "host-slurmd", config=JOB, first=0.2, candidates=3)
     job.train()
     lab.kill_slurmd("n0")
     job.dead.add("n0")  # to srun: it passes nothing on any more that is printed there
@@ -52,10 +52,11 @@ def test_slurmd_of_the_batch_host_dies_and_the_training_succeeds(lab: Lab) -> No
     lab.restore_node("n0")
 
 
+@pytest.mark.slow
 @ONCE
 def test_slurmd_comes_back_before_the_end(lab: Lab) -> None:
     """And ends what runs there of a job that is no longer its own, batch script and srun included."""
-    job = submit(lab, "host-back", config=JOB, first=0.2)
+    job = submit(lab, "host-back", config=JOB, first=0.2, candidates=3)
     job.train()
     lab.kill_slurmd("n0")
     lost_by_slurm(lab, job)
@@ -64,9 +65,10 @@ def test_slurmd_comes_back_before_the_end(lab: Lab) -> None:
     ends(job, "COMPLETED", "0:0")
 
 
+@pytest.mark.slow
 def test_slurmctld_does_not_reach_the_batch_host_which_has_the_coordinator(lab: Lab) -> None:
     """Neither the coordinator's node nor `launch` can ask Slurm for anything: another node does."""
-    job = submit(lab, "host-cut", config=JOB + POLICY)
+    job = submit(lab, "host-cut", config=JOB + POLICY, candidates=3)
     job.train()
     lab.cut_from_controller("n0")
     lost_by_slurm(lab, job)
@@ -76,11 +78,12 @@ def test_slurmctld_does_not_reach_the_batch_host_which_has_the_coordinator(lab: 
     job.check_codes(93)
 
 
+@pytest.mark.slow
 @ONCE
 def test_agent_of_the_batch_host_never_registers(lab: Lab) -> None:
     """The job has lost its own batch host, whose script ends the job."""
     config = JOB + "policy: {timeouts: {join: 20s}}\n"
-    job = submit(lab, "host-late", config=config, nodes=3, options=["--time=1"])
+    job = submit(lab, "host-late", config=config, nodes=3, candidates=3, options=["--time=1"])
 
     def agent() -> list[int]:
         return [each.pid for each in lab.node_processes("n0") if "ft_supervisor.agent" in each.command]

@@ -1,4 +1,5 @@
 """Chaos: a fixed list of schedules which together touch every victim and every moment; see scripts/chaos for more.
+Without --all there are four of them, with a takeover, a frozen and a lost batch host, a cut, a worker and an agent.
 
 A failing one prints its faults, the command that repeats it, and the end of all nodes' logs.
 """
@@ -7,6 +8,7 @@ import pytest
 from tests.slurm_lab.chaos.run import play
 from tests.slurm_lab.chaos.schedule import Fault, Moment, Schedule, Victim, draw
 from tests.slurm_lab.conftest import only_on
+from tests.slurm_lab.jobs import EXAMPLE, LIGHT
 
 from slurm_lab import Lab
 
@@ -25,26 +27,30 @@ SEEDS = (
     17337,  # a worker; while the others stop, the batch host
     19578,  # the batch host; while its replacement is promoted, the new coordinator
 )
-EVERYWHERE = (8574, 17337)
-"""On each release."""
+EVERYWHERE = (8574, 166, 17337, 457)
+"""On each release, and without --all, too: then without torch."""
 ELSEWHERE = "22.05"
 """The others, as what runs on the default release alone takes about as long."""
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_schedule(release_lab: Lab, seed: int) -> None:
+@pytest.mark.parametrize(
+    "seed", [*EVERYWHERE, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS if seed not in EVERYWHERE)]
+)
+def test_schedule(pytestconfig: pytest.Config, release_lab: Lab, seed: int) -> None:
     if seed not in EVERYWHERE:
-        only_on(release_lab, ELSEWHERE)
-    result = play(release_lab, draw(seed))
+        only_on(pytestconfig, release_lab, ELSEWHERE)
+    training = EXAMPLE if pytestconfig.getoption("--all", default=False) else LIGHT
+    result = play(release_lab, draw(seed), training)
     print(result.told)  # pytest -rP shows it of those that went well, too
     assert not result.wrong
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_more_nodes_are_lost_than_there_are_spares(release_lab: Lab) -> None:
+def test_more_nodes_are_lost_than_there_are_spares(pytestconfig: pytest.Config, release_lab: Lab) -> None:
     """The batch host first: the job is then ended with the verdict's code by the last coordinator."""
-    only_on(release_lab, ELSEWHERE)
+    only_on(pytestconfig, release_lab, ELSEWHERE)
     victims = (Victim.BATCH_HOST, Victim.ACTIVE_NODE, Victim.DAEMON)
     schedule = Schedule(0, tuple(Fault(victim, Moment.RUNNING, steps=5) for victim in victims))
     assert not schedule.survivable

@@ -1,4 +1,4 @@
-"""That chaos notices what is wrong: jobs made up of files, each with one thing that must not be."""
+"""Chaos notices what is wrong: jobs made up of files, each with one thing that must not be."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from tests.slurm_lab.chaos.job import EVERY, STEPS, ChaosJob, undisturbed
 from tests.slurm_lab.chaos.journals import Journals
 from tests.slurm_lab.chaos.schedule import Fault, Moment, Schedule, Victim
 from tests.slurm_lab.chaos.strikes import Strikes
+from tests.slurm_lab.jobs import LIGHT
 
 from slurm_lab import Lab
 
@@ -24,14 +25,14 @@ Rows = list[dict[str, Any]]
 def rows(cycle: int, first: int, last: int) -> Rows:
     """What rank 0 prints of these steps."""
     return [
-        {"step": step, "loss": undisturbed()[step - 1], "world": 4, "resumed_from": first - 1, "cycle": cycle}
+        {"step": step, "loss": undisturbed(LIGHT)[step - 1], "world": 4, "resumed_from": first - 1, "cycle": cycle}
         for step in range(first, last + 1)
     ]
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> ChaosJob:
-    return ChaosJob(Lab(), 1, tmp_path, Journals(tmp_path / "journals"))
+    return ChaosJob(Lab(), 1, tmp_path, Journals(tmp_path / "journals"), LIGHT)
 
 
 def wrong(job: ChaosJob, schedule: Schedule, printed: Rows) -> list[str]:

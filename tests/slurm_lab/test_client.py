@@ -111,6 +111,7 @@ def test_comment_of_others_is_kept(ask: Asker, submit: Submit) -> None:
     assert ask("print(len(job.comment), job.comment[:28])", job) == "1024 it's \"the user's\" = own [ft:"
 
 
+@pytest.mark.slow
 def test_requeue_and_accounting(ask: Asker, submit: Submit) -> None:
     job = submit("--requeue")
     said = ask("client.requeue(job); client.requeue(job); after = client.job(number); print(after.restart_count)", job)
@@ -120,6 +121,7 @@ def test_requeue_and_accounting(ask: Asker, submit: Submit) -> None:
     ask.lab.run(["scancel", str(job)])
 
 
+@pytest.mark.slow
 def test_one_task_of_an_array_is_requeued(ask: Asker) -> None:
     array = ask.lab.submit(SLEEPER, "--array=1-2", "--requeue", "--output=/dev/null", user=LAB_USER, cwd="/tmp")
 
@@ -139,6 +141,7 @@ def test_one_task_of_an_array_is_requeued(ask: Asker) -> None:
     ask.lab.run(["scancel", str(array)])
 
 
+@pytest.mark.slow
 def test_job_that_may_not_be_requeued(ask: Asker, submit: Submit) -> None:
     job = submit("--no-requeue")
     code = "try: client.requeue(job)\nexcept SlurmError as error: print(type(error).__name__, error)"
@@ -146,6 +149,7 @@ def test_job_that_may_not_be_requeued(ask: Asker, submit: Submit) -> None:
     assert ask("print(job.requeue, job.state)", job) == "False RUNNING"
 
 
+@pytest.mark.slow
 def test_slurmctld_is_away(ask: Asker, submit: Submit) -> None:
     """It is not to be taken for a forgotten job, as 24.11's JSON would have it, and takes no longer than it may."""
     job = submit()

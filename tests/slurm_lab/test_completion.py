@@ -136,6 +136,7 @@ def test_batch_host_dies(lab: Lab, code: int, state: str) -> None:
     assert "completing_job" in case.events()
 
 
+@pytest.mark.slow
 def test_slurm_has_to_find_out_by_itself_and_another_step_runs(lab: Lab) -> None:
     case = submit(lab, "slowly", before=f"{SRUN} --nodes=1 --ntasks=1 --nodelist=n3 sleep 1000 &")
     case.wait("the other step", lambda: "sleep" in [process.name for process in lab.node_processes("n3")])
@@ -148,6 +149,7 @@ def test_slurm_has_to_find_out_by_itself_and_another_step_runs(lab: Lab) -> None
     case.ends("COMPLETED", "0:0")
 
 
+@pytest.mark.slow
 @ONCE
 def test_task_of_a_job_array(lab: Lab) -> None:
     case = submit(lab, "array", "--array=3-4%1", code=75)
@@ -160,6 +162,7 @@ def test_task_of_a_job_array(lab: Lab) -> None:
     case.ends("FAILED", "75:0")
 
 
+@pytest.mark.slow
 def test_slurmctld_is_away(lab: Lab) -> None:
     case = submit(lab, "away")
     case.kill_batch_host(noticed=True)
@@ -186,6 +189,7 @@ def pyslurm_does_not_fit(lab: Lab) -> str:
     return lab.run([sys.executable, "-c", code], user=LAB_USER).stdout.strip()
 
 
+@pytest.mark.slow
 def test_by_pyslurm_where_there_are_no_commands(lab: Lab) -> None:
     if why := pyslurm_does_not_fit(lab):
         pytest.skip(why)
@@ -196,6 +200,7 @@ def test_by_pyslurm_where_there_are_no_commands(lab: Lab) -> None:
     assert "completing_job" in case.events()
 
 
+@pytest.mark.slow
 @ONCE
 def test_container_without_slurm(lab: Lab) -> None:
     """The command that the log tells does end the job."""
@@ -213,6 +218,7 @@ def test_container_without_slurm(lab: Lab) -> None:
     case.ends("CANCELLED", "0:0")
 
 
+@pytest.mark.slow
 @ONCE
 @pytest.mark.parametrize("allocation", [["salloc", "--nodes=4", "--no-kill"], []], ids=["salloc", "srun"])
 def test_nothing_to_complete_without_a_batch_script(lab: Lab, allocation: list[str]) -> None:

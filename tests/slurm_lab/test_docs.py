@@ -19,6 +19,7 @@ from tests.slurm_lab.jobs import BOUND, REPOSITORY, BatchJob
 from ft_docs.pages import pages
 from slurm_lab import LAB_USER, Lab
 
+pytestmark = pytest.mark.slow
 NODES = tuple(f"n{index}" for index in range(6))
 """As many as the pages ask for."""
 PLACES: dict[str, str] = {}
@@ -51,8 +52,7 @@ OVER: dict[str, BatchJob] = {}
 
 @pytest.fixture
 def pages_lab(default_release: None, release_lab: Lab) -> Lab:
-    if not release_lab.up(replace(STANDARD, nodes=len(NODES))):
-        release_lab.restore_all()
+    release_lab.renew(replace(STANDARD, nodes=len(NODES)))
     return release_lab
 
 

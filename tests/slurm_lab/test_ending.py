@@ -5,7 +5,6 @@ The job's one task asks slurmctld when the signal comes, as a daemon would, and 
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,27 +62,17 @@ class Case:
         return path.read_text() if path.exists() else ""
 
 
-Start = Callable[..., Case]
-
-
-@pytest.fixture
-def start(release_lab: Lab) -> Start:
+def start(lab: Lab, name: str, *options: str) -> Case:
     """Submits a job, and waits until its task waits for the signal."""
-    if not release_lab.up(PREEMPTION):
-        release_lab.restore_all()
-
-    def start(name: str, *options: str) -> Case:
-        folder = release_lab.work_dir(f"ending-{name}", LAB_USER)
-        for old in folder.iterdir():
-            old.unlink()
-        (folder / "task.py").write_text(TASK.format(package=str(PACKAGE), folder=str(folder)))
-        case = Case(release_lab, folder)
-        script = f"#!/bin/sh\nsrun --overlap {sys.executable} {folder}/task.py\n"
-        case.job = release_lab.submit(script, "--output=out", *options, user=LAB_USER, cwd=folder)
-        case.wait("started")
-        return case
-
-    return start
+    folder = lab.work_dir(f"ending-{name}", LAB_USER)
+    for old in folder.iterdir():
+        old.unlink()
+    (folder / "task.py").write_text(TASK.format(package=str(PACKAGE), folder=str(folder)))
+    case = Case(lab, folder)
+    script = f"#!/bin/sh\nsrun --overlap {sys.executable} {folder}/task.py\n"
+    case.job = lab.submit(script, "--output=out", *options, user=LAB_USER, cwd=folder)
+    case.wait("started")
+    return case
 
 
 @pytest.mark.parametrize(
@@ -91,14 +80,16 @@ def start(release_lab: Lab) -> Start:
     [(["scancel"], "cancelled"), (["scontrol", "requeue"], "requeued"), (["scancel", "--signal=TERM"], "nothing")],
     ids=["scancel", "requeue", "signal"],
 )
-def test_people(start: Start, command: list[str], told: str) -> None:
-    case = start("people", "--requeue", "--time=10")
+def test_people(lab: Lab, command: list[str], told: str) -> None:
+    case = start(lab, "people", "--requeue", "--time=10")
     case.lab.run([*command, str(case.job)], user=LAB_USER)
     assert case.wait("told") == f"{told} {case.job}"
 
 
-def test_preemption_with_grace(start: Start) -> None:
+@pytest.mark.slow
+def test_preemption_with_grace(release_lab: Lab) -> None:
     """The signal comes to the step's tasks alone, and to the batch script only when the grace is over."""
-    case = start("preemption", "--partition=low", "--exclusive", "--requeue")
+    release_lab.renew(PREEMPTION)
+    case = start(release_lab, "preemption", "--partition=low", "--exclusive", "--requeue")
     case.lab.submit("#!/bin/sh\n", "--partition=high", "--exclusive", "--output=/dev/null", user=LAB_USER)
     assert case.wait("told") == f"preempted {case.job}"

@@ -13,6 +13,7 @@ from tests.slurm_lab.jobs import JOB, submit
 from ft_slurm import expedite, scontrol_text
 from slurm_lab import Lab
 
+pytestmark = pytest.mark.slow
 EXPEDITING = replace(STANDARD, conf_lines=(f"SlurmctldParameters={expedite.PARAMETER}",))
 FAILS = f"{JOB}policy: {{failures: [{{match: {{signal: SIGKILL}}, action: fail}}, {{match: any, action: restart}}]}}\n"
 LOSES = f"{JOB}policy: {{failures: [{{match: lost_node, action: fail}}, {{match: any, action: restart}}]}}\n"
@@ -39,7 +40,7 @@ def test_a_job_that_is_not_to_run_again_does_not(expediting: Lab, script: str) -
 
 
 def test_nor_does_one_that_is_completed_for_its_dead_batch_host(expediting: Lab) -> None:
-    job = submit(expediting, "expedited-host", config=LOSES, options=OPTIONS)
+    job = submit(expediting, "expedited-host", config=LOSES, options=OPTIONS, candidates=3)
     job.train()
     job.kill_node("n0", noticed=True)
     job.ends("FAILED", "93:0")

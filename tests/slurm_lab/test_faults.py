@@ -11,6 +11,7 @@ from tests.slurm_lab.jobs import JOB, BatchJob, submit
 
 from slurm_lab import LAB_USER, Lab, Process
 
+pytestmark = pytest.mark.slow
 PROGRAM = str(Path(sys.prefix) / "bin/ft-supervisor")
 ALLOWED = JOB + "policy: {faults: {allow: true}}\n"
 BOUND = 120.0
@@ -49,7 +50,7 @@ def recorded(job: BatchJob) -> list[dict[str, Any]]:
 
 def dawdling(lab: Lab, name: str, config: str, user: str = LAB_USER) -> BatchJob:
     """One that trains, in steps of a second until `hurry`."""
-    job = submit(lab, name, config=config, first=1.0, later=1.0, within=HURRY, user=user)
+    job = submit(lab, name, config=config, first=1.0, later=1.0, within=HURRY, user=user, candidates=3)
     job.train()
     return job
 
@@ -107,7 +108,7 @@ def test_what_is_frozen_thaws_and_a_node_is_killed(lab: Lab) -> None:
 
 @pytest.mark.usefixtures("default_release")
 def test_a_node_is_cut_off_and_comes_back(lab: Lab) -> None:
-    """A job of root's, who may tell a kernel what to drop. n1's own fence ends its workers while nobody hears it."""
+    """The job is root's, who may tell a kernel what to drop. n1's own fence ends its workers while it is cut off."""
     job = dawdling(lab, "fault-cut", ALLOWED, user="root")
     told = fault(job, "cut", "node", "--node", "n1", "--for", "20s", user=None)
     assert (told.returncode, told.stderr) == (0, ""), f"{told}\n{job.told}"

@@ -13,6 +13,7 @@ import pytest
 from ft_slurm.nodelist import expand
 from slurm_lab import LAB_USER, Lab, Parameters
 
+pytestmark = pytest.mark.slow
 TREE = Parameters(nodes=4, slurmd_timeout=30, topology="tree")
 PACKAGE = Path(__file__).resolve().parents[2] / "slurm"
 

@@ -13,6 +13,7 @@ import pytest
 
 from slurm_lab import LAB_USER, Lab, LabError, Parameters, Process, machine
 
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts/slurm-lab"
 
 
@@ -187,6 +188,37 @@ def test_up_leaves_a_healthy_cluster_alone(lab: Lab) -> None:
     lab.machine("n1").kill()
     assert lab.up(Parameters(slurmd_timeout=30))
     assert set(lab.machines()) == set(before)
+
+
+def test_clusters_of_one_release_do_not_see_each_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lab.machines()
+    monkeypatch.setenv("FT_SLURM_LAB_CLUSTER", "3")
+    second = Lab(lab.release.prefix or lab.release.name)
+    try:
+        second.up(Parameters(nodes=1))
+        jobs = [each.submit("#!/bin/sh\n", "--output=/dev/null") for each in (lab, second)]
+        assert {each.wait_job(job, 60).state for each, job in zip((lab, second), jobs, strict=True)} == {"COMPLETED"}
+        assert abs(jobs[0] - jobs[1]) > 100_000
+        assert not {*lab.leftovers()} & {*second.leftovers()}
+    finally:
+        second.down()
+    wait_for(lambda: second.leftovers() == [], 30)
+    assert lab.machines() == before
+    assert len(lab.leftovers()) > 6
+
+
+def test_renewed_cluster_has_nothing_of_the_test_before(lab: Lab) -> None:
+    lab.run(["scontrol", "update", "nodename=n1", "state=drain", "reason=fan"])
+    lab.run(["scontrol", "update", "nodename=n2", "state=down", "reason=dead"])
+    lab.kill_node("n3")
+    lab.cut_node("n0", "in")
+    job = lab.submit("#!/bin/sh\n", "-N4", "--output=/dev/null")
+    before = {name: each for name, each in lab.machines().items() if name != "n3"}
+    lab.renew(Parameters(slurmd_timeout=30))
+    assert {node_state(lab, f"n{index}") for index in range(4)} == {"idle"}
+    assert lab.machines().items() > before.items()
+    assert lab.wait_job(job, 60).state == "CANCELLED"
+    assert received(lab, "n1", "n0")
 
 
 def test_topologies(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""What the lab's machines see of a checkout in somebody's `mktemp -d`, which only they may pass."""
+"""The lab's machines see a checkout that lies in a folder of mode 0700, as `mktemp -d` makes it."""
 
 import tempfile
 from pathlib import Path

@@ -42,8 +42,7 @@ def up(release_lab: Lab) -> Lab:
 
 
 def bring(lab: Lab, parameters: Parameters) -> Lab:
-    if not lab.up(parameters):
-        lab.restore_all()
+    lab.renew(parameters)
     return lab
 
 
@@ -73,6 +72,7 @@ def test_a_preempted_job_is_requeued_and_resumes(up: Lab) -> None:
     assert former[-1] == "COMPLETED" and {"REQUEUED", "PREEMPTED"} & set(former)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_release")
 def test_an_array_task_is_requeued_by_a_rule(up: Lab) -> None:
     lab = bring(up, PREEMPTION)
@@ -89,6 +89,7 @@ def test_an_array_task_is_requeued_by_a_rule(up: Lab) -> None:
     assert job.states(duplicates=True) == ["REQUEUED", "COMPLETED"]
 
 
+@pytest.mark.slow
 def test_the_time_limit(lab: Lab) -> None:
     config = policy("interruption: {before_end: 40s, grace: 10s}")
     job = submit(lab, "time-limit", config=config, options=("--time=2",), first=2.0, within=TRAPS)
@@ -101,17 +102,7 @@ def test_the_time_limit(lab: Lab) -> None:
     assert 0 < job.rows(0)[-1]["step"] < STEPS
 
 
-def test_scancel(lab: Lab) -> None:
-    """Workers have their grace, hear of it once, and exit with 0: no success."""
-    job = submit(lab, "scancel", within=TRAPS)
-    job.train()
-    lab.run(["scancel", str(job.id)])
-    job.ends("CANCELLED", "0:0")
-    job.check_codes(130)
-    assert (job.verdict() or {})["outcome"] == "cancelled"
-    assert job.signals() == dict.fromkeys(("n0", "n1", "n2"), "SIGTERM")
-
-
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_release")
 def test_a_changed_time_limit_counts(lab: Lab) -> None:
     config = policy("interruption: {before_end: 40s, grace: 10s, poll: 2s}")
@@ -122,6 +113,7 @@ def test_a_changed_time_limit_counts(lab: Lab) -> None:
     job.check_trained()
 
 
+@pytest.mark.slow
 def test_a_drained_active_node_is_replaced_at_once(lab: Lab) -> None:
     config = policy("interruption: {drain: now, poll: 2s}")
     job = submit(lab, "drained", config=config)
@@ -138,6 +130,7 @@ def test_a_drained_active_node_is_replaced_at_once(lab: Lab) -> None:
 # -- policies
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_release")
 def test_a_node_with_another_configuration_stays_out(lab: Lab) -> None:
     other = "if [ $SLURMD_NODENAME = n3 ]; then export FT_SUPERVISOR__TIMEOUTS__JOIN=5m; fi"
@@ -154,6 +147,7 @@ def test_a_node_with_another_configuration_stays_out(lab: Lab) -> None:
 # -- topology
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["tree", "block"])
 def test_segments_stay_in_one_domain(up: Lab, topology: str) -> None:
     if topology == "block" and not up.release.has_block_topology:
@@ -162,7 +156,7 @@ def test_segments_stay_in_one_domain(up: Lab, topology: str) -> None:
     level = "switch" if topology == "tree" else "block"
     config = policy(f"topology: {{domain: {{source: slurm_topology, level: {level}}}}}")
     config = config.replace("nodes: {active: 3}", "nodes: {active: 4, segment: 2}")
-    job = submit(lab, f"segments-{topology}", config=config, nodes=6)
+    job = submit(lab, f"segments-{topology}", config=config, nodes=6, candidates=3)
     job.train()
     size = 3 if topology == "tree" else 2  # n0 to n2 are below one switch, n0 and n1 make one block
     domains = {f"n{index}": index // size for index in range(6)}
@@ -181,6 +175,7 @@ def test_segments_stay_in_one_domain(up: Lab, topology: str) -> None:
 # -- nodes and workers
 
 
+@pytest.mark.slow
 def test_an_unhealthy_standby_is_never_promoted(lab: Lab) -> None:
     """Of five nodes two are spares; the nearer one turns sick."""
     check = "{name: link, command: [sh, -c, '! test -e sick-$SLURMD_NODENAME'], timeout: 30s, when: [start, standby]}"
@@ -196,6 +191,7 @@ def test_an_unhealthy_standby_is_never_promoted(lab: Lab) -> None:
     job.check_codes(0)
 
 
+@pytest.mark.slow
 def test_a_hang(lab: Lab) -> None:
     rule = "failures: [{match: hang, action: replace_node, budget: {max: 2}}]"
     config = policy(rule, hang="{after: 5s, first: 120s}")
@@ -212,6 +208,7 @@ def test_a_hang(lab: Lab) -> None:
     assert "train.py" in stacks.read_text()
 
 
+@pytest.mark.slow
 def test_an_out_of_memory_kill(lab: Lab) -> None:
     if not CGROUP.parent.is_dir():
         pytest.skip("no memory controller of cgroup v1 on this machine")
@@ -234,7 +231,7 @@ def test_an_out_of_memory_kill(lab: Lab) -> None:
             for number in (CGROUP / "cgroup.procs").read_text().split():
                 with suppress(OSError):  # it has ended
                     (CGROUP.parent / "cgroup.procs").write_text(number)
-            with suppress(OSError):  # somebody still leaves it
+            with suppress(OSError):  # a process is still on its way out
                 CGROUP.rmdir()
             time.sleep(0.2)
         assert not CGROUP.exists()

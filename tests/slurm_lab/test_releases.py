@@ -1,4 +1,4 @@
-"""Where the lab's Slurm comes from: what Debian's archive has, and what is installed below a folder."""
+"""The lab finds its Slurm in Debian's archive, or installed below a folder, and says when it does not."""
 
 import os
 import shutil
@@ -94,6 +94,18 @@ def test_each_folder_has_a_cluster_of_its_own(installed: Path, tmp_path_factory:
     other = tmp_path_factory.mktemp("other") / "link"
     other.symlink_to(installed)
     assert len({Lab(installed).base, Lab(other).base, *(Lab(name).base for name in RELEASES)}) == 2 + len(RELEASES)
+
+
+def test_clusters_of_one_release_share_its_chroot_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Lab()
+    monkeypatch.setenv("FT_SLURM_LAB_CLUSTER", "1")
+    second = Lab()
+    assert first.layout.root == second.layout.root
+    assert (first.layout.cluster.name, second.layout.cluster.name) == ("cluster", "cluster-1")
+    for number in ("4", "-1", "x"):
+        monkeypatch.setenv("FT_SLURM_LAB_CLUSTER", number)
+        with pytest.raises(LabError, match=f"^FT_SLURM_LAB_CLUSTER={number}: from 0 to 3$"):
+            Lab()
 
 
 def test_its_commands_and_libraries_come_first(installed: Path) -> None:

@@ -41,6 +41,7 @@ def prepared(lab: Lab, name: str, config: str = SMALL) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @ONCE
 def test_a_submitted_job_outlives_a_node(lab: Lab) -> None:
     folder = prepared(lab, "submitted", JOB)
@@ -65,6 +66,7 @@ def test_words_arrive_to_the_letter(lab: Lab) -> None:
     assert told.startswith(f"a b|5:00|{COMMENT}"), told  # after it the outcome may stand
 
 
+@pytest.mark.slow
 def test_what_dry_run_prints_is_what_sbatch_takes(lab: Lab) -> None:
     """Without the command line: all that matters is in the script."""
     folder = prepared(lab, "dry")
@@ -78,6 +80,7 @@ def test_what_dry_run_prints_is_what_sbatch_takes(lab: Lab) -> None:
     assert json.loads((folder / "argv").read_text()) == ODD
 
 
+@pytest.mark.slow
 @ONCE
 def test_each_task_of_an_array_is_a_job(lab: Lab) -> None:
     folder = prepared(lab, "array")
@@ -90,6 +93,7 @@ def test_each_task_of_an_array_is_a_job(lab: Lab) -> None:
     assert len(list(folder.glob("small-*.log"))) == 2
 
 
+@pytest.mark.slow
 @ONCE
 def test_a_job_s_id_is_enough_in_any_folder(lab: Lab) -> None:
     """By the user's index, and without one by what slurmctld knows; an array's task as Slurm prints it."""
@@ -128,6 +132,7 @@ def level(found: dict[str, list[dict[str, Any]]], check: str) -> str:
     return str(one["level"])
 
 
+@pytest.mark.slow
 def test_doctor_on_the_login_machine(lab: Lab) -> None:
     folder = prepared(lab, "doctor-login", WHOLE)
     done = lab.run([PROGRAM, "doctor", "--json", "--config", "job.yaml"], user=LAB_USER, cwd=folder, timeout=BOUND)
@@ -148,7 +153,7 @@ def test_doctor_on_the_login_machine(lab: Lab) -> None:
     assert [path.name for path in folder.iterdir()] == ["job.yaml"]
 
 
-@pytest.mark.parametrize("no_kill", [True, False])
+@pytest.mark.parametrize("no_kill", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_doctor_in_a_batch_script(lab: Lab, no_kill: bool) -> None:
     folder = prepared(lab, f"doctor-batch-{no_kill}", WHOLE)
     option = "#SBATCH --no-kill\n" if no_kill else ""
@@ -164,6 +169,7 @@ def test_doctor_in_a_batch_script(lab: Lab, no_kill: bool) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["doctor.json", "job.yaml", "out"]
 
 
+@pytest.mark.slow
 @ONCE
 def test_doctor_in_a_step(lab: Lab) -> None:
     """sacct knows how the step was started."""

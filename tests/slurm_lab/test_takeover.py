@@ -21,16 +21,15 @@ from slurm_lab import LAB_USER, Lab
 
 BOUND = 240.0
 """Seconds for everything that is waited for, on a machine that does other things too."""
-STEP = 0.25
-"""Seconds: so long that all candidates keep a coordinator before the training is over."""
+STEP = 0.2
+"""Seconds: so long that the training is not over before the takeover."""
 LIST = "policy: {coordinator: {candidates: [5, 4]}}\n"
 
 
 @pytest.fixture
 def six(release_lab: Lab) -> Lab:
     """A healthy cluster of six idle nodes, n0 to n5, without jobs."""
-    if not release_lab.up(SIX):
-        release_lab.restore_all()
+    release_lab.renew(SIX)
     return release_lab
 
 
@@ -49,9 +48,10 @@ def told(job: ChaosJob) -> str:
 
 
 def training(job: ChaosJob, *, steps: int = 5, candidates: int = 3) -> dict[str, int]:
-    """Waits until the job trains and all candidates keep a coordinator; the worker's pid on each active node."""
-    until(job, f"{steps} steps", lambda: len(job.rows()) >= steps)
+    """Lets the job train once all candidates keep a coordinator; returns the pids of the workers by node."""
     until(job, "all coordinators", lambda: len(listening(job)) >= candidates)
+    job.go()
+    until(job, f"{steps} steps", lambda: len(job.rows()) >= steps)
     return workers(job)
 
 
@@ -64,13 +64,13 @@ def workers(job: ChaosJob) -> dict[str, int]:
 
 
 def taken_over(job: ChaosJob, former: int) -> str:
-    """Waits until somebody is in charge in a later term than the `former`; the node."""
+    """Waits until a coordinator is in charge in a later term than `former`; returns its node."""
     until(job, "a takeover", lambda: job.journals.term > former)
     return job.journals.in_charge()
 
 
 def promoted(job: ChaosJob, dead: str) -> int | None:
-    """The group_rank of this node in which somebody replaces it."""
+    """The group_rank in which a standby replaced this node; None before that."""
     said = (each.fields for each in job.journals.said if each.event == "promoted")
     return next((fields["group_rank"] for fields in said if NAMES[fields["instead_of"]] == dead), None)
 
@@ -92,7 +92,7 @@ def assert_undisturbed(job: ChaosJob) -> None:
 
 
 def test_coordinator_process_killed(six: Lab) -> None:
-    job = submit(six, "takeover-process", step_time=STEP)
+    job = submit(six, "takeover-process", step_time=STEP, hold=True)
     before = training(job)
     assert sorted(before) == ["n0", "n1", "n2", "n3"]
     term = job.journals.term
@@ -104,9 +104,10 @@ def test_coordinator_process_killed(six: Lab) -> None:
     assert job.codes() == dict.fromkeys(NAMES, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_release")
 def test_standby_that_holds_the_coordinator_dies(six: Lab) -> None:
-    job = submit(six, "takeover-standby", step_time=STEP, config=LIST)
+    job = submit(six, "takeover-standby", step_time=STEP, hold=True, config=LIST)
     before = training(job, candidates=2)
     holder, other = {"n5": ("n5", "n4"), "n4": ("n4", "n5")}[job.journals.in_charge()]
     assert not {holder, other} & before.keys()
@@ -120,7 +121,7 @@ def test_standby_that_holds_the_coordinator_dies(six: Lab) -> None:
 
 
 def test_batch_host_dies_and_nobody_tells_slurm(six: Lab) -> None:
-    job = submit(six, "takeover-batch-host", step_time=STEP)
+    job = submit(six, "takeover-batch-host", step_time=STEP, hold=True)
     training(job)
     term = job.journals.term
     six.kill_node("n0")
@@ -135,9 +136,10 @@ def test_batch_host_dies_and_nobody_tells_slurm(six: Lab) -> None:
     assert job.codes() == dict.fromkeys(NAMES[1:], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_release")
 def test_slurmctld_is_away_during_a_takeover_and_at_the_end(six: Lab) -> None:
-    job = submit(six, "takeover-slurmctld", step_time=STEP)
+    job = submit(six, "takeover-slurmctld", step_time=STEP, hold=True)
     before = training(job)
     six.stop_daemon("slurmctld")
     term = job.journals.term
@@ -155,6 +157,7 @@ ALLOCATION = f"--nodes={len(NAMES)} --ntasks-per-node=1 --no-kill"
 PROGRAM = Path(sys.prefix) / "bin/ft-supervisor"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_release")
 @pytest.mark.parametrize(
     ("command", "code"),
@@ -182,7 +185,7 @@ def test_nothing_is_completed_where_somebody_waits_for_the_job(six: Lab, command
 @contextmanager
 def interactive(lab: Lab, name: str, *command: str) -> Iterator[tuple[ChaosJob, subprocess.Popen[str]]]:
     """The job under salloc or a direct srun, on the login machine; both are gone afterwards."""
-    folder = prepare(lab, name, step_time=STEP)
+    folder = prepare(lab, name, step_time=STEP, hold=True)
     with (folder / "out").open("w") as out:
         client = lab.popen(
             command, user=LAB_USER, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT

@@ -1,4 +1,4 @@
-"""What must hold after a job, whatever struck it. Each check yields a sentence for everything that is wrong."""
+"""Checks what must hold after a job under any faults. Each check yields a sentence for everything that is wrong."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def _codes(job: ChaosJob, schedule: Schedule, strikes: Strikes) -> Iterator[str]
             continue  # killed, by us or by Slurm when it was back
         allowed: set[int | None] = {code}
         if node in strikes.cut | strikes.frozen:
-            # Who finds nobody with a majority for long may leave before the others have a verdict,
+            # A node that finds no coordinator with a majority for long may leave before the others have a verdict,
             allowed.add(NO_MAJORITY)
-            # and who is not back when all others have left is ended by Slurm: `launch` ends srun some seconds later.
+            # and one that is not back when all others have left is ended by Slurm: `launch` ends srun seconds later.
             verdict = job.journals.find(COORDINATOR, "verdict")
             if verdict is not None and strikes.back[node] > verdict.time:
                 allowed.add(None)
@@ -75,7 +75,7 @@ def training(job: ChaosJob, schedule: Schedule) -> Iterator[str]:
         yield f"cycles wrote into one another's output: {numbers}"
     reached = 0
     for cycle, found in cycles:
-        yield from _cycle(cycle, found, reached)
+        yield from _cycle(cycle, found, reached, undisturbed(job.training))
         reached = found[-1]["step"]
     if schedule.survivable and reached != STEPS:
         yield f"training ended at step {reached} of {STEPS}"
@@ -83,8 +83,8 @@ def training(job: ChaosJob, schedule: Schedule) -> Iterator[str]:
         yield f"training was to go on undisturbed, but these cycles ran: {numbers}"
 
 
-def _cycle(cycle: int, rows: list[dict[str, Any]], reached: int) -> Iterator[str]:
-    """One cycle, after one that came to the step `reached`."""
+def _cycle(cycle: int, rows: list[dict[str, Any]], reached: int, expected: tuple[float, ...]) -> Iterator[str]:
+    """One cycle, after one that came to the step `reached`; `expected` is the loss of each step."""
     resumed = {row["resumed_from"] for row in rows}
     steps = [row["step"] for row in rows]
     begin = min(resumed)
@@ -94,9 +94,7 @@ def _cycle(cycle: int, rows: list[dict[str, Any]], reached: int) -> Iterator[str
         yield f"cycle {cycle} resumed from step {begin}, after step {reached} (checkpoints: every {EVERY})"
     if {row["world"] for row in rows} != {ACTIVE}:
         yield f"cycle {cycle} was a world of {sorted({row['world'] for row in rows})}"
-    wrong = [
-        row["step"] for row in rows if not math.isclose(row["loss"], undisturbed()[row["step"] - 1], rel_tol=TOLERANCE)
-    ]
+    wrong = [row["step"] for row in rows if not math.isclose(row["loss"], expected[row["step"] - 1], rel_tol=TOLERANCE)]
     if wrong:
         yield f"cycle {cycle} did not learn what an undisturbed training learns in the steps {wrong}"
 

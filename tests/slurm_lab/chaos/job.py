@@ -1,4 +1,4 @@
-"""The job that chaos happens to: the example on six nodes, four of them active, by `ft-supervisor launch`."""
+"""The job that chaos happens to: a training on six nodes, four of them active, by `ft-supervisor launch`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from typing import Any
 
 from tests.slurm_lab.chaos.journals import Journals
 from tests.slurm_lab.chaos.schedule import ACTIVE, NODES
+from tests.slurm_lab.jobs import LIGHT, REPOSITORY
 
 from slurm_lab import LAB_USER, Lab, Process
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-EXAMPLE = REPOSITORY / "configs/examples/ddp/train.py"
 NAMES = tuple(f"n{index}" for index in range(NODES))
 BATCH_HOST = NAMES[0]
+CANDIDATES = frozenset(NAMES[:3])
+"""The nodes that keep a coordinator by default."""
 STEPS, STEP_TIME, EVERY = 100, 0.12, 5
 """Steps of the training, seconds that each takes, and steps from one checkpoint to the next."""
 LINGER = 1.5
@@ -44,6 +45,8 @@ class ChaosJob:
     id: int
     folder: Path
     journals: Journals
+    training: Path
+    """Its script: the example, or tests/slurm_lab/light_train.py."""
 
     @property
     def run_id(self) -> str:
@@ -93,6 +96,10 @@ class ChaosJob:
         """The training on this node."""
         return self.processes(node, str(self.folder / "worker.py"))
 
+    def go(self) -> None:
+        """Lets the workers of the first cycle train."""
+        (self.folder / "go").touch()
+
     def cycle(self) -> int:
         """The newest cycle in which a step was made; -1 before the first one."""
         rows = self.rows()
@@ -109,36 +116,51 @@ class ChaosJob:
         return sorted(node for node, cycle in newest.items() if cycle == max(newest.values()))
 
 
-def prepare(lab: Lab, name: str, *, linger: bool = False, step_time: float = STEP_TIME, config: str = "") -> Path:
-    """The unprivileged user's fresh folder with the job.yaml of the example; `config` goes into it too."""
+def prepare(
+    lab: Lab,
+    name: str,
+    *,
+    training: Path = LIGHT,
+    linger: bool = False,
+    hold: bool = False,
+    step_time: float = STEP_TIME,
+    config: str = "",
+) -> Path:
+    """The unprivileged user's fresh folder with the job.yaml of this training; `config` goes into it too.
+
+    `linger`: the workers end one after the other. `hold`: the first cycle trains only after `ChaosJob.go`.
+    """
     shutil.rmtree(lab.work_dir(name, LAB_USER))
     folder = lab.work_dir(name, LAB_USER)
     shutil.copy(Path(__file__).with_name("worker.py"), folder / "worker.py")
-    training = [str(EXAMPLE), str(LINGER if linger else 0), *OPTIONS, "--step-time", str(step_time)]
-    command = json.dumps([sys.executable, str(folder / "worker.py"), *training])
+    if not hold:
+        (folder / "go").touch()
+    words = [str(training), str(LINGER if linger else 0), *OPTIONS, "--step-time", str(step_time)]
+    command = json.dumps([sys.executable, str(folder / "worker.py"), *words])
     (folder / "job.yaml").write_text(CONFIG.format(active=ACTIVE, command=command) + config)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
 
 
-def submit(lab: Lab, name: str, *, linger: bool = False, step_time: float = STEP_TIME, config: str = "") -> ChaosJob:
-    """The example, by the batch script of slurm/job_scripts."""
-    folder = prepare(lab, name, linger=linger, step_time=step_time, config=config)
+def submit(lab: Lab, name: str, *, training: Path = LIGHT, **options: Any) -> ChaosJob:
+    """The training, by the batch script of slurm/job_scripts; `options` are those of `prepare`."""
+    folder = prepare(lab, name, training=training, **options)
     text = (REPOSITORY / "slurm/job_scripts/launch.sbatch").read_text()
     assert " -- python train.py" in text
     text = text.replace(" -- python train.py", "")  # job.yaml names the command
-    return of(lab, lab.submit(text, f"--nodes={NODES}", "--output=out", user=LAB_USER, cwd=folder), folder)
+    number = lab.submit(text, f"--nodes={NODES}", "--output=out", user=LAB_USER, cwd=folder)
+    return of(lab, number, folder, training)
 
 
-def of(lab: Lab, job: int, folder: Path) -> ChaosJob:
+def of(lab: Lab, job: int, folder: Path, training: Path = LIGHT) -> ChaosJob:
     """The job with this number, whose output goes to `out` in its folder."""
-    return ChaosJob(lab, job, folder, Journals(Path(f"/tmp/ft-{lab.layout.uid(LAB_USER)}/{job}.0.0")))
+    return ChaosJob(lab, job, folder, Journals(Path(f"/tmp/ft-{lab.layout.uid(LAB_USER)}/{job}.0.0")), training)
 
 
 @cache
-def undisturbed() -> tuple[float, ...]:
+def undisturbed(training: Path) -> tuple[float, ...]:
     """The loss of each step of a training that nothing happens to, all by itself on this machine."""
     with TemporaryDirectory() as folder:
-        command = [sys.executable, str(EXAMPLE), *OPTIONS]
+        command = [sys.executable, str(training), *OPTIONS]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
     return tuple(json.loads(line)["loss"] for line in done.stdout.splitlines())

@@ -63,7 +63,7 @@ class Journals:
 
     @property
     def term(self) -> int:
-        """The highest in which somebody was in charge; -1 before the first."""
+        """The highest term in which a coordinator was in charge; -1 before the first."""
         return max(self._terms.values(), default=-1)
 
     def find(self, kind: str, event: str, after: int = 0) -> Said | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.slurm_lab.chaos.checks import check
-from tests.slurm_lab.chaos.job import NAMES, ChaosJob, submit
+from tests.slurm_lab.chaos.job import CANDIDATES, NAMES, ChaosJob, submit
 from tests.slurm_lab.chaos.journals import AGENT, COORDINATOR, DAEMON, Journals
 from tests.slurm_lab.chaos.schedule import NODES, RESTARTING, Fault, Moment, Schedule, Victim
 from tests.slurm_lab.chaos.strikes import NothingToHit, Strike, Strikes
+from tests.slurm_lab.jobs import EXAMPLE
 
 from slurm_lab import JobRecord, Lab, LabError, Parameters
 
@@ -58,13 +60,12 @@ class Disappointed(Exception):
     """Something that had to come did not."""
 
 
-def play(lab: Lab, schedule: Schedule, name: str = "chaos") -> Result:
-    """Runs the example under this schedule. Only what is wrong with the lab itself is raised, as LabError."""
+def play(lab: Lab, schedule: Schedule, training: Path = EXAMPLE) -> Result:
+    """Runs the training under this schedule. Raises LabError only for faults of the lab itself."""
     began = time.monotonic()
-    if not lab.up(SIX):
-        lab.restore_all()
+    lab.renew(SIX)
     result = Result(schedule)
-    job = submit(lab, name, linger=schedule.lingers)
+    job = submit(lab, "chaos", training=training, linger=schedule.lingers, hold=True)
     strikes = Strikes(job)
     try:
         record = _Play(job, strikes).through(schedule)
@@ -90,6 +91,7 @@ class _Play:
         self._strikes = strikes
         self._said = 0
         self._cycle = -1
+        self._gone = False
 
     def through(self, schedule: Schedule) -> JobRecord:
         """All faults, and the job's end."""
@@ -97,6 +99,16 @@ class _Play:
             self._wait(f"the moment for {fault}", lambda fault=fault: self._has_come(fault), MOMENT_BOUND)  # type: ignore[misc]
             self._wait(f"a victim for {fault}", lambda fault=fault: self._strike(fault), MOMENT_BOUND)  # type: ignore[misc]
         return self._end()
+
+    def _let_go(self) -> None:
+        """The training begins when every candidate that lives keeps a coordinator: earlier none could take over."""
+        if self._gone:
+            return
+        listening = {each.node for each in self._job.journals.said if each.event == "coordinator_listens"}
+        struck = self._strikes.dead | self._strikes.cut | self._strikes.frozen
+        if listening >= CANDIDATES - struck:
+            self._job.go()
+            self._gone = True
 
     def _strike(self, fault: Fault) -> bool:
         said, cycle = len(self._job.journals.said), self._job.cycle()
@@ -149,6 +161,7 @@ class _Play:
         while True:
             self._strikes.end_due()
             self._job.journals.read()
+            self._let_go()
             if done():
                 return
             if time.monotonic() > end:
@@ -174,7 +187,7 @@ def _late(strike: Strike, journals: Journals) -> bool:
 
 
 def _logs(job: ChaosJob) -> str:
-    """The end of what everybody said."""
+    """Returns the end of every log."""
     parts = [f"--- out ({job.folder / 'out'})", *job.output.splitlines()[-TAIL:]]
     parts += ["--- training", *(str(row) for row in job.rows()[-3:])]
     for node in NAMES:

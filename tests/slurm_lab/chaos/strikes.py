@@ -68,7 +68,7 @@ class Strikes:
 
     @property
     def slurm_away(self) -> bool:
-        """Whether a daemon of Slurm's is stopped: then nobody can be asked."""
+        """Whether a daemon of Slurm is stopped, so that sacct cannot be asked."""
         return bool(self._away)
 
     def end_due(self) -> None:
@@ -182,7 +182,7 @@ class Strikes:
 
 
 def end_orphans(job: ChaosJob, node: str) -> None:
-    """What the workers of a killed daemon have left: nobody was there any more to find it."""
+    """Ends what the workers of a killed daemon left: only that daemon would have found it."""
     for each in job.lab.node_processes(node):
         if each.name == "sleep":
             with suppress(ProcessLookupError):

@@ -1,11 +1,12 @@
-"""One worker of a job under chaos: the example's training, with witnesses. Runs on the nodes, by its path.
+"""One worker of a job under chaos: a training, with witnesses. Runs on the nodes, by its path.
 
-    worker.py EXAMPLE LINGER [OPTION...]
+    worker.py TRAINING LINGER [OPTION...]
 
-It leaves an orphan in a session of its own, which nobody but the daemon would find. It holds a lock for as long as it
-lives, looks whether a worker of another cycle still holds one, on any node, and writes that to `overlaps`: locks know
-of no network, and the file system is everybody's. Rank 0's output goes to the file `training`, whoever still reads
-srun's. After the training each rank stays for LINGER seconds times its rank.
+In the first cycle it waits for the file `go`, as long as the job has time for that.
+It leaves an orphan in a session of its own, which only the daemon finds. It holds a lock for as long as it lives, looks
+whether a worker of another cycle still holds one, on any node, and writes that to `overlaps`: all nodes share the file
+system, and its locks do not depend on the network. Rank 0's output goes to the file `training`, as srun's output ends
+with the batch host. After the training each rank stays for LINGER seconds times its rank.
 """
 
 import fcntl
@@ -20,16 +21,18 @@ from pathlib import Path
 
 def main() -> None:
     folder = Path(__file__).resolve().parent
-    example, linger, options = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
+    training, linger, options = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
     rank, cycle = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     null = subprocess.DEVNULL
     subprocess.run(["setsid", "--fork", "sleep", "1000"], stdin=null, stdout=null, stderr=null, check=True)
+    while cycle == 0 and not (folder / "go").exists():
+        time.sleep(0.02)
     held = witness(folder, cycle, rank)
     if rank == 0:
-        training = os.open(folder / "training", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        os.dup2(training, 1)
-    sys.argv = [example, *options]
-    runpy.run_path(example, run_name="__main__")
+        rows = os.open(folder / "training", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.dup2(rows, 1)
+    sys.argv = [training, *options]
+    runpy.run_path(training, run_name="__main__")
     time.sleep(linger * rank)
     os.close(held)
 
