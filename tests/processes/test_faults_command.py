@@ -291,13 +291,8 @@ def test_thaw_ends_a_freeze_and_says_when_there_is_none(undisturbed: SharedJob, 
 
 
 def hand_line(hit: Hit) -> list[str]:
-<<<<<<< HEAD
-    """The command of an executor, without the tool that starts it."""
+    """Return the command of an executor, as the tool sends it to a node."""
     return [sys.executable, "-P", "-m", "ft_supervisor.fault.executor", encode(hit).decode()]
-=======
-    """Return the command of a hand, as the tool sends it to a node."""
-    return [sys.executable, "-P", "-m", "ft_supervisor.fault.hand", encode(hit).decode()]
->>>>>>> m-tiers
 
 
 @shares
