@@ -53,7 +53,7 @@ def test_a_verdict_that_was_found_is_not_forgotten_for_a_dying_agents_last_words
     play.wait(5)
     assert play.feed(events.VerdictFileFound(daemons.FAILED)) == [KillChild("agent")]
     play.order(orders.Remember(Memory(0, newest=C0)))
-    assert play.feed(daemons.AGENT_GONE) == [CopyVerdict(daemons.FAILED), Leave(1, daemons.FAILED, "over")]
+    assert play.feed(daemons.AGENT_GONE) == [CopyVerdict(daemons.FAILED), *daemons.LEFT_FAILED]
 
 
 def test_enough_nodes_at_the_join_timeout_are_enough() -> None:
