@@ -17,7 +17,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from ft_supervisor.core.bounds import MOST, Within
 
 MAX_BYTES = 64 * 1024
-"""The longest message; design section 6."""
+"""Bytes of the longest message."""
 _GREATEST: dict[type, float] = {int: MOST, float: 1.7976931348623157e308}
 
 

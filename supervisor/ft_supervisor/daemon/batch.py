@@ -1,5 +1,5 @@
 """The last deeds of the node whose coordinator has closed the job: its end in the job's comment, a requeue, and the
-job's end in Slurm when the batch script cannot bring it (design section 8).
+job's end in Slurm when the batch script cannot bring it (docs/internals/slurm.md, The batch host dies).
 
 Two things are known then: which nodes the coordinator does not hear any more, and, from one question, what slurmctld
 makes of the batch host. Both are needed. A host that has just died is known to the coordinator first; a host whose
