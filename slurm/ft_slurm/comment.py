@@ -4,7 +4,7 @@ import re
 
 MARK = "ft"
 LIMIT = 1024
-"""Bytes of a comment (slurm-facts.md)."""
+"""Bytes of a comment (docs/internals/slurm.md, Accounting)."""
 
 
 def with_part(comment: str, mark: str, text: str, limit: int = LIMIT) -> str:

@@ -1,13 +1,13 @@
 """Ends a batch job in Slurm whose script cannot end it any more: the script died with its host, or Slurm has taken that
 host out of the job.
 
-Such a job stays RUNNING until its time limit, even when all tasks on the other nodes have ended (slurm-facts.md: the
-batch host dies). Its owner may end it with slurm_complete_job, from any node. A script on a host that was taken out may
-live on, where only slurmd has died or slurmctld does not reach it. slurmctld drops what that script's slurmstepd says
-of its end (measured on 24.11; 22.05 still took it, where it got through): then nothing but a completion ends the job,
-and it is done although 22.05 might have heard another code from a script that goes on after ours. A script whose host
-is in the job ends the job itself: a completion beside it would decide by chance which exit code counts, and so
-`complete` leaves that script alone.
+Such a job stays RUNNING until its time limit, even when all tasks on the other nodes have ended
+(docs/internals/slurm.md, The batch host dies). Its owner may end it with slurm_complete_job, from any node. A script on
+a host that was taken out may live on, where only slurmd has died or slurmctld does not reach it. slurmctld drops what
+that script's slurmstepd says of its end (measured on 24.11; 22.05 still took it, where it got through): then nothing
+but a completion ends the job, and it is done although 22.05 might have heard another code from a script that goes on
+after ours. A script whose host is in the job ends the job itself: a completion beside it would decide by chance which
+exit code counts, and so `complete` leaves that script alone.
 """
 
 import os

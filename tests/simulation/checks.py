@@ -1,4 +1,17 @@
-"""The invariants of the design's section 9, asked at every deed that could break one. Raises Breach."""
+"""The invariants, asked at every action that could break one (docs/concepts.md, What always holds). Raises Breach.
+
+1. Two cycles never run workers at the same time on one node.
+2. No two nodes hold the same group_rank in the same cycle.
+3. A node that is excluded or lost is never active in a later cycle, unless it registered anew and was not excluded.
+4. At most one verdict per run; nothing runs after it.
+5. Verdict success only if every active node of one cycle reported success in that cycle.
+6. Every daemon ends, within a bound computable from the timeouts, whatever dies.
+7. A message from an old term, cycle or incarnation changes nothing.
+8. Training workers are not touched by the loss of the coordinator as long as their own nodes live and a takeover fits
+   inside the fence.
+9. At most one coordinator is in charge in a term, and no decision of an older term takes effect after a newer one's.
+10. Workers of a new cycle start only when no worker of the former one can still run anywhere.
+"""
 
 from __future__ import annotations
 

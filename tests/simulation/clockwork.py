@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Breach(AssertionError):
-    """An invariant does not hold. `number`: as in the design's section 9, or a word for what is asked beside them."""
+    """An invariant does not hold. `number`: its number in checks.py, or a word for what is checked beside these."""
 
     def __init__(self, number: str, text: str) -> None:
         super().__init__(f"{number}: {text}")

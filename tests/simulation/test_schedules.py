@@ -1,4 +1,4 @@
-"""Thousands of whole jobs from seeds, against the invariants of the design.
+"""Thousands of whole jobs from seeds, against what always holds (docs/concepts.md).
 
 `FT_SEEDS=100000` lives more of them; `scripts/simulate` does so on all cores, and shrinks what fails.
 """

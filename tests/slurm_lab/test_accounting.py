@@ -80,7 +80,7 @@ def test_node_death_is_told_and_the_users_comment_stays(lab: Lab) -> None:
     assert (found["outcome"], found["source"], found["contradicts"]) == ("success", "comment", False)
     assert found["slurm"]["state"] == "COMPLETED"  # one job, although RESIZING has a record of its own
 
-    # 0:9 since 23.02 (slurm-facts.md); the owner puts it right, and there is nothing to put right then.
+    # 0:9 since 23.02 (docs/internals/slurm.md); the owner puts it right, and there is nothing to put right then.
     done = report(lab, "--since", "today", "--fix-exit-codes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (f"{job.id}: DerivedExitCode was" in done.stdout) == (record.derived_exit_code != "0:0")

@@ -163,7 +163,7 @@ PROGRAM = Path(sys.prefix) / "bin/ft-supervisor"
     ("command", "code"),
     [
         (f"salloc {ALLOCATION} {PROGRAM} launch --config job.yaml", 0),
-        # srun's own code, once a node of its step has died (slurm-facts.md).
+        # srun's own code, once a node of its step has died (docs/internals/slurm.md).
         (f"srun {ALLOCATION} --kill-on-bad-exit=0 --wait=0 {PROGRAM} --config job.yaml", None),
     ],
     ids=["salloc", "srun"],

@@ -1,7 +1,8 @@
 """torch's elastic agent, told its rank instead of finding it out: a worker sees what torchrun would give it.
 
 Only what starts workers is torch's (its environment variables, error files, log redirection, watchdog); stopping and
-watching them is workers.py's, because torch's ways block (torch-facts: up to 30 s). Nothing here asks a store or DNS.
+watching them is workers.py's, because torch's ways block for up to 30 s (docs/internals/torch.md). Nothing here asks a
+store or DNS.
 """
 
 from __future__ import annotations

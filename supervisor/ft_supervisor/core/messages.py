@@ -1,4 +1,4 @@
-"""What agents and coordinators say to one another through the store (design sections 6 and 7).
+"""What agents and coordinators say to one another through the store (docs/internals/design.md).
 
 Every message carries a term: a coordinator's its own, an agent's the one that its node has promised. A receiver drops
 what is of an older term, cycle, incarnation or connection than it knows. Mail travels in a queue for one connection

@@ -20,8 +20,9 @@ class HostSilent(StoreLost):
 class Store(Protocol):
     """One connection to a store; for one thread at a time, `clone` gives another one.
 
-    Every call may raise StoreLost. No call keeps a timeout against a frozen host (torch-facts: a stopped server holds
-    its callers until it goes on), so callers live in threads that can be abandoned. Values are bytes below 8 MiB.
+    Every call may raise StoreLost. No call keeps a timeout against a frozen host (docs/internals/torch.md: a stopped
+    server holds its callers until it goes on), so callers live in threads that can be abandoned. Values are bytes below
+    8 MiB.
     """
 
     def push(self, queue: str, data: bytes) -> None:

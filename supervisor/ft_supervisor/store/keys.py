@@ -1,4 +1,4 @@
-"""The names of all keys and queues of one run; design section 6 says who writes them."""
+"""The names of all keys and queues of one run; docs/reference/store-keys.md says who writes them."""
 
 from __future__ import annotations
 

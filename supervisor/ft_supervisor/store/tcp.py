@@ -1,4 +1,4 @@
-"""The real store: torch's TCPStore. The only file here that imports torch; all facts about it are from torch-facts."""
+"""The real store: torch's TCPStore. The only file here that imports torch. See docs/internals/torch.md."""
 
 from __future__ import annotations
 
