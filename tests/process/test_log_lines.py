@@ -5,8 +5,8 @@ from typing import Any, get_args
 import pytest
 
 from ft_supervisor.core.actions import Fact
-from ft_supervisor.core.agent.states import State
 from ft_supervisor.core.model import Cycle, Failure, Job, Outcome, Problem, Verdict
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.protocol import agent_facts as agent
 from ft_supervisor.core.protocol import coordinator_facts as coordinator
 from ft_supervisor.core.protocol import daemon_facts as daemon
@@ -43,8 +43,8 @@ LINES: dict[Any, str] = {
     agent.TerminationPassedOn("SIGTERM"): "info event=terminated reason=SIGTERM",
     agent.ConfigDiffers("another sum"): 'warning event=policy_differs reason="another sum"',
     agent.Fenced(5.0): 'warning event=fenced reason="no lease for 5 s"',
-    agent.AgentBecame(agent.QuietState.STANDBY): "info event=standby",
-    agent.AgentBecame(agent.QuietState.STOPPING, CYCLE): "info event=stopping cycle=0.3",
+    agent.AgentBecame(AgentState.STANDBY): "info event=standby",
+    agent.AgentBecame(AgentState.STOPPING, CYCLE): "info event=stopping cycle=0.3",
     agent.AgentActive(CYCLE, 4, 10): "info event=active cycle=0.3 group_rank=4 group_world_size=10",
     agent.AgentClosing("done"): "info event=closing reason=done",
     coordinator.Preparing(4, 7): "info event=preparing term=4 nodes=7",
@@ -130,8 +130,3 @@ def test_the_line_of_each_fact(fact: Fact, capfd: pytest.CaptureFixture[str]) ->
 
 def test_every_fact_has_a_line_here_and_no_other_has() -> None:
     assert set(get_args(Fact)) == FORMS.keys() == {type(fact) for fact in LINES}
-
-
-def test_a_quiet_state_is_a_state_of_the_agent() -> None:
-    louder = {State.JOINING, State.ACTIVE, State.CLOSING}
-    assert {state.value for state in agent.QuietState} == {state.value for state in set(State) - louder}

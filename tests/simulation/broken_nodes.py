@@ -8,9 +8,10 @@ from ft_supervisor.core import actions, events, messages, orders
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.agent.follower import Follower
 from ft_supervisor.core.agent.lifecycle import Lifecycle
-from ft_supervisor.core.agent.states import Closing, Standby, State, Stopping, Succeeded
+from ft_supervisor.core.agent.states import Closing, Standby, Stopping, Succeeded
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.model import CONFIG_ERROR, Cycle, Failure, Memory
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.quorum.roster import first_candidate
 
 
@@ -112,7 +113,7 @@ class LeavesByTheBarrier(AgentMachine):
 
     def _tick(self, now: float) -> None:
         super()._tick(now)
-        if self.state is not State.CLOSING and self.running is None and self._giving_up.hinted:
+        if self.state is not AgentState.CLOSING and self.running is None and self._giving_up.hinted:
             self._life.end(actions.Leave(0, None, "the exit barrier is passed"), 0.0, now)
 
 

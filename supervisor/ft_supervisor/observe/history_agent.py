@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ft_supervisor.core.protocol.agent_facts import QuietState
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.ranks import unfold
 from ft_supervisor.observe.history_fact import Fact, announced, cycle_text, failures_of
 
@@ -57,5 +57,5 @@ class AgentEvents:
 def _news(fact: dict[str, Any]) -> str:
     """What a fact of the agent tells of its node's connection or state; "" for nothing of interest here."""
     if fact["type"] == "AgentBecame":
-        return "standby" if fact["state"] == QuietState.STANDBY else ""
+        return "standby" if fact["state"] == AgentState.STANDBY else ""
     return {"CoordinatorFound": "connected", "ConnectionLost": "disconnected"}.get(fact["type"], "")

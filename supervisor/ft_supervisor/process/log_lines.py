@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ft_supervisor.core.actions import Fact
 from ft_supervisor.core.model import Job
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.protocol import agent_facts as agent
 from ft_supervisor.core.protocol import coordinator_facts as coordinator
 from ft_supervisor.core.protocol import daemon_facts as daemon
@@ -18,6 +19,10 @@ from ft_supervisor.core.settings import Response
 from ft_supervisor.core.words import count
 
 GIVES_UP = "gives_up"
+_QUIET = tuple(
+    state.value for state in (AgentState.STANDBY, AgentState.CHECKING, AgentState.STOPPING, AgentState.SUCCEEDED)
+)
+"""The events of an AgentBecame."""
 _DECISIONS = (Response.RESTART.value, Response.REPLACE_NODE.value, GIVES_UP)
 """The events of a decision; the other responses always end the job."""
 
@@ -149,7 +154,7 @@ _AGENT = (
     _form(agent.TerminationPassedOn, "terminated", reason=SAME),
     _form(agent.ConfigDiffers, "policy_differs", "warning", reason=SAME),
     _form(agent.Fenced, "fenced", "warning", reason=lambda fact, _: f"no lease for {fact.seconds:g} s"),
-    _form(agent.AgentBecame, (tuple(agent.QuietState), lambda fact: fact.state.value), cycle=SAME),
+    _form(agent.AgentBecame, (_QUIET, lambda fact: fact.state.value), cycle=SAME),
     _form(agent.AgentActive, "active", cycle=SAME, group_rank=SAME, group_world_size=SAME),
     _form(agent.AgentClosing, "closing", reason=SAME),
 )

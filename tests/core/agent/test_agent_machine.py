@@ -25,11 +25,11 @@ from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
 from ft_supervisor.core.agent.agent import GUARD_MARGIN
 from ft_supervisor.core.agent.lifecycle import ABANDON_MARGIN
-from ft_supervisor.core.agent.states import State
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Terminated, Tick
 from ft_supervisor.core.ledger import EMPTY, Ledger
 from ft_supervisor.core.model import KILL_BOUND, Accepted, Memory, Outcome, Roster, Verdict
+from ft_supervisor.core.orders import AgentState
 
 # -- the way through a job
 
@@ -39,7 +39,7 @@ def test_join_run_succeed_and_leave() -> None:
     assert play.first == [Dial((0,))]
     assert play.connect() == [remember(), register()]
     assert play.feed(standby(None)) == []
-    assert play.machine.state is State.STANDBY
+    assert play.machine.state is AgentState.STANDBY
     assert play.feed(mail(run())) == [remember(C0), Start(run())]
     assert play.feed(events.WorkersExited(C0, ())) == [
         remember(C0, succeeded=C0),
@@ -96,7 +96,7 @@ def test_a_run_beside_live_workers_is_dropped_and_the_coordinator_learns_of_them
     if stops:
         play.feed(mail(STOP))
     assert play.feed(mail(run(C1))) == [register(1, C0, knows(C0), serial=2)]
-    assert play.machine.state is (State.STOPPING if stops else State.ACTIVE)
+    assert play.machine.state is (AgentState.STOPPING if stops else AgentState.ACTIVE)
     assert play.machine.memory.newest == C0
     play.feed(mail(STOP))
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
@@ -107,7 +107,7 @@ def test_standby_stops_what_runs() -> None:
     play = running()
     assert play.feed(standby(C0)) == [StopWorkers(C0, TIMEOUTS.restart_grace)]
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
-    assert play.machine.state is State.STANDBY
+    assert play.machine.state is AgentState.STANDBY
 
 
 # -- what is old changes nothing (7)
@@ -138,7 +138,7 @@ def test_what_is_old_changes_nothing(old: events.AgentEvent) -> None:
     play = running(C1)
     before = play.machine.memory
     assert play.feed(old) == []
-    assert (play.machine.state, play.machine.running, play.machine.memory) == (State.ACTIVE, C1, before)
+    assert (play.machine.state, play.machine.running, play.machine.memory) == (AgentState.ACTIVE, C1, before)
 
 
 def test_a_new_incarnation_knows_what_the_former_one_was_told() -> None:
@@ -153,7 +153,7 @@ def test_a_new_incarnation_repeats_its_nodes_success() -> None:
     memory = knows(C1, succeeded=C1)
     play = Play(memory)
     assert play.connect() == [register(memory=memory)]
-    assert play.machine.state is State.SUCCEEDED
+    assert play.machine.state is AgentState.SUCCEEDED
     assert play.machine.watched == C1
 
 
@@ -224,7 +224,7 @@ def test_a_coordinator_that_takes_over_has_the_workers_go_on() -> None:
     play.connect(1)
     play.feed(mail(messages.Prepare(1)))
     assert play.feed(mail(messages.Continue(1, C0, Ledger(2), 0.0))) == [remember(C0, promise=1, ledger=Ledger(2))]
-    assert play.machine.state is State.ACTIVE
+    assert play.machine.state is AgentState.ACTIVE
     assert play.feed(events.WorkersExited(C0, ()))[1:] == [
         Send(messages.WorkersSucceeded(1, 1, 1, C0)),
         EnterBarrier(C0, 3),
@@ -250,7 +250,7 @@ def test_a_proposed_verdict_is_kept_before_that_is_told_and_ends_nothing() -> No
         remember(C0, accepted=Accepted(0, FAILED)),
         Send(messages.VerdictKept(0, 1, 1)),
     ]
-    assert play.machine.state is State.ACTIVE
+    assert play.machine.state is AgentState.ACTIVE
     play.feed(mail(messages.Prepare(4)))
     assert play.feed(mail(messages.Propose(4, SUCCESS))) == [
         remember(C0, promise=4, accepted=Accepted(4, SUCCESS)),
@@ -279,7 +279,7 @@ def test_the_fence_ends_the_workers_with_no_grace_and_the_node_stands_by() -> No
     assert StopWorkers(C0, 0.0) in play.wait(BEAT)
     play.connect()
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
-    assert play.machine.state is State.STANDBY
+    assert play.machine.state is AgentState.STANDBY
 
 
 def test_the_fence_counts_from_when_the_lease_was_asked_for() -> None:
@@ -471,7 +471,7 @@ def test_the_exit_barriers_key_touches_no_active_node() -> None:
     play = running()
     assert play.feed(BarrierPassed(C0)) == []
     assert play.wait(10 * TIMEOUTS.takeover) == []
-    assert play.machine.state is State.ACTIVE
+    assert play.machine.state is AgentState.ACTIVE
 
 
 def test_a_node_whose_success_was_not_heard_tells_it_once_more_behind_the_barrier() -> None:

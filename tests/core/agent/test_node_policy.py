@@ -9,7 +9,6 @@ from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
 
 from ft_supervisor.core import events, messages, orders
 from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
-from ft_supervisor.core.agent.states import State
 from ft_supervisor.core.events import (
     Beat,
     CannotStart,
@@ -21,6 +20,7 @@ from ft_supervisor.core.events import (
     WorkersExited,
 )
 from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Problem, Verdict
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
 
 BEFORE = Health(checks=(Check("net", ("ping",), when=(When.BEFORE_CYCLE,)),), min_free=None)
@@ -110,7 +110,7 @@ def test_a_node_that_cannot_start_its_workers_is_unhealthy_and_they_have_not_fai
     ]
     assert play.feed(mail(messages.Stop(0, C0, "0-2", 2.0))) == [Send(messages.Stopping(0, 1, 1, C0))]
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
-    assert play.machine.state is State.STANDBY
+    assert play.machine.state is AgentState.STANDBY
 
 
 def test_a_node_that_cannot_start_its_workers_does_not_try_it_again() -> None:

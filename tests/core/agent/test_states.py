@@ -13,13 +13,14 @@ from ft_supervisor.core import events, messages
 from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.agent import candidate_search, states
 from ft_supervisor.core.agent.candidate_search import CandidateSearch, Search
-from ft_supervisor.core.agent.states import Active, AgentState, Checking, Closing, Joining, Standby, State, Stopping
+from ft_supervisor.core.agent.states import Active, AnyState, Checking, Closing, Joining, Standby, Stopping
 from ft_supervisor.core.events import Disconnected
 from ft_supervisor.core.model import Memory
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.transitions import InvalidState, Transitions, check_invariants
 
 TABLES = [
-    (states.TRANSITIONS, State, State.JOINING, {State.CLOSING}),
+    (states.TRANSITIONS, AgentState, AgentState.JOINING, {AgentState.CLOSING}),
     (candidate_search.TRANSITIONS, Search, Search.FRESH, set()),
 ]
 
@@ -68,7 +69,7 @@ LEAVE = Leave(75, None, "")
         (Closing(Leave(1, FAILED, ""), None), knows(C0), True, "leaves with its verdict"),
     ],
 )
-def test_what_must_not_be_is_found(state: AgentState, memory: Memory, leased: bool, broken: str) -> None:
+def test_what_must_not_be_is_found(state: AnyState, memory: Memory, leased: bool, broken: str) -> None:
     with pytest.raises(InvalidState, match=broken):
         check_invariants(state.name, states.invariants(state, memory, leased))
 
@@ -82,7 +83,7 @@ def test_what_must_not_be_is_found(state: AgentState, memory: Memory, leased: bo
         (Closing(LEAVE, Stopping(run(C0), 5.0)), knows(C0, verdict=FAILED)),
     ],
 )
-def test_what_may_be_is_allowed(state: AgentState, memory: Memory) -> None:
+def test_what_may_be_is_allowed(state: AnyState, memory: Memory) -> None:
     check_invariants(state.name, states.invariants(state, memory, True))
 
 
@@ -100,4 +101,4 @@ def test_a_verdict_by_mail_closes_a_node_whatever_it_does() -> None:
     for play in (Play(), Play(knows(C0)), running()):
         play.connect()
         play.feed(mail(messages.Close(0, FAILED)))
-        assert play.machine.state is State.CLOSING
+        assert play.machine.state is AgentState.CLOSING

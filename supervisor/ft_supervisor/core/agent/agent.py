@@ -17,7 +17,7 @@ from ft_supervisor.core.actions import AgentAction, Announce, Leave, Tell
 from ft_supervisor.core.agent.follower import Follower, Orders
 from ft_supervisor.core.agent.giving_up import GiveUp
 from ft_supervisor.core.agent.lifecycle import Lifecycle
-from ft_supervisor.core.agent.states import State, invariants
+from ft_supervisor.core.agent.states import invariants
 from ft_supervisor.core.events import (
     AgentEvent,
     BarrierPassed,
@@ -48,6 +48,7 @@ from ft_supervisor.core.model import (
     Outcome,
     Verdict,
 )
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.transitions import InvalidState, check_invariants
 
@@ -78,7 +79,7 @@ class AgentMachine:
         self._life = Lifecycle(job, node, self._follower, epoch, self._do)
 
     @property
-    def state(self) -> State:
+    def state(self) -> AgentState:
         """The name of the present state."""
         return self._life.state.name
 
@@ -193,7 +194,7 @@ class AgentMachine:
                 self._obey(order, now)
 
     def _obey(self, order: Orders, now: float) -> None:
-        if self.state is State.CLOSING:
+        if self.state is AgentState.CLOSING:
             return
         match order:
             case messages.Run():
@@ -239,7 +240,7 @@ class AgentMachine:
     def _gone(self, cycle: Cycle, port: int, now: float) -> None:
         if self.running == cycle:
             self._follower.port = port
-            if self.state is not State.CLOSING:
+            if self.state is not AgentState.CLOSING:
                 self._tell_alive(now, gone=True)  # or the daemon would take a fence that was kept for a missed one
             self._life.gone(cycle)
 
@@ -277,7 +278,7 @@ class AgentMachine:
         self._tell_alive(now)
         self._life.tick(now)
         self._follower.tick(now)
-        if self.state is not State.CLOSING:
+        if self.state is not AgentState.CLOSING:
             self._give_up_if_due(now)
             if self.running is None and self._follower.led and self._giving_up.asks(now):
                 self._register()  # the answer is what its coordinator wants of this node
@@ -297,9 +298,9 @@ class AgentMachine:
     def _tell_alive(self, now: float, *, gone: bool = False) -> None:
         """`gone`: the workers of the present state are."""
         run = None if gone else self._life.state.run
-        known = self._follower.led or run is not None or self.state is State.CLOSING
+        known = self._follower.led or run is not None or self.state is AgentState.CLOSING
         alive = orders.Alive(
-            state=self.state.value if known else State.JOINING.value,
+            state=self.state.value if known else AgentState.JOINING.value,
             cycle=str(self.memory.newest) if self.memory.newest else "",
             group_rank=run.group_rank if run else None,
             fence_in=None if gone or self.fence_at is None else self.fence_at - now,

@@ -16,12 +16,11 @@ from ft_supervisor.core.agent.hang import HangDetector
 from ft_supervisor.core.agent.states import (
     TRANSITIONS,
     Active,
-    AgentState,
+    AnyState,
     Checking,
     Closing,
     Joining,
     Standby,
-    State,
     Stopping,
     Succeeded,
     fact_of,
@@ -31,6 +30,7 @@ from ft_supervisor.core.coordinator.policy import ignored
 from ft_supervisor.core.events import Beat, StacksTaken
 from ft_supervisor.core.health_types import WORKERS
 from ft_supervisor.core.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.settings import When
 from ft_supervisor.core.transitions import check_transition
@@ -46,7 +46,7 @@ class Lifecycle:
     def __init__(
         self, job: Job, node: Node, follower: Follower, epoch: float, do: Callable[[AgentAction], None]
     ) -> None:
-        self.state: AgentState = Joining()
+        self.state: AnyState = Joining()
         self.signalled = False
         """Whether something else has signalled the workers already, so that they are only to be waited for."""
         self._job = job
@@ -67,7 +67,7 @@ class Lifecycle:
     def repeat_success(self) -> None:
         """A former agent of the node has seen its workers succeed."""
         succeeded = self._follower.memory.succeeded
-        if succeeded is not None and self.state.name is State.JOINING:
+        if succeeded is not None and self.state.name is AgentState.JOINING:
             self._become(Succeeded(succeeded))
 
     def stand_by(self, now: float) -> None:
@@ -239,7 +239,7 @@ class Lifecycle:
             code = self.state.leave.code if isinstance(self.state, Closing) else INTERRUPTED
             self._do(Leave(code, self._follower.memory.verdict, "workers that can't be ended"))
 
-    def _become(self, state: AgentState) -> None:
+    def _become(self, state: AnyState) -> None:
         check_transition(TRANSITIONS, self.state.name, state.name)
         self.state = state
         self._do(Announce(fact_of(state)))

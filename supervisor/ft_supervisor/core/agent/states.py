@@ -4,58 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from math import inf
 from typing import ClassVar
 
 from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.messages import Run
 from ft_supervisor.core.model import Cycle, Memory
+from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.transitions import Transitions
 
+_RUN = {AgentState.CHECKING: "Run, and checks are due before a cycle", AgentState.ACTIVE: "Run"}
+_END = {AgentState.CLOSING: "verdict | no coordinator for too long | unanswered signal | another configuration"}
 
-class State(StrEnum):
-    """What the node does. The names are also events of the log, and what `status` shows."""
-
-    JOINING = "joining"
-    STANDBY = "standby"
-    CHECKING = "checking"
-    ACTIVE = "active"
-    STOPPING = "stopping"
-    SUCCEEDED = "succeeded"
-    CLOSING = "closing"
-
-
-_RUN = {State.CHECKING: "Run, and checks are due before a cycle", State.ACTIVE: "Run"}
-_END = {State.CLOSING: "verdict | no coordinator for too long | unanswered signal | another configuration"}
-
-TRANSITIONS: Transitions[State] = {
-    State.JOINING: {
-        State.STANDBY: "Standby | Run on an unhealthy node",
-        State.SUCCEEDED: "connected, after a former agent of the node has seen its workers succeed",
+TRANSITIONS: Transitions[AgentState] = {
+    AgentState.JOINING: {
+        AgentState.STANDBY: "Standby | Run on an unhealthy node",
+        AgentState.SUCCEEDED: "connected, after a former agent of the node has seen its workers succeed",
         **_RUN,
         **_END,
     },
-    State.STANDBY: {State.STANDBY: "Standby | Run on an unhealthy node", **_RUN, **_END},
-    State.CHECKING: {
-        State.ACTIVE: "the checks pass",
-        State.STANDBY: "a check fails",
-        State.STOPPING: "Stop | Standby | fence | CannotStart",
+    AgentState.STANDBY: {AgentState.STANDBY: "Standby | Run on an unhealthy node", **_RUN, **_END},
+    AgentState.CHECKING: {
+        AgentState.ACTIVE: "the checks pass",
+        AgentState.STANDBY: "a check fails",
+        AgentState.STOPPING: "Stop | Standby | fence | CannotStart",
         **_END,
     },
-    State.ACTIVE: {
-        State.STOPPING: "a worker fails or hangs | Stop | Standby | fence | CannotStart",
-        State.SUCCEEDED: "all workers have exited with 0",
+    AgentState.ACTIVE: {
+        AgentState.STOPPING: "a worker fails or hangs | Stop | Standby | fence | CannotStart",
+        AgentState.SUCCEEDED: "all workers have exited with 0",
         **_END,
     },
-    State.STOPPING: {
-        State.STOPPING: "an earlier deadline: fence | CannotStart | a shorter grace",
-        State.STANDBY: "WorkersGone",
+    AgentState.STOPPING: {
+        AgentState.STOPPING: "an earlier deadline: fence | CannotStart | a shorter grace",
+        AgentState.STANDBY: "WorkersGone",
         **_END,
     },
-    State.SUCCEEDED: {State.STANDBY: "Standby | Run on an unhealthy node", **_RUN, **_END},
-    State.CLOSING: {},
+    AgentState.SUCCEEDED: {AgentState.STANDBY: "Standby | Run on an unhealthy node", **_RUN, **_END},
+    AgentState.CLOSING: {},
 }
 
 
@@ -69,14 +56,14 @@ class _Idle:
 class Joining(_Idle):
     """No coordinator has given the node anything to do yet."""
 
-    name: ClassVar[State] = State.JOINING
+    name: ClassVar[AgentState] = AgentState.JOINING
 
 
 @dataclass(frozen=True)
 class Standby(_Idle):
     """The node waits for a Run."""
 
-    name: ClassVar[State] = State.STANDBY
+    name: ClassVar[AgentState] = AgentState.STANDBY
 
 
 @dataclass(frozen=True)
@@ -84,7 +71,7 @@ class Succeeded(_Idle):
     """All of the node's workers of `cycle` have exited with 0."""
 
     cycle: Cycle
-    name: ClassVar[State] = State.SUCCEEDED
+    name: ClassVar[AgentState] = AgentState.SUCCEEDED
 
 
 @dataclass(frozen=True)
@@ -92,7 +79,7 @@ class Checking:
     """The daemon runs the health checks that are due before `run`."""
 
     run: Run
-    name: ClassVar[State] = State.CHECKING
+    name: ClassVar[AgentState] = AgentState.CHECKING
 
 
 @dataclass(frozen=True)
@@ -100,7 +87,7 @@ class Active:
     """The workers of `run` run."""
 
     run: Run
-    name: ClassVar[State] = State.ACTIVE
+    name: ClassVar[AgentState] = AgentState.ACTIVE
 
 
 @dataclass(frozen=True)
@@ -109,7 +96,7 @@ class Stopping:
 
     run: Run
     gone_by: float = inf
-    name: ClassVar[State] = State.STOPPING
+    name: ClassVar[AgentState] = AgentState.STOPPING
 
 
 @dataclass(frozen=True)
@@ -118,7 +105,7 @@ class Closing:
 
     leave: Leave
     workers: Stopping | None
-    name: ClassVar[State] = State.CLOSING
+    name: ClassVar[AgentState] = AgentState.CLOSING
 
     @property
     def run(self) -> Run | None:
@@ -126,10 +113,10 @@ class Closing:
         return self.workers.run if self.workers else None
 
 
-AgentState = Joining | Standby | Succeeded | Checking | Active | Stopping | Closing
+AnyState = Joining | Standby | Succeeded | Checking | Active | Stopping | Closing
 
 
-def workers_of(state: AgentState) -> Stopping | None:
+def workers_of(state: AnyState) -> Stopping | None:
     """The workers that may be alive, and their deadline (infinite if they are not being stopped); None if none are."""
     match state:
         case Checking(run) | Active(run):
@@ -142,7 +129,7 @@ def workers_of(state: AgentState) -> Stopping | None:
             return None
 
 
-def fact_of(state: AgentState) -> facts.AgentFact:
+def fact_of(state: AnyState) -> facts.AgentFact:
     """Return what is announced when the agent has come into this state."""
     match state:
         case Active(run):
@@ -150,14 +137,14 @@ def fact_of(state: AgentState) -> facts.AgentFact:
         case Closing(leave):
             return facts.AgentClosing(leave.reason)
         case Checking(run) | Stopping(run):
-            return facts.AgentBecame(facts.QuietState(state.name), run.cycle)
+            return facts.AgentBecame(state.name, run.cycle)
         case Succeeded(cycle):
-            return facts.AgentBecame(facts.QuietState.SUCCEEDED, cycle)
+            return facts.AgentBecame(AgentState.SUCCEEDED, cycle)
         case _:
-            return facts.AgentBecame(facts.QuietState(state.name))
+            return facts.AgentBecame(state.name)
 
 
-def invariants(state: AgentState, memory: Memory, leased: bool) -> Mapping[str, bool]:
+def invariants(state: AnyState, memory: Memory, leased: bool) -> Mapping[str, bool]:
     """Return which invariants hold, in words. `leased`: the node has ever had a lease."""
     run, workers = state.run, workers_of(state)
     begins = isinstance(state, Checking | Active)

@@ -8,9 +8,9 @@ line for people. A new fact needs a line in process.log_lines.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ft_supervisor.core.model import Cycle, Failure, Problem
+from ft_supervisor.core.orders import AgentState
 
 
 @dataclass(frozen=True)
@@ -112,20 +112,12 @@ class Fenced:
     seconds: float
 
 
-class QuietState(StrEnum):
-    """States of an agent of which no more is announced than the cycle, by their names in core.agent.states."""
-
-    STANDBY = "standby"
-    CHECKING = "checking"
-    STOPPING = "stopping"
-    SUCCEEDED = "succeeded"
-
-
 @dataclass(frozen=True)
 class AgentBecame:
-    """The agent's state is another one now. `cycle`: the one that it checks for, stops, or has finished."""
+    """The agent is now on standby, checking, stopping or succeeded; other states have facts of their own. `cycle`: the
+    one that it checks for, stops, or has finished."""
 
-    state: QuietState
+    state: AgentState
     cycle: Cycle | None = None
 
 
