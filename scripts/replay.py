@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ft_supervisor.observe.journal_lines import BadJournal
-from ft_supervisor.observe.replay import Difference, replay, show, story
-from ft_supervisor.observe.tagged import dump
+from ft_supervisor.journal.lines import BadJournal
+from ft_supervisor.journal.replay import Difference, replay, show, story
+from ft_supervisor.journal.tagged import dump
 
 DESCRIPTION = """\
 Feeds the events of each JOURNAL back through the same core, at the times at which they happened then, and compares

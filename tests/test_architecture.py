@@ -153,7 +153,13 @@ def test_the_daemon_loads_nothing_that_it_can_do_without() -> None:
 
 # -- facts before words
 
-MAKE_LINES = {"agent/shell.py", "coordinator/loop.py", "daemon/shell.py", "observe/view.py", "process/log.py"}
+MAKE_LINES = {
+    "agent/shell.py",
+    "coordinator/loop.py",
+    "daemon/shell.py",
+    "coordinator/snapshot_of.py",
+    "process/log.py",
+}
 NOT_OURS = {"supervisor/ft_supervisor/agent/failures.py"}  # it reads torch's error file
 SHOWN = {"reason", "message", "note"}
 """Attributes and names that hold a sentence for people."""

@@ -13,10 +13,10 @@ from queue import Empty, SimpleQueue
 from ft_bench.joining import address
 from ft_supervisor.agent.connection import FromWire
 from ft_supervisor.agent.wire import Wire
-from ft_supervisor.core.actions import AgentAction, Announce, Dial, Leave, Send, StopWorkers
 from ft_supervisor.core.agent.agent import AgentMachine
-from ft_supervisor.core.events import AgentEvent, Tick, WorkersGone
-from ft_supervisor.core.model import Job, Memory, Node
+from ft_supervisor.core.protocol.actions import AgentAction, Announce, Dial, Leave, Send, StopWorkers
+from ft_supervisor.core.protocol.events import AgentEvent, Tick, WorkersGone
+from ft_supervisor.core.protocol.model import Job, Memory, Node
 from ft_supervisor.process import clock
 from ft_supervisor.process.log_lines import render
 

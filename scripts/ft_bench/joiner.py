@@ -25,9 +25,9 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRende
 
 from ft_bench.crowd import Crowd
 from ft_bench.joining import HOST, RUN_ID, Task, job
-from ft_supervisor.core.actions import AgentAction, Start
-from ft_supervisor.core.events import AgentEvent, Looked, Mailed
-from ft_supervisor.core.messages import Continue, Run, Standby
+from ft_supervisor.core.protocol.actions import AgentAction, Start
+from ft_supervisor.core.protocol.events import AgentEvent, Looked, Mailed
+from ft_supervisor.core.protocol.messages import Continue, Run, Standby
 
 
 def join_ours(task: Task) -> None:

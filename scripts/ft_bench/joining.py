@@ -20,8 +20,8 @@ from pathlib import Path
 from ft_bench.job import environ
 from ft_bench.seen import BenchError
 from ft_bench.told import BOUND
-from ft_supervisor.core.model import Job, Memory, Node, Timeouts
-from ft_supervisor.core.orders import Begin, Listening
+from ft_supervisor.core.protocol.model import Job, Memory, Node, Timeouts
+from ft_supervisor.core.protocol.orders import Begin, Listening
 from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 
 RUN_ID = "1.0.0"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ft_bench.report import Row
-from ft_supervisor.core.placement import Assignment, Candidate, assign
-from ft_supervisor.core.settings import Placement, Pool
+from ft_supervisor.core.placement.placement import Assignment, Candidate, assign
+from ft_supervisor.core.protocol.settings import Placement, Pool
 
 NODES, ACTIVE, DOMAIN = 4096, 3584, 72
 SEGMENTS = (1, 8, 16)

@@ -18,7 +18,7 @@ from ft_bench import joining
 from ft_bench.report import Row, median
 from ft_bench.seen import BenchError
 from ft_bench.told import BOUND, Exits
-from ft_supervisor.core.model import Job, Timeouts
+from ft_supervisor.core.protocol.model import Job, Timeouts
 from ft_supervisor.process import tree
 from ft_supervisor.process.ports import free_port
 

@@ -12,7 +12,7 @@ from ft_supervisor.config import defaults
 from ft_supervisor.config.scalars import duration, path_template, size
 from ft_supervisor.config.schema import JOB_KEYS, LIMITS, POLICY
 from ft_supervisor.config.validator import Table
-from ft_supervisor.core import keys as spec
+from ft_supervisor.core.protocol import keys as spec
 
 Schema = Mapping[str, Any]
 

@@ -13,15 +13,18 @@ from ft_supervisor.doctor import environment
 from ft_supervisor.doctor import render as doctor_render
 from ft_supervisor.doctor.finding import Level
 from ft_supervisor.fault import record
-from ft_supervisor.observe import jobs_text, journal, report_json, snapshot, status
+from ft_supervisor.journal import journal
+from ft_supervisor.report import jobs_text, render_json
+from ft_supervisor.run_folder import snapshot
+from ft_supervisor.status import judgement
 
 INTRO = """\
 What commands print with `--json`, and which files of a run are for other programs. Each has a version, and a key is
-only ever added to one. Names such as observe.history are modules of ft_supervisor."""
+only ever added to one. Names such as history.model are modules of ft_supervisor."""
 
 SECTIONS = {
-    "ft-supervisor status --json": status,
-    "ft-supervisor report JOB --json": report_json,
+    "ft-supervisor status --json": judgement,
+    "ft-supervisor report JOB --json": render_json,
     "ft-supervisor report --since TIME --json": jobs_text,
     "RUN_DIR/RUN_ID/status.json": snapshot,
     "RUN_DIR/RUN_ID/journal/NODE/journal-*.jsonl": journal,

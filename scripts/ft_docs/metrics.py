@@ -1,9 +1,9 @@
-"""docs/reference/metrics.md, from the catalogue of `ft_supervisor.observe.metric_families`."""
+"""docs/reference/metrics.md, from the catalogue of `ft_supervisor.coordinator.metric_families`."""
 
 from __future__ import annotations
 
 from ft_docs.text import code, page, table
-from ft_supervisor.observe.metric_families import BUCKETS, FAMILIES, catalogue
+from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, catalogue
 
 INTRO = """\
 What a coordinator answers Prometheus, where `metrics.listen` lets it: at `http://NODE:PORT/metrics`. Every node that

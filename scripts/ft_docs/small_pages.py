@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from ft_docs.text import code, page, table
-from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN, Cycle, Outcome
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN, Cycle, Outcome
 from ft_supervisor.store.keys import Keys
 
 EXITS = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import Agent, Nursery, Scripted, listen
 
-from ft_supervisor.core.model import Job, Memory
+from ft_supervisor.core.protocol.model import Job, Memory
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ft_supervisor.core import codec, messages, orders
-from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Cycle, Job, Memory, Node, Timeouts
-from ft_supervisor.core.ranks import fold
+from ft_supervisor.core.protocol import codec, messages, orders
+from ft_supervisor.core.protocol.ledger import Ledger
+from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node, Timeouts
+from ft_supervisor.core.protocol.ranks import fold
 from ft_supervisor.process.link import Link
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys

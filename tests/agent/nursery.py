@@ -27,10 +27,10 @@ from ft_supervisor.agent import __main__ as agent
 from ft_supervisor.agent import shell  # noqa: F401 - what takes long to import
 from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
 from ft_supervisor.agent.workers import Workers
-from ft_supervisor.core.actions import Pulse
-from ft_supervisor.core.model import PROTOCOL
-from ft_supervisor.observe.background import Background
+from ft_supervisor.core.protocol.actions import Pulse
+from ft_supervisor.core.protocol.model import PROTOCOL
 from ft_supervisor.process import clock
+from ft_supervisor.process.background import Background
 from ft_supervisor.process.link import LINK_FD_ENV, pair
 from ft_supervisor.process.tree import become_subreaper
 from ft_supervisor.store import tcp

@@ -19,11 +19,19 @@ from ft_supervisor.agent import connection, wire
 from ft_supervisor.agent.connection import FromWire, Generation
 from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.agent.wire import Wire
-from ft_supervisor.core import codec
-from ft_supervisor.core.actions import Pulse
-from ft_supervisor.core.events import AgentEvent, BarrierPassed, CloseHeld, Connected, Disconnected, Looked, Mailed
-from ft_supervisor.core.messages import TO_COORDINATOR, Leaving
-from ft_supervisor.core.model import Cycle, Job, Outcome, Timeouts, Verdict
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.actions import Pulse
+from ft_supervisor.core.protocol.events import (
+    AgentEvent,
+    BarrierPassed,
+    CloseHeld,
+    Connected,
+    Disconnected,
+    Looked,
+    Mailed,
+)
+from ft_supervisor.core.protocol.messages import TO_COORDINATOR, Leaving
+from ft_supervisor.core.protocol.model import Cycle, Job, Outcome, Timeouts, Verdict
 from ft_supervisor.process import clock
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.memory import MemoryStore

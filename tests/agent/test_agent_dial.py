@@ -17,8 +17,8 @@ from tests.agent.harness import BOUND, Nursery, job, listen, port_of, wait_until
 
 from ft_supervisor.agent.dial import Dialer, Found
 from ft_supervisor.core.agent import dialling
-from ft_supervisor.core.model import Job
-from ft_supervisor.observe import smallfile
+from ft_supervisor.core.protocol.model import Job
+from ft_supervisor.run_folder import smallfile
 
 DEAD = "127.0.0.2"
 """A host that is no more; it never answers for long."""

@@ -25,11 +25,19 @@ from tests.agent.harness import (
     wait_until,
 )
 
-from ft_supervisor.core import orders
-from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.messages import Continue, Leaving, Prepare, Register, Stop, WorkersStopped, WorkersSucceeded
-from ft_supervisor.core.model import Cycle, Memory, Outcome, Timeouts, Verdict
-from ft_supervisor.observe.replay import replay
+from ft_supervisor.core.protocol import orders
+from ft_supervisor.core.protocol.ledger import Ledger
+from ft_supervisor.core.protocol.messages import (
+    Continue,
+    Leaving,
+    Prepare,
+    Register,
+    Stop,
+    WorkersStopped,
+    WorkersSucceeded,
+)
+from ft_supervisor.core.protocol.model import Cycle, Memory, Outcome, Timeouts, Verdict
+from ft_supervisor.journal.replay import replay
 from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 from ft_supervisor.store.verdicts import dump_verdict
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from tests.agent.harness import BOUND, Agent, Scripted, environment, job, living_below, run, standby, wait_until
 
-from ft_supervisor.core import orders
-from ft_supervisor.core.messages import (
+from ft_supervisor.core.protocol import orders
+from ft_supervisor.core.protocol.messages import (
     Goodbye,
     Register,
     Stop,
@@ -25,7 +25,7 @@ from ft_supervisor.core.messages import (
     WorkersStopped,
     WorkersSucceeded,
 )
-from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
+from ft_supervisor.core.protocol.model import Cycle, Memory, Outcome, Verdict
 from ft_supervisor.store.verdicts import dump_verdict
 
 AgentOf = Callable[..., Agent]

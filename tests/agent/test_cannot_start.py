@@ -14,10 +14,10 @@ from tests.agent.harness import Agent, Nursery, Scripted, job, living_below, run
 from tests.agent.test_workers_reports import Driven, Start, driven, exited, python
 
 from ft_supervisor.agent.failures import look_up
-from ft_supervisor.core import orders
-from ft_supervisor.core.events import CannotStart, WorkersExited, WorkersGone
-from ft_supervisor.core.messages import Register, Unhealthy, WorkersStopped
-from ft_supervisor.core.model import Cycle, Job, Problem
+from ft_supervisor.core.protocol import orders
+from ft_supervisor.core.protocol.events import CannotStart, WorkersExited, WorkersGone
+from ft_supervisor.core.protocol.messages import Register, Unhealthy, WorkersStopped
+from ft_supervisor.core.protocol.model import Cycle, Job, Problem
 
 __all__ = ["driven"]
 

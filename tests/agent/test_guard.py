@@ -14,9 +14,9 @@ from tests.agent.harness import BOUND, NODE, Agent, Scripted, guard_below, job, 
 from tests.agent.test_agent_workers import ended
 
 from ft_supervisor.agent import guard, shell
-from ft_supervisor.core import orders
-from ft_supervisor.core.messages import Register, WorkersStopped
-from ft_supervisor.core.model import Cycle, Memory, Timeouts
+from ft_supervisor.core.protocol import orders
+from ft_supervisor.core.protocol.messages import Register, WorkersStopped
+from ft_supervisor.core.protocol.model import Cycle, Memory, Timeouts
 from ft_supervisor.process import clock
 from ft_supervisor.process.link import Link, pair
 

@@ -3,7 +3,7 @@
 import time
 
 from ft_supervisor.agent.log_rules import matching
-from ft_supervisor.core.settings import Match, Rule
+from ft_supervisor.core.protocol.settings import Match, Rule
 
 
 def rules(*patterns: str) -> list[Rule]:

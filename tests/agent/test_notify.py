@@ -13,7 +13,7 @@ import pytest
 from tests.agent.harness import BOUND, wait_until
 
 from ft_supervisor.agent.notify import Beats, parse
-from ft_supervisor.core.events import Beat
+from ft_supervisor.core.protocol.events import Beat
 
 SENDER = """
 import os, socket, sys

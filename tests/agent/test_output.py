@@ -16,7 +16,7 @@ from tests.agent.harness import BOUND, wait_until
 
 from ft_supervisor.agent import log_files, step_output
 from ft_supervisor.agent.output import KEPT, Output
-from ft_supervisor.core.settings import Logs, Tee
+from ft_supervisor.core.protocol.settings import Logs, Tee
 
 RANKS = {0: 0, 1: 1}
 

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import pytest
 from tests.agent.harness import BOUND, NODE, Nursery, job, run, wait_until
 
-from ft_supervisor.core.events import Beat, WorkersExited, WorkersGone
-from ft_supervisor.core.model import Cycle, Failure, Job
-from ft_supervisor.core.settings import Cause, Hang, Match, Rule, Settings
+from ft_supervisor.core.protocol.events import Beat, WorkersExited, WorkersGone
+from ft_supervisor.core.protocol.model import Cycle, Failure, Job
+from ft_supervisor.core.protocol.settings import Cause, Hang, Match, Rule, Settings
 
 FIRST, SECOND = Cycle(0, 1), Cycle(0, 2)
 LIMIT = 400 << 20

@@ -1,7 +1,7 @@
 """The bench of placement: that it measures groups that were found."""
 
 from ft_bench import placement
-from ft_supervisor.core.settings import Placement
+from ft_supervisor.core.protocol.settings import Placement
 
 
 def test_every_row_is_measured() -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command, Done
 
-from ft_supervisor.cli import find
 from ft_supervisor.cli import verdict as verdict_command
-from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.run_folder import find, verdict_file
 
 JOB = """\
 name: test

@@ -8,11 +8,10 @@ import pytest
 from tests.cli.conftest import Command
 from tests.cli.test_report import runs
 
-from ft_supervisor.cli import find
 from ft_supervisor.fault import request, shell
-from ft_supervisor.observe import run_index
-from ft_supervisor.observe.run_index import Entry
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.run_folder import find, run_index
+from ft_supervisor.run_folder.run_index import Entry
+from ft_supervisor.run_folder.runs import Wanted
 
 JOB = """\
 name: test
@@ -202,7 +201,7 @@ def test_fault_says_what_it_does_not_find(
 
 def test_status_of_a_job_whose_files_slurm_leads_to_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm is asked once for the place, and the files are read from there."""
-    from ft_supervisor.cli.looking import Look
+    from ft_supervisor.status.poll import Look
 
     environ = slurm(tmp_path / "slurm", tmp_path, "#!/bin/sh\nft-supervisor --config job.yaml\n")
     monkeypatch.setenv("PATH", environ["PATH"])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.run_folder import verdict_file
 
 FULL = "No space left on device"
 BOUND = 60.0

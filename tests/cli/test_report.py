@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command, Done
 from tests.ft_slurm.fake_slurm import RECORDED as SLURMS
-from tests.observe.test_history import RECORDED
+from tests.history.test_history import RECORDED
 
 from ft_supervisor.cli import report_job
-from ft_supervisor.observe import report_sources
-from ft_supervisor.observe.history import History
-from ft_supervisor.observe.report_sources import Found, look_for_runs
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.history.model import History
+from ft_supervisor.report import sources
+from ft_supervisor.report.sources import Found, look_for_runs
+from ft_supervisor.run_folder.runs import Wanted
 
 BOUND = 120.0
 PYTHONPATH = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
@@ -268,7 +268,7 @@ def test_a_sacct_that_hangs_is_not_waited_for(here: Path) -> None:
     (here / "slurm/hang").touch()
     found = Found()
     began = time.monotonic()
-    report_sources.ask_slurm(4242, environ, found, timeout=0.5)
+    sources.ask_slurm(4242, environ, found, timeout=0.5)
     assert time.monotonic() - began < BOUND / 2
     assert not found.records and "has not answered within 0.5 s" in found.notes[0]
 
@@ -299,7 +299,7 @@ def test_a_run_dir_that_hangs_is_not_waited_for(here: Path, monkeypatch: pytest.
         time.sleep(3600)
         raise AssertionError
 
-    monkeypatch.setattr("ft_supervisor.observe.history_read.read", hang)
+    monkeypatch.setattr("ft_supervisor.history.read_run.read", hang)
     runs(here / "ft-runs/4242", "crash")
     found = Found()
     look_for_runs([here / "ft-runs/4242"], Wanted(4242), found, bound=0.5)
@@ -309,8 +309,8 @@ def test_a_run_dir_that_hangs_is_not_waited_for(here: Path, monkeypatch: pytest.
 def test_a_run_dir_that_hangs_when_it_is_looked_into_is_given_up_soon(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_sources, "LOOK_BOUND", 0.5)
-    monkeypatch.setattr("ft_supervisor.observe.runs.folders", lambda *_: time.sleep(3600))
+    monkeypatch.setattr(sources, "LOOK_BOUND", 0.5)
+    monkeypatch.setattr("ft_supervisor.run_folder.runs.folders", lambda *_: time.sleep(3600))
     found, began = Found(), time.monotonic()
     look_for_runs([here / "ft-runs/4242"], Wanted(4242), found)
     assert time.monotonic() - began < BOUND / 2
@@ -322,7 +322,7 @@ def test_who_names_no_job_is_not_told_of_a_folder_that_hangs_that_it_is_empty(
 ) -> None:
     monkeypatch.chdir(here)
     monkeypatch.setattr(report_job, "LOOK_BOUND", 0.5)
-    monkeypatch.setattr("ft_supervisor.cli.find.folder", lambda *_: time.sleep(3600))
+    monkeypatch.setattr("ft_supervisor.run_folder.find.folder", lambda *_: time.sleep(3600))
     found, told = report_job.gather(None, None, None, {"PATH": "/nothing"})
     assert found.hangs and told.empty
     assert "does not answer within 0.5 s" in told.notes[0] and "There is no run" not in " ".join(told.notes)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.ft_slurm.fake_sacct import FakeSacct, row
 
-from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.observe import run_index, verdict_file
+from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.run_folder import run_index, verdict_file
 
 BOUND = 120.0
 ME = os.getuid()

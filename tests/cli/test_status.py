@@ -21,16 +21,17 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command, Done
 from tests.ft_slurm.fake_slurm import FakeSlurm
-from tests.observe.test_status import put, shot
+from tests.status.test_status import put, shot
 
-from ft_supervisor.cli import find, looking, status
-from ft_supervisor.cli.looking import Look
-from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.observe import left_running, verdict_file
-from ft_supervisor.observe.left_running import LeftRunning
-from ft_supervisor.observe.runs import Wanted
-from ft_supervisor.observe.snapshot import NAME
-from ft_supervisor.observe.status import Files, Seen, Slurm, judge
+from ft_supervisor.cli import status
+from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.run_folder import find, left_running, verdict_file
+from ft_supervisor.run_folder.left_running import LeftRunning
+from ft_supervisor.run_folder.runs import Wanted
+from ft_supervisor.run_folder.snapshot import NAME
+from ft_supervisor.status import poll
+from ft_supervisor.status.judgement import Files, Seen, Slurm, judge
+from ft_supervisor.status.poll import Look
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all done")
 JOB = """\
@@ -248,7 +249,7 @@ def test_a_status_that_cannot_be_read(command: Command, tmp_path: Path, what: st
 
 def test_a_run_dir_that_hangs(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_run(tmp_path, "12.0.0")
-    monkeypatch.setattr(looking.Look.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(poll.Look.__init__, "__defaults__", (0.2,))
     monkeypatch.setattr(find, "folder", lambda _search: time.sleep(3))
     began = time.monotonic()
     done = command("status", "12")
@@ -325,7 +326,7 @@ def test_slurm_that_is_away(command: Command, slurm: FakeSlurm) -> None:
 
 
 def test_slurm_that_hangs(command: Command, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "SLURM_BOUND", 0.5)
+    monkeypatch.setattr(poll, "SLURM_BOUND", 0.5)
     (slurm.folder / "hang").touch()
     began = time.monotonic()
     done = command("status", "4242")

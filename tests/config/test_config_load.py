@@ -10,8 +10,8 @@ import pytest
 from tests.config.site import JOB, Site
 
 from ft_supervisor.config import ConfigError, Domain
-from ft_supervisor.core.model import Timeouts
-from ft_supervisor.core.settings import Settings
+from ft_supervisor.core.protocol.model import Timeouts
+from ft_supervisor.core.protocol.settings import Settings
 
 EXAMPLES = Path(__file__).parents[2] / "configs" / "clusters"
 

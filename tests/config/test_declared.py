@@ -21,9 +21,9 @@ from ft_supervisor.config.model import Domain, JobConfig
 from ft_supervisor.config.schema import JOB_KEYS, KEYS, LIMITED, LIMITS
 from ft_supervisor.config.validator import object_schema, read
 from ft_supervisor.config.yamltree import read_variable
-from ft_supervisor.core import keys
-from ft_supervisor.core.keys import Special
-from ft_supervisor.core.settings import Backoff, Budget, Check, Health, Match, Placement, Pool, Rule, Settings
+from ft_supervisor.core.protocol import keys
+from ft_supervisor.core.protocol.keys import Special
+from ft_supervisor.core.protocol.settings import Backoff, Budget, Check, Health, Match, Placement, Pool, Rule, Settings
 
 ALL = sorted(each_key(JobConfig), key=lambda found: found[0])
 RECORDS = {

@@ -7,7 +7,7 @@ from tests.config.site import JOB, Site
 
 from ft_supervisor.config import Domain
 from ft_supervisor.config.topology import domain_of_name
-from ft_supervisor.core.settings import (
+from ft_supervisor.core.protocol.settings import (
     ANY_FAILURE,
     Backoff,
     Budget,

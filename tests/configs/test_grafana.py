@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.configs.promql import OVER_TIME, NotPromQL, Selector, parse
+from tests.coordinator.watched import Watched
 from tests.core.machines import failed, stopped
-from tests.observe.watched import Watched
 
+from ft_supervisor.coordinator.metric_families import FAMILIES, catalogue
 from ft_supervisor.coordinator.metrics_text import render
-from ft_supervisor.core.orders import SlurmsWord
-from ft_supervisor.observe.metric_families import FAMILIES, catalogue
+from ft_supervisor.core.protocol.orders import SlurmsWord
 
 TARGET_LABELS = {"instance", "job"}
 """Prometheus' own, of whatever it scrapes."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.coordinator.coordinator_harness import RUN_ID, Begun, Coordinator
 
-from ft_supervisor.core.model import Job, Memory, Node, Timeouts
-from ft_supervisor.core.orders import Begin
+from ft_supervisor.core.protocol.model import Job, Memory, Node, Timeouts
+from ft_supervisor.core.protocol.orders import Begin
 from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 
 CALM = Timeouts(heartbeat=0.1, coordinator=30.0, node_lost=60.0, close_grace=30.0)

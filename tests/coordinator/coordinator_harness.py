@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Pulse
-from ft_supervisor.core.codec import decode, encode
-from ft_supervisor.core.model import Cycle, Job, Memory, Node, Timeouts, Verdict
-from ft_supervisor.core.orders import Alive, AskSlurm, Listening, Order
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import Pulse
+from ft_supervisor.core.protocol.codec import decode, encode
+from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node, Timeouts, Verdict
+from ft_supervisor.core.protocol.orders import Alive, AskSlurm, Listening, Order
 from ft_supervisor.process.link import Link
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import parse_pulse

@@ -14,12 +14,12 @@ import pytest
 from tests.coordinator.coordinator_harness import BOUND, KEYS, RUN_ID, Agents, Begun, Coordinator, until
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.codec import encode
-from ft_supervisor.core.model import PROTOCOL, Cycle, Failure, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import Done, Listening, Promise, VerdictDecided
-from ft_supervisor.core.summary import Summary
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.codec import encode
+from ft_supervisor.core.protocol.model import PROTOCOL, Cycle, Failure, Memory, Outcome, Verdict
+from ft_supervisor.core.protocol.orders import Done, Listening, Promise, VerdictDecided
+from ft_supervisor.core.protocol.summary import Summary
+from ft_supervisor.run_folder import verdict_file
 
 CYCLE = Cycle(0, 0)
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
@@ -136,7 +136,7 @@ def test_no_number_makes_it_deaf(begin: Begun, free_port: FreePort) -> None:
 
 
 BREAKS = """
-from ft_supervisor.core import codec
+from ft_supervisor.core.protocol import codec
 real = codec.decode
 def decode(data, *arguments, **options):
     if b"20777" in data:

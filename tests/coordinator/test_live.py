@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 from tests.core.machines import C0, Talk, failed, stopped
-from tests.observe.test_snapshot import successor
+from tests.run_folder.test_snapshot import successor
 
 from ft_supervisor.coordinator.live import COPY_EVERY, SOONEST, JournalCopy, Live, StatusFile
-from ft_supervisor.core.model import Memory, Node
-from ft_supervisor.core.orders import Begin
-from ft_supervisor.observe import journal as journals
-from ft_supervisor.observe.journal import Journal
-from ft_supervisor.observe.snapshot import EVERY, NAME, DecisionStatus, Snapshot, dump, load
-from ft_supervisor.observe.view import snapshot
+from ft_supervisor.coordinator.snapshot_of import snapshot
+from ft_supervisor.core.protocol.model import Memory, Node
+from ft_supervisor.core.protocol.orders import Begin
+from ft_supervisor.journal import journal as journals
+from ft_supervisor.journal.journal import Journal
 from ft_supervisor.process import atomic
+from ft_supervisor.run_folder.snapshot import EVERY, NAME, DecisionStatus, Snapshot, dump, load
 
 BOUND = 60.0
 

@@ -10,11 +10,11 @@ import pytest
 
 from ft_supervisor.coordinator.loop import Inbox, Loop
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import Received
-from ft_supervisor.core.messages import Goodbye
-from ft_supervisor.core.model import Job, Memory, Node, Timeouts
-from ft_supervisor.core.orders import Alive, Begin
-from ft_supervisor.observe.journal import Journal
+from ft_supervisor.core.protocol.events import Received
+from ft_supervisor.core.protocol.messages import Goodbye
+from ft_supervisor.core.protocol.model import Job, Memory, Node, Timeouts
+from ft_supervisor.core.protocol.orders import Alive, Begin
+from ft_supervisor.journal.journal import Journal
 from ft_supervisor.process import clock
 from ft_supervisor.process.link import Link, pair
 from ft_supervisor.store.base import StoreLost

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+from tests.coordinator.watched import Watched
 from tests.core.machines import C0, failed, job, node, stopped
-from tests.observe.watched import Watched
 
 from ft_supervisor.coordinator import exporter, metrics_text
+from ft_supervisor.coordinator.metric_families import FAMILIES, INFO, LOST, RUN_ID, Kind, Sample, catalogue
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import Tick
-from ft_supervisor.core.model import Memory
-from ft_supervisor.core.orders import SlurmsWord
-from ft_supervisor.core.settings import Metrics
-from ft_supervisor.observe.metric_families import FAMILIES, INFO, LOST, RUN_ID, Kind, Sample, catalogue
+from ft_supervisor.core.protocol.events import Tick
+from ft_supervisor.core.protocol.model import Memory
+from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.settings import Metrics
 from ft_supervisor.process import clock
 
 

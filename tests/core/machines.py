@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import Announce, CoordinatorAction, Mail, Pulse, Tell, WriteVerdict
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import CloseHeld, CoordinatorEvent, Heard, Received, SlurmToldUs, Tick, VerdictWritten
-from ft_supervisor.core.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
-from ft_supervisor.core.ranks import fold
-from ft_supervisor.core.settings import Budget, Health, Rule, Settings
+from ft_supervisor.core.protocol import messages, orders
+from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, Mail, Pulse, Tell, WriteVerdict
+from ft_supervisor.core.protocol.events import (
+    CloseHeld,
+    CoordinatorEvent,
+    Heard,
+    Received,
+    SlurmToldUs,
+    Tick,
+    VerdictWritten,
+)
+from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
+from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.settings import Budget, Health, Rule, Settings
 from ft_supervisor.process.log_lines import FORMS
 
 C0, C1, C2 = Cycle(0, 0), Cycle(0, 1), Cycle(0, 2)

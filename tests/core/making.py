@@ -10,9 +10,9 @@ from random import Random
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from ft_supervisor.core.bounds import Within
-from ft_supervisor.core.messages import Run
-from ft_supervisor.core.ranks import fold
+from ft_supervisor.core.protocol.bounds import Within
+from ft_supervisor.core.protocol.messages import Run
+from ft_supervisor.core.protocol.ranks import fold
 
 FOLDED = {"group", "members", "former", "excluded", "lost"}
 """Fields that are lists of ranks as text."""

@@ -20,15 +20,15 @@ from tests.core.machines import (
     succeeded,
 )
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import ReadStep
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
-from ft_supervisor.core.events import StepRead
-from ft_supervisor.core.ledger import EMPTY
-from ft_supervisor.core.messages import Propose, Run, Standby, Stop
-from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.orders import SlurmsWord
-from ft_supervisor.core.settings import (
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import ReadStep
+from ft_supervisor.core.protocol.events import StepRead
+from ft_supervisor.core.protocol.ledger import EMPTY
+from ft_supervisor.core.protocol.messages import Propose, Run, Standby, Stop
+from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Memory, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.settings import (
     ANY_FAILURE,
     Backoff,
     Budget,

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.making import Maker
 
-from ft_supervisor.core.codec import MAX_BYTES, CodecError, decode, encode, from_plain, to_plain
-from ft_supervisor.core.ledger import Ledger, Spent
-from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR, Members, Register, Run, Stop, WorkersFailed
-from ft_supervisor.core.model import Accepted, Cycle, Failure, Memory, Node, Outcome, Roster, Verdict
-from ft_supervisor.core.orders import ORDERS, Done, Terminate
+from ft_supervisor.core.protocol.codec import MAX_BYTES, CodecError, decode, encode, from_plain, to_plain
+from ft_supervisor.core.protocol.ledger import Ledger, Spent
+from ft_supervisor.core.protocol.messages import TO_AGENT, TO_COORDINATOR, Members, Register, Run, Stop, WorkersFailed
+from ft_supervisor.core.protocol.model import Accepted, Cycle, Failure, Memory, Node, Outcome, Roster, Verdict
+from ft_supervisor.core.protocol.orders import ORDERS, Done, Terminate
 
 ALL = TO_COORDINATOR + TO_AGENT + ORDERS
 NO_LIMIT = 2**30

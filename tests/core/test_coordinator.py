@@ -20,12 +20,12 @@ from tests.core.machines import (
     verdict_kept,
 )
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import ClaimClose, Leave, Mail, Tell
 from ft_supervisor.core.coordinator.cycle_step import Phase
 from ft_supervisor.core.coordinator.failure_decision import JOB_STOP_MARGIN
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import SlurmsWord, VerdictDecided
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import ClaimClose, Leave, Mail, Tell
+from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
+from ft_supervisor.core.protocol.orders import SlurmsWord, VerdictDecided
 
 RAN = Memory(0, newest=C0, group="0-2")
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")

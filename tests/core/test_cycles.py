@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from tests.core.machines import C0, C1, failed, job, mailed, node, stopped, stopping, succeeded
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Mail
 from ft_supervisor.core.coordinator.cycle_step import Phase, Standing, Step
 from ft_supervisor.core.coordinator.cycles import Cycles
-from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import Mail
+from ft_supervisor.core.protocol.model import Cycle, Memory, Outcome, Verdict
 from ft_supervisor.core.quorum.members import Members
 
 STANDING = Standing(now=0.0, wall=1000.0, age=0.0, eligible=frozenset(range(3)))

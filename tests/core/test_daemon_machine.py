@@ -3,8 +3,13 @@
 import pytest
 from tests.core.machines import BEAT, C0, FAILURE, TIMEOUTS, deeds, job, lines, node
 
-from ft_supervisor.core import events, orders
-from ft_supervisor.core.actions import (
+from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
+from ft_supervisor.core.daemon.child_watch import START_BOUND, STEADY_LIFE, ChildWatch, Life
+from ft_supervisor.core.daemon.daemon import DONE_BOUND, MAX_CRASHES, DaemonMachine, State
+from ft_supervisor.core.daemon.leaving import LATE_BOUND
+from ft_supervisor.core.daemon.verdict_search import FIRST_PAUSE, LOOK_PAUSE
+from ft_supervisor.core.protocol import events, orders
+from ft_supervisor.core.protocol.actions import (
     CopyVerdict,
     FinishFiles,
     KillChild,
@@ -14,14 +19,9 @@ from ft_supervisor.core.actions import (
     SpawnCoordinator,
     Tell,
 )
-from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
-from ft_supervisor.core.daemon.child_watch import START_BOUND, STEADY_LIFE, ChildWatch, Life
-from ft_supervisor.core.daemon.daemon import DONE_BOUND, MAX_CRASHES, DaemonMachine, State
-from ft_supervisor.core.daemon.leaving import LATE_BOUND
-from ft_supervisor.core.daemon.verdict_search import FIRST_PAUSE, LOOK_PAUSE
-from ft_supervisor.core.events import ChildExited, NoVerdict, Ordered, Signalled, Tick, VerdictFileFound
-from ft_supervisor.core.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
-from ft_supervisor.core.orders import AgentState
+from ft_supervisor.core.protocol.events import ChildExited, NoVerdict, Ordered, Signalled, Tick, VerdictFileFound
+from ft_supervisor.core.protocol.model import KILL_BOUND, Memory, Outcome, Roster, Verdict
+from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.transitions import InvalidState
 
 SUCCESS = Verdict(Outcome.SUCCESS, "over")

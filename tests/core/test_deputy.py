@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.core.agent.play import SUCCESS, mail, remember, running
 from tests.core.machines import C0, C1, Talk, mailed, stopped, succeeded
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Send
-from ft_supervisor.core.messages import Propose
-from ft_supervisor.core.model import Accepted, Memory
-from ft_supervisor.core.orders import SlurmsWord
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import Send
+from ft_supervisor.core.protocol.messages import Propose
+from ft_supervisor.core.protocol.model import Accepted, Memory
+from ft_supervisor.core.protocol.orders import SlurmsWord
 
 
 def deputies(talk: Talk) -> list[int]:

@@ -6,13 +6,13 @@ import pytest
 from tests.core.agent.play import Play, mail, run, standby
 from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, job, stopped, stopping
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Announce, Send, TakeStacks
-from ft_supervisor.core.codec import MAX_BYTES, encode
-from ft_supervisor.core.events import CoordinatorEvent, StacksTaken, WorkersExited
-from ft_supervisor.core.model import AGENT_RANK, Cycle, Failure, Job
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import Announce, Send, TakeStacks
+from ft_supervisor.core.protocol.codec import MAX_BYTES, encode
 from ft_supervisor.core.protocol.coordinator_facts import FirstFailure
-from ft_supervisor.core.settings import Budget, Cause, Hang, Match, Response, Rule
+from ft_supervisor.core.protocol.events import CoordinatorEvent, StacksTaken, WorkersExited
+from ft_supervisor.core.protocol.model import AGENT_RANK, Cycle, Failure, Job
+from ft_supervisor.core.protocol.settings import Budget, Cause, Hang, Match, Response, Rule
 from ft_supervisor.process.log_lines import render
 
 SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)

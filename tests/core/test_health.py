@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from ft_supervisor.core import codec
 from ft_supervisor.core.daemon.health import HealthMachine, built_in
-from ft_supervisor.core.health_types import DISK, GPU, KILL_TIME, PAUSE, START_TIME, CheckOutcome, Result, Round, bound
-from ft_supervisor.core.settings import Check, Health, OnFail, When
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.health_types import (
+    DISK,
+    GPU,
+    KILL_TIME,
+    PAUSE,
+    START_TIME,
+    CheckOutcome,
+    Result,
+    Round,
+    bound,
+)
+from ft_supervisor.core.protocol.settings import Check, Health, OnFail, When
 
 START, BEFORE, STANDBY = When.START, When.BEFORE_CYCLE, When.STANDBY
 PASSED, FAILED, UNCHECKED = Result.PASSED, Result.FAILED, Result.UNCHECKED

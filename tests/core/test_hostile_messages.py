@@ -18,18 +18,18 @@ from tests.core.machines import C0, C1, Talk, failed, goodbye, node, stopped, st
 from tests.core.making import Maker, garbled, mutated
 from tests.core.test_takeover import Takeover, ran
 
-from ft_supervisor.core import events, messages
-from ft_supervisor.core.actions import Announce, Mail, Send
 from ft_supervisor.core.agent.agent import AgentMachine
-from ft_supervisor.core.codec import CodecError, decode, encode, to_plain
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.ledger import EMPTY, Ledger, Spent
-from ft_supervisor.core.messages import TO_AGENT, TO_COORDINATOR
-from ft_supervisor.core.model import Accepted, Failure, Memory, Outcome, Problem, Roster, Verdict
+from ft_supervisor.core.protocol import events, messages
+from ft_supervisor.core.protocol.actions import Announce, Mail, Send
 from ft_supervisor.core.protocol.agent_facts import MailDropped
+from ft_supervisor.core.protocol.codec import CodecError, decode, encode, to_plain
 from ft_supervisor.core.protocol.coordinator_facts import MessageDropped
-from ft_supervisor.core.refusals import Refusals
-from ft_supervisor.observe.journal_lines import event_line
+from ft_supervisor.core.protocol.ledger import EMPTY, Ledger, Spent
+from ft_supervisor.core.protocol.messages import TO_AGENT, TO_COORDINATOR
+from ft_supervisor.core.protocol.model import Accepted, Failure, Memory, Outcome, Problem, Roster, Verdict
+from ft_supervisor.core.protocol.refusals import Refusals
+from ft_supervisor.journal.lines import event_line
 
 MESSAGES = int(os.environ.get("FT_MESSAGES", "4000"))
 IN_A_ROW = 30

@@ -6,13 +6,13 @@ from dataclasses import replace
 from tests.core.agent.play import Play
 from tests.core.machines import C1, Talk, job
 
-from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import Send, Tell
-from ft_supervisor.core.codec import MAX_BYTES, encode
-from ft_supervisor.core.ledger import Ledger, Spent
-from ft_supervisor.core.model import Failure, Memory, Outcome, Roster, Verdict
-from ft_supervisor.core.ranks import fold, unfold
-from ft_supervisor.core.settings import Cause
+from ft_supervisor.core.protocol import messages, orders
+from ft_supervisor.core.protocol.actions import Send, Tell
+from ft_supervisor.core.protocol.codec import MAX_BYTES, encode
+from ft_supervisor.core.protocol.ledger import Ledger, Spent
+from ft_supervisor.core.protocol.model import Failure, Memory, Outcome, Roster, Verdict
+from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.process.link import Link, pair
 
 NODES, ACTIVE = 10_000, 4_500

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.core.machines import TIMEOUTS, deeds, job, lines
 
-from ft_supervisor.core.actions import (
+from ft_supervisor.core.daemon.last_deed import HOST_BOUND, SIGNAL_BOUND, LastDeed, Step
+from ft_supervisor.core.daemon.leaving import LATE_BOUND, Leaving
+from ft_supervisor.core.protocol.actions import (
     AskBatchHost,
     CompleteJob,
     FinishFiles,
@@ -18,9 +20,7 @@ from ft_supervisor.core.actions import (
     StopCompleting,
     WriteComment,
 )
-from ft_supervisor.core.daemon.last_deed import HOST_BOUND, SIGNAL_BOUND, LastDeed, Step
-from ft_supervisor.core.daemon.leaving import LATE_BOUND, Leaving
-from ft_supervisor.core.events import (
+from ft_supervisor.core.protocol.events import (
     BatchHost,
     BatchHostAnswered,
     DaemonEvent,
@@ -32,10 +32,10 @@ from ft_supervisor.core.events import (
     Tick,
     VerdictFileFound,
 )
-from ft_supervisor.core.model import KILL_BOUND, Accepted, Again, Outcome, Verdict
-from ft_supervisor.core.orders import VerdictDecided
-from ft_supervisor.core.settings import Accounting
-from ft_supervisor.core.summary import Summary
+from ft_supervisor.core.protocol.model import KILL_BOUND, Accepted, Again, Outcome, Verdict
+from ft_supervisor.core.protocol.orders import VerdictDecided
+from ft_supervisor.core.protocol.settings import Accounting
+from ft_supervisor.core.protocol.summary import Summary
 
 SUCCESS = Verdict(Outcome.SUCCESS, "trained")
 FAILED = Verdict(Outcome.FAILED, "budget spent")

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.events import Signalled, Tick
 from ft_supervisor.core.launch.interface import (
     AskForHost,
     BrokenFile,
@@ -40,7 +38,9 @@ from ft_supervisor.core.launch.interface import (
 )
 from ft_supervisor.core.launch.launch import GONE_BOUND, TASKS_HEAR, BadTransition, LaunchMachine
 from ft_supervisor.core.launch.states import STATES, State
-from ft_supervisor.core.model import Again, Outcome, Verdict
+from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.protocol.events import Signalled, Tick
+from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
 
 STOP, INTERRUPTED, CLOSE, MARGIN = 30.0, 60.0, 3.0, 5.0
 GRACES = {Outcome.SUCCESS: STOP, Outcome.FAILED: STOP, Outcome.INTERRUPTED: INTERRUPTED, Outcome.CANCELLED: STOP}

@@ -8,7 +8,7 @@ from tests.core.machines import Talk, job, node
 from ft_supervisor.core.coordinator.cycle_step import PHASES, Phase
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.leadership import ROLES, Leadership, Role
-from ft_supervisor.core.model import Memory
+from ft_supervisor.core.protocol.model import Memory
 from ft_supervisor.core.quorum.members import Members
 from ft_supervisor.core.transitions import InvalidState
 

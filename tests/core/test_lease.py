@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.lease import Lease, Proof, echo
-from ft_supervisor.core.model import Roster
+from ft_supervisor.core.protocol.model import Roster
+from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.quorum.lease import Lease, Proof, echo
 from ft_supervisor.core.quorum.roster import quorum
-from ft_supervisor.core.ranks import fold
 
 GAPS = st.floats(0.0, 2.0)
 THREE = Roster(0, 1, "0-2")

@@ -2,8 +2,8 @@
 
 from tests.core.machines import C0, node
 
-from ft_supervisor.core.messages import Register
-from ft_supervisor.core.model import Cycle, Memory
+from ft_supervisor.core.protocol.messages import Register
+from ft_supervisor.core.protocol.model import Cycle, Memory
 from ft_supervisor.core.quorum.members import Members
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ft_supervisor.core.model import Cycle, Failure, Memory, Outcome, Roster, Timeouts, Verdict
+from ft_supervisor.core.protocol.model import Cycle, Failure, Memory, Outcome, Roster, Timeouts, Verdict
 
 
 def test_cycles_are_ordered_as_pairs() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.placement import Candidate, assign
-from ft_supervisor.core.settings import Placement
+from ft_supervisor.core.placement.placement import Candidate, assign
+from ft_supervisor.core.protocol.settings import Placement
 
 NODES = st.sets(st.integers(0, 15))
 FORMER = st.lists(st.integers(0, 15), unique=True, min_size=1, max_size=8)

@@ -10,9 +10,9 @@ from itertools import combinations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.placement import Assignment, Candidate, assign, could_grow
-from ft_supervisor.core.pools import NOBODYS, Pools
-from ft_supervisor.core.settings import Placement, Pool
+from ft_supervisor.core.placement.placement import Assignment, Candidate, assign, could_grow
+from ft_supervisor.core.placement.pools import NOBODYS, Pools
+from ft_supervisor.core.protocol.settings import Placement, Pool
 
 MOST = 9
 DOMAIN = st.sampled_from(["", "a", "b", "c"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ft_supervisor.core.placement import Assignment, Candidate, assign, could_grow
-from ft_supervisor.core.settings import Placement, Pool
+from ft_supervisor.core.placement.placement import Assignment, Candidate, assign, could_grow
+from ft_supervisor.core.protocol.settings import Placement, Pool
 
 
 def nodes(sizes: str) -> list[Candidate]:

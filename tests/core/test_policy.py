@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.coordinator.policy import Decision, Trouble, decide, find, ignored, weight
-from ft_supervisor.core.ledger import EMPTY, Ledger
-from ft_supervisor.core.model import Again, Failure, Outcome, Verdict
-from ft_supervisor.core.settings import Backoff, Budget, Cause, Match, Response, Rule
+from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
+from ft_supervisor.core.protocol.model import Again, Failure, Outcome, Verdict
+from ft_supervisor.core.protocol.settings import Backoff, Budget, Cause, Match, Response, Rule
 
 ANY = Rule()
 WHY = Trouble("why", Cause.EXIT, 1)

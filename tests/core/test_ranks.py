@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.bounds import MOST_NODES
-from ft_supervisor.core.codec import MAX_BYTES
-from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.protocol.bounds import MOST_NODES
+from ft_supervisor.core.protocol.codec import MAX_BYTES
+from ft_supervisor.core.protocol.ranks import fold, unfold
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from tests.core import test_daemon_machine as daemons
 from tests.core.agent import play as agents
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, failed, job, mailed, stop, stopped, succeeded
 
-from ft_supervisor.core import events, messages, orders
-from ft_supervisor.core.actions import CopyVerdict, KillChild, Leave, Mail, StopWorkers
-from ft_supervisor.core.model import Cycle, Memory, Roster
+from ft_supervisor.core.protocol import events, messages, orders
+from ft_supervisor.core.protocol.actions import CopyVerdict, KillChild, Leave, Mail, StopWorkers
+from ft_supervisor.core.protocol.model import Cycle, Memory, Roster
 from ft_supervisor.core.quorum.election import Election
 from ft_supervisor.core.quorum.roster_change import RosterChange
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.machines import job
 
-from ft_supervisor.core.model import NO_PROMISE, Memory, Roster
+from ft_supervisor.core.protocol.model import NO_PROMISE, Memory, Roster
+from ft_supervisor.core.protocol.ranks import fold
 from ft_supervisor.core.quorum.roster import (
     candidates,
     coordinator_of,
@@ -21,7 +22,6 @@ from ft_supervisor.core.quorum.roster import (
     quorum,
     survivable_losses,
 )
-from ft_supervisor.core.ranks import fold
 
 
 def subsets(ranks: Iterable[int]) -> Iterator[set[int]]:

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.model import Roster
+from ft_supervisor.core.protocol.model import Roster
+from ft_supervisor.core.protocol.ranks import fold, unfold
 from ft_supervisor.core.quorum.roster import majority
 from ft_supervisor.core.quorum.roster_change import RosterChange
-from ft_supervisor.core.ranks import fold, unfold
 
 FIRST = Roster(-1, 0, "0-3")
 

@@ -14,14 +14,14 @@ from tests.core.agent.play import Play, mail, run, standby
 from tests.core.machines import C0, Talk, deeds, job, node
 from tests.core.test_cluster_policy import all_stop
 
-from ft_supervisor.core import codec, orders
-from ft_supervisor.core.actions import RunChecks, Send, Tell
 from ft_supervisor.core.daemon.daemon import DaemonMachine
-from ft_supervisor.core.events import CheckAnswered, ChecksDone, Ordered, TurnedUnhealthy
-from ft_supervisor.core.health_types import CheckOutcome, Result
-from ft_supervisor.core.messages import TO_COORDINATOR, Unhealthy
-from ft_supervisor.core.model import Cycle, Job, Memory
-from ft_supervisor.core.settings import Budget, Check, Health, Match, Response, Rule, When
+from ft_supervisor.core.protocol import codec, orders
+from ft_supervisor.core.protocol.actions import RunChecks, Send, Tell
+from ft_supervisor.core.protocol.events import CheckAnswered, ChecksDone, Ordered, TurnedUnhealthy
+from ft_supervisor.core.protocol.health_types import CheckOutcome, Result
+from ft_supervisor.core.protocol.messages import TO_COORDINATOR, Unhealthy
+from ft_supervisor.core.protocol.model import Cycle, Job, Memory
+from ft_supervisor.core.protocol.settings import Budget, Check, Health, Match, Response, Rule, When
 
 NAMES = ("scratch", "ib: port 1", "scratch failed", "health check scratch", "failed 2 times:")
 RETRIES = (0, 1, 10)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from tests.core.machines import TIMEOUTS, Talk, failed, stopped
 from tests.core.test_takeover import Takeover
 
-from ft_supervisor.core import codec
-from ft_supervisor.core.actions import Tell, WriteVerdict
-from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import ORDERS, VerdictDecided
-from ft_supervisor.core.summary import MOST_NAMES, Summary, Tally, head, line
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.actions import Tell, WriteVerdict
+from ft_supervisor.core.protocol.model import Cycle, Memory, Outcome, Verdict
+from ft_supervisor.core.protocol.orders import ORDERS, VerdictDecided
+from ft_supervisor.core.protocol.summary import MOST_NAMES, Summary, Tally, head, line
 
 SUCCESS = Verdict(Outcome.SUCCESS, "done")
 

@@ -24,15 +24,15 @@ from tests.core.machines import (
     verdict_kept,
 )
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import ClaimClose, LookForVerdict, Mail
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.leadership import Role
-from ft_supervisor.core.events import Received
-from ft_supervisor.core.ledger import Ledger, Spent
-from ft_supervisor.core.messages import Continue, Prepare, Propose, Run, Standby, Stop
-from ft_supervisor.core.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
-from ft_supervisor.core.orders import SlurmsWord
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import ClaimClose, LookForVerdict, Mail
+from ft_supervisor.core.protocol.events import Received
+from ft_supervisor.core.protocol.ledger import Ledger, Spent
+from ft_supervisor.core.protocol.messages import Continue, Prepare, Propose, Run, Standby, Stop
+from ft_supervisor.core.protocol.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
+from ft_supervisor.core.protocol.orders import SlurmsWord
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 FAILED = Verdict(Outcome.FAILED, "over")

@@ -3,11 +3,11 @@
 import pytest
 from tests.core.machines import decided, job
 
-from ft_supervisor.core.actions import Announce, ClaimClose
 from ft_supervisor.core.coordinator.verdict_commit import FILE_BOUND, STAGES, Stage, VerdictCommit
-from ft_supervisor.core.model import Outcome, Roster, Verdict
+from ft_supervisor.core.protocol.actions import Announce, ClaimClose
 from ft_supervisor.core.protocol.coordinator_facts import VerdictFileHangs
-from ft_supervisor.core.summary import Summary
+from ft_supervisor.core.protocol.model import Outcome, Roster, Verdict
+from ft_supervisor.core.protocol.summary import Summary
 from ft_supervisor.core.transitions import InvalidState
 
 ONE, OTHER = Verdict(Outcome.SUCCESS, "one"), Verdict(Outcome.FAILED, "other")

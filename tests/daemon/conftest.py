@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from tests.daemon.daemon_harness import CHILD, DAEMON, Daemon, StartDaemon
 
-from ft_supervisor.core import codec
-from ft_supervisor.core.model import Job, Memory, Node, Timeouts
-from ft_supervisor.core.orders import Begin
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.model import Job, Memory, Node, Timeouts
+from ft_supervisor.core.protocol.orders import Begin
 
 
 @pytest.fixture

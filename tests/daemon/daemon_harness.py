@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ft_supervisor.core.model import Job
+from ft_supervisor.core.protocol.model import Job
 
 BOUND = 60.0
 
@@ -32,8 +32,8 @@ shell.supervise(
 # What all children begin with. `say` writes to the daemon's stderr, where the test reads it.
 CHILD = """
 import os, signal, subprocess, sys, time
-from ft_supervisor.core.model import Cycle, Memory, Outcome, Verdict
-from ft_supervisor.core.orders import Alive, VerdictDecided, Done, Listening, Remember, Terminate
+from ft_supervisor.core.protocol.model import Cycle, Memory, Outcome, Verdict
+from ft_supervisor.core.protocol.orders import Alive, VerdictDecided, Done, Listening, Remember, Terminate
 from ft_supervisor.process.child import enter_child
 
 link = enter_child()

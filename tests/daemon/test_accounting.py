@@ -13,12 +13,12 @@ from tests.ft_slurm.fake_comment import FakeComment
 
 from ft_slurm.errors import JobOver, NoCommands, Unanswered
 from ft_supervisor.daemon import accounting
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.run_folder import verdict_file
 
 JOB_ID = 7
 CLOSES = """
-from ft_supervisor.core.model import Again
-from ft_supervisor.core.summary import Summary
+from ft_supervisor.core.protocol.model import Again
+from ft_supervisor.core.protocol.summary import Summary
 closed = Closed(Verdict(Outcome.SUCCESS, "trained"), "", Summary(3, 1, 0, ("n3",), 42.2))
 link.send(closed)
 link.send(closed)
@@ -56,7 +56,7 @@ def test_what_this_run_has_said_already_stays(start_daemon: StartDaemon, slurm: 
 
 def test_the_policy_may_forbid_it(start_daemon: StartDaemon, slurm: FakeComment) -> None:
     before = (
-        "from dataclasses import replace; from ft_supervisor.core.settings import Accounting; "
+        "from dataclasses import replace; from ft_supervisor.core.protocol.settings import Accounting; "
         "supervise = shell.supervise; shell.supervise = lambda job, *a, **k: supervise("
         "replace(job, settings=replace(job.settings, accounting=Accounting(comment=False))), *a, **k)"
     )

@@ -10,16 +10,16 @@ from tests.daemon.daemon_harness import Daemon, StartDaemon
 from tests.daemon.test_daemon_coordinators import AFTER_CLOSED, CONCLUDES
 from tests.ft_slurm import test_completion as slurm
 
-from ft_supervisor.core.model import Outcome, Timeouts, Verdict
-from ft_supervisor.observe import left_running
-from ft_supervisor.observe.replay import replay
+from ft_supervisor.core.protocol.model import Outcome, Timeouts, Verdict
+from ft_supervisor.journal.replay import replay
+from ft_supervisor.run_folder import left_running
 
 bare, libraries, site = slurm.bare, slurm.libraries, slurm.site
 Site = slurm.Site
 QUICK = Timeouts(agent=30.0, heartbeat=0.1, close_grace=0.2)
 SUCCESS = Verdict(Outcome.SUCCESS, "trained")
 DEPUTY = """
-from ft_supervisor.core.model import Accepted, Again
+from ft_supervisor.core.protocol.model import Accepted, Again
 verdict = Verdict(Outcome.{outcome}, "why", Again.{again})
 link.send(Remember(Memory(accepted=Accepted(0, verdict, {deputy}))))
 link.send(Done(verdict.exit_code, verdict, "why"))

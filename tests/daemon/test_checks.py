@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from ft_supervisor.core import codec
 from ft_supervisor.core.daemon.health import built_in
-from ft_supervisor.core.health_types import DISK, GPU, CheckOutcome, Result, Round, bound
-from ft_supervisor.core.model import Job, Node
-from ft_supervisor.core.settings import Check, Health, OnFail, Settings, When
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.health_types import DISK, GPU, CheckOutcome, Result, Round, bound
+from ft_supervisor.core.protocol.model import Job, Node
+from ft_supervisor.core.protocol.settings import Check, Health, OnFail, Settings, When
 from ft_supervisor.daemon import checks, disk, examiner
 from ft_supervisor.daemon.checks import Runner
 from ft_supervisor.process import tree
@@ -290,9 +290,9 @@ def test_nothing_outlives_a_daemon_that_is_killed(job: Job, tmp_path: Path, repo
     check = sh("a", DAEMONIZE + DEAF, tmp_path / "pids", timeout=600.0)
     code = f"""
 import sys, time
-from ft_supervisor.core import codec
-from ft_supervisor.core.health_types import Round
-from ft_supervisor.core.model import Job, Node
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.health_types import Round
+from ft_supervisor.core.protocol.model import Job, Node
 from ft_supervisor.daemon.checks import Runner
 runner = Runner(codec.decode({codec.encode(job)!r}, [Job]), {NODE!r}, {{}})
 runner.begin(codec.decode({codec.encode(Round(1, When.START, (check,)))!r}, [Round]))

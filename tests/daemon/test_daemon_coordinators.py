@@ -11,7 +11,7 @@ import pytest
 from tests.daemon.daemon_harness import BOUND, Daemon, StartDaemon
 
 from ft_slurm import environment
-from ft_supervisor.core.model import Timeouts
+from ft_supervisor.core.protocol.model import Timeouts
 from ft_supervisor.daemon import batch
 
 UNTIL_DONE = """

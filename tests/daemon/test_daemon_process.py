@@ -16,9 +16,9 @@ import pytest
 from tests.daemon.daemon_harness import BOUND, Daemon, StartDaemon
 
 from ft_supervisor.config.model import JobConfig
-from ft_supervisor.core.model import Outcome, Timeouts, Verdict
+from ft_supervisor.core.protocol.model import Outcome, Timeouts, Verdict
 from ft_supervisor.daemon import shell
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.run_folder import verdict_file
 
 SUCCEED = """
 done(Outcome.SUCCESS, "trained")
@@ -360,7 +360,7 @@ def test_a_verdict_in_a_folder_that_is_not_ours_is_not_believed(start_daemon: St
 
 HANGS = """
 import time
-from ft_supervisor.observe import smallfile
+from ft_supervisor.run_folder import smallfile
 smallfile.opened = lambda _: time.sleep(600)
 """
 """Whoever opens a file of an NFS whose server is gone."""

@@ -11,7 +11,7 @@ from tests.daemon.test_daemon_coordinators import AFTER_CLOSED
 from tests.ft_slurm.fake_comment import FakeComment
 
 from ft_slurm.errors import SlurmError
-from ft_supervisor.core.model import EXIT_CODES, NEVER_AGAIN
+from ft_supervisor.core.protocol.model import EXIT_CODES, NEVER_AGAIN
 from ft_supervisor.daemon import expedited
 
 ENDS = {"SUCCESS": 0, "FAILED": 1, "INTERRUPTED": 75}

@@ -12,7 +12,7 @@ from ft_slurm import environment
 from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import NoDomain
 from ft_supervisor.config.model import Domain, JobConfig, Network
-from ft_supervisor.core.model import Job, Node
+from ft_supervisor.core.protocol.model import Job, Node
 from ft_supervisor.daemon import identity, network
 
 ENVIRON = {

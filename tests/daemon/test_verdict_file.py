@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.run_folder import verdict_file
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers exited with 0")
 FAILED = Verdict(Outcome.FAILED, "budget spent")
@@ -117,8 +117,8 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.run_folder import verdict_file
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(30):

@@ -7,7 +7,7 @@ import pytest
 from ft_docs import events, small_pages
 from ft_docs.cli import REFERENCE, reference_path
 from ft_docs.event_words import WORDS
-from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN
 
 
 @pytest.mark.parametrize("name", REFERENCE)

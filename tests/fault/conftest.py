@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ft_supervisor.core.model import Job, Memory, Node
-from ft_supervisor.core.orders import Begin
-from ft_supervisor.core.settings import Settings
+from ft_supervisor.core.protocol.model import Job, Memory, Node
+from ft_supervisor.core.protocol.orders import Begin
+from ft_supervisor.core.protocol.settings import Settings
 from ft_supervisor.daemon.files import make_local_folder
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.observe.journal import Journal
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.journal.journal import Journal
+from ft_supervisor.run_folder.runs import Wanted
 
 # As a daemon: it keeps the journal open for appending, and has children whose command lines tell what they are.
 DAEMON = """\

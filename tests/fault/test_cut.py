@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ft_supervisor.core.model import Job, Node
+from ft_supervisor.core.protocol.model import Job, Node
 from ft_supervisor.fault import cut
 from ft_supervisor.fault.messages import NotAllowed
 
@@ -43,7 +43,7 @@ def test_rules() -> None:
 
 INSIDE = """\
 import subprocess, sys, time
-from ft_supervisor.core.model import Job, Node
+from ft_supervisor.core.protocol.model import Job, Node
 from ft_supervisor.fault.cut import Cut
 job = Job("7.0.0", ("a", "b"), ("127.0.0.1", "127.0.0.2"), (1,), "/r", "/l", 1, 1, ("true",))
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

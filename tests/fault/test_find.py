@@ -10,7 +10,7 @@ from tests.fault.conftest import DAEMON, READER, Run, journals, node_folder
 from ft_supervisor.fault import find
 from ft_supervisor.fault.messages import JobOver, NotAllowed, NotThere
 from ft_supervisor.fault.transport import Transport
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.run_folder.runs import Wanted
 
 
 def test_a_daemon_and_its_children(wanted: Wanted, run: Run) -> None:

@@ -23,7 +23,7 @@ from ft_supervisor.fault.messages import (
     Wrong,
 )
 from ft_supervisor.fault.transport import Transport
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.run_folder.runs import Wanted
 
 RUNNING = f"UserId=me({os.getuid()}) GroupId=x(1) JobState=RUNNING NodeList=n[0-1] TimeLimit=UNLIMITED ExitCode=0:0"
 

@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from ft_supervisor.core.model import Outcome, Verdict
-from ft_supervisor.core.summary import head
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.core.protocol.summary import head
+from ft_supervisor.run_folder import verdict_file
 
 RUN_ID = f"{os.environ['SLURM_JOB_ID']}.3.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 

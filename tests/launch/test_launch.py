@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.core.protocol.model import Outcome, Verdict
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.observe import verdict_file
-from ft_supervisor.observe.replay import replay
+from ft_supervisor.journal.replay import replay
+from ft_supervisor.run_folder import verdict_file
 
 HERE = Path(__file__).parent
 JOB = """\

@@ -13,7 +13,7 @@ import pytest
 from tests.ft_slurm import test_completion as slurm
 from tests.launch.test_launch import Launched
 
-from ft_supervisor.observe import left_running
+from ft_supervisor.run_folder import left_running
 
 bare, libraries, site = slurm.bare, slurm.libraries, slurm.site
 Site = slurm.Site

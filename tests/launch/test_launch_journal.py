@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ft_supervisor.core.events import Signalled, Tick
 from ft_supervisor.core.launch.interface import (
     BrokenFile,
     CommentWritten,
@@ -23,10 +22,11 @@ from ft_supervisor.core.launch.interface import (
     VerdictRead,
 )
 from ft_supervisor.core.launch.launch import LaunchMachine
-from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.core.protocol.events import Signalled, Tick
+from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.journal.replay import replay, story
+from ft_supervisor.journal.tagged import KINDS, load
 from ft_supervisor.launch.journal import Recorder
-from ft_supervisor.observe.replay import replay, story
-from ft_supervisor.observe.tagged import KINDS, load
 
 BOUND = 60.0
 BEGIN = LaunchBegin(7, 4, 3, "n1", True, 3.0, tuple((outcome, 30.0) for outcome in Outcome), 5.0)

@@ -7,10 +7,10 @@ import queue
 from pathlib import Path
 
 from ft_supervisor.core.launch.interface import BrokenFile, OthersVerdict, VerdictRead
-from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.core.protocol.model import Outcome, Verdict
 from ft_supervisor.launch.watch import Seen, Watch, in_folders, in_runs
-from ft_supervisor.observe import verdict_file
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.run_folder import verdict_file
+from ft_supervisor.run_folder.runs import Wanted
 
 BOUND = 60.0
 OURS = Verdict(Outcome.SUCCESS, "all done")

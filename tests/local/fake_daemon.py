@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from ft_slurm import environment
-from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.core.protocol.model import Outcome, Verdict
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.observe import verdict_file
-from ft_supervisor.observe.snapshot import NAME, VERSION, CoordinatorStatus, NodeStatus, Role, Snapshot, dump
 from ft_supervisor.process import atomic
+from ft_supervisor.run_folder import verdict_file
+from ft_supervisor.run_folder.snapshot import NAME, VERSION, CoordinatorStatus, NodeStatus, Role, Snapshot, dump
 
 STEP = environment.read(os.environ)
 

@@ -16,7 +16,7 @@ import pytest
 from tests.local.support import BOUND, JOB, PYTHONPATH
 
 from ft_supervisor.local.printer import Printer
-from ft_supervisor.observe import verdict_file
+from ft_supervisor.run_folder import verdict_file
 
 DRIVER = str(Path(__file__).with_name("driver.py"))
 Run = Callable[..., subprocess.Popen[bytes]]

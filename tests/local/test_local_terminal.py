@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 from tests.core.machines import Talk, failed, stopped
-from tests.observe.test_snapshot import successor
-from tests.observe.test_status import put
+from tests.run_folder.test_snapshot import successor
+from tests.status.test_status import put
 
+from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.local import snapshots
 from ft_supervisor.local.terminal import Terminal
-from ft_supervisor.observe.snapshot import NAME, Snapshot
-from ft_supervisor.observe.view import snapshot
 from ft_supervisor.process.log import LEAST_LEVEL, emit, setup
 from ft_supervisor.process.log_lines import make_line
+from ft_supervisor.run_folder.snapshot import NAME, Snapshot
 
 NAMES = ["n0", "n1", "n2", "n3"]
 BOUND = 30.0

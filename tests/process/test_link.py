@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ft_supervisor.core.model import PROTOCOL, Job, Memory, Node
-from ft_supervisor.core.orders import Alive, Begin, Done, Order, Terminate
+from ft_supervisor.core.protocol.model import PROTOCOL, Job, Memory, Node
+from ft_supervisor.core.protocol.orders import Alive, Begin, Done, Order, Terminate
 from ft_supervisor.process import link
 from ft_supervisor.process.link import LINK_FD_ENV, MAX_LINE, Link, LinkClosed
 
@@ -222,7 +222,7 @@ def test_a_line_without_an_end_ends_the_link(raw: tuple[Link, socket.socket]) ->
 
 CHILD = """
 import os, signal, subprocess, sys
-from ft_supervisor.core.orders import Done, Terminate
+from ft_supervisor.core.protocol.orders import Done, Terminate
 from ft_supervisor.process import child, link
 link = child.enter_child()
 assert "FT_SUPERVISOR_LINK" not in os.environ

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ft_supervisor.core.model import Cycle
+from ft_supervisor.core.protocol.model import Cycle
 from ft_supervisor.process import log as module
 from ft_supervisor.process.log import current_traceback, emit, flush, log, say, setup
 from ft_supervisor.process.log_lines import Line

@@ -4,13 +4,13 @@ from typing import Any, get_args
 
 import pytest
 
-from ft_supervisor.core.actions import Fact
-from ft_supervisor.core.model import Cycle, Failure, Job, Outcome, Problem, Verdict
-from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.protocol import agent_facts as agent
 from ft_supervisor.core.protocol import coordinator_facts as coordinator
 from ft_supervisor.core.protocol import daemon_facts as daemon
-from ft_supervisor.core.settings import Cause, OnExhausted, OnFail, Response
+from ft_supervisor.core.protocol.actions import Fact
+from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.settings import Cause, OnExhausted, OnFail, Response
 from ft_supervisor.process.log import emit
 from ft_supervisor.process.log_lines import FORMS, render
 

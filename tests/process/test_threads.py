@@ -60,7 +60,7 @@ def test_it_ends_also_when_that_fails(repository: Path) -> None:
 
 def test_what_may_fail_goes_on(repository: Path) -> None:
     begin = """
-from ft_supervisor.observe.background import Background
+from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
 Background("status file", bug, file_failed).wait(60)
 flush()

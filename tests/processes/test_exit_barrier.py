@@ -10,7 +10,7 @@ from tests.processes.harness import Job, StartJob, until
 from tests.processes.test_takeover import LOADED, in_place
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from ft_supervisor.core.model import Cycle
+from ft_supervisor.core.protocol.model import Cycle
 from ft_supervisor.store.keys import Keys
 
 

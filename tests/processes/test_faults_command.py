@@ -16,7 +16,7 @@ import pytest
 from tests.processes.harness import BOUND, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
 from tests.processes.lines import Line
 
-from ft_supervisor.core.codec import encode
+from ft_supervisor.core.protocol.codec import encode
 from ft_supervisor.fault.messages import Hit, Target, Verb
 
 ALLOWED = {"faults": {"allow": True}}
@@ -393,7 +393,7 @@ AS_NOBODY = """\
 import os, sys
 from ft_supervisor.fault import executor, request, shell
 from ft_supervisor.fault.messages import Target, Verb
-from ft_supervisor.observe import runs
+from ft_supervisor.run_folder import runs
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)

@@ -13,7 +13,7 @@ import pytest
 from tests.processes.harness import BOUND, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
 from tests.processes.test_takeover import in_charge, in_place
 
-from ft_supervisor.observe.replay import replay
+from ft_supervisor.journal.replay import replay
 
 
 def ask(job: Job, *words: str) -> tuple[int, str]:

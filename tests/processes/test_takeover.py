@@ -11,9 +11,9 @@ from tests.processes.harness import BOUND, CALM, QUICK, Job, StartJob, until
 from tests.processes.lines import Line
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from ft_supervisor.core.codec import encode
-from ft_supervisor.core.messages import WorkersFailed
-from ft_supervisor.core.model import Cycle, Failure
+from ft_supervisor.core.protocol.codec import encode
+from ft_supervisor.core.protocol.messages import WorkersFailed
+from ft_supervisor.core.protocol.model import Cycle, Failure
 from ft_supervisor.store.keys import Keys
 
 HASTY = {"coordinator": "2s", "fence": "15s", "node_lost": "25s", "agent": "20s"}

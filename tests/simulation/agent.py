@@ -11,13 +11,13 @@ from tests.simulation.wire import Wire
 from tests.simulation.words import brief
 from tests.simulation.workers import SimWorkers
 
-from ft_supervisor.core import actions
-from ft_supervisor.core.actions import AgentAction
 from ft_supervisor.core.agent.agent import AgentMachine
-from ft_supervisor.core.events import AgentEvent, CannotStart, Looked, Tick, WorkersGone
-from ft_supervisor.core.messages import Run
-from ft_supervisor.core.model import Cycle, Memory
-from ft_supervisor.core.orders import Done
+from ft_supervisor.core.protocol import actions
+from ft_supervisor.core.protocol.actions import AgentAction
+from ft_supervisor.core.protocol.events import AgentEvent, CannotStart, Looked, Tick, WorkersGone
+from ft_supervisor.core.protocol.messages import Run
+from ft_supervisor.core.protocol.model import Cycle, Memory
+from ft_supervisor.core.protocol.orders import Done
 from ft_supervisor.core.transitions import InvalidState
 
 if TYPE_CHECKING:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ft_supervisor.core import messages
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.cycle_step import Phase, Standing, Step
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.policy import Decision
 from ft_supervisor.core.coordinator.succession import Succession, Successors
-from ft_supervisor.core.model import Memory, Outcome, Verdict
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.model import Memory, Outcome, Verdict
+from ft_supervisor.core.protocol.ranks import fold
 from ft_supervisor.core.quorum.members import Member
-from ft_supervisor.core.ranks import fold
 
 
 class WaitsOnlyForTheFirstToStop(Cycles):

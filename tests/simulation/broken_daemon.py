@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ft_supervisor.core import actions
 from ft_supervisor.core.daemon.child_watch import ChildWatch
 from ft_supervisor.core.daemon.daemon import DaemonMachine, State
 from ft_supervisor.core.daemon.last_deed import LastDeed, Step
 from ft_supervisor.core.daemon.leaving import Leaving
+from ft_supervisor.core.protocol import actions
 
 
 class CompletesWithSuccess(LastDeed):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ft_supervisor.core import actions, events, messages, orders
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.agent.follower import Follower
 from ft_supervisor.core.agent.lifecycle import Lifecycle
 from ft_supervisor.core.agent.states import Closing, Standby, Stopping, Succeeded
 from ft_supervisor.core.daemon.daemon import DaemonMachine
-from ft_supervisor.core.model import CONFIG_ERROR, Cycle, Failure, Memory
-from ft_supervisor.core.orders import AgentState
+from ft_supervisor.core.protocol import actions, events, messages, orders
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, Cycle, Failure, Memory
+from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.quorum.roster import first_candidate
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ft_supervisor.core import messages
 from ft_supervisor.core.agent.lifecycle import Lifecycle
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.policy import Trouble
-from ft_supervisor.core.model import Cycle, Failure, Problem
+from ft_supervisor.core.placement.selection import Selection
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.model import Cycle, Failure, Problem
+from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.quorum.members import Member
-from ft_supervisor.core.selection import Selection
-from ft_supervisor.core.settings import Cause
 
 
 class ChoosesTheExcluded(Selection):

@@ -6,15 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ft_supervisor.core import actions, events, messages
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.leadership import Leadership, Role
 from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
 from ft_supervisor.core.daemon.daemon import DaemonMachine
-from ft_supervisor.core.lease import Proof
-from ft_supervisor.core.model import NO_PROMISE, Roster, Verdict
+from ft_supervisor.core.protocol import actions, events, messages
+from ft_supervisor.core.protocol.model import NO_PROMISE, Roster, Verdict
 from ft_supervisor.core.quorum.election import Election
+from ft_supervisor.core.quorum.lease import Proof
 from ft_supervisor.core.quorum.members import Members
 from ft_supervisor.core.quorum.roster_change import RosterChange
 

@@ -24,10 +24,12 @@ from tests.simulation.endings import HARMLESS, Endings
 from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
-from ft_supervisor.core.actions import Fact
-from ft_supervisor.core.codec import CodecError, decode, encode
 from ft_supervisor.core.coordinator.leadership import Role
-from ft_supervisor.core.messages import (
+from ft_supervisor.core.protocol.actions import Fact
+from ft_supervisor.core.protocol.agent_facts import MailDropped
+from ft_supervisor.core.protocol.codec import CodecError, decode, encode
+from ft_supervisor.core.protocol.coordinator_facts import MessageDropped, NodeLost, TookCharge
+from ft_supervisor.core.protocol.messages import (
     TO_AGENT,
     TO_COORDINATOR,
     Close,
@@ -38,11 +40,9 @@ from ft_supervisor.core.messages import (
     ToAgent,
     ToCoordinator,
 )
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Outcome, Verdict
-from ft_supervisor.core.protocol.agent_facts import MailDropped
-from ft_supervisor.core.protocol.coordinator_facts import MessageDropped, NodeLost, TookCharge
+from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Outcome, Verdict
+from ft_supervisor.core.protocol.ranks import unfold
 from ft_supervisor.core.quorum.roster import candidates
-from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.transitions import InvalidState
 
 if TYPE_CHECKING:

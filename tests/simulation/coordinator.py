@@ -8,10 +8,10 @@ from tests.simulation.process import Process
 from tests.simulation.store import Connection, Store
 from tests.simulation.words import brief
 
-from ft_supervisor.core import actions, messages
-from ft_supervisor.core.actions import CoordinatorAction
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import (
+from ft_supervisor.core.protocol import actions, messages
+from ft_supervisor.core.protocol.actions import CoordinatorAction
+from ft_supervisor.core.protocol.events import (
     CloseHeld,
     CoordinatorEvent,
     Heard,
@@ -20,9 +20,9 @@ from ft_supervisor.core.events import (
     VerdictFileFound,
     VerdictWritten,
 )
-from ft_supervisor.core.messages import ToCoordinator
-from ft_supervisor.core.model import Memory, Verdict
-from ft_supervisor.core.orders import Done, Listening, Order, VerdictDecided
+from ft_supervisor.core.protocol.messages import ToCoordinator
+from ft_supervisor.core.protocol.model import Memory, Verdict
+from ft_supervisor.core.protocol.orders import Done, Listening, Order, VerdictDecided
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode

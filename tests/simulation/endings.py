@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from tests.simulation.clockwork import Breach
 from tests.simulation.plan import Fault
 
-from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.model import CONFIG_ERROR, KILL_BOUND, NO_PROMISE, Cycle, Outcome, Verdict
+from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, KILL_BOUND, NO_PROMISE, Cycle, Outcome, Verdict
 from ft_supervisor.core.transitions import InvalidState
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
     from tests.simulation.world import World
 
-    from ft_supervisor.core.actions import DaemonAction
     from ft_supervisor.core.daemon.daemon import DaemonMachine
-    from ft_supervisor.core.events import DaemonEvent
+    from ft_supervisor.core.protocol.actions import DaemonAction
+    from ft_supervisor.core.protocol.events import DaemonEvent
 
 HARMLESS = {"repeat", "files", "reset", "stranger", "squatter"}
 """Faults that touch no training and no verdict."""

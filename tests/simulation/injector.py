@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.plan import ACTOR, IN_CHARGE, Fault
 
-from ft_supervisor.core.events import Signalled
-from ft_supervisor.core.messages import Close, Members, Prepare, Propose, Register, Run, Stop
-from ft_supervisor.core.model import Failure, Outcome, Verdict
-from ft_supervisor.core.orders import SlurmsWord
+from ft_supervisor.core.protocol.events import Signalled
+from ft_supervisor.core.protocol.messages import Close, Members, Prepare, Propose, Register, Run, Stop
+from ft_supervisor.core.protocol.model import Failure, Outcome, Verdict
+from ft_supervisor.core.protocol.orders import SlurmsWord
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode

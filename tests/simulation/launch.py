@@ -11,10 +11,10 @@ from tests.simulation.process import Process
 from tests.simulation.srun import SimSrun
 from tests.simulation.words import brief
 
-from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.events import Signalled, Tick
 from ft_supervisor.core.launch import interface
-from ft_supervisor.core.model import Outcome, Verdict, last_grace
+from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.protocol.events import Signalled, Tick
+from ft_supervisor.core.protocol.model import Outcome, Verdict, last_grace
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

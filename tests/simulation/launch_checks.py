@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.clockwork import Breach
 
-from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.launch import interface
 from ft_supervisor.core.launch.launch import GONE_BOUND, TASKS_HEAR, BadTransition, LaunchMachine
+from ft_supervisor.core.protocol.actions import Leave
 
 if TYPE_CHECKING:
     from tests.simulation.launch import SimLaunch

@@ -23,7 +23,6 @@ from tests.simulation import (
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core import lease
 from ft_supervisor.core.agent import agent, follower
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator import coordinator, cycles, leadership, state
@@ -31,7 +30,7 @@ from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import daemon, leaving
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.launch.launch import LaunchMachine
-from ft_supervisor.core.quorum import majority, roster
+from ft_supervisor.core.quorum import lease, majority, roster
 
 
 @dataclass(frozen=True)

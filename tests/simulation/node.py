@@ -12,13 +12,21 @@ from tests.simulation.process import Process
 from tests.simulation.words import brief
 from tests.simulation.workers import ORPHAN_TIME, SimWorkers
 
-from ft_supervisor.core import actions, events
-from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon.daemon import AGENT
-from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered, Signalled, Terminated, Tick, VerdictFileFound
-from ft_supervisor.core.health_types import CheckOutcome, Result, Round
-from ft_supervisor.core.model import Node, Verdict
-from ft_supervisor.core.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
+from ft_supervisor.core.protocol import actions, events
+from ft_supervisor.core.protocol.actions import DaemonAction
+from ft_supervisor.core.protocol.events import (
+    ChildExited,
+    DaemonEvent,
+    Ordered,
+    Signalled,
+    Terminated,
+    Tick,
+    VerdictFileFound,
+)
+from ft_supervisor.core.protocol.health_types import CheckOutcome, Result, Round
+from ft_supervisor.core.protocol.model import Node, Verdict
+from ft_supervisor.core.protocol.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

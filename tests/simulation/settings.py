@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.plan import Plan
 
-from ft_supervisor.core.settings import (
+from ft_supervisor.core.protocol.settings import (
     Backoff,
     Budget,
     Check,

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.clockwork import Breach
 
-from ft_supervisor.core import actions
-from ft_supervisor.core.actions import DaemonAction
-from ft_supervisor.core.events import BatchHost, BatchHostAnswered, DaemonEvent, Deed, DeedDone, InBatchJob, Signalled
-from ft_supervisor.core.model import KILL_BOUND, Again
-from ft_supervisor.core.orders import SlurmSaid
+from ft_supervisor.core.protocol import actions
+from ft_supervisor.core.protocol.actions import DaemonAction
+from ft_supervisor.core.protocol.events import (
+    BatchHost,
+    BatchHostAnswered,
+    DaemonEvent,
+    Deed,
+    DeedDone,
+    InBatchJob,
+    Signalled,
+)
+from ft_supervisor.core.protocol.model import KILL_BOUND, Again
+from ft_supervisor.core.protocol.orders import SlurmSaid
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimDaemon

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from ft_supervisor.core.events import Signalled
+from ft_supervisor.core.protocol.events import Signalled
 
 if TYPE_CHECKING:
     from tests.simulation.launch import SimLaunch

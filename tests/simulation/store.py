@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.network import Channel, Host, Network
 
-from ft_supervisor.core.messages import ToAgent, ToCoordinator
-from ft_supervisor.core.model import Cycle, Verdict
+from ft_supervisor.core.protocol.messages import ToAgent, ToCoordinator
+from ft_supervisor.core.protocol.model import Cycle, Verdict
 
 if TYPE_CHECKING:
     from tests.simulation.coordinator import SimCoordinator

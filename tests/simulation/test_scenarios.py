@@ -6,7 +6,7 @@ import pytest
 from tests.simulation.plan import parse
 from tests.simulation.world import TIMEOUTS, World
 
-from ft_supervisor.core.model import Cycle, Outcome
+from ft_supervisor.core.protocol.model import Cycle, Outcome
 from ft_supervisor.core.quorum.roster import survivable_losses
 
 

@@ -14,12 +14,20 @@ from tests.simulation.dial import Attempt
 from tests.simulation.network import Channel
 from tests.simulation.store import Connection, MailKey, Store
 
-from ft_supervisor.core import lease
 from ft_supervisor.core.agent.dialling import PAUSE, Dialling, Route
 from ft_supervisor.core.agent.silence import Silence
-from ft_supervisor.core.events import BarrierPassed, CloseHeld, Connected, Disconnected, Looked, Mailed, PolicyDiffers
-from ft_supervisor.core.messages import ToAgent, ToCoordinator
-from ft_supervisor.core.model import Cycle, Verdict
+from ft_supervisor.core.protocol.events import (
+    BarrierPassed,
+    CloseHeld,
+    Connected,
+    Disconnected,
+    Looked,
+    Mailed,
+    PolicyDiffers,
+)
+from ft_supervisor.core.protocol.messages import ToAgent, ToCoordinator
+from ft_supervisor.core.protocol.model import Cycle, Verdict
+from ft_supervisor.core.quorum import lease
 
 if TYPE_CHECKING:
     from tests.simulation.agent import SimAgent

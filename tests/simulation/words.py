@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 
-from ft_supervisor.core.actions import Announce
-from ft_supervisor.core.model import NO_PROMISE, Cycle, Failure, Memory, Node, Roster, Verdict
+from ft_supervisor.core.protocol.actions import Announce
+from ft_supervisor.core.protocol.model import NO_PROMISE, Cycle, Failure, Memory, Node, Roster, Verdict
 
 _QUIET = {"incarnation", "port", "master_addr", "master_port", "restart_count", "max_restarts", "error_file", "term"}
 

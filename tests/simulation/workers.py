@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ft_supervisor.core.events import WorkersExited, WorkersGone
-from ft_supervisor.core.messages import Run
-from ft_supervisor.core.model import KILL_BOUND, Cycle, Failure
-from ft_supervisor.core.ranks import unfold
+from ft_supervisor.core.protocol.events import WorkersExited, WorkersGone
+from ft_supervisor.core.protocol.messages import Run
+from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure
+from ft_supervisor.core.protocol.ranks import unfold
 
 if TYPE_CHECKING:
     from tests.simulation.agent import SimAgent

@@ -18,14 +18,14 @@ from tests.simulation.settings import PAUSE, settings
 from tests.simulation.slurmctld import Slurmctld
 from tests.simulation.words import brief
 
-from ft_supervisor.core import actions, orders
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.launch.launch import LaunchMachine
-from ft_supervisor.core.messages import ToAgent
-from ft_supervisor.core.model import KILL_BOUND, Job, Node, Timeouts, Verdict
-from ft_supervisor.core.orders import SlurmSaid, SlurmsWord
+from ft_supervisor.core.protocol import actions, orders
+from ft_supervisor.core.protocol.messages import ToAgent
+from ft_supervisor.core.protocol.model import KILL_BOUND, Job, Node, Timeouts, Verdict
+from ft_supervisor.core.protocol.orders import SlurmSaid, SlurmsWord
 
 TIMEOUTS = Timeouts(stop_grace=5.0, join=30.0, exit_barrier=20.0, takeover=20.0)
 

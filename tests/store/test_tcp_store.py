@@ -14,7 +14,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.elastic.agent.server import api
 from torch.distributed.elastic.utils.store import barrier
 
-from ft_supervisor.core.model import Cycle
+from ft_supervisor.core.protocol.model import Cycle
 from ft_supervisor.store import tcp
 from ft_supervisor.store.base import StoreLost
 from ft_supervisor.store.keys import BARRIER, Keys

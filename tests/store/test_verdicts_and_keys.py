@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.actions import Pulse
-from ft_supervisor.core.model import Cycle, Outcome, Verdict
+from ft_supervisor.core.protocol.actions import Pulse
+from ft_supervisor.core.protocol.model import Cycle, Outcome, Verdict
 from ft_supervisor.store.base import StoreLost
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import dump_pulse, parse, parse_pulse

@@ -11,7 +11,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.elastic.agent.server.api import _TERMINAL_STATE_SYNC_ID
 from torch.distributed.elastic.utils.store import barrier
 
-from ft_supervisor.core.model import Cycle, Job
+from ft_supervisor.core.protocol.model import Cycle, Job
 from ft_supervisor.process.log import log
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys

@@ -14,13 +14,21 @@ from queue import Empty, SimpleQueue
 
 from ft_supervisor.agent.clock import ClockWatch
 from ft_supervisor.agent.dial import Dialer, Found
-from ft_supervisor.core import codec
 from ft_supervisor.core.agent.dialling import PAUSE
-from ft_supervisor.core.events import AgentEvent, BarrierPassed, CloseHeld, Disconnected, Looked, Mailed, PolicyDiffers
-from ft_supervisor.core.lease import echo
-from ft_supervisor.core.messages import TO_AGENT
-from ft_supervisor.core.model import Cycle, Job, Node
-from ft_supervisor.core.refusals import Refusals
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.events import (
+    AgentEvent,
+    BarrierPassed,
+    CloseHeld,
+    Disconnected,
+    Looked,
+    Mailed,
+    PolicyDiffers,
+)
+from ft_supervisor.core.protocol.messages import TO_AGENT
+from ft_supervisor.core.protocol.model import Cycle, Job, Node
+from ft_supervisor.core.protocol.refusals import Refusals
+from ft_supervisor.core.quorum.lease import echo
 from ft_supervisor.process import clock
 from ft_supervisor.process.log import current_traceback, log
 from ft_supervisor.store import pulses

@@ -20,13 +20,13 @@ from queue import Empty, SimpleQueue
 from ft_supervisor.agent.single_flight import SingleFlight
 from ft_supervisor.config.canonical import differs
 from ft_supervisor.core.agent.dialling import Dialling, Route
-from ft_supervisor.core.bounds import Name, Port
-from ft_supervisor.core.codec import from_plain
-from ft_supervisor.core.model import Job
+from ft_supervisor.core.protocol.bounds import Name, Port
+from ft_supervisor.core.protocol.codec import from_plain
+from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.core.words import one_line
-from ft_supervisor.observe import ownfolder, smallfile
 from ft_supervisor.process import clock
 from ft_supervisor.process.log import log
+from ft_supervisor.run_folder import ownfolder, smallfile
 from ft_supervisor.store import hello, tcp
 from ft_supervisor.store.base import HostSilent, Store, StoreLost
 from ft_supervisor.store.keys import Keys

@@ -11,10 +11,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ft_supervisor.observe import ownfolder
 from ft_supervisor.process import atomic
 from ft_supervisor.process.bounded_writer import BoundedWriter
 from ft_supervisor.process.log import log
+from ft_supervisor.run_folder import ownfolder
 
 _PATIENCE = 0.25
 """Seconds after which a file system that takes nothing is taken for dead, until it moves again."""

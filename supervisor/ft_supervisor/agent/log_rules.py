@@ -11,7 +11,7 @@ from typing import Any
 
 import re2
 
-from ft_supervisor.core.settings import Rule
+from ft_supervisor.core.protocol.settings import Rule
 from ft_supervisor.process.log import log
 
 

@@ -21,8 +21,8 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
 from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
-from ft_supervisor.core.messages import Run
-from ft_supervisor.core.model import Job
+from ft_supervisor.core.protocol.messages import Run
+from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.process.tree import pdeath_command
 from ft_supervisor.store.tcp import ADDED_TO_ENVIRONMENT
 

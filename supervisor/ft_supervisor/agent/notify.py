@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ft_supervisor.core.events import Beat
+from ft_supervisor.core.protocol.events import Beat
 from ft_supervisor.core.words import one_line, plain
 from ft_supervisor.process.log import log
 

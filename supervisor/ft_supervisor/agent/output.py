@@ -23,7 +23,7 @@ from pathlib import Path
 from ft_supervisor.agent.last_lines import last_lines
 from ft_supervisor.agent.log_files import LogFile, LogFiles
 from ft_supervisor.agent.step_output import StepOutput, StepStream
-from ft_supervisor.core.settings import Logs, Tee
+from ft_supervisor.core.protocol.settings import Logs, Tee
 from ft_supervisor.process.log import log
 
 KEPT = 64 << 10

@@ -21,8 +21,9 @@ from ft_supervisor.agent.guard import Guard
 from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
 from ft_supervisor.agent.wire import Wire
 from ft_supervisor.agent.workers import Workers
-from ft_supervisor.core import orders
-from ft_supervisor.core.actions import (
+from ft_supervisor.core.agent.agent import AgentMachine
+from ft_supervisor.core.protocol import orders
+from ft_supervisor.core.protocol.actions import (
     AgentAction,
     Announce,
     Dial,
@@ -34,14 +35,13 @@ from ft_supervisor.core.actions import (
     TakeStacks,
     Tell,
 )
-from ft_supervisor.core.agent.agent import AgentMachine
-from ft_supervisor.core.events import AgentEvent, CheckAnswered, StacksTaken, Terminated, Tick, TurnedUnhealthy
-from ft_supervisor.core.model import KILL_BOUND, Cycle
-from ft_supervisor.core.orders import Begin, Done, Order, Terminate
-from ft_supervisor.observe.background import Background
-from ft_supervisor.observe.journal import Journal
+from ft_supervisor.core.protocol.events import AgentEvent, CheckAnswered, StacksTaken, Terminated, Tick, TurnedUnhealthy
+from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle
+from ft_supervisor.core.protocol.orders import Begin, Done, Order, Terminate
+from ft_supervisor.journal.journal import Journal
 from ft_supervisor.process import clock
 from ft_supervisor.process import log as logs
+from ft_supervisor.process.background import Background
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, journal_failed, log
 from ft_supervisor.process.log_lines import render

@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from ft_supervisor.observe import ownfolder
-from ft_supervisor.observe.background import Background, wait_all
 from ft_supervisor.process import atomic
+from ft_supervisor.process.background import Background, wait_all
 from ft_supervisor.process.log import file_failed, log
 from ft_supervisor.process.tree import descendants
+from ft_supervisor.run_folder import ownfolder
 
 BOUND = 10.0
 """Seconds for all of it."""

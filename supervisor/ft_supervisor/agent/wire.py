@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from ft_supervisor.agent.connection import FromWire, Generation, Post, Up
 from ft_supervisor.agent.dial import Dialer
-from ft_supervisor.core import codec
 from ft_supervisor.core.agent.silence import Silence
-from ft_supervisor.core.events import AgentEvent, Connected, Disconnected
-from ft_supervisor.core.messages import ToCoordinator
-from ft_supervisor.core.model import Cycle, Job, Node
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.events import AgentEvent, Connected, Disconnected
+from ft_supervisor.core.protocol.messages import ToCoordinator
+from ft_supervisor.core.protocol.model import Cycle, Job, Node
 from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import free_port
 

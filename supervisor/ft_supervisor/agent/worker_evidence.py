@@ -15,12 +15,12 @@ from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.agent.node_agent import WorkerStreams
 from ft_supervisor.agent.notify import Beats
 from ft_supervisor.agent.output import Output
-from ft_supervisor.core.events import Beat
-from ft_supervisor.core.messages import Run
-from ft_supervisor.core.model import Failure, Job, Node
-from ft_supervisor.core.settings import Cause, Hang
+from ft_supervisor.core.protocol.events import Beat
+from ft_supervisor.core.protocol.messages import Run
+from ft_supervisor.core.protocol.model import Failure, Job, Node
+from ft_supervisor.core.protocol.settings import Cause, Hang
 from ft_supervisor.core.words import one_line
-from ft_supervisor.observe.background import Background
+from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
 
 _LAST_WORDS = 0.1

@@ -25,11 +25,11 @@ from functools import partial
 from ft_supervisor.agent.failures import NOT_EXECUTABLE, look_up
 from ft_supervisor.agent.node_agent import NodeAgent
 from ft_supervisor.agent.worker_evidence import WorkerEvidence
-from ft_supervisor.core.events import AgentEvent, CannotStart, WorkersExited, WorkersGone
-from ft_supervisor.core.messages import Run
-from ft_supervisor.core.model import Cycle, Failure, Job, Node
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.core.protocol.events import AgentEvent, CannotStart, WorkersExited, WorkersGone
+from ft_supervisor.core.protocol.messages import Run
+from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Node
 from ft_supervisor.process import clock
+from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.process.tree import reap_orphans, sweep

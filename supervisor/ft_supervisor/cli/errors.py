@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ft_slurm.errors import SlurmError
 from ft_supervisor.cli.output import abandon
 from ft_supervisor.config import ConfigError
-from ft_supervisor.core.model import CONFIG_ERROR
+from ft_supervisor.core.protocol.model import CONFIG_ERROR
 from ft_supervisor.core.words import one_line
 
 

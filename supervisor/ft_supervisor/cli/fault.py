@@ -9,13 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.fault import request, shell
 from ft_supervisor.fault.messages import FaultError, NotThere, Target, Verb, Wrong
-from ft_supervisor.observe import runs
-from ft_supervisor.observe.background import Background, Hangs
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.process.background import Background, Hangs
+from ft_supervisor.run_folder import find, runs
+from ft_supervisor.run_folder.runs import Wanted
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.output import put
 from ft_supervisor.core.words import one_line
+from ft_supervisor.run_folder import find
 
 if TYPE_CHECKING:
-    from ft_supervisor.observe.report_model import Report
+    from ft_supervisor.report.model import Report
 
 OK, NOTHING_KNOWN, IN_PART = 0, 3, 4
 

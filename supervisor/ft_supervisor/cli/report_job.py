@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ft_slurm.errors import NoCommands, SlurmError
-from ft_supervisor.cli import find
-from ft_supervisor.observe import report_html, report_json, report_text, runs
-from ft_supervisor.observe.background import Background, Hangs
-from ft_supervisor.observe.report_model import Report, join
-from ft_supervisor.observe.report_sources import LOOK_BOUND, Found, ask_slurm, look_for_runs
 from ft_supervisor.process import atomic
+from ft_supervisor.process.background import Background, Hangs
+from ft_supervisor.report import render_html, render_json, render_text
+from ft_supervisor.report.model import Report, join
+from ft_supervisor.report.sources import LOOK_BOUND, Found, ask_slurm, look_for_runs
+from ft_supervisor.run_folder import find, runs
 
 
 def gather(
@@ -66,17 +66,17 @@ def _by_slurm(search: find.Search, environ: Mapping[str, str], found: Found) -> 
 
 def as_text(report: Report) -> str:
     """For the terminal that stdout is, or for a file."""
-    return report_text.render(report)
+    return render_text.render(report)
 
 
 def as_json(report: Report) -> str:
-    """See observe.report_json."""
-    return report_json.render(report)
+    """See report.render_json."""
+    return render_json.render(report)
 
 
 def write_page(report: Report, path: Path) -> None:
     """The whole page or nothing; into a pipe or a device, which stays what it is, as it comes. Raises OSError."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        path.write_text(report_html.render(report), encoding="utf-8")
+        path.write_text(render_html.render(report), encoding="utf-8")
         return
-    atomic.replace(path, report_html.render(report).encode())
+    atomic.replace(path, render_html.render(report).encode())

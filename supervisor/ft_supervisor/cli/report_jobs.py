@@ -11,11 +11,11 @@ from pathlib import Path
 from ft_slurm import sacct_jobs
 from ft_slurm.cli_client import CliClient
 from ft_supervisor import config as configuration
-from ft_supervisor.cli.find import WrongUse
 from ft_supervisor.config.defaults import built_in
-from ft_supervisor.observe import jobs_sources, jobs_text
-from ft_supervisor.observe.jobs_list import OUTCOMES
-from ft_supervisor.observe.jobs_sources import Listing
+from ft_supervisor.report import jobs_sources, jobs_text
+from ft_supervisor.report.jobs import OUTCOMES
+from ft_supervisor.report.jobs_sources import Listing
+from ft_supervisor.run_folder.find import WrongUse
 
 
 @dataclass(frozen=True)

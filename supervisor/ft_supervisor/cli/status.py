@@ -16,12 +16,12 @@ import typer
 from rich.console import Console, Group
 from rich.text import Text
 
-from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
-from ft_supervisor.cli.looking import Look
 from ft_supervisor.cli.output import put, replace_letters
-from ft_supervisor.observe.status import Seen, State, document
-from ft_supervisor.observe.status_text import render
+from ft_supervisor.run_folder import find
+from ft_supervisor.status.judgement import Seen, State, document
+from ft_supervisor.status.poll import Look
+from ft_supervisor.status.render_status import render
 
 LOOK_AGAIN = 1.0
 """Seconds between two looks of one who watches."""

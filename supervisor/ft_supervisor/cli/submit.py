@@ -20,9 +20,9 @@ from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.options import Config, subcommand_line
 from ft_supervisor.cli.output import put
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.model import INTERRUPTED
-from ft_supervisor.observe import run_index, runs
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.core.protocol.model import INTERRUPTED
+from ft_supervisor.process.background import Background, Hangs
+from ft_supervisor.run_folder import run_index, runs
 from ft_supervisor.submit import cluster, options, script
 from ft_supervisor.submit.script import Plan
 

@@ -9,13 +9,12 @@ from pathlib import Path
 import typer
 
 from ft_slurm.errors import SlurmError
-from ft_supervisor.cli import find
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.output import put
-from ft_supervisor.core.model import INTERRUPTED, Outcome, Verdict
-from ft_supervisor.observe import ownfolder, verdict_file
-from ft_supervisor.observe.background import Background, Hangs
-from ft_supervisor.observe.verdict_file import BadVerdictFile
+from ft_supervisor.core.protocol.model import INTERRUPTED, Outcome, Verdict
+from ft_supervisor.process.background import Background, Hangs
+from ft_supervisor.run_folder import find, ownfolder, verdict_file
+from ft_supervisor.run_folder.verdict_file import BadVerdictFile
 
 FILES_BOUND = 60.0
 """Seconds that run_dir gets: a batch script ends with the answer, and is better late than wrong."""

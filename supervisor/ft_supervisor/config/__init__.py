@@ -1,6 +1,7 @@
 """Merges job.yaml, the cluster's policy and the environment into one frozen `JobConfig`.
 
-The keys are declared where their values are kept: in `core.settings`, `core.model.Timeouts` and `config.model`.
+The keys are declared where their values are kept: in `core.protocol.settings`, `core.protocol.model.Timeouts` and
+`config.model`.
 
 Reads files and the environment that it is given; starts nothing, changes nothing. Imports no torch and no pydantic: the
 daemon, which must stay small, loads its configuration here.

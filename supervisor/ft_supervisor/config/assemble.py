@@ -13,7 +13,7 @@ from ft_supervisor.config.job import Active
 from ft_supervisor.config.layers import Layers
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.config.validator import BUILT_IN, Setting
-from ft_supervisor.core.settings import Rule, Settings
+from ft_supervisor.core.protocol.settings import Rule, Settings
 
 
 def assemble(given: Mapping[str, Setting], rules: tuple[Rule, ...], found: Layers, path: Path) -> JobConfig:

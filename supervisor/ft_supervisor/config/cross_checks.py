@@ -9,9 +9,9 @@ from ft_supervisor.config.job import Active
 from ft_supervisor.config.model import Domain
 from ft_supervisor.config.scalars import shown_seconds, written_seconds
 from ft_supervisor.config.validator import BUILT_IN, Setting
-from ft_supervisor.core.health_types import DISK, GPU, WORKERS
-from ft_supervisor.core.model import KILL_BOUND
-from ft_supervisor.core.settings import OnExhausted
+from ft_supervisor.core.protocol.health_types import DISK, GPU, WORKERS
+from ft_supervisor.core.protocol.model import KILL_BOUND
+from ft_supervisor.core.protocol.settings import OnExhausted
 
 SRUN_END = 5.0
 """Seconds that `launch` gives srun to end after the verdict and close_grace."""

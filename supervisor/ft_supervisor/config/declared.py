@@ -1,4 +1,4 @@
-"""Makes validators, tables of keys, built-in values and whole dataclasses from the declarations (`core.keys`).
+"""Makes validators, tables of keys, built-in values and whole dataclasses from the declarations (`core.protocol.keys`).
 
 A declaration says what one key may hold. What several keys of one record, or the items of one list, must be to one
 another is checked by the functions in `_RECORDS`.
@@ -18,9 +18,9 @@ from ft_supervisor.config.model import Domain
 from ft_supervisor.config.patterns import regular_expression
 from ft_supervisor.config.validator import Validator, list_of, one_or_more, record
 from ft_supervisor.config.yamltree import Value
-from ft_supervisor.core import keys
-from ft_supervisor.core.keys import Special
-from ft_supervisor.core.settings import Check, Match, Pool, Rule
+from ft_supervisor.core.protocol import keys
+from ft_supervisor.core.protocol.keys import Special
+from ft_supervisor.core.protocol.settings import Check, Match, Pool, Rule
 
 _SPECS: Mapping[type, Callable[[Any], Validator]] = {
     keys.Duration: scalars.duration,

@@ -8,7 +8,7 @@ from ft_supervisor.config.failures import Written
 from ft_supervisor.config.health import Disk
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.config.validator import BUILT_IN, Setting
-from ft_supervisor.core.settings import Hang, Settings
+from ft_supervisor.core.protocol.settings import Hang, Settings
 
 
 def built_in() -> dict[str, Setting]:

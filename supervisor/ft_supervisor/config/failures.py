@@ -9,8 +9,8 @@ from ft_supervisor.config.errors import ConfigError, Problems
 from ft_supervisor.config.scalars import written_seconds
 from ft_supervisor.config.validator import Setting, Validator
 from ft_supervisor.config.yamltree import Value
-from ft_supervisor.core.ledger import MAX_TIMES
-from ft_supervisor.core.settings import ANY_FAILURE, Cause, Match, Response, Rule
+from ft_supervisor.core.protocol.ledger import MAX_TIMES
+from ft_supervisor.core.protocol.settings import ANY_FAILURE, Cause, Match, Response, Rule
 
 _WORDS = ("any", *(cause.value for cause in Cause if cause is not Cause.EXIT))
 _OF_WORKERS = {"exit_code": "exit_codes", "signal": "signals", "exception": "exceptions", "log": "log"}

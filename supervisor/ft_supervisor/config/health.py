@@ -7,9 +7,9 @@ from ft_supervisor.config.errors import Problems
 from ft_supervisor.config.scalars import ANY_TEXT, text
 from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value, as_list
-from ft_supervisor.core import keys
-from ft_supervisor.core.health_types import DISK, GPU, WORKERS
-from ft_supervisor.core.settings import Check, Health, OnFail
+from ft_supervisor.core.protocol import keys
+from ft_supervisor.core.protocol.health_types import DISK, GPU, WORKERS
+from ft_supervisor.core.protocol.settings import Check, Health, OnFail
 
 BUILT_IN = (DISK, GPU, WORKERS, "clock")
 """Names of checks that no policy has to write."""

@@ -8,7 +8,7 @@ from ft_slurm.nodelist import expand
 from ft_supervisor.config.errors import Problems
 from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value
-from ft_supervisor.core.bounds import MOST_NODES
+from ft_supervisor.core.protocol.bounds import MOST_NODES
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,18})([^0-9]*)")
 

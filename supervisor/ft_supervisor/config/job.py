@@ -8,8 +8,8 @@ from ft_supervisor.config.errors import Problems
 from ft_supervisor.config.scalars import ANY_TEXT, text, whole
 from ft_supervisor.config.validator import Validator, object_schema, record
 from ft_supervisor.config.yamltree import Value, as_map
-from ft_supervisor.core import keys
-from ft_supervisor.core.bounds import MOST_NODES
+from ft_supervisor.core.protocol import keys
+from ft_supervisor.core.protocol.bounds import MOST_NODES
 
 _SET_BY_THE_AGENT = re.compile(
     "RANK|WORLD_SIZE|(LOCAL|GROUP|ROLE)_(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)"

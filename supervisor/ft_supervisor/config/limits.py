@@ -6,7 +6,7 @@ from ft_supervisor.config.errors import ConfigError, Problems
 from ft_supervisor.config.failures import Written
 from ft_supervisor.config.schema import KEYS, LIMITED, MOST_RESTARTS
 from ft_supervisor.config.validator import BUILT_IN, Setting
-from ft_supervisor.core.settings import Rule
+from ft_supervisor.core.protocol.settings import Rule
 
 
 def apply(settings: dict[str, Setting], problems: Problems) -> None:

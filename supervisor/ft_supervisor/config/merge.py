@@ -12,7 +12,7 @@ from ft_supervisor.config.job import Active
 from ft_supervisor.config.layers import SYSTEM, Layers
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.config.validator import BUILT_IN, Setting, Table, read
-from ft_supervisor.core.bounds import MOST_NODES
+from ft_supervisor.core.protocol.bounds import MOST_NODES
 
 _ONLY_IN_JOBS = frozenset({key.partition(".")[0] for key in schema.JOB})
 

@@ -1,7 +1,7 @@
 """Declares the configuration as a whole: plain frozen data, complete and checked when it is loaded.
 
-The annotations declare the keys (`core.keys`). Most of them are in `core.settings`, as the core's machines go by them.
-"""
+The annotations declare the keys (`core.protocol.keys`). Most of them are in `core.protocol.settings`, as the core's
+machines go by them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from ft_supervisor.core import keys
-from ft_supervisor.core.keys import Special
-from ft_supervisor.core.model import Job, Outcome, Timeouts, last_grace
-from ft_supervisor.core.settings import Settings
+from ft_supervisor.core.protocol import keys
+from ft_supervisor.core.protocol.keys import Special
+from ft_supervisor.core.protocol.model import Job, Outcome, Timeouts, last_grace
+from ft_supervisor.core.protocol.settings import Settings
 
 Source = Literal["slurm_topology", "node_name", "file", "nvlink", "none"]
 

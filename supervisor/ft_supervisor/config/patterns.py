@@ -10,7 +10,7 @@ from typing import Any
 from ft_supervisor.config.scalars import text
 from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value
-from ft_supervisor.core import keys
+from ft_supervisor.core.protocol import keys
 
 MAX_EXPRESSION = 500
 MAX_MEMORY = 1 << 20

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value
-from ft_supervisor.core import keys
+from ft_supervisor.core.protocol import keys
 
 MAX_SECONDS = 7 * 24 * 3600.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

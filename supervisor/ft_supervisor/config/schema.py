@@ -1,6 +1,6 @@
 """Lists all keys, and makes the JSON Schemas of them.
 
-The keys are declared on the fields that hold their values (`core.keys`), from `config.model.JobConfig` down.
+The keys are declared on the fields that hold their values (`core.protocol.keys`), from `config.model.JobConfig` down.
 """
 
 from typing import Any
@@ -8,8 +8,8 @@ from typing import Any
 from ft_supervisor.config.declared import each_key, table
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.config.validator import NOT_EMPTY, Table, object_schema
-from ft_supervisor.core import keys
-from ft_supervisor.core.settings import Budget
+from ft_supervisor.core.protocol import keys
+from ft_supervisor.core.protocol.settings import Budget
 
 _JOB_SECTIONS = ("name", "cluster", "nodes", "workers", "run_dir", "hang", "checkpoint")
 """The order in which people see the sections that only a job may have, and then those of a policy."""

@@ -7,7 +7,7 @@ from typing import Any
 from ft_supervisor.config.errors import Problems
 from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value
-from ft_supervisor.core.settings import Pool
+from ft_supervisor.core.protocol.settings import Pool
 
 
 def disjoint(pools: Validator) -> Validator:

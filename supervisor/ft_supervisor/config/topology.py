@@ -12,7 +12,7 @@ from ft_supervisor.config.model import Domain, Source
 from ft_supervisor.config.patterns import compiled
 from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value
-from ft_supervisor.core.bounds import MOST_NODES
+from ft_supervisor.core.protocol.bounds import MOST_NODES
 
 _SOURCES: tuple[str, ...] = get_args(Source)
 _NEEDS = {

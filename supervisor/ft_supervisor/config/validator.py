@@ -11,7 +11,7 @@ from typing import Any
 
 from ft_supervisor.config.errors import ConfigError, Problems
 from ft_supervisor.config.yamltree import DAMAGED, Value, as_list, as_map, reported_already
-from ft_supervisor.core.bounds import MOST_NODES
+from ft_supervisor.core.protocol.bounds import MOST_NODES
 
 NOT_EMPTY = frozenset({"hang"})
 """Sections that say something by being there: {} would say it only to some readers."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
+from ft_supervisor.coordinator.metric_families import Sample
+from ft_supervisor.coordinator.metrics import Metrics
 from ft_supervisor.coordinator.metrics_server import Server, host
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
-from ft_supervisor.core.actions import CoordinatorAction
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import CoordinatorEvent
-from ft_supervisor.observe.metric_families import Sample
-from ft_supervisor.observe.metrics import Metrics
+from ft_supervisor.core.protocol.actions import CoordinatorAction
+from ft_supervisor.core.protocol.events import CoordinatorEvent
 from ft_supervisor.process import clock
 from ft_supervisor.process.log import log
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ft_supervisor.core.bounds import MOST
-from ft_supervisor.core.events import StepRead, VerdictFileFound, VerdictWritten
-from ft_supervisor.core.model import Job, Verdict
-from ft_supervisor.core.summary import Summary, line
-from ft_supervisor.observe import verdict_file
-from ft_supervisor.observe.background import Background
+from ft_supervisor.core.protocol.bounds import MOST
+from ft_supervisor.core.protocol.events import StepRead, VerdictFileFound, VerdictWritten
+from ft_supervisor.core.protocol.model import Job, Verdict
+from ft_supervisor.core.protocol.summary import Summary, line
+from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
+from ft_supervisor.run_folder import verdict_file
 
 STEP_BYTES = 4096
 """Of the step file: it is small, or none."""

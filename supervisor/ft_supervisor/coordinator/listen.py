@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from ft_supervisor.core.model import Job, Node
+from ft_supervisor.core.protocol.model import Job, Node
 from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import bind_first
 

@@ -1,6 +1,6 @@
 """What the coordinator in charge keeps in the run's folder while the job runs: status.json, and a copy of its journal.
 
-    status.json                  observe.snapshot: every EVERY seconds, or SOONEST after something happened
+    status.json                  run_folder.snapshot: every EVERY seconds, or SOONEST after something happened
     journal/<node>/<same name>   what is new in its own journal, every COPY_EVERY seconds
 
 Each is written by one thread at a time; while that hangs, as on an NFS that does, nothing else is begun and nobody
@@ -20,14 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.model import Node
-from ft_supervisor.observe import ownfolder, smallfile
-from ft_supervisor.observe.background import Background
-from ft_supervisor.observe.snapshot import EVERY, MAX_BYTES, NAME, BadSnapshot, Snapshot, dump, load
-from ft_supervisor.observe.view import snapshot
+from ft_supervisor.core.protocol.model import Node
 from ft_supervisor.process import atomic
+from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
+from ft_supervisor.run_folder import ownfolder, smallfile
+from ft_supervisor.run_folder.snapshot import EVERY, MAX_BYTES, NAME, BadSnapshot, Snapshot, dump, load
 
 SOONEST = 0.5
 """Seconds between two status files, however much happens."""
@@ -164,7 +164,7 @@ def _parsed(data: bytes, ours: Snapshot) -> Snapshot | None:
 
 
 class JournalCopy:
-    """A copy, byte by byte, of a journal that grows, and of the parts that it goes on in (observe.journal)."""
+    """A copy, byte by byte, of a journal that grows, and of the parts that it goes on in (journal.journal)."""
 
     def __init__(self, journal: Path, run_folder: Path, node: str) -> None:
         self._sources = [journal.with_suffix(suffix) for suffix in (".jsonl", ".rest-old.jsonl", ".rest.jsonl")]

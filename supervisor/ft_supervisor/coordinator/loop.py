@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ft_supervisor.coordinator import files
 from ft_supervisor.coordinator.live import Live
-from ft_supervisor.core import actions
-from ft_supervisor.core.codec import encode
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import (
+from ft_supervisor.core.protocol import actions
+from ft_supervisor.core.protocol.codec import encode
+from ft_supervisor.core.protocol.events import (
     CloseHeld,
     CoordinatorEvent,
     Heard,
@@ -26,11 +26,11 @@ from ft_supervisor.core.events import (
     VerdictFileFound,
     VerdictWritten,
 )
-from ft_supervisor.core.model import Job
-from ft_supervisor.core.orders import Done
-from ft_supervisor.observe.background import Background, wait_all
-from ft_supervisor.observe.journal import Journal
+from ft_supervisor.core.protocol.model import Job
+from ft_supervisor.core.protocol.orders import Done
+from ft_supervisor.journal.journal import Journal
 from ft_supervisor.process import clock
+from ft_supervisor.process.background import Background, wait_all
 from ft_supervisor.process.link import Link
 from ft_supervisor.process.log import emit, flush, log
 from ft_supervisor.process.log_lines import render

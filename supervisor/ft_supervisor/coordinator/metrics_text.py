@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ft_supervisor.observe.metric_families import BUCKETS, FAMILIES, RUN_ID, Buckets, Family, Kind, Sample
+from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, RUN_ID, Buckets, Family, Kind, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})

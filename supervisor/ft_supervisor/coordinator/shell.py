@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ft_supervisor.coordinator import listen
 from ft_supervisor.coordinator.loop import Inbox, Loop
-from ft_supervisor.core import events
-from ft_supervisor.core.codec import CodecError, decode
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
-from ft_supervisor.core.events import Received
-from ft_supervisor.core.messages import TO_COORDINATOR
-from ft_supervisor.core.model import INTERRUPTED
-from ft_supervisor.core.orders import Begin, Listening, Promise, SlurmSaid
-from ft_supervisor.core.refusals import Refusals
-from ft_supervisor.observe.journal import Journal
+from ft_supervisor.core.protocol import events
+from ft_supervisor.core.protocol.codec import CodecError, decode
+from ft_supervisor.core.protocol.events import Received
+from ft_supervisor.core.protocol.messages import TO_COORDINATOR
+from ft_supervisor.core.protocol.model import INTERRUPTED
+from ft_supervisor.core.protocol.orders import Begin, Listening, Promise, SlurmSaid
+from ft_supervisor.core.protocol.refusals import Refusals
+from ft_supervisor.journal.journal import Journal
 from ft_supervisor.process import clock
 from ft_supervisor.process.child import enter_child
 from ft_supervisor.process.link import Link, LinkClosed

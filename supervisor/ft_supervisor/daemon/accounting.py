@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ft_slurm.client import open_client
 from ft_slurm.errors import JobOver, NoCommands, SlurmError
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import log
 
 BOUND = 4.0

@@ -10,14 +10,14 @@ from pathlib import Path
 from ft_slurm import completion, nodelist
 from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
-from ft_supervisor.core import actions
-from ft_supervisor.core.actions import DaemonAction
 from ft_supervisor.core.daemon.last_deed import HOST_BOUND
-from ft_supervisor.core.events import BatchHost, BatchHostAnswered, DaemonEvent, Deed, DeedDone
+from ft_supervisor.core.protocol import actions
+from ft_supervisor.core.protocol.actions import DaemonAction
+from ft_supervisor.core.protocol.events import BatchHost, BatchHostAnswered, DaemonEvent, Deed, DeedDone
 from ft_supervisor.daemon import accounting, expedited, requeueing
 from ft_supervisor.daemon.completing import Completing
 from ft_supervisor.daemon.identity import LOCAL
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import log
 
 

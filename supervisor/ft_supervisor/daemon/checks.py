@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ft_supervisor.core import codec
-from ft_supervisor.core.health_types import DISK, GPU, CheckOutcome, Result, Round, time_allowed
-from ft_supervisor.core.model import Job, Node
-from ft_supervisor.core.settings import Check
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.health_types import DISK, GPU, CheckOutcome, Result, Round, time_allowed
+from ft_supervisor.core.protocol.model import Job, Node
+from ft_supervisor.core.protocol.settings import Check
 from ft_supervisor.process import signals, tree
 
 UNCHECKED_CODE = 3

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ft_supervisor.core.daemon.daemon import AGENT, COORDINATOR
-from ft_supervisor.core.events import ChildExited, DaemonEvent, Ordered
-from ft_supervisor.core.orders import Begin, Order
+from ft_supervisor.core.protocol.events import ChildExited, DaemonEvent, Ordered
+from ft_supervisor.core.protocol.orders import Begin, Order
 from ft_supervisor.process import signals, tree
 from ft_supervisor.process.link import LINK_FD_ENV, Link, LinkClosed, pair
 from ft_supervisor.process.log import log

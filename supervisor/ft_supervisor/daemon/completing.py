@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ft_slurm import completion
-from ft_supervisor.observe import left_running
-from ft_supervisor.observe.background import Background
-from ft_supervisor.observe.left_running import LeftRunning
+from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed, log
+from ft_supervisor.run_folder import left_running
+from ft_supervisor.run_folder.left_running import LeftRunning
 
 FILE_BOUND = 2.0
 """Seconds for one write. If the file system hangs for longer, nothing more is written."""

@@ -20,8 +20,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
-from ft_supervisor.core import codec
-from ft_supervisor.core.health_types import KILL_TIME, PAUSE, CheckOutcome, Result
+from ft_supervisor.core.protocol import codec
+from ft_supervisor.core.protocol.health_types import KILL_TIME, PAUSE, CheckOutcome, Result
 from ft_supervisor.core.words import one_line, plain
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.process import tree

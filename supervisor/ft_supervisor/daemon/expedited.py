@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from ft_slurm.client import open_client
 from ft_slurm.errors import JobOver, NoCommands, SlurmError
-from ft_supervisor.core.model import INTERRUPTED
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.core.protocol.model import INTERRUPTED
+from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import log
 
 BOUND = 4.0

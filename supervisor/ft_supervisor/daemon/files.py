@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from ft_supervisor.core.model import Job, Node, Verdict
+from ft_supervisor.core.protocol.model import Job, Node, Verdict
 from ft_supervisor.daemon import network
 from ft_supervisor.daemon.identity import local_folder
-from ft_supervisor.observe import journal, ownfolder, run_index, runs, verdict_file
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.journal import journal
 from ft_supervisor.process import atomic
+from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import file_failed
+from ft_supervisor.run_folder import ownfolder, run_index, runs, verdict_file
 
 SHARED_BOUND = 2.0
 """Seconds after which a shared file system is not waited for any more."""

@@ -15,8 +15,8 @@ from ft_slurm import ports
 from ft_slurm.environment import StepEnvironment
 from ft_supervisor.config.merge import beyond_nodes
 from ft_supervisor.config.model import JobConfig
-from ft_supervisor.core.model import Job, Node
-from ft_supervisor.core.settings import Settings
+from ft_supervisor.core.protocol.model import Job, Node
+from ft_supervisor.core.protocol.settings import Settings
 from ft_supervisor.daemon import domain, network
 
 LOCAL = "FT_SUPERVISOR_LOCAL"

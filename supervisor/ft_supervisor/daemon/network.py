@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Iterable
 
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.background import Background, Hangs
 
 SIOCGIFADDR = 0x8915  # netdevice(7)
 RESOLVE_BOUND = 1.0

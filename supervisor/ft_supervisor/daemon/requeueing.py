@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ft_slurm.client import open_client
-from ft_supervisor.observe.background import Background
+from ft_supervisor.process.background import Background
 
 REQUEUE_BOUND = 10.0
 """Seconds for each of the two calls that a requeue takes."""

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 from ft_slurm import environment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.config.model import JobConfig
-from ft_supervisor.core import actions
 from ft_supervisor.core.daemon.daemon import AGENT, COORDINATOR, DaemonMachine
-from ft_supervisor.core.events import (
+from ft_supervisor.core.protocol import actions
+from ft_supervisor.core.protocol.events import (
     ChecksDone,
     DaemonEvent,
     InBatchJob,
@@ -28,16 +28,16 @@ from ft_supervisor.core.events import (
     Tick,
     VerdictFileFound,
 )
-from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
-from ft_supervisor.core.orders import Begin, Listening
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, INTERRUPTED, NO_PROMISE, Job, Memory, Node, Verdict
+from ft_supervisor.core.protocol.orders import Begin, Listening
 from ft_supervisor.daemon import batch, files, identity, parent
 from ft_supervisor.daemon.checks import Runner, built_in
 from ft_supervisor.daemon.children import COMMANDS, Children
 from ft_supervisor.daemon.signals import Signals
 from ft_supervisor.daemon.slurm import SlurmDesk
-from ft_supervisor.observe.background import Background, wait_all
-from ft_supervisor.observe.journal import Journal
+from ft_supervisor.journal.journal import Journal
 from ft_supervisor.process import clock, tree
+from ft_supervisor.process.background import Background, wait_all
 from ft_supervisor.process.log import current_traceback, emit, file_failed, flush, journal_failed, log, say, setup
 from ft_supervisor.process.log_lines import Line, make_line, render
 from ft_supervisor.process.threads import guard

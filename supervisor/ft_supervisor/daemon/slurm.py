@@ -12,8 +12,8 @@ from ft_slurm.ending import Ending, ending
 from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
-from ft_supervisor.core.orders import SlurmSaid, SlurmsWord
-from ft_supervisor.observe.background import Background
+from ft_supervisor.core.protocol.orders import SlurmSaid, SlurmsWord
+from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
 
 PATIENCE = 20.0

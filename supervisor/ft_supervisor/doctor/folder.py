@@ -15,7 +15,7 @@ from pathlib import Path
 from ft_supervisor.config import JobConfig
 from ft_supervisor.daemon.files import SHARED_BOUND
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.observe.background import Background, Hangs, wait_all
+from ft_supervisor.process.background import Background, Hangs, wait_all
 
 LEFT: set[Path] = set()
 """Files that are there now, for `clean_up`."""

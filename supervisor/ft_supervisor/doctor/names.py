@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ft_supervisor.daemon import network
 from ft_supervisor.doctor.environment import Environment
 from ft_supervisor.doctor.finding import Finding, fail, ok, warn
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.background import Background, Hangs
 
 BOUND = 6.0
 """Seconds for all look-ups together: one lost packet costs the resolver 5 s."""

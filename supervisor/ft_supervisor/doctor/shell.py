@@ -11,8 +11,8 @@ from ft_supervisor.doctor import folder, job, listening, machine, names, nodes, 
 from ft_supervisor.doctor.environment import Environment
 from ft_supervisor.doctor.finding import Finding, fail, warn
 from ft_supervisor.doctor.slurm_answers import Answers
-from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process import tree
+from ft_supervisor.process.background import Background, Hangs
 
 BOUND = 75.0
 """Seconds for all together; each check has shorter ones of its own."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ft_slurm import ports
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN, Outcome, Timeouts
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN, Outcome, Timeouts
 from ft_supervisor.doctor.finding import Finding, ok, warn
 from ft_supervisor.submit.options import requeues
 

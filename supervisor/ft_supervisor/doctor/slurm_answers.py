@@ -14,7 +14,7 @@ from ft_slurm.client import open_client
 from ft_slurm.errors import SlurmError, Unanswered
 from ft_slurm.records import JobState, NodeState
 from ft_supervisor.doctor.environment import Environment
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.background import Background, Hangs
 
 BOUND = 20.0
 """Seconds for one answer. scontrol gives up after 18 s when slurmctld is away (24.11, MessageTimeout=10)."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-from ft_supervisor.core.codec import CodecError, decode
+from ft_supervisor.core.protocol.codec import CodecError, decode
 from ft_supervisor.core.words import one_line
 from ft_supervisor.fault.messages import FROM_EXECUTOR, MAX_BYTES, Answer, FaultError, NotAllowed
 

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ft_supervisor.core.model import Job, Node
+from ft_supervisor.core.protocol.model import Job, Node
 from ft_supervisor.core.words import one_line
 from ft_supervisor.fault.messages import NotAllowed, NotThere
 

@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from ft_supervisor.core.codec import CodecError, decode, encode
-from ft_supervisor.core.orders import Begin
+from ft_supervisor.core.protocol.codec import CodecError, decode, encode
+from ft_supervisor.core.protocol.orders import Begin
 from ft_supervisor.fault import find, record
 from ft_supervisor.fault.cut import Cut
 from ft_supervisor.fault.messages import (
@@ -41,9 +41,9 @@ from ft_supervisor.fault.messages import (
     Wrong,
 )
 from ft_supervisor.fault.pidfds import Pidfds, stopped
-from ft_supervisor.observe import runs
-from ft_supervisor.observe.journal_lines import wall
+from ft_supervisor.journal.lines import wall
 from ft_supervisor.process import tree
+from ft_supervisor.run_folder import runs
 
 THAW = b"thaw"
 GONE_BOUND = 5.0

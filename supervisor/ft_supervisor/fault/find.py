@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ft_supervisor.core.orders import Begin
+from ft_supervisor.core.protocol.orders import Begin
 from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.fault.messages import NotAllowed, NotThere, Seen, Worker
-from ft_supervisor.observe import journal_lines, runs, verdict_file
+from ft_supervisor.journal import lines
 from ft_supervisor.process import tree
+from ft_supervisor.run_folder import runs, verdict_file
 
 AGENT, COORDINATOR = b"ft_supervisor.agent", b"ft_supervisor.coordinator"
 _DAEMON = "journal-daemon"
@@ -148,12 +149,12 @@ def _begin(folder: Path) -> Begin:
     """What the daemon itself wrote when it began: the policy that it runs by, whatever files say by now."""
     path = folder / f"{_DAEMON}.jsonl"
     try:
-        _, header = next(journal_lines.read(path))
+        _, header = next(lines.read(path))
     except StopIteration:
         raise NotThere(f"{path} is empty: nobody knows what its daemon runs") from None
-    except (OSError, journal_lines.BadJournal) as problem:
+    except (OSError, lines.BadJournal) as problem:
         raise NotThere(f"nobody knows what this daemon runs: {problem}") from None
-    if not isinstance(header, journal_lines.Header) or not isinstance(header.begin, Begin):
+    if not isinstance(header, lines.Header) or not isinstance(header.begin, Begin):
         raise NotThere(f"{path} does not begin with what its daemon runs")
     return header.begin
 

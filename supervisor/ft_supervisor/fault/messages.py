@@ -1,11 +1,12 @@
-"""The messages between the shell and its executors, one JSON object a line (core.codec), and their refusals."""
+"""The messages between the shell and its executors, one JSON object a line (core.protocol.codec), and their
+refusals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, INTERRUPTED
 
 MAX_BYTES = 1 << 20
 """The longest line: a node of thousands of processes."""

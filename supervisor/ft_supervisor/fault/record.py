@@ -10,10 +10,10 @@ import json
 import os
 from pathlib import Path
 
-from ft_supervisor.core.codec import to_plain
+from ft_supervisor.core.protocol.codec import to_plain
 from ft_supervisor.fault.messages import Act
-from ft_supervisor.observe.background import Background, Hangs
 from ft_supervisor.process import atomic
+from ft_supervisor.process.background import Background, Hangs
 
 NAME = "faults.jsonl"
 BOUND = 2.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from ft_supervisor.config.scalars import read_seconds
 from ft_supervisor.fault.messages import Target, Verb, Wrong
 from ft_supervisor.fault.plan import Schedule
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.run_folder.runs import Wanted
 
 LONGEST = 24 * 3600.0
 """Seconds: every fault ends."""

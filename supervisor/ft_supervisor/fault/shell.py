@@ -30,8 +30,8 @@ from ft_supervisor.fault.messages import (
 from ft_supervisor.fault.plan import Aim, Schedule, Turn
 from ft_supervisor.fault.request import Request
 from ft_supervisor.fault.transport import Transport
-from ft_supervisor.observe import verdict_file
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.background import Background, Hangs
+from ft_supervisor.run_folder import verdict_file
 
 HIT_BOUND = 60.0
 """Seconds for an executor to start and to answer, beyond the time that its fault lasts."""

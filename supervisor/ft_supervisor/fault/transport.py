@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ft_slurm import client, nodelist
 from ft_slurm.errors import NoCommands, SlurmError
-from ft_supervisor.core.codec import encode
+from ft_supervisor.core.protocol.codec import encode
 from ft_supervisor.fault import find
 from ft_supervisor.fault.call import Call
 from ft_supervisor.fault.messages import (
@@ -28,7 +28,7 @@ from ft_supervisor.fault.messages import (
     error,
 )
 from ft_supervisor.launch import srun
-from ft_supervisor.observe.runs import Wanted
+from ft_supervisor.run_folder.runs import Wanted
 
 LOOK_BOUND = 60.0
 """Seconds for the nodes' answers; a dead node never answers."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ft_slurm.errors import JobOver, SlurmError
-from ft_supervisor.core.model import Verdict
-from ft_supervisor.core.summary import Summary, head, line
+from ft_supervisor.core.protocol.model import Verdict
+from ft_supervisor.core.protocol.summary import Summary, head, line
 from ft_supervisor.daemon import accounting
-from ft_supervisor.observe import verdict_file
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.background import Background, Hangs
+from ft_supervisor.run_folder import verdict_file
 
 FILE_BOUND = 2.0
 """Seconds to read the verdict's file once more."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ft_supervisor.core.launch.interface import LaunchBegin
 from ft_supervisor.daemon import files
-from ft_supervisor.observe import journal
-from ft_supervisor.observe.journal import Journal
+from ft_supervisor.journal import journal
+from ft_supervisor.journal.journal import Journal
 
 
 class Recorder:

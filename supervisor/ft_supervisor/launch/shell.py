@@ -18,19 +18,19 @@ from types import FrameType
 
 from ft_slurm.allocation import Allocation
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.events import Signalled, Tick
 from ft_supervisor.core.launch import interface
 from ft_supervisor.core.launch.launch import LaunchMachine
-from ft_supervisor.core.model import Outcome
+from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.protocol.events import Signalled, Tick
+from ft_supervisor.core.protocol.model import Outcome
 from ft_supervisor.daemon.completing import Completing
 from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch import comment, slurm, srun
 from ft_supervisor.launch.journal import Recorder
 from ft_supervisor.launch.watch import Watch, in_runs
-from ft_supervisor.observe import run_index, runs
-from ft_supervisor.observe.background import Background
 from ft_supervisor.process import log, signals
+from ft_supervisor.process.background import Background
+from ft_supervisor.run_folder import run_index, runs
 
 SRUN_MARGIN = 5.0
 """Seconds that srun gets to end by itself after a verdict, beyond the job's graces; then again after SIGTERM."""

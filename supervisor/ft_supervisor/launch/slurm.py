@@ -13,9 +13,9 @@ from ft_slurm.errors import JobOver, NoCommands, SlurmError
 from ft_supervisor.core.launch.interface import HostAnswered, Requeued, RequeueForbidden
 from ft_supervisor.daemon import expedited, requeueing
 from ft_supervisor.daemon.completing import Completing
-from ft_supervisor.observe import runs
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import log
+from ft_supervisor.run_folder import runs
 
 HOST_BOUND = 4.0
 """Seconds that Slurm gets to say whether our node is in the job."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ft_supervisor.core.launch.interface import BrokenFile, OthersVerdict, VerdictRead
-from ft_supervisor.core.model import Verdict
-from ft_supervisor.observe import runs, verdict_file
-from ft_supervisor.observe.background import Background, Hangs
+from ft_supervisor.core.protocol.model import Verdict
+from ft_supervisor.process.background import Background, Hangs
+from ft_supervisor.run_folder import runs, verdict_file
 
 PERIOD = 0.2
 """Seconds between two looks."""

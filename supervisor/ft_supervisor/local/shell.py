@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.launch.interface import VerdictRead
-from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, KILL_BOUND, Outcome, Verdict
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, KILL_BOUND, Outcome, Verdict
 from ft_supervisor.daemon import identity, parent
 from ft_supervisor.launch.watch import Seen, Watch, in_folders
 from ft_supervisor.local import environment
@@ -26,11 +26,11 @@ from ft_supervisor.local.lines import Lines
 from ft_supervisor.local.printer import Printer
 from ft_supervisor.local.snapshots import follow
 from ft_supervisor.local.terminal import Terminal
-from ft_supervisor.observe import run_index, runs
-from ft_supervisor.observe.background import Background, Hangs
-from ft_supervisor.observe.snapshot import Snapshot
 from ft_supervisor.process import atomic, signals, tree
+from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import LEAST_LEVEL
+from ft_supervisor.run_folder import run_index, runs
+from ft_supervisor.run_folder.snapshot import Snapshot
 
 END_MARGIN = 15.0
 """Seconds beyond the job's own graces until daemons that were asked to end, or should have, are killed."""

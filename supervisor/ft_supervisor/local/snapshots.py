@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ft_supervisor.observe import smallfile, snapshot
-from ft_supervisor.observe.smallfile import NotSmall
-from ft_supervisor.observe.snapshot import BadSnapshot, Snapshot
+from ft_supervisor.run_folder import smallfile, snapshot
+from ft_supervisor.run_folder.smallfile import NotSmall
+from ft_supervisor.run_folder.snapshot import BadSnapshot, Snapshot
 
 PERIOD = 0.1
 """Seconds between two looks."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ft_supervisor.observe.snapshot import NodeStatus, Role, Snapshot
+from ft_supervisor.run_folder.snapshot import NodeStatus, Role, Snapshot
 
 _STOPPING = "stopping"
 

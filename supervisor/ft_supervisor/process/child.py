@@ -9,7 +9,7 @@ import socket
 import struct
 import sys
 
-from ft_supervisor.core.model import CONFIG_ERROR
+from ft_supervisor.core.protocol.model import CONFIG_ERROR
 from ft_supervisor.process import signals
 from ft_supervisor.process.link import LINK_FD_ENV, Link, LinkClosed
 from ft_supervisor.process.prctl import die_with_parent

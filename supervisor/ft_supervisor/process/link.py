@@ -10,9 +10,9 @@ import threading
 import time
 from collections import deque
 
-from ft_supervisor.core.codec import CodecError, decode, encode
-from ft_supervisor.core.model import PROTOCOL
-from ft_supervisor.core.orders import ORDERS, Order
+from ft_supervisor.core.protocol.codec import CodecError, decode, encode
+from ft_supervisor.core.protocol.model import PROTOCOL
+from ft_supervisor.core.protocol.orders import ORDERS, Order
 from ft_supervisor.core.words import one_line
 
 LINK_FD_ENV = "FT_SUPERVISOR_LINK"

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from ft_supervisor.core.actions import Fact
-from ft_supervisor.core.model import Job
-from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.protocol import agent_facts as agent
 from ft_supervisor.core.protocol import coordinator_facts as coordinator
 from ft_supervisor.core.protocol import daemon_facts as daemon
-from ft_supervisor.core.settings import Response
+from ft_supervisor.core.protocol.actions import Fact
+from ft_supervisor.core.protocol.model import Job
+from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.settings import Response
 from ft_supervisor.core.words import count
 
 GIVES_UP = "gives_up"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from ft_supervisor.core.model import PROTOCOL, Job
+from ft_supervisor.core.protocol.model import PROTOCOL, Job
 
 
 def policy_sum(job: Job) -> str:

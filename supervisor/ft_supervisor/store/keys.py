@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ft_supervisor.core.model import Cycle
+from ft_supervisor.core.protocol.model import Cycle
 
 BARRIER = "torchelastic/agent/terminal_state"
 """The prefix that torch's elastic agent gives its exit barrier (torch.distributed.elastic.agent.server.api)."""

@@ -1,14 +1,14 @@
-"""The value of `pulse`: JSON with the fields round, term and lease (core.actions.Pulse), and the time at which it was
-written. Read with distrust."""
+"""The value of `pulse`: JSON with the fields round, term and lease (core.protocol.actions.Pulse), and the time at which
+it was written. Read with distrust."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 
-from ft_supervisor.core.actions import Pulse
-from ft_supervisor.core.bounds import Moment
-from ft_supervisor.core.codec import CodecError, from_plain, to_plain
+from ft_supervisor.core.protocol.actions import Pulse
+from ft_supervisor.core.protocol.bounds import Moment
+from ft_supervisor.core.protocol.codec import CodecError, from_plain, to_plain
 from ft_supervisor.core.words import one_line
 from ft_supervisor.store.base import StoreLost
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from ft_supervisor.core.codec import CodecError, from_plain, to_plain
-from ft_supervisor.core.model import Again, Outcome, Verdict
+from ft_supervisor.core.protocol.codec import CodecError, from_plain, to_plain
+from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
 from ft_supervisor.core.words import one_line
 
 

@@ -9,7 +9,7 @@ from ft_slurm import expedite
 from ft_slurm.errors import BadOption
 from ft_slurm.sbatch_options import OF_SRUN, Option
 from ft_supervisor.config import JobConfig
-from ft_supervisor.core.settings import OnExhausted, Response
+from ft_supervisor.core.protocol.settings import OnExhausted, Response
 
 ONE_DAEMON = "one daemon runs on each node, and workers.per_node says how many workers it starts"
 EXPEDITED = "Slurm would run the job again, and hold it, after each end that is no success, final verdicts included"

@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.core.machines import BEAT, C0, TIMEOUTS, deeds, job, node
 
-from ft_supervisor.core import events, messages, orders
-from ft_supervisor.core.actions import Leave, Send, Tell
 from ft_supervisor.core.agent.agent import AgentMachine
-from ft_supervisor.core.events import Connected, Looked, Mailed, Tick
-from ft_supervisor.core.ledger import EMPTY, Ledger
-from ft_supervisor.core.model import Cycle, Job, Memory, Outcome, Verdict
+from ft_supervisor.core.protocol import events, messages, orders
+from ft_supervisor.core.protocol.actions import Leave, Send, Tell
+from ft_supervisor.core.protocol.events import Connected, Looked, Mailed, Tick
+from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
+from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Outcome, Verdict
 
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
 FAILED = Verdict(Outcome.FAILED, "over")

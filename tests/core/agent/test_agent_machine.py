@@ -21,15 +21,15 @@ from tests.core.agent.play import (
 )
 from tests.core.machines import BEAT, C0, C1, C2, FAILURE, TIMEOUTS, job
 
-from ft_supervisor.core import events, messages, orders
-from ft_supervisor.core.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
 from ft_supervisor.core.agent.agent import GUARD_MARGIN
 from ft_supervisor.core.agent.lifecycle import ABANDON_MARGIN
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
-from ft_supervisor.core.events import BarrierPassed, Connected, Disconnected, Looked, Terminated, Tick
-from ft_supervisor.core.ledger import EMPTY, Ledger
-from ft_supervisor.core.model import KILL_BOUND, Accepted, Memory, Outcome, Roster, Verdict
-from ft_supervisor.core.orders import AgentState
+from ft_supervisor.core.protocol import events, messages, orders
+from ft_supervisor.core.protocol.actions import Dial, EnterBarrier, Leave, Send, Start, StopWorkers, Tell
+from ft_supervisor.core.protocol.events import BarrierPassed, Connected, Disconnected, Looked, Terminated, Tick
+from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
+from ft_supervisor.core.protocol.model import KILL_BOUND, Accepted, Memory, Outcome, Roster, Verdict
+from ft_supervisor.core.protocol.orders import AgentState
 
 # -- the way through a job
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from tests.core.machines import BEAT, TIMEOUTS, job, node
 
-from ft_supervisor.core.actions import Dial
 from ft_supervisor.core.agent.candidate_search import ROUNDS_ALONE, CandidateSearch
-from ft_supervisor.core.events import Connected
-from ft_supervisor.core.model import Job, Memory, Roster
+from ft_supervisor.core.protocol.actions import Dial
+from ft_supervisor.core.protocol.events import Connected
+from ft_supervisor.core.protocol.model import Job, Memory, Roster
 from ft_supervisor.core.quorum.roster import majority
 
 PATIENCE = 1.2 * TIMEOUTS.coordinator

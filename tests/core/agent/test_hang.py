@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.agent.hang import HeartbeatWatch
-from ft_supervisor.core.settings import Hang
+from ft_supervisor.core.protocol.settings import Hang
 
 HANG = Hang(after=10.0, first=30.0)
 

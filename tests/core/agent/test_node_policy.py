@@ -7,9 +7,9 @@ from dataclasses import replace
 from tests.core.agent.play import EPOCH, Play, knows, mail, remember, run, standby, stopped
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
 
-from ft_supervisor.core import events, messages, orders
-from ft_supervisor.core.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
-from ft_supervisor.core.events import (
+from ft_supervisor.core.protocol import events, messages, orders
+from ft_supervisor.core.protocol.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
+from ft_supervisor.core.protocol.events import (
     Beat,
     CannotStart,
     CheckAnswered,
@@ -19,9 +19,9 @@ from ft_supervisor.core.events import (
     TurnedUnhealthy,
     WorkersExited,
 )
-from ft_supervisor.core.model import Failure, Job, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.orders import AgentState
-from ft_supervisor.core.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
+from ft_supervisor.core.protocol.model import Failure, Job, Memory, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
 
 BEFORE = Health(checks=(Check("net", ("ping",), when=(When.BEFORE_CYCLE,)),), min_free=None)
 FULL = Problem("disk", "health check disk failed: full")

@@ -9,14 +9,14 @@ import pytest
 from tests.core.agent.play import FAILED, Play, knows, mail, run, running, standby
 from tests.core.machines import C0, C1
 
-from ft_supervisor.core import events, messages
-from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.agent import candidate_search, states
 from ft_supervisor.core.agent.candidate_search import CandidateSearch, Search
 from ft_supervisor.core.agent.states import Active, AnyState, Checking, Closing, Joining, Standby, Stopping
-from ft_supervisor.core.events import Disconnected
-from ft_supervisor.core.model import Memory
-from ft_supervisor.core.orders import AgentState
+from ft_supervisor.core.protocol import events, messages
+from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.protocol.events import Disconnected
+from ft_supervisor.core.protocol.model import Memory
+from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.transitions import InvalidState, Transitions, check_invariants
 
 TABLES = [

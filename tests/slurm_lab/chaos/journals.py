@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ft_supervisor.observe.tagged import FACTS, load
+from ft_supervisor.journal.tagged import FACTS, load
 from ft_supervisor.process.log_lines import FORMS
 
 DAEMON, AGENT, COORDINATOR = "daemon", "agent", "coordinator"

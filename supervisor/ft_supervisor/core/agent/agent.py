@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import AgentAction, Announce, Leave, Tell
 from ft_supervisor.core.agent.follower import Follower, Orders
 from ft_supervisor.core.agent.giving_up import GiveUp
 from ft_supervisor.core.agent.lifecycle import Lifecycle
 from ft_supervisor.core.agent.states import invariants
-from ft_supervisor.core.events import (
+from ft_supervisor.core.protocol import agent_facts as facts
+from ft_supervisor.core.protocol import messages, orders
+from ft_supervisor.core.protocol.actions import AgentAction, Announce, Leave, Tell
+from ft_supervisor.core.protocol.events import (
     AgentEvent,
     BarrierPassed,
     Beat,
@@ -37,7 +38,7 @@ from ft_supervisor.core.events import (
     WorkersExited,
     WorkersGone,
 )
-from ft_supervisor.core.model import (
+from ft_supervisor.core.protocol.model import (
     CONFIG_ERROR,
     KILL_BOUND,
     NO_PROMISE,
@@ -48,8 +49,7 @@ from ft_supervisor.core.model import (
     Outcome,
     Verdict,
 )
-from ft_supervisor.core.orders import AgentState
-from ft_supervisor.core.protocol import agent_facts as facts
+from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.transitions import InvalidState, check_invariants
 
 GUARD_MARGIN = KILL_BOUND / 2

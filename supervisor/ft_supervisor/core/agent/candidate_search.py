@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import StrEnum
 from math import inf
 
-from ft_supervisor.core.actions import Dial
-from ft_supervisor.core.events import Connected
-from ft_supervisor.core.model import NO_PROMISE, Job, Memory, Node
+from ft_supervisor.core.protocol.actions import Dial
+from ft_supervisor.core.protocol.events import Connected
+from ft_supervisor.core.protocol.model import NO_PROMISE, Job, Memory, Node
 from ft_supervisor.core.quorum.roster import candidates, coordinator_of, first_candidate
 from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
 

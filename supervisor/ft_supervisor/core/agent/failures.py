@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ft_supervisor.core.coordinator.policy import Trouble, find, weight
-from ft_supervisor.core.model import Failure
-from ft_supervisor.core.settings import Rule
+from ft_supervisor.core.protocol.model import Failure
+from ft_supervisor.core.protocol.settings import Rule
 from ft_supervisor.core.words import one_line
 
 KEPT, QUOTED, SHORT = 32, 8, 50

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import AgentAction, Announce, Send, Tell
 from ft_supervisor.core.agent.candidate_search import CandidateSearch
-from ft_supervisor.core.events import Connected, Looked
-from ft_supervisor.core.lease import Lease
-from ft_supervisor.core.ledger import newer
-from ft_supervisor.core.model import NO_PROMISE, Accepted, Cycle, Job, Memory, Node, Roster
-from ft_supervisor.core.plausible import to_node
 from ft_supervisor.core.protocol import agent_facts as facts
+from ft_supervisor.core.protocol import messages, orders
+from ft_supervisor.core.protocol.actions import AgentAction, Announce, Send, Tell
+from ft_supervisor.core.protocol.events import Connected, Looked
+from ft_supervisor.core.protocol.ledger import newer
+from ft_supervisor.core.protocol.model import NO_PROMISE, Accepted, Cycle, Job, Memory, Node, Roster
+from ft_supervisor.core.protocol.plausible import to_node
+from ft_supervisor.core.protocol.refusals import Refusals
+from ft_supervisor.core.quorum.lease import Lease
 from ft_supervisor.core.quorum.roster import first_candidate, first_term
-from ft_supervisor.core.refusals import Refusals
 
 Orders = messages.Standby | messages.Run | messages.Continue | messages.Stop
 """What a coordinator in charge sends."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ft_supervisor.core.actions import Leave
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
-from ft_supervisor.core.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, Cycle, Job, Outcome
+from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, Cycle, Job, Outcome
 
 
 class GiveUp:

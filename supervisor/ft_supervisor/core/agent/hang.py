@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ft_supervisor.core.events import Beat, StacksTaken
-from ft_supervisor.core.model import Failure, Job, Node
-from ft_supervisor.core.settings import Cause, Hang
+from ft_supervisor.core.protocol.events import Beat, StacksTaken
+from ft_supervisor.core.protocol.model import Failure, Job, Node
+from ft_supervisor.core.protocol.settings import Cause, Hang
 
 
 @dataclass

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import AgentAction, Announce, EnterBarrier, Leave, Start, StopWorkers, TakeStacks, Tell
 from ft_supervisor.core.agent.failures import truncate_failures
 from ft_supervisor.core.agent.follower import Follower
 from ft_supervisor.core.agent.hang import HangDetector
@@ -27,12 +25,23 @@ from ft_supervisor.core.agent.states import (
     workers_of,
 )
 from ft_supervisor.core.coordinator.policy import ignored
-from ft_supervisor.core.events import Beat, StacksTaken
-from ft_supervisor.core.health_types import WORKERS
-from ft_supervisor.core.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem
-from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.protocol import agent_facts as facts
-from ft_supervisor.core.settings import When
+from ft_supervisor.core.protocol import messages, orders
+from ft_supervisor.core.protocol.actions import (
+    AgentAction,
+    Announce,
+    EnterBarrier,
+    Leave,
+    Start,
+    StopWorkers,
+    TakeStacks,
+    Tell,
+)
+from ft_supervisor.core.protocol.events import Beat, StacksTaken
+from ft_supervisor.core.protocol.health_types import WORKERS
+from ft_supervisor.core.protocol.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem
+from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.settings import When
 from ft_supervisor.core.transitions import check_transition
 from ft_supervisor.core.words import one_line
 

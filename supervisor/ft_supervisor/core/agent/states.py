@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
-from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.messages import Run
-from ft_supervisor.core.model import Cycle, Memory
-from ft_supervisor.core.orders import AgentState
 from ft_supervisor.core.protocol import agent_facts as facts
+from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.protocol.messages import Run
+from ft_supervisor.core.protocol.model import Cycle, Memory
+from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.transitions import Transitions
 
 _RUN = {AgentState.CHECKING: "Run, and checks are due before a cycle", AgentState.ACTIVE: "Run"}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ft_supervisor.core.actions import Announce
 from ft_supervisor.core.coordinator.policy import Decision, Trouble
-from ft_supervisor.core.model import Cycle, Job
+from ft_supervisor.core.protocol.actions import Announce
 from ft_supervisor.core.protocol.coordinator_facts import (
     CycleFailed,
     CycleStarted,
@@ -16,6 +15,7 @@ from ft_supervisor.core.protocol.coordinator_facts import (
     NodePromoted,
     NodesSuspected,
 )
+from ft_supervisor.core.protocol.model import Cycle, Job
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ft_supervisor.core import messages, orders
-from ft_supervisor.core.actions import Announce, CoordinatorAction, Leave, Tell
 from ft_supervisor.core.coordinator.cycle_step import Step
 from ft_supervisor.core.coordinator.leadership import Role, knows_newer
 from ft_supervisor.core.coordinator.state import CoordinatorState
 from ft_supervisor.core.coordinator.verdict_commit import Stage
-from ft_supervisor.core.events import (
+from ft_supervisor.core.protocol import coordinator_facts as facts
+from ft_supervisor.core.protocol import messages, orders
+from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, Leave, Tell
+from ft_supervisor.core.protocol.events import (
     CloseHeld,
     CoordinatorEvent,
     Heard,
@@ -33,11 +34,10 @@ from ft_supervisor.core.events import (
     VerdictFileFound,
     VerdictWritten,
 )
-from ft_supervisor.core.model import Cycle, Job, Memory, Node, Outcome, Verdict
-from ft_supervisor.core.plausible import from_node
-from ft_supervisor.core.protocol import coordinator_facts as facts
+from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node, Outcome, Verdict
+from ft_supervisor.core.protocol.plausible import from_node
+from ft_supervisor.core.protocol.refusals import Refusals
 from ft_supervisor.core.quorum.members import Member, Members
-from ft_supervisor.core.refusals import Refusals
 from ft_supervisor.core.words import one_line
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Cycle, Job
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.ledger import Ledger
+from ft_supervisor.core.protocol.model import Cycle, Job
+from ft_supervisor.core.protocol.ranks import fold
 from ft_supervisor.core.quorum.members import Member
-from ft_supervisor.core.ranks import fold
 
 
 class CurrentCycle:

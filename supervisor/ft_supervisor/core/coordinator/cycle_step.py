@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ft_supervisor.core.actions import CoordinatorAction
-from ft_supervisor.core.model import Verdict
+from ft_supervisor.core.protocol.actions import CoordinatorAction
+from ft_supervisor.core.protocol.model import Verdict
 from ft_supervisor.core.transitions import Transitions
 
 

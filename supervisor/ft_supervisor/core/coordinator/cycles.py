@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Announce, CoordinatorAction, ReadStep
 from ft_supervisor.core.coordinator import policy
 from ft_supervisor.core.coordinator.announcements import Announcements
 from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
@@ -17,14 +15,16 @@ from ft_supervisor.core.coordinator.cycle_step import PHASES, Phase, Standing, S
 from ft_supervisor.core.coordinator.failure_decision import FailureDecision
 from ft_supervisor.core.coordinator.policy import Decision, Trouble
 from ft_supervisor.core.coordinator.succession import Succession, Successors
-from ft_supervisor.core.ledger import Ledger, newer
-from ft_supervisor.core.model import Cycle, Job, Memory, Outcome, Problem, Verdict
+from ft_supervisor.core.placement.selection import Selection
 from ft_supervisor.core.protocol import coordinator_facts as facts
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, ReadStep
+from ft_supervisor.core.protocol.ledger import Ledger, newer
+from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.settings import Cause
+from ft_supervisor.core.protocol.summary import Tally
 from ft_supervisor.core.quorum.members import Member, Members
-from ft_supervisor.core.ranks import fold, unfold
-from ft_supervisor.core.selection import Selection
-from ft_supervisor.core.settings import Cause
-from ft_supervisor.core.summary import Tally
 from ft_supervisor.core.transitions import check_invariants, check_transition
 
 

@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 from ft_supervisor.core.coordinator import policy
 from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
-from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import KILL_BOUND, Job
-from ft_supervisor.core.settings import Response
+from ft_supervisor.core.protocol.ledger import Ledger
+from ft_supervisor.core.protocol.model import KILL_BOUND, Job
+from ft_supervisor.core.protocol.settings import Response
 
 STEP_BOUND = 2.0
 """Seconds within which the file with the checkpoint's step has to be read."""

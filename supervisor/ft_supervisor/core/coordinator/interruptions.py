@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ft_supervisor.core.model import Again, Job, Outcome, Verdict
-from ft_supervisor.core.orders import SlurmSaid, SlurmsWord
+from ft_supervisor.core.protocol.model import Again, Job, Outcome, Verdict
+from ft_supervisor.core.protocol.orders import SlurmSaid, SlurmsWord
 
 ASK_BOUND = 5.0
 """Seconds within which Slurm has to explain a signal. After that the signal counts as a wish to cancel the job."""

@@ -32,16 +32,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from ft_supervisor.core import messages
-from ft_supervisor.core.actions import Announce, CoordinatorAction, LookForVerdict, Mail, Pulse
-from ft_supervisor.core.model import NO_PROMISE, Cycle, Job, Memory, Node, Roster
 from ft_supervisor.core.protocol import coordinator_facts as facts
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, LookForVerdict, Mail, Pulse
+from ft_supervisor.core.protocol.model import NO_PROMISE, Cycle, Job, Memory, Node, Roster
+from ft_supervisor.core.protocol.ranks import unfold
 from ft_supervisor.core.quorum.election import Election
 from ft_supervisor.core.quorum.majority import Majority
 from ft_supervisor.core.quorum.members import Member, Members
 from ft_supervisor.core.quorum.roster import first_candidate, first_term
 from ft_supervisor.core.quorum.roster_change import RosterChange
-from ft_supervisor.core.ranks import unfold
 from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from ft_supervisor.core.ledger import Ledger
-from ft_supervisor.core.model import Again, Cycle, Failure, Memory, Node, Outcome, Problem, Verdict
-from ft_supervisor.core.settings import Cause, Match, Response, Rule
+from ft_supervisor.core.protocol.ledger import Ledger
+from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Memory, Node, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.settings import Cause, Match, Response, Rule
 
 MayGo = Callable[[Collection[int]], bool]
 """Whether the nodes with these infra_ranks may be left out of the next cycle."""

@@ -10,10 +10,10 @@ from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.interruptions import Interruptions
 from ft_supervisor.core.coordinator.leadership import Leadership, Role
 from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
-from ft_supervisor.core.model import Cycle, Job, Memory, Node
-from ft_supervisor.core.plausible import Heights
-from ft_supervisor.core.ranks import fold
-from ft_supervisor.core.summary import Summary
+from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node
+from ft_supervisor.core.protocol.plausible import Heights
+from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.summary import Summary
 from ft_supervisor.core.transitions import check_invariants
 
 

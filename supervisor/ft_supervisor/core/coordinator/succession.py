@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ft_supervisor.core.coordinator.policy import Decision
-from ft_supervisor.core.model import Again, Job, Outcome, Verdict
+from ft_supervisor.core.placement.selection import Selection
 from ft_supervisor.core.protocol.coordinator_facts import TooFewNodes
-from ft_supervisor.core.selection import Selection
-from ft_supervisor.core.settings import OnExhausted
+from ft_supervisor.core.protocol.model import Again, Job, Outcome, Verdict
+from ft_supervisor.core.protocol.settings import OnExhausted
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from ft_supervisor.core import orders
-from ft_supervisor.core.actions import Announce, ClaimClose, CoordinatorAction, Tell, WriteVerdict
-from ft_supervisor.core.model import KILL_BOUND, Job, Outcome, Roster, Verdict
 from ft_supervisor.core.protocol import coordinator_facts as facts
+from ft_supervisor.core.protocol import orders
+from ft_supervisor.core.protocol.actions import Announce, ClaimClose, CoordinatorAction, Tell, WriteVerdict
+from ft_supervisor.core.protocol.model import KILL_BOUND, Job, Outcome, Roster, Verdict
+from ft_supervisor.core.protocol.summary import Summary
 from ft_supervisor.core.quorum.roster import quorum
-from ft_supervisor.core.summary import Summary
 from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
 
 FILE_BOUND = 2.0

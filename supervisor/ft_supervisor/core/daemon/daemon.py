@@ -11,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from ft_supervisor.core import actions, events, orders
-from ft_supervisor.core.actions import Announce, Tell
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.daemon.child_watch import ChildWatch
 from ft_supervisor.core.daemon.health import HealthMachine
 from ft_supervisor.core.daemon.leaving import Leaving
 from ft_supervisor.core.daemon.verdict_search import VerdictSearch
-from ft_supervisor.core.health_types import CheckOutcome
-from ft_supervisor.core.model import (
+from ft_supervisor.core.protocol import actions, events, orders
+from ft_supervisor.core.protocol import daemon_facts as facts
+from ft_supervisor.core.protocol.actions import Announce, Tell
+from ft_supervisor.core.protocol.health_types import CheckOutcome
+from ft_supervisor.core.protocol.model import (
     AGENT_RANK,
     EXIT_CODES,
     INTERRUPTED,
@@ -32,11 +33,10 @@ from ft_supervisor.core.model import (
     Outcome,
     Verdict,
 )
-from ft_supervisor.core.orders import AgentState
-from ft_supervisor.core.protocol import daemon_facts as facts
+from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.settings import Cause, OnFail
+from ft_supervisor.core.protocol.summary import line
 from ft_supervisor.core.quorum.roster import candidates, first_candidate, is_candidate, survivable_losses
-from ft_supervisor.core.settings import Cause, OnFail
-from ft_supervisor.core.summary import line
 from ft_supervisor.core.transitions import check_transition
 
 AGENT = "agent"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ft_supervisor.core.health_types import BUILT_IN_TIMEOUT, DISK, GPU, CheckOutcome, Result, Round, bound
-from ft_supervisor.core.model import Problem
-from ft_supervisor.core.settings import Check, Health, OnFail, When
+from ft_supervisor.core.protocol.health_types import BUILT_IN_TIMEOUT, DISK, GPU, CheckOutcome, Result, Round, bound
+from ft_supervisor.core.protocol.model import Problem
+from ft_supervisor.core.protocol.settings import Check, Health, OnFail, When
 from ft_supervisor.core.words import one_line
 
 

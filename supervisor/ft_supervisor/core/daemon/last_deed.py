@@ -25,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from ft_supervisor.core.actions import (
+from ft_supervisor.core.protocol import daemon_facts as facts
+from ft_supervisor.core.protocol.actions import (
     Announce,
     AskBatchHost,
     CompleteJob,
@@ -35,12 +36,19 @@ from ft_supervisor.core.actions import (
     StopCompleting,
     WriteComment,
 )
-from ft_supervisor.core.events import BatchHost, BatchHostAnswered, DaemonEvent, Deed, DeedDone, InBatchJob, Signalled
-from ft_supervisor.core.model import KILL_BOUND, Again, Job, Outcome
-from ft_supervisor.core.orders import VerdictDecided
-from ft_supervisor.core.protocol import daemon_facts as facts
-from ft_supervisor.core.ranks import unfold
-from ft_supervisor.core.summary import head, line
+from ft_supervisor.core.protocol.events import (
+    BatchHost,
+    BatchHostAnswered,
+    DaemonEvent,
+    Deed,
+    DeedDone,
+    InBatchJob,
+    Signalled,
+)
+from ft_supervisor.core.protocol.model import KILL_BOUND, Again, Job, Outcome
+from ft_supervisor.core.protocol.orders import VerdictDecided
+from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.summary import head, line
 from ft_supervisor.core.transitions import check_transition
 
 HOST_BOUND = 4.0

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from ft_supervisor.core.actions import Announce, DaemonAction, FinishFiles, KillLeftovers, Leave, LookForVerdict
 from ft_supervisor.core.daemon.last_deed import LastDeed
-from ft_supervisor.core.events import DaemonEvent, InBatchJob, NoVerdict, Signalled, VerdictFileFound
-from ft_supervisor.core.model import INTERRUPTED, Accepted, Job
-from ft_supervisor.core.orders import VerdictDecided
 from ft_supervisor.core.protocol import daemon_facts as facts
+from ft_supervisor.core.protocol.actions import (
+    Announce,
+    DaemonAction,
+    FinishFiles,
+    KillLeftovers,
+    Leave,
+    LookForVerdict,
+)
+from ft_supervisor.core.protocol.events import DaemonEvent, InBatchJob, NoVerdict, Signalled, VerdictFileFound
+from ft_supervisor.core.protocol.model import INTERRUPTED, Accepted, Job
+from ft_supervisor.core.protocol.orders import VerdictDecided
 from ft_supervisor.core.transitions import check_transition
 
 LATE_BOUND = 2.0

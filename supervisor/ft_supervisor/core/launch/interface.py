@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.events import Signalled, Tick
-from ft_supervisor.core.model import Outcome, Verdict
+from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.protocol.events import Signalled, Tick
+from ft_supervisor.core.protocol.model import Outcome, Verdict
 
 
 @dataclass(frozen=True)

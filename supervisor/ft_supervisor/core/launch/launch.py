@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import math
 
-from ft_supervisor.core.actions import Leave
-from ft_supervisor.core.events import Signalled, Tick
 from ft_supervisor.core.launch.interface import (
     AskForHost,
     BrokenFile,
@@ -47,7 +45,9 @@ from ft_supervisor.core.launch.interface import (
     WriteEndComment,
 )
 from ft_supervisor.core.launch.states import SETTLED, SRUN_RUNS, STATES, TIMED, State
-from ft_supervisor.core.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome
+from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.protocol.events import Signalled, Tick
+from ft_supervisor.core.protocol.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome
 
 TASKS_HEAR = 2.0
 """Seconds after Slurm's SIGTERM in which its tasks, had they got it too, would have made a verdict of it."""

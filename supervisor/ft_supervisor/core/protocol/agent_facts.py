@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ft_supervisor.core.model import Cycle, Failure, Problem
-from ft_supervisor.core.orders import AgentState
+from ft_supervisor.core.protocol.model import Cycle, Failure, Problem
+from ft_supervisor.core.protocol.orders import AgentState
 
 
 @dataclass(frozen=True)

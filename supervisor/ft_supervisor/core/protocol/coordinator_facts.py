@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ft_supervisor.core.model import Cycle, Failure, Problem, Verdict
-from ft_supervisor.core.settings import Cause, OnExhausted, Response
+from ft_supervisor.core.protocol.model import Cycle, Failure, Problem, Verdict
+from ft_supervisor.core.protocol.settings import Cause, OnExhausted, Response
 
 # -- leadership
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ft_supervisor.core.model import Verdict
-from ft_supervisor.core.settings import OnFail
+from ft_supervisor.core.protocol.model import Verdict
+from ft_supervisor.core.protocol.settings import OnFail
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ft_supervisor.core.messages import Register
-from ft_supervisor.core.model import NO_PROMISE, Job, Memory, Roster
+from ft_supervisor.core.protocol.messages import Register
+from ft_supervisor.core.protocol.model import NO_PROMISE, Job, Memory, Roster
 from ft_supervisor.core.quorum.roster import coordinator_of, first_roster, next_term, quorum
 
 PATIENCE = 2

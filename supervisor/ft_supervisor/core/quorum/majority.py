@@ -5,8 +5,8 @@ All times are seconds of the coordinator's own clock.
 
 from __future__ import annotations
 
-from ft_supervisor.core.lease import Proof
-from ft_supervisor.core.model import Roster, Timeouts
+from ft_supervisor.core.protocol.model import Roster, Timeouts
+from ft_supervisor.core.quorum.lease import Proof
 
 PROOF_AGE = 2
 """Times timeouts.coordinator: the greatest age of a proof on which a decision may rest."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ft_supervisor.core.actions import Mail
-from ft_supervisor.core.messages import Register, ToAgent
-from ft_supervisor.core.model import Cycle, Node, Problem
+from ft_supervisor.core.protocol.actions import Mail
+from ft_supervisor.core.protocol.messages import Register, ToAgent
+from ft_supervisor.core.protocol.model import Cycle, Node, Problem
 
 NEVER = -1
 """Incarnation and connection of a node that has not registered with this coordinator."""

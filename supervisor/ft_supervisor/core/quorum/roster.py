@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ft_supervisor.core.model import Job, Memory, Roster
-from ft_supervisor.core.ranks import fold, unfold
+from ft_supervisor.core.protocol.model import Job, Memory, Roster
+from ft_supervisor.core.protocol.ranks import fold, unfold
 
 
 def first_roster(job: Job) -> Roster:

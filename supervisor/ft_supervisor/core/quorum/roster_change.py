@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ft_supervisor.core.model import Roster
+from ft_supervisor.core.protocol.model import Roster
+from ft_supervisor.core.protocol.ranks import fold, unfold
 from ft_supervisor.core.quorum.roster import quorum
-from ft_supervisor.core.ranks import fold, unfold
 
 
 class RosterChange:

@@ -1,0 +1,227 @@
+"""From what the coordinator's machine is told and does, and from what it knows, to the values of the metrics.
+
+Pure, and only looks at the machine: `saw` after each of its steps, from the thread that feeds it; `samples` gives
+values that nobody changes any more, for any other thread. All times in seconds of the machine's clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ft_supervisor.coordinator import metric_families as names
+from ft_supervisor.coordinator.lost_time import LostTime
+from ft_supervisor.coordinator.metric_families import Buckets, Family, Sample
+from ft_supervisor.coordinator.snapshot_of import role_of
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, Fact, Mail, Pulse
+from ft_supervisor.core.protocol.coordinator_facts import (
+    CycleFailed,
+    CycleStarted,
+    Decided,
+    FailuresHeard,
+    NodeLost,
+    NodePromoted,
+    TookCharge,
+)
+from ft_supervisor.core.protocol.events import CoordinatorEvent, Heard, Received
+from ft_supervisor.core.protocol.messages import Register, Run, WorkersFailed
+from ft_supervisor.core.protocol.model import Failure
+from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.settings import Cause, Response
+from ft_supervisor.core.quorum.majority import PROOF_AGE
+from ft_supervisor.run_folder.snapshot import Role
+
+
+class Metrics:
+    """Of one coordinator's process. `version`: ours."""
+
+    def __init__(self, machine: CoordinatorMachine, version: str, now: float) -> None:
+        self._machine = machine
+        self._version = version
+        self._counts: Counter[tuple[Family, str]] = Counter()
+        self._times = {(names.DETECTION, cause): Buckets() for cause in names.DETECTION.values}
+        self._times |= {(names.DECISION, ""): Buckets(), (names.RESTART, ""): Buckets()}
+        self._proof_age = PROOF_AGE * machine.job.timeouts.coordinator
+        self._lost = LostTime(machine.job.timeouts.fence, now)
+        self._round = 0
+        self._cause = names.OTHER
+        self._failed: float | None = None
+        self._decided: float | None = None
+        self._waits_for: set[int] = set()
+        self._run_at = 0
+
+    # -- what happens
+
+    def saw(self, event: CoordinatorEvent, actions: Sequence[CoordinatorAction], now: float) -> None:
+        """The machine was given `event` at `now`, and wants `actions` done."""
+        self._lost.until(now)
+        failures = _failures(event)
+        silent: float | None = None
+        for action in actions:
+            if isinstance(action, Pulse):
+                self._round = action.round
+            elif isinstance(action, Announce):
+                if isinstance(action.fact, NodeLost):
+                    silent = now - action.fact.heard
+                elif isinstance(action.fact, CycleFailed):
+                    self._cycle_failed(failures, silent, now)
+                self._take(action.fact, actions, now)
+        self._count_failures(event, failures, actions)
+        if isinstance(event, Heard) and self._waits_for:
+            self._heard(event, now)
+        self._lost.state = self._state(now)
+
+    def _take(self, fact: Fact, actions: Sequence[CoordinatorAction], now: float) -> None:
+        match fact:
+            case Decided(gives_up=False, cause=cause):
+                self._cause = names.OTHER if cause is None else cause.value
+                self._decided = now
+                if self._failed is not None:
+                    self._time(names.DECISION, "", now - self._failed)
+            case CycleStarted():
+                self._started(actions)
+            case NodePromoted():
+                self._counts[names.PROMOTIONS, ""] += 1
+            case NodeLost():
+                self._counts[names.NODES_LOST, ""] += 1
+            case TookCharge(takeover=takeover):
+                self._counts[names.TAKEOVERS, ""] += takeover
+                self._failed, self._decided, self._waits_for = None, None, set()
+
+    def _cycle_failed(self, failures: Sequence[Failure], silent: float | None, now: float) -> None:
+        self._failed, self._decided, self._waits_for = now, None, set()
+        found = self._detection(failures, silent, now)
+        if found is not None:
+            self._time(names.DETECTION, *found)
+            self._lost.noticed_late(found[1])
+
+    def _detection(self, failures: Sequence[Failure], silent: float | None, now: float) -> tuple[str, float] | None:
+        """What the failure was, and how long it took to be known here, if that can be told."""
+        if silent is not None:
+            return Cause.NODE_LOST.value, silent
+        for failure in failures:
+            late = self._machine.state.wall(now) - failure.time
+            # No node is silent for longer and still a member: it is the clocks that differ.
+            if failure.cause.value in names.DETECTION.values and late < self._machine.job.timeouts.takeover:
+                return failure.cause.value, max(0.0, late)
+        return None
+
+    def _count_failures(
+        self, event: CoordinatorEvent, failures: Sequence[Failure], actions: Sequence[CoordinatorAction]
+    ) -> None:
+        """A Register repeats what may have been heard before: what is new in it ends a cycle."""
+        told = isinstance(event, Received) and isinstance(event.message, WorkersFailed)
+        kind = FailuresHeard if told else CycleFailed
+        if failures and any(isinstance(action, Announce) and isinstance(action.fact, kind) for action in actions):
+            for failure in failures:
+                self._counts[names.FAILURES, failure.cause.value] += 1
+
+    def _started(self, actions: Sequence[CoordinatorAction]) -> None:
+        self._counts[names.CYCLES, ""] += 1
+        if self._failed is not None:
+            self._counts[names.RESTARTS, self._cause] += 1
+        runs = {each.infra_rank for each in actions if isinstance(each, Mail) and isinstance(each.message, Run)}
+        self._waits_for, self._run_at = runs, self._round
+
+    def _heard(self, heard: Heard, now: float) -> None:
+        """A node that has read a round which is younger than its Run lives after it."""
+        self._waits_for.difference_update(rank for rank, round_ in heard.echoes if round_ > self._run_at)
+        if not self._waits_for:
+            if self._decided is not None:
+                self._time(names.RESTART, "", now - self._decided)
+            self._failed = self._decided = None
+
+    def _state(self, now: float) -> str | None:
+        """What the time that now begins is: lost to one of names.LOSSES, or "" for training; None: not counted."""
+        phase = self._machine.state.phase
+        age = self._machine.state.leadership.majority.age(now)
+        if phase == "joining":
+            return "joining"
+        if phase not in ("running", "stopping") or age is None or age >= self._proof_age:
+            return None
+        if phase == "running" and not self._waits_for:
+            return ""
+        if self._failed is None:
+            return "joining"
+        return "decision" if self._decided is None else "restart"
+
+    def _time(self, family: Family, label: str, seconds: float) -> None:
+        self._times[family, label] = self._times[family, label].add(seconds)
+
+    # -- what is told
+
+    def samples(self, now: float) -> tuple[Sample, ...]:
+        """Everything, as of now."""
+        return (*self._standing(now), *self._totals(now))
+
+    def _standing(self, now: float) -> Iterator[Sample]:
+        machine = self._machine
+        leads, term = machine.state.majority, machine.term
+        told_term = str(term) if leads and term is not None else ""
+        yield Sample(names.INFO, (self._version, machine.node.name, told_term), 1)
+        yield Sample(names.IN_CHARGE, (), float(leads))
+        if term is None or not (leads or machine.cycle is None):  # cut off: what it knows is old
+            return
+        yield from (Sample(names.PHASE, (phase,), float(phase == machine.state.phase)) for phase in names.PHASES)
+        yield from self._nodes(now)
+        if machine.cycle is not None:
+            yield Sample(names.CYCLE, (), machine.cycle.n)
+        for index, rule in enumerate(machine.job.settings.rules):
+            if rule.response not in (Response.FAIL, Response.STOP_FOR_REQUEUE):  # these answer once
+                used = machine.state.cycles.ledger.count(index, rule.budget, machine.state.wall(now))
+                yield Sample(names.BUDGET, (str(index + 1),), max(0, rule.budget.max - used))
+        if machine.state.interruptions.end_at is not None:
+            yield Sample(names.TIME_LIMIT, (), machine.state.wall(machine.state.interruptions.end_at))
+
+    def _nodes(self, now: float) -> Iterator[Sample]:
+        """One pass over all nodes, as there may be ten thousand."""
+        machine = self._machine
+        cycles, members = machine.state.cycles, machine.members
+        group, listed, selection = (
+            set(cycles.group),
+            set(unfold(machine.state.leadership.roster.members)),
+            cycles.selection,
+        )
+        roles, ages, spares = Counter[Role](), list[float](), 0
+        for rank in range(len(machine.job.nodes)):
+            member = members.get(rank)
+            role = role_of(member, active=rank in group, excluded=rank in selection.excluded, listed=rank in listed)
+            roles[role] += 1
+            spares += role is Role.STANDBY and rank not in selection.draining
+            if member is not None and member.registered:
+                ages.append(max(0.0, now - member.heard))
+        yield from (Sample(names.NODES, (role.value,), roles[role]) for role in Role)
+        yield Sample(names.SPARES, (), spares)
+        ages.sort()
+        if ages:
+            for percentile in names.PERCENTILES:
+                age = ages[round(percentile / 100 * (len(ages) - 1))]
+                yield Sample(names.HEARTBEAT_AGE, (str(percentile),), age)
+
+    def _totals(self, now: float) -> Iterator[Sample]:
+        self._lost.until(now)
+        lost, observed = self._lost.lost, self._lost.observed
+        if observed > 0:
+            yield Sample(names.RATIO, (), max(0.0, 1 - sum(lost.values()) / observed))
+        for family in (names.CYCLES, names.NODES_LOST, names.PROMOTIONS, names.TAKEOVERS):
+            yield Sample(family, (), self._counts[family, ""])
+        for family in (names.RESTARTS, names.FAILURES):
+            yield from (Sample(family, (cause,), self._counts[family, cause]) for cause in family.values)
+        yield Sample(names.OBSERVED, (), observed)
+        yield from (Sample(names.LOST, (phase,), lost[phase]) for phase in names.LOSSES)
+        for (family, label), buckets in self._times.items():
+            yield Sample(family, (label,) if label else (), buckets)
+
+
+def _failures(event: CoordinatorEvent) -> tuple[Failure, ...]:
+    """What the event tells of failures."""
+    if not isinstance(event, Received):
+        return ()
+    match event.message:
+        case WorkersFailed(failures=failures):
+            return failures
+        case Register(memory=memory):
+            return memory.failures[:1]
+        case _:
+            return ()

@@ -1,0 +1,224 @@
+"""A coordinator and its nodes as somebody sees them who looks on: a snapshot, and what a node is to the job."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.cycles import Cycles
+from ft_supervisor.core.protocol.coordinator_facts import Decided
+from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.settings import Match, OnExhausted, Response
+from ft_supervisor.core.quorum.members import Member
+from ft_supervisor.core.quorum.roster import candidates, survivable
+from ft_supervisor.process.log_lines import render, rule_of
+from ft_supervisor.run_folder.snapshot import (
+    EVERY,
+    VERSION,
+    BudgetStatus,
+    CoordinatorStatus,
+    CycleStatus,
+    DecisionStatus,
+    NodeStatus,
+    Role,
+    Snapshot,
+    VerdictStatus,
+)
+
+
+def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
+    """`now`: the machine's clock, `wall`: seconds since the epoch. Reads only."""
+    job, cycles = machine.job, machine.state.cycles
+    nodes = _nodes(machine, now)
+    here = sum(entry.count for entry in nodes if entry.role not in (Role.LOST, Role.LEFT))
+    fit = sum(entry.count for entry in nodes if entry.role in (Role.ACTIVE, Role.STANDBY, Role.UNREGISTERED))
+    members = len(unfold(machine.state.leadership.roster.members))
+    keepers = [rank for rank in candidates(job, machine.state.leadership.roster) if _here(machine.members.get(rank))]
+    return Snapshot(
+        version=VERSION,
+        run_id=job.run_id,
+        job=_job_name(job.policy),
+        time=wall,
+        interval=max(EVERY, job.timeouts.heartbeat),
+        coordinator=CoordinatorStatus(
+            machine.node.name, machine.node.infra_rank, machine.term, machine.term is not None, machine.state.majority
+        ),
+        phase=machine.state.phase,
+        wanted=job.active,
+        cycle=_cycle(cycles, wall - now),
+        nodes=nodes,
+        names=job.nodes,
+        candidates=fold(keepers),
+        members=members,
+        spares=sum(entry.count for entry in nodes if entry.role is Role.STANDBY and not entry.draining),
+        survives=survivable(members, min(here, members), len(keepers), fit - _least(cycles)),
+        budgets=_budgets(cycles, wall),
+        ends_in=None
+        if machine.state.interruptions.end_at is None
+        else max(0.0, machine.state.interruptions.end_at - now),
+        slurm_away=machine.state.interruptions.away,
+        decision=_decision(cycles, wall - now),
+        verdict=_verdict(machine),
+    )
+
+
+def _here(member: Member | None) -> bool:
+    return member is not None and member.here
+
+
+def _least(cycles: Cycles) -> int:
+    """The nodes that the job needs to go on."""
+    shrinks = cycles.job.settings.placement.on_exhausted in (OnExhausted.SHRINK, OnExhausted.WAIT)
+    return cycles.selection.least if shrinks or not cycles.group else max(cycles.selection.least, len(cycles.group))
+
+
+def _nodes(machine: CoordinatorMachine, now: float) -> tuple[NodeStatus, ...]:
+    """One pass over all nodes, as there may be ten thousand."""
+    cycles, members = machine.state.cycles, machine.members
+    listed = frozenset(unfold(machine.state.leadership.roster.members))
+    group = dict(zip(cycles.group, range(len(cycles.group)), strict=True))
+    excluded, draining = cycles.selection.excluded, cycles.selection.draining
+    silent = machine.job.timeouts.coordinator
+    same: dict[tuple[object, ...], tuple[NodeStatus, list[int], list[int], list[float]]] = {}
+    for rank in range(len(machine.job.nodes)):
+        member, group_rank = members.get(rank), group.get(rank)
+        role = role_of(member, active=group_rank is not None, excluded=rank in excluded, listed=rank in listed)
+        age = None
+        if member is None or member.register is None:
+            key: tuple[object, ...] = (role, group_rank is None, rank in draining, rank in excluded)
+        else:
+            age = max(0.0, now - member.heard)
+            key = (
+                role,
+                group_rank is None,
+                rank in draining,
+                rank in excluded,
+                member.node.domain_id,
+                member.incarnation,
+                member.times_lost,
+                member.running,
+                member.problem,
+                None if age < silent else int(age),
+            )
+        entry = same.get(key)
+        if entry is None:
+            entry = same[key] = _entry(role, member, rank in draining, rank in excluded), [], [], []
+        entry[1].append(rank)
+        if group_rank is not None:
+            entry[2].append(group_rank)
+        if age is not None:
+            entry[3].append(age)
+    return tuple(_filled(*entry, silent) for entry in same.values())
+
+
+def role_of(member: Member | None, *, active: bool, excluded: bool, listed: bool) -> Role:
+    """`active`: in the present cycle; `excluded`: by a rule; `listed`: a member by the list."""
+    if member is None:
+        return Role.UNREGISTERED if listed else Role.LOST
+    if member.lost:
+        return Role.LOST
+    if member.gone:
+        return Role.LEFT
+    if excluded:
+        return Role.EXCLUDED
+    if member.problem is not None:
+        return Role.UNHEALTHY
+    if member.register is None:
+        return Role.UNREGISTERED
+    return Role.ACTIVE if active else Role.STANDBY
+
+
+def _entry(role: Role, member: Member | None, draining: bool, excluded: bool) -> NodeStatus:
+    if member is None or member.register is None:
+        return NodeStatus(role, "", "", "", None, True, 0, 0, False, draining, "excluded by a rule" if excluded else "")
+    problem = "" if member.problem is None else member.problem.reason
+    health = "; ".join(text for text in (problem, "excluded by a rule" if excluded else "") if text)
+    restarts = max(0, member.incarnation - 1)
+    domain = member.node.domain_id
+    return NodeStatus(role, "", "", domain, None, False, restarts, member.times_lost, member.running, draining, health)
+
+
+def _filled(
+    entry: NodeStatus, ranks: list[int], group_ranks: list[int], ages: list[float], silent: float
+) -> NodeStatus:
+    return NodeStatus(
+        entry.role,
+        fold(ranks),
+        fold(group_ranks),
+        entry.domain,
+        round(max(ages), 3) if ages else None,
+        not ages or max(ages) >= silent,
+        entry.restarts,
+        entry.losses,
+        entry.running,
+        entry.draining,
+        entry.health,
+    )
+
+
+def _cycle(cycles: Cycles, epoch: float) -> CycleStatus | None:
+    if cycles.cycle is None:
+        return None
+    started = None if cycles.current.started is None else cycles.current.started + epoch
+    return CycleStatus(str(cycles.cycle), cycles.cycle.n, started, len(cycles.group))
+
+
+def _budgets(cycles: Cycles, wall: float) -> tuple[BudgetStatus, ...]:
+    """Of the rules that restart; the others end the job or change nothing."""
+    rules = cycles.job.settings.rules
+    return tuple(
+        BudgetStatus(
+            rule=f"{rule.where} (rule {index + 1})",
+            match=_match(rule.match),
+            action=rule.response.value,
+            used=cycles.ledger.count(index, rule.budget, wall),
+            max=rule.budget.max,
+            window=rule.budget.window,
+        )
+        for index, rule in enumerate(rules)
+        if rule.response in (Response.RESTART, Response.REPLACE_NODE)
+    )
+
+
+def _match(match: Match) -> str:
+    """As short as it can be told; "any" for a rule for any failure."""
+    told = [
+        *(cause.value for cause in match.causes),
+        *(f"exit code {code}" for code in match.exit_codes),
+        *match.signals,
+        *match.exceptions,
+        *([f"log {match.log}"] if match.log else []),
+        *([f"node {','.join(match.nodes)}"] if match.nodes else []),
+        *([f"check {match.check}"] if match.check else []),
+    ]
+    return ", ".join(told) or "any"
+
+
+def _decision(cycles: Cycles, epoch: float) -> DecisionStatus | None:
+    last = cycles.announcements.last
+    if last is None:
+        return None
+    leads_to = last.decided or last.fact
+    rule = rule_of(leads_to, cycles.job) if isinstance(leads_to, Decided) else None
+    cycle = None if last.fact.cycle is None else str(last.fact.cycle)
+    what = render(leads_to, cycles.job).event
+    return DecisionStatus(what, last.fact.reason, rule, cycle, last.at + epoch)
+
+
+def _verdict(machine: CoordinatorMachine) -> VerdictStatus | None:
+    verdict, final = machine.verdict, machine.verdict is not None
+    verdict = verdict or machine.state.commit.proposal
+    if verdict is None:
+        return None
+    return VerdictStatus(verdict.outcome.value, verdict.reason, verdict.exit_code, verdict.again.value, final)
+
+
+@lru_cache(maxsize=4)
+def _job_name(policy: str) -> str:
+    """The configuration's `name`, which the job carries as JSON."""
+    try:
+        name = json.loads(policy).get("name", "")
+    except (ValueError, AttributeError):
+        return ""
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,122 @@
+"""Who may train next, and for how long it is worth waiting for more nodes. All times in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ft_supervisor.core.placement.placement import Assignment, Candidate, assign
+from ft_supervisor.core.protocol.model import Job
+from ft_supervisor.core.protocol.settings import OnExhausted
+from ft_supervisor.core.quorum.members import Members
+
+
+class Selection:
+    """Of the members that are `eligible`, `excluded` and `draining`, as their owner keeps these."""
+
+    def __init__(self, job: Job, members: Members) -> None:
+        self.eligible: frozenset[int] = frozenset()
+        """Members that a successor would certainly ask: only these may be given work."""
+        self.excluded: frozenset[int] = frozenset()
+        """By a rule."""
+        self.draining: frozenset[int] = frozenset()
+        """By Slurm: not chosen if it can be helped."""
+        self._job = job
+        self._members = members
+        self._settings = job.settings.placement
+        self._enough_since: float | None = None
+        self._roomy_since: float | None = None
+
+    @property
+    def least(self) -> int:
+        """The fewest nodes that may train."""
+        return self._job.active if self._settings.least is None else self._settings.least
+
+    def healthy(self, now: float) -> set[int]:
+        """Who can be chosen."""
+        return self._fit(self._members.healthy(now, self._job.timeouts.coordinator)) & self.eligible
+
+    def unfit(self, now: float) -> int:
+        """How many are here and will never be chosen."""
+        here = self._members.present(now, self._job.timeouts.coordinator)
+        return len(here) - len(self._fit(here))
+
+    def coming(self, now: float) -> bool:
+        """Whether somebody cannot be chosen yet, but may be soon, or be lost."""
+        silence = self._job.timeouts.coordinator
+        early = self._fit(self._members.healthy(now, silence)) - self.eligible
+        return bool(early) or self._members.undecided(now, silence)
+
+    def enough(self, since: float, now: float) -> bool:
+        """Whether a fresh job is to begin with those who are here: it waits for them from `since` on."""
+        timeouts, healthy = self._job.timeouts, self.healthy(now)
+        if len(healthy) < self.least or self._members.anybody_runs():
+            self._enough_since = None
+            return False
+        self._enough_since = now if self._enough_since is None else self._enough_since
+        waited = now - self._enough_since >= timeouts.node_lost or now - since >= timeouts.join
+        return waited or len(healthy) + self.unfit(now) == len(self._job.nodes)
+
+    def first(self, now: float) -> Assignment:
+        """The active nodes of a fresh job."""
+        return self._assign((), self.healthy(now), self.least)
+
+    def next(self, former: Sequence[int], now: float, waited: float) -> Assignment:
+        """The active nodes after `former`; fewer than before only where the policy says so. `waited`: seconds for which
+        there have been too few, and nobody to come."""
+        exhausted = self._settings.on_exhausted
+        shrinks = (exhausted is OnExhausted.SHRINK and not self.coming(now)) or (
+            exhausted is OnExhausted.WAIT and waited >= self._job.timeouts.join
+        )
+        least = self.least if shrinks else max(len(former), self.least)
+        healthy = self.healthy(now)
+        found = self._assign(former, healthy - self.draining, least)
+        if found.group is None and self.draining & healthy:  # better a node that is to go than none
+            found = self._assign(former, healthy, least)
+        return found
+
+    def can_replace(self, leaving: Collection[int], former: Sequence[int], now: float) -> bool:
+        """Whether there are spares for these active nodes."""
+        stay = (self._present(now) | set(former)) - set(leaving) - self.draining
+        return self._assign(former, stay, len(former)).group is not None
+
+    def may_go(self, failing: Collection[int], former: Sequence[int], now: float) -> bool:
+        """Whether these nodes, which fail too often, are to be replaced: others can take their places, or the policy
+        says how to go on with too few. Nobody is better off with a job that ends for it."""
+        if self._settings.on_exhausted is not OnExhausted.FAIL:
+            return True
+        others = self.healthy(now) - set(failing) - self.draining
+        return self._assign(former, others, max(len(former), self.least)).group is not None
+
+    def can_grow(self, group: Sequence[int], now: float) -> int | None:
+        """To how many active nodes the training could grow; None while it cannot, or could only just now."""
+        present = self._present(now)
+        size = 0
+        if len(group) < self._job.active and len(present - set(group)) >= self._settings.segment:
+            size = len(self._assign(group, present - self.draining, len(group)).group or ())
+        if size <= len(group):
+            self._roomy_since = None
+        elif self._roomy_since is None:
+            self._roomy_since = now
+        elif now - self._roomy_since >= self._job.timeouts.node_lost:
+            return size
+        return None
+
+    def _present(self, now: float) -> set[int]:
+        return self._fit(self._members.present(now, self._job.timeouts.coordinator)) & self.eligible
+
+    def _fit(self, nodes: set[int]) -> set[int]:
+        return {rank for rank in nodes if rank not in self.excluded and self._members[rank].problem is None}
+
+    def _assign(self, former: Sequence[int], nodes: Collection[int], least: int) -> Assignment:
+        candidates = [
+            Candidate(rank, self._job.nodes[rank], self._members[rank].node.domain_id) for rank in sorted(nodes)
+        ]
+        return assign(
+            candidates,
+            former,
+            self._job.active,
+            self._settings,
+            domains=self._members.domains(),
+            least=least,
+            names=self._job.nodes,
+        )

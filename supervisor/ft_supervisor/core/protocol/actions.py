@@ -1,0 +1,276 @@
+"""What the three machines want done. The shells carry actions out in the order given, and decide nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ft_supervisor.core.protocol.agent_facts import AgentFact
+from ft_supervisor.core.protocol.coordinator_facts import CoordinatorFact
+from ft_supervisor.core.protocol.daemon_facts import DaemonFact
+from ft_supervisor.core.protocol.health_types import Round
+from ft_supervisor.core.protocol.messages import Run, ToAgent, ToCoordinator
+from ft_supervisor.core.protocol.model import Cycle, Memory, Verdict
+from ft_supervisor.core.protocol.orders import Order
+from ft_supervisor.core.protocol.summary import Summary
+
+
+@dataclass(frozen=True)
+class Leave:
+    """End this process. `code` is the node's exit code, where the process is an agent or a daemon."""
+
+    code: int
+    verdict: Verdict | None
+    reason: str
+
+
+# -- the coordinator's
+
+
+@dataclass(frozen=True)
+class Mail:
+    """Push `message` into this node's mail."""
+
+    infra_rank: int
+    incarnation: int
+    connection: int
+    message: ToAgent
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """Set the store's pulse: see events.Looked."""
+
+    round: int
+    term: int | None
+    lease: int
+
+
+@dataclass(frozen=True)
+class WriteVerdict:
+    """Write the run's verdict file, with `summary` in it, unless there is one. VerdictWritten follows, unless the file
+    system hangs."""
+
+    verdict: Verdict
+    summary: Summary = field(default=Summary(), compare=False)
+
+
+@dataclass(frozen=True)
+class ClaimClose:
+    """Claim `permanent_close` for this verdict (compare and set). CloseHeld with what it then holds must follow."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class LookForVerdict:
+    """Look whether the run's verdict file is there; VerdictFileFound follows if so. A daemon gets NoVerdict if not."""
+
+
+@dataclass(frozen=True)
+class ReadStep:
+    """Read the job's step file; StepRead follows."""
+
+
+# -- the agent's
+
+
+@dataclass(frozen=True)
+class Dial:
+    """Give up the present connection, if any, and connect to the first of these candidates that answers.
+
+    Goes on until Connected, or until the next Dial.
+    """
+
+    candidates: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Send:
+    """Push `message` to the coordinator's inbox; dropped without a connection (the next Register tells all)."""
+
+    message: ToCoordinator
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start the workers. WorkersExited follows, also when their command can't be run, or CannotStart."""
+
+    run: Run
+
+
+@dataclass(frozen=True)
+class StopWorkers:
+    """`signal`, SIGKILL after `grace` seconds (0: at once), then every descendant. WorkersGone follows.
+
+    A later one with a shorter grace brings the SIGKILL forward. `signal` "": only wait for `grace`, as somebody else
+    has signalled the workers already.
+    """
+
+    cycle: Cycle
+    grace: float
+    signal: str = "SIGTERM"
+
+
+@dataclass(frozen=True)
+class TakeStacks:
+    """Write down what these workers of `cycle` are doing; StacksTaken follows, within a bound."""
+
+    cycle: Cycle
+    local_ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class EnterBarrier:
+    """Enter torch's exit barrier of this cycle, once, in the background."""
+
+    cycle: Cycle
+    world_size: int
+
+
+@dataclass(frozen=True)
+class Tell:
+    """An order to the other end of the link: a child's goes to its daemon, the daemon's to `child`."""
+
+    order: Order
+    child: str = "agent"
+
+
+# -- the daemon's
+
+
+@dataclass(frozen=True)
+class SpawnAgent:
+    """Start this node's next agent."""
+
+    incarnation: int
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class SpawnCoordinator:
+    """Start this node's next coordinator."""
+
+    incarnation: int
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class KillChild:
+    """SIGKILL to the child and everything below it. ChildExited follows."""
+
+    child: str
+
+
+@dataclass(frozen=True)
+class CopyVerdict:
+    """Keep a copy of the verdict in the node's own folder; with `shared`, also in the run's folder if none is there.
+
+    `summary`: the line for Slurm's accounting; "" if this node's coordinator has not closed the job with this verdict.
+    """
+
+    verdict: Verdict
+    shared: bool = False
+    summary: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class RunChecks:
+    """Run these health checks; ChecksDone follows, within their own bounds."""
+
+    round: Round
+
+
+@dataclass(frozen=True)
+class CallSlurm:
+    """Ask Slurm about the job and its nodes (orders.AskSlurm); SlurmAnswered follows, within a bound."""
+
+    urgent: bool
+
+
+@dataclass(frozen=True)
+class FinishFiles:
+    """Copy the node's journals to the run's folder, and wait for all files that are being written, within a bound."""
+
+
+@dataclass(frozen=True)
+class KillLeftovers:
+    """SIGKILL to all processes that this node's children have left behind, within a bound."""
+
+
+@dataclass(frozen=True)
+class AskBatchHost:
+    """Ask slurmctld once about the node that runs the batch script; BatchHostAnswered follows, unless Slurm hangs."""
+
+
+@dataclass(frozen=True)
+class WriteComment:
+    """Make `text` our part of the job's comment, unless that part begins with `head` already, and so is of this run.
+    DeedDone follows, within a bound."""
+
+    text: str
+    head: str
+
+
+@dataclass(frozen=True)
+class ForbidRequeue:
+    """Have Slurm leave the job ended with this exit code, where it would run the job again after each end
+    (--requeue=expedite). DeedDone follows, within a bound."""
+
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class RequeueJob:
+    """Have Slurm run the job again, which ends all of its processes, this one too. DeedDone follows, within a bound."""
+
+
+@dataclass(frozen=True)
+class CompleteJob:
+    """End the job in Slurm with this exit code as soon as its batch script cannot (ft_slurm.completion.complete).
+
+    `host_lost`: the coordinator has lost the batch host. DeedDone follows, after minutes perhaps.
+    """
+
+    exit_code: int
+    host_lost: bool
+
+
+@dataclass(frozen=True)
+class StopCompleting:
+    """Stop waiting for CompleteJob, and write down that the job is left running; `why` says why."""
+
+    why: str
+
+
+Fact = AgentFact | CoordinatorFact | DaemonFact
+
+
+@dataclass(frozen=True)
+class Announce:
+    """This has happened: log it, and let everything know that looks on."""
+
+    fact: Fact
+
+
+CoordinatorAction = Announce | Mail | Pulse | WriteVerdict | ClaimClose | LookForVerdict | ReadStep | Tell | Leave
+AgentAction = Announce | Dial | Send | Start | StopWorkers | TakeStacks | EnterBarrier | Tell | Leave
+DaemonAction = (
+    Announce
+    | SpawnAgent
+    | SpawnCoordinator
+    | KillChild
+    | Tell
+    | RunChecks
+    | CallSlurm
+    | CopyVerdict
+    | LookForVerdict
+    | FinishFiles
+    | KillLeftovers
+    | AskBatchHost
+    | WriteComment
+    | ForbidRequeue
+    | RequeueJob
+    | CompleteJob
+    | StopCompleting
+    | Leave
+)

@@ -1,0 +1,333 @@
+"""What the three machines are told, one group a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ft_supervisor.core.protocol.health_types import CheckOutcome
+from ft_supervisor.core.protocol.messages import ToAgent, ToCoordinator
+from ft_supervisor.core.protocol.model import Cycle, Failure, Problem, Verdict
+from ft_supervisor.core.protocol.orders import Order, SlurmSaid
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed; each machine gets one every heartbeat."""
+
+
+# -- the coordinator's
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message came out of the inbox."""
+
+    message: ToCoordinator
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The heartbeats of these nodes have moved since the last look: (infra_rank, the round that it has read)."""
+
+    echoes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Promised:
+    """Our own node has promised this term, perhaps to another coordinator."""
+
+    term: int
+
+
+@dataclass(frozen=True)
+class VerdictWritten:
+    """After WriteVerdict: the run's verdict file holds this verdict, which may be another one, or cannot be written."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class StepRead:
+    """After ReadStep: the step of the job's newest checkpoint; None without a file with a number in it."""
+
+    step: int | None
+
+
+@dataclass(frozen=True)
+class SlurmToldUs:
+    """After Tell(AskSlurm): see orders.SlurmSaid."""
+
+    said: SlurmSaid
+
+
+# -- the agent's
+
+
+@dataclass(frozen=True)
+class Connected:
+    """The store of this candidate answers on our `connection`, the highest number so far.
+
+    `round`: the store's, asked for at `asked` (seconds of the caller's monotonic clock) on this connection. `port` is
+    free on this node just now.
+    """
+
+    candidate: int
+    connection: int
+    round: int
+    asked: float
+    port: int
+
+
+@dataclass(frozen=True)
+class Disconnected:
+    """The connection broke, or (`silent`) its other end does not answer. A Dial must follow."""
+
+    reason: str
+    silent: bool
+
+
+@dataclass(frozen=True)
+class Mailed:
+    """A message came out of our mail."""
+
+    message: ToAgent
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The store's pulse, asked for at `asked` (seconds of the caller's monotonic clock): its coordinator's round, the
+    term in which it is in charge, or another one of which it knows (None: of none), and the newest round that a
+    majority has read."""
+
+    asked: float
+    round: int
+    term: int | None
+    lease: int
+
+
+@dataclass(frozen=True)
+class BarrierPassed:
+    """The store's key says that all active nodes of `cycle` have entered its exit barrier. Anyone on the network may
+    have set it."""
+
+    cycle: Cycle
+
+
+@dataclass(frozen=True)
+class WorkersExited:
+    """Workers of `cycle` have exited: some failed, or (no failures) the last one has succeeded."""
+
+    cycle: Cycle
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class CannotStart:
+    """After Start: this node was not able to start the workers of `cycle`, by no fault of theirs; `reason` is the
+    system's. Some of them may run, until a StopWorkers."""
+
+    cycle: Cycle
+    reason: str
+
+
+@dataclass(frozen=True)
+class WorkersGone:
+    """After Start or StopWorkers: no process of the workers of `cycle` is left. `port` is free just now."""
+
+    cycle: Cycle
+    port: int
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a worker has said by systemd's notify protocol since it was last asked: what weighs most, of trigger (it
+    calls itself hung), stopping, ready and beat. `after`: seconds of silence from which it hangs, if it has said so;
+    0: never."""
+
+    local_rank: int
+    kind: str
+    after: float | None = None
+
+
+@dataclass(frozen=True)
+class StacksTaken:
+    """After TakeStacks, or its bound. `rules`: (local_rank, Failure.rules) of each; `last_lines` alike."""
+
+    cycle: Cycle
+    rules: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    last_lines: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckAnswered:
+    """After Tell(Check): `problem` is what keeps this node from running `cycle`; None: nothing does."""
+
+    cycle: str
+    problem: Problem | None
+
+
+@dataclass(frozen=True)
+class TurnedUnhealthy:
+    """A health check of the daemon's has failed."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class PolicyDiffers:
+    """A store that answers as a candidate's has another configuration; `reason` says where. The search for one with
+    ours goes on. `certain`: the job's own address file names that store; else anyone on that host may have made it."""
+
+    reason: str
+    certain: bool = True
+
+
+@dataclass(frozen=True)
+class Terminated:
+    """The daemon was told by a signal to end the node."""
+
+    reason: str
+
+
+# -- everybody's
+
+
+@dataclass(frozen=True)
+class CloseHeld:
+    """The store's `permanent_close` holds this verdict; after ClaimClose, or because another process has set it."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class VerdictFileFound:
+    """After LookForVerdict: the run's verdict file holds this verdict."""
+
+    verdict: Verdict
+
+
+# -- the daemon's
+
+
+@dataclass(frozen=True)
+class ChildExited:
+    """`child` ("agent" or "coordinator") is gone, and everything below it. `status` says how, for people."""
+
+    child: str
+    status: str
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A child said something over its link."""
+
+    child: str
+    order: Order
+
+
+@dataclass(frozen=True)
+class Signalled:
+    """The daemon got a signal; `name` as in SIGTERM."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ChecksDone:
+    """After RunChecks: what came of the round's checks."""
+
+    number: int
+    outcomes: tuple[CheckOutcome, ...]
+
+
+@dataclass(frozen=True)
+class SlurmAnswered:
+    """After CallSlurm."""
+
+    said: SlurmSaid
+
+
+@dataclass(frozen=True)
+class InBatchJob:
+    """The daemon's step is part of this Slurm job. Without this event there is no Slurm. `host`: the name of the node
+    on which Slurm has started the batch script, if the job has one."""
+
+    job_id: int
+    host: str
+
+
+@dataclass(frozen=True)
+class NoVerdict:
+    """After LookForVerdict: the run's verdict file is not there, or cannot be read."""
+
+
+class BatchHost(StrEnum):
+    """What slurmctld says of the node that runs the batch script; see ft_slurm.completion.BatchHost."""
+
+    MEMBER = "member"
+    SILENT = "silent"
+    GONE = "gone"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class BatchHostAnswered:
+    """After AskBatchHost. `host` None: Slurm does not answer, and `why` says how."""
+
+    host: BatchHost | None
+    why: str = ""
+
+
+class Deed(StrEnum):
+    """What a daemon can ask Slurm to do at the job's end."""
+
+    COMMENT = "comment"
+    FORBID_REQUEUE = "forbid_requeue"
+    REQUEUE = "requeue"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class DeedDone:
+    """After WriteComment, ForbidRequeue, RequeueJob or CompleteJob: it has come to its end. `done`: it has succeeded,
+    as far as that is of interest: a requeue that Slurm does by itself has."""
+
+    deed: Deed
+    done: bool = True
+
+
+CoordinatorEvent = (
+    Tick | Received | Heard | Promised | VerdictWritten | StepRead | SlurmToldUs | CloseHeld | VerdictFileFound
+)
+AgentEvent = (
+    Tick
+    | Connected
+    | Disconnected
+    | Mailed
+    | Looked
+    | BarrierPassed
+    | WorkersExited
+    | CannotStart
+    | WorkersGone
+    | Beat
+    | StacksTaken
+    | CheckAnswered
+    | TurnedUnhealthy
+    | PolicyDiffers
+    | Terminated
+    | CloseHeld
+)
+DaemonEvent = (
+    Tick
+    | ChildExited
+    | Ordered
+    | Signalled
+    | ChecksDone
+    | SlurmAnswered
+    | VerdictFileFound
+    | NoVerdict
+    | InBatchJob
+    | BatchHostAnswered
+    | DeedDone
+)

@@ -1,0 +1,96 @@
+"""What the coordinator has spent of the rules' budgets, and whom it has excluded: told to every node, so that a
+successor goes on from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ft_supervisor.core.protocol.bounds import Count, Moment, Rank
+from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.settings import Budget
+
+MAX_TIMES = 1000
+"""Times kept for one rule with a window; a budget there may allow no more."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one rule has answered. `times`: when, in seconds since the epoch by the coordinator's clock, for a rule with
+    a window only. `nodes`: (infra_rank, how often), for a rule that counts by node only."""
+
+    rule: Rank
+    count: Count
+    times: tuple[Moment, ...] = ()
+    nodes: tuple[tuple[Rank, Count], ...] = ()
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """`entries`: how many there have ever been; of two ledgers the one with more is the newer. `used`: restarts charged
+    to any rule. `step`, `stalled`: the newest checkpoint's, and how many charged restarts in a row have not moved it.
+    `in_a_row`: charged restarts since a cycle last ran steadily. `excluded`: infra_ranks that a rule has excluded,
+    folded."""
+
+    entries: Count = 0
+    used: Count = 0
+    spent: tuple[Spent, ...] = ()
+    step: Count | None = None
+    stalled: Count = 0
+    in_a_row: Count = 0
+    excluded: str = ""
+
+    def __post_init__(self) -> None:
+        unfold(self.excluded)  # ValueError
+        if max(self.used, self.stalled, self.in_a_row) > self.entries:
+            raise ValueError("more was counted than entered")
+
+    def of(self, rule: int) -> Spent:
+        """What this rule has spent."""
+        return next((spent for spent in self.spent if spent.rule == rule), Spent(rule, 0))
+
+    def count(self, rule: int, budget: Budget, at: float) -> int:
+        """How often the rule has answered, within its window if it has one."""
+        spent = self.of(rule)
+        if budget.window is None:
+            return spent.count
+        return sum(time > at - budget.window for time in spent.times)
+
+    def of_node(self, rule: int, infra_rank: int) -> int:
+        """How often the rule has answered failures of this node."""
+        return dict(self.of(rule).nodes).get(infra_rank, 0)
+
+    def charge(self, rule: int, budget: Budget, infra_rank: int | None, at: float) -> Ledger:
+        """One more answer of the rule, at `at`, to a failure of this node."""
+        old = self.of(rule)
+        times, nodes = old.times, dict(old.nodes)
+        if budget.window is not None:
+            times = (*(time for time in times if time > at - budget.window), at)[-MAX_TIMES:]
+        if budget.same_node is not None and infra_rank is not None:
+            nodes[infra_rank] = nodes.get(infra_rank, 0) + 1
+        new = Spent(rule, old.count + 1, times, tuple(sorted(nodes.items())))
+        others = [spent for spent in self.spent if spent.rule != rule]
+        spent = tuple(sorted((*others, new), key=lambda each: each.rule))
+        return replace(self, entries=self.entries + 1, used=self.used + 1, in_a_row=self.in_a_row + 1, spent=spent)
+
+    def progressed(self, step: int | None) -> Ledger:
+        """A charged restart with this checkpoint; None: there is none that could be read."""
+        if step is not None and (self.step is None or step > self.step):
+            return replace(self, entries=self.entries + 1, step=step, stalled=0)
+        return replace(self, entries=self.entries + 1, stalled=self.stalled + 1)
+
+    def steady(self) -> Ledger:
+        """A cycle has run long enough for the next failure to be a first one."""
+        return self if not self.in_a_row else replace(self, entries=self.entries + 1, in_a_row=0)
+
+    def exclude(self, infra_ranks: frozenset[int]) -> Ledger:
+        """These nodes are never to be chosen again."""
+        excluded = infra_ranks | set(unfold(self.excluded))
+        return replace(self, entries=self.entries + 1, excluded=fold(sorted(excluded)))
+
+
+EMPTY = Ledger()
+
+
+def newer(one: Ledger, other: Ledger) -> Ledger:
+    """The one of which more is known."""
+    return other if other.entries > one.entries else one

@@ -1,0 +1,268 @@
+"""What agents and coordinators say to one another through the store (docs/internals/design.md).
+
+Every message carries a term: a coordinator's its own, an agent's the one that its node has promised. A receiver drops
+what is of an older term, cycle, incarnation or connection than it knows. Mail travels in a queue for one connection
+of one incarnation, so whatever comes out of it was said after the Register of that connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ft_supervisor.core.protocol.bounds import AnyTerm, Count, Duration, Name, Ordinal, Port, Rank, Term, Text
+from ft_supervisor.core.protocol.ledger import Ledger
+from ft_supervisor.core.protocol.model import Cycle, Failure, Memory, Node, Problem, Roster, Verdict
+from ft_supervisor.core.protocol.ranks import unfold
+
+
+@dataclass(frozen=True)
+class Register:
+    """A node and its whole truth, so that no old mail need ever be sent again; also the answer to Prepare.
+
+    `connection` counts this incarnation's connections. `round`: the store's, as read on this connection.
+    `running`: the cycle whose workers may live on this node. `port`: free on this node just now, for the workers'
+    own store, should this node get group_rank 0. The term is `memory.promise`. `serial` counts this incarnation's
+    Registers: an old one that comes once more is none. `told`: the signal that told this node to end, as in Leaving.
+    """
+
+    node: Node
+    incarnation: Ordinal
+    connection: Ordinal
+    round: Count
+    port: Port
+    running: Cycle | None
+    memory: Memory
+    serial: Ordinal = 1
+    told: Text = ""
+
+    @property
+    def infra_rank(self) -> int:
+        """Whose message this is."""
+        return self.node.infra_rank
+
+    @property
+    def term(self) -> int:
+        """What the node has promised."""
+        return self.memory.promise
+
+
+@dataclass(frozen=True)
+class WorkersFailed:
+    """Workers of `cycle` failed on this node; the agent is stopping the others."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class WorkersSucceeded:
+    """All workers of `cycle` on this node have exited with 0, and nothing of them is left."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """The Stop was heard: the answer to the probe that every Stop is."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+
+
+@dataclass(frozen=True)
+class WorkersStopped:
+    """No worker of `cycle` or an older one is left on this node, nor any process that they started."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+    port: Port
+
+
+@dataclass(frozen=True)
+class RosterKept:
+    """This node's daemon keeps the roster with this stamp."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    stamp: tuple[AnyTerm, Count]
+
+
+@dataclass(frozen=True)
+class VerdictKept:
+    """This node's daemon keeps the verdict that was proposed in this term."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+
+
+@dataclass(frozen=True)
+class Unhealthy:
+    """A check has failed: this node is not to be chosen again."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """This node was told to end by a signal: somebody cancels the job, or Slurm ends it."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    reason: Text
+
+
+@dataclass(frozen=True)
+class Goodbye:
+    """The last message of a node that ends, with the job's verdict if it knows that."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Promise this term: refuse all lower ones from now on. The answer is a new Register."""
+
+    term: Term
+
+
+@dataclass(frozen=True)
+class Members:
+    """Keep this roster; the answer is RosterKept."""
+
+    term: Term
+    roster: Roster
+
+
+@dataclass(frozen=True)
+class Standby:
+    """Wait. `cycle` is the one that runs now, whose exit barrier the standby watches. Implies stop what runs.
+
+    `age`: seconds since the coordinator's last proof that it has a majority; None without one.
+    """
+
+    term: Term
+    cycle: Cycle | None
+    ledger: Ledger
+    age: Duration | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run workers as `group_rank` of `group_world_size` nodes. Implies stop what runs.
+
+    `group`: infra_ranks by group_rank, folded. `ledger`: what the budgets have been used for. `age` as in Standby.
+    """
+
+    term: Term
+    cycle: Cycle
+    group: str
+    group_rank: Rank
+    group_world_size: Ordinal
+    restart_count: Count
+    max_restarts: Count
+    master_addr: Name
+    master_port: Port
+    ledger: Ledger
+    age: Duration
+
+    def __post_init__(self) -> None:
+        if not self.group_rank < len(unfold(self.group)) == self.group_world_size:  # ValueError
+            raise ValueError(f"rank {self.group_rank} of {self.group_world_size} nodes does not fit the group")
+        if self.max_restarts < self.restart_count:
+            raise ValueError(f"restart {self.restart_count} of {self.max_restarts}")
+
+
+@dataclass(frozen=True)
+class Continue:
+    """A new coordinator, or a new connection to the old one: the workers of `cycle` simply go on. `age` as above."""
+
+    term: Term
+    cycle: Cycle
+    ledger: Ledger
+    age: Duration | None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop the workers of `cycle`, with SIGKILL after `grace` seconds, and answer: a new cycle waits for it. `group` as
+    in Run, which may have been lost."""
+
+    term: Term
+    cycle: Cycle
+    group: str
+    grace: Duration
+
+    def __post_init__(self) -> None:
+        unfold(self.group)  # ValueError
+
+
+@dataclass(frozen=True)
+class Propose:
+    """Keep this verdict, which becomes the job's once a majority does; the answer is VerdictKept.
+
+    `deputy`: see model.Accepted. It goes with the proposal, as nodes may learn of the end from the key.
+    """
+
+    term: Term
+    verdict: Verdict
+    deputy: bool = False
+
+
+@dataclass(frozen=True)
+class Close:
+    """The job is over."""
+
+    term: Term
+    verdict: Verdict
+
+
+OfWorkers = WorkersFailed | WorkersSucceeded | Stopping | WorkersStopped
+"""What has become of a node's workers."""
+OF_WORKERS: tuple[type, ...] = (WorkersFailed, WorkersSucceeded, Stopping, WorkersStopped)
+
+ToCoordinator = (
+    Register
+    | WorkersFailed
+    | WorkersSucceeded
+    | Stopping
+    | WorkersStopped
+    | RosterKept
+    | VerdictKept
+    | Unhealthy
+    | Leaving
+    | Goodbye
+)
+ToAgent = Prepare | Members | Standby | Run | Continue | Stop | Propose | Close
+
+TO_COORDINATOR: tuple[type, ...] = (
+    Register,
+    WorkersFailed,
+    WorkersSucceeded,
+    Stopping,
+    WorkersStopped,
+    RosterKept,
+    VerdictKept,
+    Unhealthy,
+    Leaving,
+    Goodbye,
+)
+TO_AGENT: tuple[type, ...] = (Prepare, Members, Standby, Run, Continue, Stop, Propose, Close)

@@ -1,0 +1,296 @@
+"""The nouns that every part shares: cycles, verdicts, failures, timeouts, the job and a node's identity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated, Self
+
+from ft_supervisor.core import words
+from ft_supervisor.core.protocol import keys
+from ft_supervisor.core.protocol.bounds import AnyTerm, Count, LocalRank, Moment, Name, Rank, Term, Text
+from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
+from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.settings import DEFAULTS, Cause, Settings
+
+KILL_BOUND = 1.0
+"""Seconds from SIGKILL until no process of a node's workers is left, as the inequalities of the timeouts assume."""
+
+AGENT_RANK = -1
+"""The local_rank of a failure of the agent itself."""
+
+NO_PROMISE = -1
+"""The promise of a node that has promised nothing yet."""
+
+MOST_NAMES = 8
+"""Nodes that one line names."""
+
+PROTOCOL = 2
+"""Version of what is said through the store and over the links; different versions do not talk."""
+
+
+@dataclass(frozen=True, order=True)
+class Cycle:
+    """One incarnation of the training world; a restart is a new cycle. Ordered as the pair (term, n)."""
+
+    term: Term
+    n: Count
+
+    def __str__(self) -> str:
+        return f"{self.term}.{self.n}"
+
+
+class Outcome(StrEnum):
+    """How a job can end."""
+
+    SUCCESS = "success"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
+
+
+class Again(StrEnum):
+    """What the verdict says of another run of the job."""
+
+    OPEN = "open"
+    NEVER = "never"
+    """A rule says that it would fail again."""
+    REQUEUE = "requeue"
+    """Slurm is to run it again."""
+
+
+EXIT_CODES = {Outcome.SUCCESS: 0, Outcome.FAILED: 1, Outcome.INTERRUPTED: 75, Outcome.CANCELLED: 130}
+CONFIG_ERROR = 2
+NEVER_AGAIN = 93
+INTERRUPTED = EXIT_CODES[Outcome.INTERRUPTED]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the job ended, once and for all; `reason` is one line."""
+
+    outcome: Outcome
+    reason: Text
+    again: Again = Again.OPEN
+
+    def __post_init__(self) -> None:
+        fits = {Again.NEVER: Outcome.FAILED, Again.REQUEUE: Outcome.INTERRUPTED}.get(self.again, self.outcome)
+        if fits is not self.outcome:
+            raise ValueError(f"{self.outcome} and again {self.again} contradict each other")
+
+    @property
+    def exit_code(self) -> int:
+        """The code with which every daemon that knows this verdict leaves."""
+        return NEVER_AGAIN if self.again is Again.NEVER else EXIT_CODES[self.outcome]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failed worker, or with local_rank AGENT_RANK its agent. `time` is when the node noticed, in seconds since the
+    epoch by its own clock: for people, never compared. `silent`: for how many seconds nothing had come by then from a
+    worker that hangs.
+
+    `exception`: the class's name in torch's error file. `rules`: which of the settings' rules have a log pattern that
+    the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
+    """
+
+    infra_rank: Rank
+    local_rank: LocalRank
+    exit_code: int | None = None
+    signal: Name | None = None
+    error_file: Text | None = None
+    message: Text = ""
+    time: Moment = 0.0
+    cause: Cause = Cause.EXIT
+    exception: Name = ""
+    rules: tuple[Rank, ...] = ()
+    last_lines: Text = ""
+    silent: Moment = 0.0
+
+    def __str__(self) -> str:
+        who = f"worker {self.local_rank}" if self.local_rank >= 0 else "agent"
+        more = f" ({self.message})" if self.message else ""
+        return f"{who} of node {self.infra_rank}: {self._how()}{more}"
+
+    def _how(self) -> str:
+        if self.cause is Cause.HANG:
+            return "hangs"
+        how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        return f"out of memory, {how}" if self.cause is Cause.OOM else how
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a node is not to be chosen any more: the name of the check that failed there, and one line for people."""
+
+    check: Name
+    reason: Text
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """In seconds. `config.cross_checks` checks how they relate."""
+
+    heartbeat: Annotated[float, keys.Duration(), "How often agents say that they are alive."] = 0.5
+    coordinator: Annotated[float, keys.Duration(), "A silent coordinator counts as lost; at least twice heartbeat."] = (
+        1.5
+    )
+    fence: Annotated[
+        float,
+        keys.Duration(),
+        "A node cut off for so long kills its own workers; at least coordinator + 3 heartbeats + 1s.",
+    ] = 5.0
+    node_lost: Annotated[float, keys.Duration(), "A silent node counts as lost; at least fence + 1s."] = 6.5
+    probe: Annotated[float, keys.Duration(), "How soon a node must answer when a peer's workers have crashed."] = 0.5
+    agent: Annotated[float, keys.Duration(), "A silent agent is replaced by its daemon."] = 3.0
+    restart_grace: Annotated[
+        float,
+        keys.Duration(zero=True),
+        keys.Limited("restart_grace"),
+        "Between SIGTERM and SIGKILL when a new cycle waits.",
+    ] = 2.0
+    stop_grace: Annotated[
+        float, keys.Duration(zero=True), keys.Limited("stop_grace"), "The same at the end of the job."
+    ] = 30.0
+    join: Annotated[float, keys.Duration(), keys.Limited("join"), "For enough nodes to register."] = 600.0
+    exit_barrier: Annotated[float, keys.Duration(), "For the last active nodes to finish."] = 300.0
+    takeover: Annotated[
+        float,
+        keys.Duration(),
+        keys.Limited("takeover"),
+        "A node without a coordinator that has a majority gives up after so long; more than fence.",
+    ] = 60.0
+    close_grace: Annotated[float, keys.Duration(zero=True), "For all nodes to hear the verdict."] = 3.0
+
+
+@dataclass(frozen=True)
+class Node:
+    """Who a node is, for the job's life. `addr` is what peers connect to; `domain_id` is "" where there is none."""
+
+    infra_rank: Rank
+    name: Name
+    addr: Name
+    domain_id: Name = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the processes of one node must know of the job: configuration and Slurm's environment, boiled down.
+
+    `nodes` are Slurm's names by infra_rank. `hosts` are the addresses of the nodes' stores by infra_rank, with
+    "" where only the address file can tell, and `ports` the ports to try there, in this order.
+    `candidates`: how many of the first members keep a coordinator, or the infra_ranks of those that do.
+    `run_folder` is shared between nodes, `local_folder` is this node's own; both absolute.
+    `listen` is the address of this node that its store listens on, "" all of them.
+    `signal_workers` says that this job's daemon passes SIGTERM on to workers (there is no Slurm that does it).
+    `policy` is the whole merged configuration as JSON, the same on every node of the job or something is wrong.
+    """
+
+    run_id: str
+    nodes: tuple[str, ...]
+    hosts: tuple[str, ...]
+    ports: tuple[int, ...]
+    run_folder: str
+    local_folder: str
+    active: int
+    per_node: int
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    timeouts: Timeouts = Timeouts()
+    candidates: int | tuple[int, ...] = 3
+    signal_workers: bool = False
+    listen: str = ""
+    nonce: str = ""
+    settings: Settings = DEFAULTS
+    policy: str = ""
+
+    def names_of(self, nodes: Sequence[int]) -> str:
+        """The names of these nodes in one line, the first MOST_NAMES of them."""
+        return words.names([self.nodes[node] for node in nodes[:MOST_NAMES]], len(nodes), ",")
+
+    @property
+    def max_restarts(self) -> int:
+        """How many the rule for any failure allows."""
+        return self.settings.rules[-1].budget.max
+
+    def last_grace(self, verdict: Verdict) -> float:
+        """See last_grace."""
+        return last_grace(self.timeouts, self.settings, verdict.outcome)
+
+    def log_file(self, cycle: Cycle, rank: int) -> str:
+        """Where this rank's output in this cycle is; its former parts have .1, .2 and so on after that name."""
+        return f"{self.run_folder}/logs/{cycle}/rank{rank}.log"
+
+    @property
+    def longest_grace(self) -> float:
+        """The most of those."""
+        return max(last_grace(self.timeouts, self.settings, outcome) for outcome in Outcome)
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The members as a numbered list, in the order in which they came; infra_ranks folded (`ranks.fold`).
+
+    `former` is the list that this one replaces, "" once that needs no asking any more. (term, number) is its stamp:
+    of two rosters the one with the greater stamp counts.
+    """
+
+    term: AnyTerm
+    number: Count
+    members: str
+    former: str = ""
+
+    def __post_init__(self) -> None:
+        unfold(self.members), unfold(self.former)  # ValueError
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Which roster this is."""
+        return self.term, self.number
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A verdict that the coordinator of `term` has proposed and this node has accepted: not yet the job's.
+
+    `deputy`: Slurm does not answer that coordinator, and so this node sees to the job's end in Slurm.
+    """
+
+    term: Term
+    verdict: Verdict
+    deputy: bool = False
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a node's daemon keeps for it while agents come and go; it only ever grows.
+
+    `promise`: the highest term that the node has promised to. `group`: the active nodes of `newest` by group_rank,
+    folded. `unhealthy`: why it is not to be chosen, None if it may be. `verdict`: the job's.
+    """
+
+    promise: AnyTerm = NO_PROMISE
+    roster: Roster | None = None
+    ledger: Ledger = EMPTY
+    newest: Cycle | None = None
+    group: str = ""
+    succeeded: Cycle | None = None
+    failures: tuple[Failure, ...] = ()
+    accepted: Accepted | None = None
+    unhealthy: Problem | None = None
+    verdict: Verdict | None = None
+
+    def __post_init__(self) -> None:
+        unfold(self.group)  # ValueError
+
+    def newer(self, other: Self) -> Self:
+        """`other`, a later truth of the same node, but with what this one knows for good: the first verdict that was
+        learnt stays, and what is unhealthy stays so."""
+        verdict, unhealthy = self.verdict or other.verdict, self.unhealthy or other.unhealthy
+        return replace(other, verdict=verdict, unhealthy=unhealthy)
+
+
+def last_grace(timeouts: Timeouts, settings: Settings, outcome: Outcome) -> float:
+    """Seconds that workers get to end by themselves once the job has this outcome."""
+    return settings.interruption.grace if outcome is Outcome.INTERRUPTED else timeouts.stop_grace

@@ -1,0 +1,194 @@
+"""What a daemon and its children say to one another over their socket pair: one JSON object a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ft_supervisor.core.protocol.bounds import AnyTerm, Count, ExitCode, Name, Port, Rank
+from ft_supervisor.core.protocol.model import Job, Memory, Node, Problem, Verdict
+from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.summary import Summary
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Daemon to a new child: who it is, what its node remembers. Agents and coordinators are counted each.
+
+    `epoch`: what makes seconds since the epoch of this node's monotonic clock. `waited`: for how many seconds the node
+    has been looking for its first coordinator; 0 once it has had one.
+    """
+
+    job: Job
+    node: Node
+    incarnation: Count
+    memory: Memory
+    epoch: float = 0.0
+    waited: float = 0.0
+
+
+@dataclass(frozen=True)
+class Terminate:
+    """Daemon to agent: a signal asks the node to end; `reason` names it."""
+
+    reason: str
+
+
+class AgentState(StrEnum):
+    """What an agent does. Its daemon decides by it."""
+
+    JOINING = "joining"
+    STANDBY = "standby"
+    CHECKING = "checking"
+    ACTIVE = "active"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    CLOSING = "closing"
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Child to daemon, each heartbeat and from its main loop, so that a hung child is a silent one.
+
+    `state`: an agent's state; a coordinator's phase, which is a word for people alone. `fence_in`: seconds until the
+    agent will end its workers for want of a lease; should it be frozen then, its daemon does it. `look`: the job may be
+    over, so that without a coordinator the verdict's file is worth a look.
+    """
+
+    state: AgentState | Name
+    cycle: Name = ""
+    group_rank: Rank | None = None
+    fence_in: float | None = None
+    look: bool = False
+
+
+@dataclass(frozen=True)
+class Remember:
+    """Agent to daemon: keep this for my successors."""
+
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Daemon to coordinator: what its node has promised, perhaps to another one."""
+
+    term: AnyTerm
+
+
+@dataclass(frozen=True)
+class Done:
+    """Child to daemon: my last word, nothing of mine is left running. `code` is what the daemon leaves with."""
+
+    code: ExitCode
+    verdict: Verdict | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Coordinator to daemon: the store listens here."""
+
+    port: Port
+
+
+@dataclass(frozen=True)
+class VerdictDecided:
+    """Coordinator to daemon: this is the job's verdict; should I die now, write its file.
+
+    `lost`: infra_ranks, folded, of the nodes that are not there any more, without having said Goodbye. `summary` goes
+    along, and makes no other end of it.
+    """
+
+    verdict: Verdict
+    lost: str = ""
+    summary: Summary = field(default=Summary(), compare=False)
+
+    def __post_init__(self) -> None:
+        unfold(self.lost)  # ValueError
+
+
+@dataclass(frozen=True)
+class Check:
+    """Agent to daemon: may this node run `cycle`? Checked is the answer."""
+
+    cycle: Name
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Daemon to agent: `problem` is what keeps this node from running `cycle`; None: nothing does."""
+
+    cycle: Name
+    problem: Problem | None
+
+
+@dataclass(frozen=True)
+class Sick:
+    """Daemon to agent: a health check has failed, and this node is not to be chosen again."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class AskSlurm:
+    """Coordinator to daemon: what does Slurm say of the job and its nodes? SlurmSaid is the answer.
+
+    `urgent`: of the job alone, and soon.
+    """
+
+    urgent: bool = False
+
+
+class SlurmsWord(StrEnum):
+    """What Slurm does with the job."""
+
+    NOTHING = "nothing"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time_limit"
+    PREEMPTED = "preempted"
+    REQUEUED = "requeued"
+
+
+@dataclass(frozen=True)
+class SlurmSaid:
+    """Daemon to coordinator. `end_in`: seconds until Slurm ends the job, `limit`: for how many it may run in all; None
+    where that is not known. `draining`: infra_ranks, None if that was not asked. `problem`: why there is no answer."""
+
+    word: SlurmsWord = SlurmsWord.NOTHING
+    end_in: float | None = None
+    limit: float | None = None
+    draining: tuple[Rank, ...] | None = None
+    problem: str = ""
+
+
+ORDERS: tuple[type, ...] = (
+    Begin,
+    Terminate,
+    Alive,
+    Remember,
+    Promise,
+    Done,
+    Listening,
+    VerdictDecided,
+    Check,
+    Checked,
+    Sick,
+    AskSlurm,
+    SlurmSaid,
+)
+Order = (
+    Begin
+    | Terminate
+    | Alive
+    | Remember
+    | Promise
+    | Done
+    | Listening
+    | VerdictDecided
+    | Check
+    | Checked
+    | Sick
+    | AskSlurm
+    | SlurmSaid
+)

@@ -1,0 +1,185 @@
+"""Whether a message can be true of this job and its receiver. To be asked before it changes anything.
+
+What is wrong in itself the codec has refused already (core.protocol.bounds). The network on which messages come may
+have other users, and a bug or a damaged file on one node shall not spread to the others."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.ledger import Ledger
+from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Memory, Node, Roster
+from ft_supervisor.core.protocol.ranks import highest, unfold
+
+TERM_LEAP = 10**12
+"""How far a term may be above all that are known: a vote adds the number of nodes at most, so it takes a million votes
+among a million nodes. Without this bound one message could use up all terms that there are."""
+LEAP = 10**6
+"""The same of what is counted one by one: cycles, entries of the ledger, rosters."""
+
+
+@dataclass(frozen=True)
+class Heights:
+    """The greatest numbers that were believed so far."""
+
+    term: int = 0
+    cycle: int = 0
+    entries: int = 0
+    roster: int = 0
+
+    def with_(self, memory: Memory) -> Self:
+        """Also what this memory knows."""
+        return type(self)(
+            max(self.term, memory.promise),
+            max(self.cycle, memory.newest.n if memory.newest else 0),
+            max(self.entries, memory.ledger.entries),
+            max(self.roster, memory.roster.number if memory.roster else 0),
+        )
+
+
+def from_node(message: messages.ToCoordinator, job: Job, known: Heights) -> str:
+    """What keeps this from being a message of one of the job's nodes; "" nothing."""
+    if not 0 <= message.infra_rank < len(job.nodes):
+        return "the job has no such node"
+    match message:
+        case messages.Register():
+            return _node(message.node, job) or _memory(message, job, known)
+        case messages.WorkersFailed(cycle=cycle, failures=failures):
+            return _past(cycle, message.term) or _failures(failures, message.infra_rank, job)
+        case messages.WorkersSucceeded(cycle=cycle) | messages.Stopping(cycle=cycle):
+            return _past(cycle, message.term)
+        case messages.WorkersStopped(cycle=cycle):
+            return _past(cycle, message.term)
+        case messages.RosterKept(stamp=(term, _)) if term > message.term:
+            return "a roster of a term to come"
+    return ""
+
+
+def to_node(message: messages.ToAgent, job: Job, node: Node, memory: Memory) -> str:
+    """What keeps this from being a message of the job's coordinator to `node`, which has this memory; "" nothing."""
+    fresh = memory.newest is None and not memory.ledger.entries
+    known = Heights().with_(memory)
+    match message:
+        case messages.Prepare(term):
+            return "the term leaps" if memory.promise >= 0 and term > memory.promise + TERM_LEAP else ""
+        case messages.Members(term, roster):
+            return _roster(roster, term, job, None if memory.roster is None else known.roster)
+        case messages.Propose() | messages.Close():
+            return ""
+        case messages.Run():
+            return _run(message, job, node) or _leaps(message.cycle, message.ledger, job, None if fresh else known)
+        case messages.Stop(term, cycle, group, grace):
+            longest = max(job.timeouts.stop_grace, job.timeouts.restart_grace)
+            wrong = _past(cycle, term) or _group(group, node.infra_rank, job)
+            wrong = wrong or ("" if grace <= longest else "a longer grace than the job's")
+            return wrong or _leaps(cycle, None, job, None if fresh else known)
+        case messages.Standby(term, cycle, ledger) | messages.Continue(term, cycle, ledger):
+            return _past(cycle, term) or _leaps(cycle, ledger, job, None if fresh else known)
+
+
+def _node(node: Node, job: Job) -> str:
+    if node.name != job.nodes[node.infra_rank]:
+        return "another node's name"
+    if not _fits(node.addr, job.hosts[node.infra_rank]):
+        return "an address that is not the node's"
+    return ""
+
+
+def _memory(message: messages.Register, job: Job, known: Heights) -> str:
+    memory, infra_rank = message.memory, message.infra_rank
+    if memory.promise > known.term + TERM_LEAP:
+        return "the term leaps"
+    if message.running is not None and (memory.newest is None or message.running > memory.newest):
+        return "it runs what it does not know"
+    if memory.newest is None:
+        wrong = "a group without a cycle" if memory.group or memory.succeeded else ""
+    else:
+        wrong = _past(memory.newest, memory.promise) or _group(memory.group, infra_rank, job)
+        if memory.succeeded is not None and memory.succeeded > memory.newest:
+            wrong = "it has finished what it does not know"
+    if memory.accepted is not None and memory.accepted.term > memory.promise:
+        wrong = "a proposal of a term to come"
+    if memory.roster is not None:
+        wrong = wrong or _roster(memory.roster, memory.promise, job, known.roster)
+    wrong = wrong or _failures(memory.failures, infra_rank, job)
+    return wrong or _leaps(memory.newest, memory.ledger, job, known)
+
+
+def _run(run: messages.Run, job: Job, node: Node) -> str:
+    if run.cycle.term != run.term or run.restart_count != run.cycle.n:
+        return "not a cycle of its term"
+    if wrong := _group(run.group, node.infra_rank, job):
+        return wrong
+    group = unfold(run.group)
+    if group[run.group_rank] != node.infra_rank or len(group) > job.active:
+        return "not a place of this node's"
+    if not _fits(run.master_addr, job.hosts[group[0]]):
+        return "a master_addr that is not the first node's"
+    return ""
+
+
+def _past(cycle: Cycle | None, term: int) -> str:
+    return "a cycle of a term to come" if cycle is not None and cycle.term > term else ""
+
+
+def _group(group: str, infra_rank: int, job: Job) -> str:
+    if highest(group) >= len(job.nodes):
+        return "a group with nodes that the job does not have"
+    return "" if infra_rank in members(group) else "a group without this node"
+
+
+def _roster(roster: Roster, term: int, job: Job, number: int | None) -> str:
+    if not roster.members or max(highest(roster.members), highest(roster.former)) >= len(job.nodes):
+        return "a roster of nodes that the job does not have"
+    if roster.term > term or (number is not None and roster.number > number + LEAP):
+        return "a roster of a time to come"
+    return ""
+
+
+def _failures(failures: Iterable[Failure], infra_rank: int, job: Job) -> str:
+    for failure in failures:
+        if failure.infra_rank != infra_rank or failure.local_rank >= job.per_node:
+            return "a failure of another node's"
+        if max(failure.rules, default=0) >= len(job.settings.rules):
+            return "a rule that the job does not have"
+    return ""
+
+
+def _leaps(cycle: Cycle | None, ledger: Ledger | None, job: Job, known: Heights | None) -> str:
+    """`known` None: a late node, which has nothing to compare with."""
+    if known is not None and cycle is not None and cycle.n > known.cycle + LEAP:
+        return "the cycle leaps"
+    if ledger is None:
+        return ""
+    if known is not None and ledger.entries > known.entries + LEAP:
+        return "the ledger leaps"
+    if highest(ledger.excluded) >= len(job.nodes):
+        return "nodes are excluded that the job does not have"
+    for spent in ledger.spent:
+        if spent.rule >= len(job.settings.rules) or spent.count > ledger.entries:
+            return "a rule's budget makes no sense"
+        if any(infra_rank >= len(job.nodes) or count > spent.count for infra_rank, count in spent.nodes):
+            return "a rule's budget makes no sense"
+    return ""
+
+
+@lru_cache(maxsize=64)
+def members(group: str) -> frozenset[int]:
+    """The ranks of `fold`'s text, to be looked for: 10,000 nodes ask for the same group."""
+    return frozenset(unfold(group))
+
+
+def _fits(addr: str, host: str) -> bool:
+    """Whether this can be the node's: its name in the job, or a number, as it is the node that knows its interfaces."""
+    if addr == host or not host:
+        return True
+    try:
+        ipaddress.ip_address(addr)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,46 @@
+"""Lists of infra_ranks as short text: ten thousand nodes must fit into a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from ft_supervisor.core.protocol.bounds import MOST_NODES
+
+_PIECE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+
+
+def fold(ranks: Iterable[int]) -> str:
+    """`[0, 1, 2, 7, 4]` as "0-2,7,4": the order stays, rising neighbours become a range."""
+    pieces: list[tuple[int, int]] = []
+    for rank in ranks:
+        if pieces and pieces[-1][1] + 1 == rank:
+            pieces[-1] = pieces[-1][0], rank
+        else:
+            pieces.append((rank, rank))
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in pieces)
+
+
+@lru_cache(maxsize=64)
+def unfold(text: str) -> tuple[int, ...]:
+    """The ranks of `fold`'s text. Raises ValueError for any other text, for more than MOST_NODES, and for
+    a rank that is there twice."""
+    ranks: list[int] = []
+    for piece in text.split(",") if text else []:
+        match = _PIECE.fullmatch(piece)
+        if match is None:
+            raise ValueError(f"{piece[:40]!r} is no range of ranks")
+        low = int(match[1])
+        ranks += range(low, int(match[2] or low) + 1)
+        if len(ranks) > MOST_NODES:
+            raise ValueError(f"more than {MOST_NODES} ranks")
+    if len(set(ranks)) < len(ranks):
+        raise ValueError("a rank twice")
+    return tuple(ranks)
+
+
+@lru_cache(maxsize=64)
+def highest(text: str) -> int:
+    """The greatest rank of `fold`'s text; -1 where there is none. Raises ValueError as `unfold` does."""
+    return max(unfold(text), default=-1)

@@ -1,0 +1,154 @@
+"""A run's cycles, and what their failures cost. Pure; what is meant by each number is in history.model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from ft_supervisor.core.protocol.model import Failure, Verdict
+from ft_supervisor.core.protocol.settings import Cause
+from ft_supervisor.history.fact import Fact
+from ft_supervisor.history.known import Known, collect, order
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailure, Loss, LostNode
+
+_CLOCKS = 0.25
+"""Seconds by which one node's clock may be behind another's, before a time from one to the other means nothing."""
+
+
+def cycles(facts: Sequence[Fact], names: Sequence[str], verdict: Verdict | None) -> tuple[CycleStory, ...]:
+    """All of them, in order. `facts` are everybody's, in order; `names` of nodes by infra_rank."""
+    proposed = next((fact for fact in facts if fact.what == "proposed"), None)
+    found = collect(facts, verdict, proposed)
+    trouble = [fact for fact in facts if fact.what in ("lost", "unhealthy")]
+    return tuple(
+        _story(number, cycle, later, trouble, names, proposed)
+        for (number, cycle), later in zip_longest(found.items(), list(found.values())[1:])
+    )
+
+
+def _story(
+    number: str, cycle: Known, later: Known | None, trouble: Sequence[Fact], names: Sequence[str], proposed: Fact | None
+) -> CycleStory:
+    term, n = order(number)
+    failed, failures = cycle.ended is CycleEnd.FAILED, cycle.in_order()
+    reason = cycle.said.reason if cycle.said else str(failures[0]) if failures else ""
+    cause = _cause(cycle, failures) if failed else ""
+    lost = _lost(cycle, trouble, names)
+    return CycleStory(
+        number=number,
+        term=term,
+        n=n,
+        nodes=tuple(_name(names, node) for node in cycle.group),
+        start=cycle.start,
+        began=cycle.began.reason if cycle.began else "",
+        choice=cycle.began.choice if cycle.began else "",
+        workers_up=cycle.up,
+        end=cycle.end,
+        ended=cycle.ended,
+        cause=cause,
+        reason=reason if failed else "",
+        rule=cycle.decided.rule if cycle.decided else "",
+        response=cycle.decided.response if cycle.decided else "",
+        failures=tuple(failures),
+        lost=lost,
+        loss=_loss(cycle, later, _happened(cycle, cause, lost), proposed) if failed else None,
+    )
+
+
+def _name(names: Sequence[str], node: int) -> str:
+    return names[node] if 0 <= node < len(names) else f"node {node}"
+
+
+def _cause(cycle: Known, failures: Sequence[Failure]) -> str:
+    """The cause that the coordinator has announced; where no journal has it, that of the first failure."""
+    if cycle.said is None:
+        return failures[0].cause.value if failures else "unknown"
+    return cycle.said.cause or ("other" if cycle.decided else "unknown")
+
+
+def _lost(cycle: Known, trouble: Sequence[Fact], names: Sequence[str]) -> tuple[LostNode, ...]:
+    """Of its nodes, as it ended."""
+    if cycle.failed is None:
+        return ()
+    until = cycle.decided.at if cycle.decided else cycle.failed.at
+    group = set(cycle.group)
+    return tuple(
+        LostNode(_name(names, fact.node), fact.at)
+        for fact in trouble
+        if fact.what == "lost" and fact.node in group and cycle.failed.at <= (fact.told or 0.0) <= until
+    )
+
+
+# -- what it cost
+
+
+def _happened(cycle: Known, cause: str, lost: Sequence[LostNode]) -> float | None:
+    """When the first worker failed; where the loss of a node is the cause, or no worker failed, when that was last
+    heard, if that was before. None where a clock says that it was before the cycle."""
+    first = cycle.first_failed
+    times = [first] if first is not None and (cycle.start is None or first > cycle.start - _CLOCKS) else []
+    if cause == Cause.NODE_LOST or first is None:
+        times += [each.at for each in lost]
+    return min(times, default=None)
+
+
+def _loss(cycle: Known, later: Known | None, happened: float | None, proposed: Fact | None) -> Loss | None:
+    if cycle.failed is None:
+        return None if happened is None else Loss(happened, None, None, None, None, None, None, None)
+    noticed = cycle.failed.at
+    detection = None if happened is None or happened > noticed + _CLOCKS else max(0.0, noticed - happened)
+    at = noticed - (detection or 0.0)
+    settled = later.start if later else proposed.at if proposed else None
+    over = cycle.all_over()
+    if over is not None and settled is not None and over > settled:
+        over = None  # the end of the job was decided before the last had stopped
+    stop = None if over is None else max(0.0, over - noticed)
+    decision = None
+    if settled is not None and (over is not None or later is None):
+        decision = max(0.0, settled - max(noticed, over or noticed))
+    if later is None:
+        return Loss(at, detection, stop, decision, None, None, None, None)
+    rendezvous = _between(later.began.at if later.began else None, later.started)
+    worker_start = None if later.beating is None else _between(later.started, later.up)
+    resumed = later.up or later.start
+    return Loss(at, detection, stop, decision, rendezvous, worker_start, resumed, _between(at, resumed))
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else max(0.0, end - start)
+
+
+def training(stories: Sequence[CycleStory], until: float | None) -> float | None:
+    """Seconds in which all workers of a cycle ran; None where a cycle's beginning or end is not known."""
+    total = 0.0
+    for story in stories:
+        begin = story.workers_up or story.start
+        end = story.loss.at if story.loss else story.end if story.ended is not CycleEnd.RUNNING else until
+        if begin is None or end is None:
+            return None
+        total += max(0.0, end - begin)
+    return total
+
+
+def first_failure(
+    facts: Sequence[Fact], stories: Sequence[CycleStory], names: Sequence[str], per_node: int | None
+) -> FirstFailure | None:
+    """Of the last cycle in which a worker failed: whom the coordinator has named, else the first by the clock."""
+    story = next((each for each in reversed(stories) if each.ended is CycleEnd.FAILED and each.failures), None)
+    if story is None:
+        return None
+    named = [fact for fact in facts if fact.what == "first_failure" and fact.cycle == story.number]
+    failure = named[-1].failures[0] if named else story.failures[0]
+    name, rank = _name(names, failure.infra_rank), None
+    if name in story.nodes and per_node is not None and failure.local_rank >= 0:
+        rank = story.nodes.index(name) * per_node + failure.local_rank
+    lines = tuple(failure.last_lines.splitlines())
+    return FirstFailure(story.number, name, rank, failure, lines, consequence_of=_consequence_of(story, name, failure))
+
+
+def _consequence_of(story: CycleStory, name: str, failure: Failure) -> str:
+    """Why the cycle ended, if that is the loss of another node that was not heard any more when this worker failed."""
+    if story.cause != Cause.NODE_LOST or name in (each.node for each in story.lost):
+        return ""
+    lost = min((each.at for each in story.lost), default=0.0)
+    return story.reason if not failure.time or failure.time > lost - _CLOCKS else ""

@@ -1,1 +1,0 @@
-"""What is left for people and programs to see: the verdict's file and the journal. Files only; no torch, no store."""

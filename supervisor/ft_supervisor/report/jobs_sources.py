@@ -1,0 +1,113 @@
+"""Where a list of jobs comes from: one question to sacct, and the verdicts' files of jobs whose comment tells nothing.
+
+Bounded: sacct may be slow, and a file system may hang. Whoever was told of one that hangs had better leave by os._exit,
+as a thread of ours still waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ft_slurm.cli_client import CliClient
+from ft_slurm.errors import Refused, SlurmError
+from ft_supervisor.process.background import Background
+from ft_supervisor.report.jobs import Job, join, judge
+from ft_supervisor.run_folder import run_index, runs, verdict_file
+from ft_supervisor.run_folder.runs import Wanted
+from ft_supervisor.run_folder.verdict_file import BadVerdictFile, Content
+
+SLURM_BOUND = 60.0
+"""Seconds for sacct: a busy database takes its time over a month of jobs."""
+FILES_BOUND = 10.0
+"""Seconds for the verdicts' files of all jobs together."""
+CHANGE_BOUND = 20.0
+"""Seconds for one change in the database."""
+
+
+@dataclass
+class Listing:
+    """`notes`: lines for people, on what is missing. `hangs`: a thread is left behind. `fixed`: jobs whose
+    DerivedExitCode was put right."""
+
+    jobs: list[Job]
+    notes: list[str] = field(default_factory=list)
+    hangs: bool = False
+    fixed: list[Job] = field(default_factory=list)
+
+
+def ask(client: CliClient, since: str, user_id: int) -> Listing:
+    """The user's jobs since then, by Slurm's word and their comments. Raises what jobs_since raises."""
+    rows, bad = client.jobs_since(since, user_id, timeout=SLURM_BOUND)
+    return Listing(join(rows), [f"sacct told of {bad} more records that make no sense"] if bad else [])
+
+
+def read_verdicts(
+    listing: Listing,
+    templates: Sequence[str],
+    index: Mapping[str, str] | None = None,
+    *,
+    of_all: bool,
+    bound: float = FILES_BOUND,
+) -> None:
+    """Look for the verdict's file of each job that is over and has told nothing in its comment, or `of_all` that are
+    over; `templates`: run_dirs, relative to where the job was submitted; `index`: the environment that leads to the
+    user's index of runs, which is asked for others (None: it is not)."""
+    jobs = [job for job in listing.jobs if job.state.over and (of_all or job.told is None)]
+    found: dict[int, Content] = {}
+    problems: list[str] = []
+
+    def read() -> None:
+        for job in jobs:
+            try:
+                if (content := _newest(job, templates, index)) is not None:
+                    found[job.row.job_id] = content
+            except (OSError, ValueError, BadVerdictFile) as error:
+                problems.append(f"{job.row.name}: {error}")
+
+    if jobs and not Background("the verdicts' files", read).wait(bound):
+        listing.hangs = True
+        listing.notes.append(
+            f"a file system does not answer within {bound:g} s: some jobs' verdicts were not looked at"
+        )
+    if problems:
+        many = f", and of {len(problems) - 1} more" if len(problems) > 1 else ""
+        listing.notes.append(f"the verdict's file cannot be read of job {problems[0]}{many}")
+    known = dict(found)
+    listing.jobs = [judge(job, known.get(job.row.job_id)) for job in listing.jobs]
+
+
+def _newest(job: Job, templates: Sequence[str], index: Mapping[str, str] | None) -> Content | None:
+    """What the newest run says; None when that run says nothing, whatever older ones say."""
+    for parent in _places(job, templates, index):
+        if (folder := next(runs.folders(parent, Wanted(job.row.job_id)), None)) is not None:
+            content = verdict_file.read_all(folder)
+            return content if content is not None and content.run_id == folder.name else None
+    return None
+
+
+def _places(job: Job, templates: Sequence[str], index: Mapping[str, str] | None) -> Iterator[Path]:
+    for template in templates:
+        yield runs.run_dir(template, Path(job.row.work_dir or "/"), job.row.job_id)
+    if index is not None:
+        yield from (entry.run_dir for entry in run_index.look(index, str(job.row.job_id)))
+
+
+def fix_exit_codes(client: CliClient, listing: Listing) -> None:
+    """Make the verdict's exit code the job's DerivedExitCode, where it is another one and the policy lets us.
+
+    After the end, and so never by the job itself: at the end slurmctld sends its own. Where the site does not let
+    owners do it, or the database is away, the first answer is enough.
+    """
+    wrong = [job for job in listing.jobs if job.wrong_code]
+    for job in wrong:
+        assert job.told is not None
+        try:
+            client.set_derived_exit_code(job.row.name, job.told.code, timeout=CHANGE_BOUND)
+        except SlurmError as error:
+            why = "this site keeps it as it is" if isinstance(error, Refused) else "trying again may help"
+            left = len(wrong) - len(listing.fixed)
+            listing.notes.append(f"the DerivedExitCode of {left} jobs is not put right ({why}): {error}")
+            return
+        listing.fixed.append(job)

@@ -1,0 +1,131 @@
+"""A job's report: the histories of its runs, joined with what Slurm's accounting says. Pure.
+
+Slurm starts a job anew when it is requeued, and each start has its own records: one of the job (several where it lost
+nodes: RESIZING), one for each step. A run's id names the start, `<job>.<step>.<restart>`, which is how the two meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ft_slurm import job_states
+from ft_slurm.job_states import Means
+from ft_slurm.records import AccountingRecord
+from ft_supervisor.core.protocol.model import Outcome
+from ft_supervisor.history.model import History
+from ft_supervisor.run_folder import left_running, runs
+from ft_supervisor.run_folder.left_running import LeftRunning
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of the job by Slurm: `rows` of the job, `steps` of its steps, each in the order of their start."""
+
+    restart: int
+    rows: tuple[AccountingRecord, ...]
+    steps: tuple[AccountingRecord, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is known of a job. `runs` and `starts`: the newest first. `lines`: where Slurm and a verdict contradict
+    each other. `notes`: what is missing, one line each. `left`: the newest run has its verdict, and the job still runs
+    in Slurm; `now`: when that was so, seconds since the epoch."""
+
+    job: str
+    runs: tuple[History, ...]
+    starts: tuple[Start, ...]
+    contradictions: tuple[str, ...]
+    notes: tuple[str, ...]
+    left: LeftRunning | None = None
+    now: float = 0.0
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What a person has to know first, one line each."""
+        return (*((self.left.sentence(self.now),) if self.left else ()), *self.contradictions)
+
+    @property
+    def empty(self) -> bool:
+        """Nobody knows this job."""
+        return not self.runs and not self.starts
+
+    @property
+    def running(self) -> bool:
+        """Slurm says so."""
+        return bool(self.starts) and job_states.find(self.starts[0].rows[-1].state).means is Means.RUNNING
+
+    @property
+    def told(self) -> bool:
+        """There is a journal of the newest run."""
+        return bool(self.runs) and self.runs[0].start is not None
+
+
+def join(
+    job: str,
+    histories: Sequence[History],
+    records: Sequence[AccountingRecord],
+    notes: Sequence[str] = (),
+    *,
+    now: float = 0.0,
+) -> Report:
+    """`histories`: the newest first. `records` as the Slurm client gives them. `now`: seconds since the epoch."""
+    starts = _starts(records)
+    contradictions = _contradictions(histories, starts)
+    left = _left(histories[0], starts, now) if histories else None
+    return Report(job, tuple(histories), tuple(reversed(starts)), contradictions, tuple(notes), left, now)
+
+
+def _left(newest: History, starts: Sequence[Start], now: float) -> LeftRunning | None:
+    """By the run's folder, unless Slurm says otherwise; by Slurm's word, where the folder does not tell."""
+    run = runs.parse(newest.run_id)
+    if run is None or newest.verdict is None:
+        return None
+    start = next((each for each in starts if each.restart == run.restart_count), None)
+    state = None if start is None else job_states.find(start.rows[-1].state)
+    if state is not None and state.means is not Means.RUNNING:
+        return None
+    if newest.left is not None or state is None or newest.ended is None:
+        return newest.left
+    return left_running.by_slurm(run.job_id, state.name, newest.ended, now)
+
+
+def _starts(records: Sequence[AccountingRecord]) -> list[Start]:
+    """The oldest first. After a RESIZING record the same start goes on in the next one."""
+    found: list[list[AccountingRecord]] = []
+    for row in (each for each in records if not each.step):
+        if found and found[-1][-1].state == "RESIZING":
+            found[-1].append(row)
+        else:
+            found.append([row])
+    steps: list[list[AccountingRecord]] = [[] for _ in found]
+    for step in (each for each in records if each.step):
+        begun = [i for i, rows in enumerate(found) if _time(rows[0]) <= _time(step)]
+        if found:
+            steps[begun[-1] if begun else 0].append(step)
+    return [Start(i, tuple(rows), tuple(steps[i])) for i, rows in enumerate(found)]
+
+
+def _time(record: AccountingRecord) -> float:
+    return float("inf") if record.start is None else record.start
+
+
+def _contradictions(histories: Sequence[History], starts: Sequence[Start]) -> tuple[str, ...]:
+    """Success for one and not for the other. Of a start's runs the last counts, as it does for the batch script."""
+    newest: dict[int, History] = {}
+    for history in histories:
+        run = runs.parse(history.run_id)
+        if run is not None and run.restart_count is not None:
+            newest.setdefault(run.restart_count, history)
+    found = []
+    for start in starts:
+        last, row = newest.get(start.restart), start.rows[-1]
+        state = job_states.find(row.state)
+        if last is None or last.verdict is None or not state.over:
+            continue
+        success = last.verdict.outcome is Outcome.SUCCESS
+        if success != (state.means is Means.SUCCESS):
+            code = f" {row.exit_code}" if row.exit_code else ""
+            found.append(f"Slurm calls run {last.run_id} {state.name}{code}; its verdict is {last.verdict.outcome}")
+    return tuple(found)

@@ -1,0 +1,164 @@
+"""The report as JSON, for programs. Pure.
+
+Version 1. A key is only ever added; what one means changes with the version alone. Times are seconds since the epoch,
+durations seconds, both floats; null stands for what is not known. What each number of a run means is in
+history.model.
+
+    {"version": 1, "job": "1234",
+     "runs": [                            newest first
+       {"run_id", "verdict": null | {"outcome", "reason", "again", "exit_code"},
+        "start", "until", "ended",        first line in any journal, last line, verdict
+        "training_seconds", "effective_training_time_ratio", "lost_seconds",
+        "active", "per_node",             as configured: nodes that train, workers on each
+        "nodes": [{"infra_rank", "name", "spans": [{"state", "start", "end", "cycle", "group_rank", "reason"}]}],
+        "cycles": [
+          {"number", "term", "n", "nodes": [names by group_rank], "start", "workers_up", "end", "ended",
+           "began", "cause", "reason", "rule", "response",
+           "failures": [{"node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message",
+                         "error_file", "time", "text"}],
+           "lost": [{"node", "at"}],      of its nodes, as it ended
+           "loss": null | {"at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"}}],
+        "takeovers": [{"at", "term", "node", "gap"}],
+        "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source", "stacks", "consequence_of"},
+        "faults": [{"at", "act", "target", "node", "rank", "seconds", "seed", "note", "cycle"}],
+        "notes": [what is missing]}],
+     "slurm": [                           starts of the job, newest first
+       {"restart", "records": [{"step", "state", "exit_code", "derived_exit_code", "start", "end", "elapsed", "nodes",
+                                "comment"}]}],
+     "left_running": null | {"why", "ends_it", "since", "until"},
+     "contradictions": [lines], "notes": [lines]}
+
+`state` is one of standby, active, stopped, lost, excluded; `ended` of a cycle one of running, success, failed, ended,
+unknown; `exit_code` of a record is as sacct writes it, "75:0"; `step` is "" for the job's own record. `consequence_of`
+is "", or the loss of another node that came before: what a peer's workers raise then says little. `faults` are those of
+a game day, from RUN_DIR/RUN_ID/faults.jsonl. `left_running`: the newest run has its verdict, and the job still runs in
+Slurm; `ends_it` is the command that ends it there, `until` when a node waits to end it itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ft_slurm.records import AccountingRecord
+from ft_supervisor.core.protocol.model import Failure, Verdict
+from ft_supervisor.history.model import CycleStory, FirstFailure, History
+from ft_supervisor.report.model import Report, Start
+from ft_supervisor.run_folder import left_running
+
+VERSION = 1
+
+
+def render(report: Report) -> str:
+    """One JSON object in one line."""
+    value = {
+        "version": VERSION,
+        "job": report.job,
+        "runs": [_run(history) for history in report.runs],
+        "slurm": [_start(start) for start in report.starts],
+        "left_running": None if report.left is None else left_running.document(report.left),
+        "contradictions": report.contradictions,
+        "notes": report.notes,
+    }
+    return json.dumps(value) + "\n"
+
+
+def _run(history: History) -> dict[str, Any]:
+    names = [node.name for node in history.nodes]
+    return {
+        "run_id": history.run_id,
+        "verdict": _verdict(history.verdict) if history.verdict else None,
+        "start": history.start,
+        "until": history.until,
+        "ended": history.ended,
+        "training_seconds": history.training,
+        "effective_training_time_ratio": history.ratio,
+        "lost_seconds": history.lost,
+        "active": history.active,
+        "per_node": history.per_node,
+        "nodes": [asdict(node) for node in history.nodes],
+        "cycles": [_cycle(cycle, names) for cycle in history.cycles],
+        "takeovers": [asdict(each) for each in history.takeovers],
+        "first_failure": _first(history.first_failure) if history.first_failure else None,
+        "faults": [asdict(fault) for fault in history.faults],
+        "notes": history.notes,
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "outcome": verdict.outcome.value,
+        "reason": verdict.reason,
+        "again": verdict.again.value,
+        "exit_code": verdict.exit_code,
+    }
+
+
+def _cycle(cycle: CycleStory, names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "number": cycle.number,
+        "term": cycle.term,
+        "n": cycle.n,
+        "nodes": cycle.nodes,
+        "start": cycle.start,
+        "workers_up": cycle.workers_up,
+        "end": cycle.end,
+        "ended": cycle.ended.value,
+        "began": cycle.began,
+        "cause": cycle.cause,
+        "reason": cycle.reason,
+        "rule": cycle.rule,
+        "response": cycle.response,
+        "failures": [_failure(failure, names) for failure in cycle.failures],
+        "lost": [asdict(node) for node in cycle.lost],
+        "loss": asdict(cycle.loss) if cycle.loss else None,
+    }
+
+
+def _failure(failure: Failure, names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "node": names[failure.infra_rank] if 0 <= failure.infra_rank < len(names) else None,
+        "infra_rank": failure.infra_rank,
+        "local_rank": failure.local_rank,
+        "exit_code": failure.exit_code,
+        "signal": failure.signal,
+        "cause": failure.cause.value,
+        "exception": failure.exception,
+        "message": failure.message,
+        "error_file": failure.error_file,
+        "time": failure.time,
+        "text": str(failure),
+    }
+
+
+def _first(first: FirstFailure) -> dict[str, Any]:
+    return {
+        "cycle": first.cycle,
+        "node": first.node,
+        "rank": first.rank,
+        "text": str(first.failure),
+        "lines": first.lines,
+        "source": first.source,
+        "stacks": first.stacks,
+        "consequence_of": first.consequence_of,
+    }
+
+
+def _start(start: Start) -> dict[str, Any]:
+    return {"restart": start.restart, "records": [_record(record) for record in (*start.rows, *start.steps)]}
+
+
+def _record(record: AccountingRecord) -> dict[str, Any]:
+    return {
+        "step": record.step,
+        "state": record.state,
+        "exit_code": record.exit_code and str(record.exit_code),
+        "derived_exit_code": record.derived_exit_code and str(record.derived_exit_code),
+        "start": record.start,
+        "end": record.end,
+        "elapsed": record.elapsed,
+        "nodes": record.nodes,
+        "comment": record.comment,
+    }

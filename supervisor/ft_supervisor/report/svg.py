@@ -1,0 +1,201 @@
+"""The page's drawings: a timeline with a row for each node, and what each failure's time went into. Pure.
+
+Positions along the time are in per cent of the width, so that they follow the window and the letters keep their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from markupsafe import Markup
+
+from ft_supervisor.core.words import count, duration, plain
+from ft_supervisor.history.model import CycleEnd, Fault, History, Loss, NodeStory, Span, State
+from ft_supervisor.report.words import clock, deed, interesting
+
+MOST_NODES = 2000
+MOST_OPEN = 64
+"""Rows that are seen at once, so that what stands below them is not far; the others unfold."""
+MOST_FAULTS = 1000
+MOST_MARKS = 40
+"""Beyond that nobody could see the bars for lines."""
+MOST_SPANS = 40_000
+"""On one page, before a browser takes its time: 8 MB."""
+_HEIGHT = 18
+_LEAST = 0.25
+"""Per cent that a span has at least: who looks for a failure of 50 ms in an hour shall see that there was one."""
+_LABELLED = 4.0
+"""Per cent from which there is room for a cycle's number; on a telephone thrice as much is needed."""
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
+_FLASH = "M0 12 L-6 0 H6 Z"
+"""In pixels from a fault's place in the row."""
+_ORDER = (State.STANDBY, State.ACTIVE, State.STOPPED, State.EXCLUDED, State.LOST)
+"""What is drawn later lies on top."""
+PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
+
+DEFINITIONS = Markup(
+    '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs><pattern id="hatch" width="6"'
+    ' height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#fff"'
+    ' fill-opacity=".45"/></pattern></defs></svg>'
+)
+
+
+def timeline(history: History) -> Markup:
+    """Rows of nodes, an axis below, and a legend."""
+    start, end = history.start or 0.0, history.until or 0.0
+    scale = _Scale(start, max(end, start + 1e-3))
+    spans = sum(len(node.spans) for node in history.nodes) / max(1, len(history.nodes))
+    nodes = interesting(history, min(MOST_NODES, max(50, int(MOST_SPANS / max(1.0, spans)))))
+    faults: dict[str, list[Fault]] = {}
+    for fault in history.faults[:MOST_FAULTS]:
+        faults.setdefault(fault.node, []).append(fault)
+    seen = {node.infra_rank for node in interesting(history, MOST_OPEN)}
+    tables = [
+        _table("".join(_row(node, scale, faults.get(node.name, ())) for node in part), history, scale)
+        for part in (
+            [node for node in nodes if node.infra_rank in seen],
+            [node for node in nodes if node.infra_rank not in seen],
+        )
+        if part
+    ]
+    folded = "".join(
+        f"<details><summary>{count(len(nodes) - len(seen), 'more node')}</summary>{table}</details>"
+        for table in tables[1:]
+    )
+    more = len(history.nodes) - len(nodes)
+    left_out = f'<p class="soft">and {count(more, "more node")}, which are in the JSON</p>' if more else ""
+    return Markup(f"{tables[0]}{_legend(bool(history.faults))}{folded}{left_out}")
+
+
+def _table(rows: str, history: History, scale: _Scale) -> str:
+    axis = f'<tr><th></th><td><svg class="axis" height="22">{"".join(_axis(scale))}</svg></td></tr>'
+    table = f'<table class="time"><tbody>{rows}{axis}</tbody></table>'
+    return f'<div class="over">{table}{_marks(history, scale)}</div>'
+
+
+class _Scale:
+    """Time to per cent."""
+
+    def __init__(self, start: float, end: float) -> None:
+        self.start = start
+        self.end = end
+
+    def x(self, at: float) -> float:
+        return 100 * min(1.0, max(0.0, (at - self.start) / (self.end - self.start)))
+
+    def place(self, span: Span) -> tuple[float, float]:
+        """Its left end and its width."""
+        x = self.x(span.start)
+        width = max(_LEAST, self.x(self.end if span.end is None else span.end) - x)
+        return min(x, 100 - width), width
+
+
+def _row(node: NodeStory, scale: _Scale, faults: Iterable[Fault]) -> str:
+    name = escape(plain(node.name))
+    spans = sorted(node.spans, key=lambda span: _ORDER.index(span.state))
+    bars = "".join(_bar(span, scale) for span in spans)
+    labels = "".join(_label(span, scale) for span in spans if span.state is State.ACTIVE)
+    hits = "".join(_hit(fault, scale) for fault in faults)
+    return (
+        f'<tr data-node="{name}"><th scope="row" title="{name}">{name}</th><td><svg height="{_HEIGHT}" role="img"'
+        f' aria-label="{name}: {escape(_spoken(node))}">{bars}{labels}{hits}</svg></td></tr>'
+    )
+
+
+def _spoken(node: NodeStory) -> str:
+    return ", ".join(f"{span.state} {span.cycle}".strip() for span in node.spans) or "never came"
+
+
+def _bar(span: Span, scale: _Scale) -> str:
+    end = scale.end if span.end is None else span.end
+    x, width = scale.place(span)
+    odd = " odd" if span.state is State.ACTIVE and span.cycle[-1:] in "13579" else ""
+    inset = 4 if span.state is State.STANDBY else 1
+    shape = f'x="{x:.3f}%" width="{width:.3f}%" y="{inset}" height="{_HEIGHT - 2 * inset}"'
+    hatch = f'<rect class="hatch" {shape}/>' if span.state in (State.LOST, State.EXCLUDED) else ""
+    return f'<rect class="{span.state}{odd}" {shape}><title>{escape(_title(span, end))}</title></rect>{hatch}'
+
+
+def _label(span: Span, scale: _Scale) -> str:
+    x, width = scale.place(span)
+    if width < _LABELLED:
+        return ""
+    tight = ' class="tight"' if width < 3 * _LABELLED else ""
+    return f'<text{tight} x="{x + width / 2:.3f}%" y="13" text-anchor="middle">{escape(span.cycle)}</text>'
+
+
+def _hit(fault: Fault, scale: _Scale) -> str:
+    """A flash, whose point is the moment."""
+    title = escape(f"{deed(fault)}\n{clock(fault.at)}")
+    return f'<svg class="fault" x="{scale.x(fault.at):.3f}%"><path d="{_FLASH}"><title>{title}</title></path></svg>'
+
+
+def _title(span: Span, end: float) -> str:
+    what = f"active in cycle {span.cycle}, group_rank {span.group_rank}" if span.cycle else span.state.value
+    reason = f"\n{plain(span.reason)}" if span.reason else ""
+    return f"{what}\n{clock(span.start)} to {clock(end)}, {duration(end - span.start)}{reason}"
+
+
+def _marks(history: History, scale: _Scale) -> str:
+    """Where cycles failed, and where coordinators took over: lines through all rows."""
+    moments = [cycle.loss.at for cycle in history.cycles if cycle.ended is CycleEnd.FAILED and cycle.loss]
+    moments += [takeover.at for takeover in history.takeovers]
+    if not 0 < len(moments) <= MOST_MARKS:
+        return ""
+    lines = (f'<line x1="{scale.x(at):.3f}%" x2="{scale.x(at):.3f}%" y1="0" y2="100%"/>' for at in moments)
+    return f'<svg class="marks" aria-hidden="true">{"".join(lines)}</svg>'
+
+
+def _axis(scale: _Scale) -> Iterator[str]:
+    length = scale.end - scale.start
+    step = next((each for each in _STEPS if length / each <= 8), length / 8)
+    ticks = [scale.start + i * step for i in range(int(length / step) + 1)]
+    for number, at in enumerate(ticks):
+        x = scale.x(at)
+        odd = ' class="odd"' if number % 2 else ""
+        anchor = "start" if x < 4 else "end" if x > 92 else "middle"
+        label = clock(at) if at == scale.start else f"+{_round(at - scale.start)}"
+        yield f'<line x1="{x:.3f}%" x2="{x:.3f}%" y1="0" y2="5"/>'
+        yield f'<text{odd} x="{x:.3f}%" y="17" text-anchor="{anchor}">{label}</text>'
+
+
+def _round(seconds: float) -> str:
+    return duration(seconds) if seconds >= 10 else f"{seconds:g} s"
+
+
+def _legend(faults: bool) -> str:
+    words = {
+        "active": "active, with its cycle",
+        "standby": "standby",
+        "stopped": "stopped, before the next cycle",
+        "lost": "lost",
+        "excluded": "excluded",
+    }
+    parts = []
+    for name, text in words.items():
+        hatch = '<rect class="hatch" width="100%" height="100%"/>' if name in ("lost", "excluded") else ""
+        parts.append(f'<span><svg><rect class="{name}" width="100%" height="100%"/>{hatch}</svg>{text}</span>')
+    parts.append("<span>dashed: a failure, or a takeover</span>")
+    if faults:
+        flash = f'<svg class="fault" viewBox="-10 -1 20 14"><path d="{_FLASH}"/></svg>'
+        parts.append(f"<span>{flash}ft-supervisor fault</span>")
+    return f'<div class="legend">{"".join(parts)}</div>'
+
+
+def loss_bar(loss: Loss, longest: float) -> Markup:
+    """What is known of one failure's time, beside each other."""
+    x, bars = 0.0, []
+    for part in PARTS:
+        seconds = getattr(loss, part)
+        if seconds and longest > 0:
+            width = 100 * seconds / longest
+            title = f"<title>{part.replace('_', ' ')}: {duration(seconds)}</title>"
+            bars.append(f'<rect class="{part}" x="{x:.3f}%" width="{width:.3f}%" height="12">{title}</rect>')
+            x += width
+    return Markup(f'<svg width="100%" height="12" style="min-width:8rem">{"".join(bars)}</svg>')
+
+
+def known(losses: Sequence[Loss]) -> float:
+    """The longest sum of known parts: the whole width of loss_bar."""
+    return max((sum(getattr(loss, part) or 0.0 for part in PARTS) for loss in losses), default=0.0)

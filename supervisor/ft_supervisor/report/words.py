@@ -1,0 +1,157 @@
+"""Times and sentences of a report, in a terminal and as a page. Pure, but for the time zone, which is the reader's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ft_supervisor.core.protocol.model import Again, Verdict
+from ft_supervisor.core.words import UNKNOWN, count, duration, plain
+from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailure, History, NodeStory, State
+from ft_supervisor.report.model import Report
+
+
+def moment(at: float | None) -> str:
+    """Date and time in the reader's time zone."""
+    found = _local(at)
+    return UNKNOWN if found is None else f"{found:%Y-%m-%d %H:%M:%S}"
+
+
+def clock(at: float | None, since: float | None = None) -> str:
+    """The time, with its day where that is another one than that of `since`."""
+    found, then = _local(at), _local(since)
+    if found is None:
+        return UNKNOWN
+    return f"{found:%H:%M:%S}" if then is None or then.date() == found.date() else f"{found:%m-%d %H:%M:%S}"
+
+
+def _local(at: float | None) -> datetime | None:
+    """None also for what is no time at all: it was written by somebody else."""
+    try:
+        return None if at is None else datetime.fromtimestamp(at).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def zone() -> str:
+    """The reader's time zone, now."""
+    return f"{datetime.now().astimezone():%Z}"
+
+
+def share(ratio: float | None) -> str:
+    """`97.3 %`."""
+    return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def outcome(history: History, report: Report) -> str:
+    """One word for how the run ended; several where it has not."""
+    if history.verdict is not None:
+        return history.verdict.outcome.value
+    if report.running and history is report.runs[0]:
+        return "running, Slurm says"
+    return "no verdict" if history.start is not None else "nothing known"
+
+
+def reason(verdict: Verdict) -> str:
+    """Why, and whether it is to run again."""
+    again = {Again.NEVER: " (not to be run again)", Again.REQUEUE: " (Slurm is to run it again)"}.get(verdict.again, "")
+    return f"{plain(verdict.reason)}{again}"
+
+
+def summary(history: History) -> list[str]:
+    """What the run was, in a few lines."""
+    lines = []
+    failures = sum(cycle.ended is CycleEnd.FAILED for cycle in history.cycles)
+    parts = [count(len(history.nodes), "node") + (f", {history.active} to train" if history.active else "")]
+    parts += [count(len(history.cycles), "cycle"), f"{failures} failed", count(len(history.takeovers), "takeover")]
+    if history.start is not None:
+        lines.append(" · ".join(parts))
+        end = history.ended or history.until
+        until = " to" if history.verdict else ", last line at"
+        lines.append(
+            f"{moment(history.start)}{until} {clock(end, history.start)} {zone()} ({duration(history.length)})"
+        )
+        lines.append(
+            f"trained {duration(history.training)}, {share(history.ratio)} of the time (effective training time ratio);"
+            f" failures took {duration(history.lost)}"
+        )
+    if history.faults:
+        lines.append(game_day(history.faults))
+    return lines
+
+
+def game_day(faults: Sequence[Fault]) -> str:
+    """That this was no bad day, or not only."""
+    number = sum(fault.hurts for fault in faults)
+    return f"a game day: ft-supervisor fault has hit it {'once' if number == 1 else f'{number} times'}"
+
+
+def deed(fault: Fault) -> str:
+    """What was done, and to whom."""
+    rank = "" if fault.rank is None else f", rank {fault.rank}"
+    where = fault.node if fault.target == "node" else f"{fault.target}{rank} on {fault.node}"
+    how = [f"{fault.act} {where}"]
+    if fault.seconds is not None:
+        how.append(f"for {duration(fault.seconds)}")
+    if fault.seed is not None:
+        how.append(f"seed {fault.seed}")
+    return plain(", ".join(how) + (f" ({fault.note})" if fault.note else ""))
+
+
+def why(cycle: CycleStory) -> str:
+    """What ended the cycle."""
+    if cycle.ended is not CycleEnd.FAILED:
+        words = {
+            CycleEnd.RUNNING: "it runs, as far as is known",
+            CycleEnd.SUCCESS: "all workers exited with 0",
+            CycleEnd.ENDED: "the job was ended",
+            CycleEnd.UNKNOWN: "not known: that journal is missing",
+        }
+        return words[cycle.ended]
+    rule = f", {cycle.rule.rpartition('/')[2]}" if cycle.rule else ""
+    return plain(f"{cycle.cause}: {cycle.reason} [{cycle.response or 'no decision'}{rule}]")
+
+
+def ran(cycle: CycleStory, until: float | None) -> str:
+    """How long."""
+    end = cycle.end if cycle.ended is not CycleEnd.RUNNING else until
+    return duration(None if cycle.start is None or end is None else end - cycle.start)
+
+
+def first_failing(failure: FirstFailure) -> str:
+    """Who failed first, in one line."""
+    who = f"rank {failure.rank}" if failure.rank is not None else "a worker"
+    return plain(f"{who} on {failure.node}, cycle {failure.cycle}: {failure.failure}")
+
+
+def consequence(failure: FirstFailure) -> str:
+    """What came before it; "" for nothing."""
+    lost = f"A node was lost first: {plain(failure.consequence_of)}. What failed then is a consequence:"
+    return lost if failure.consequence_of else ""
+
+
+def since_then(history: History) -> str:
+    """Whether cycles have failed after the one of the first failing rank; "" if none has."""
+    failed = [cycle.number for cycle in history.cycles if cycle.ended is CycleEnd.FAILED]
+    if history.first_failure is None or failed[-1:] == [history.first_failure.cycle]:
+        return ""
+    return f"cycle {failed[-1]} has failed since, but none of its workers" if failed else ""
+
+
+NOTHING_PRINTED = "nothing that it printed is in run_dir"
+
+
+def interesting(history: History, most: int) -> list[NodeStory]:
+    """At most so many nodes, by infra_rank: first those that something happened to, then those that were promoted."""
+    hit = {fault.node for fault in history.faults}
+    first = history.cycles[0].number if history.cycles else ""
+
+    def weight(node: NodeStory) -> int:
+        states = {span.state for span in node.spans}
+        if states & {State.LOST, State.EXCLUDED} or node.name in hit:
+            return 0
+        cycles = {span.cycle for span in node.spans if span.state is State.ACTIVE}
+        return 1 if cycles and first not in cycles else 2
+
+    chosen = sorted(history.nodes, key=lambda node: (weight(node), node.infra_rank))[:most]
+    return sorted(chosen, key=lambda node: node.infra_rank)

@@ -1,0 +1,104 @@
+"""The user's index of runs: where the runs of a job lie, for commands that are typed in another folder.
+
+One small JSON file a job: $XDG_STATE_HOME/ft-supervisor/runs/CLUSTER/JOB, below ~/.local/state without that variable
+(the XDG Base Directory Specification). A task of a job array has a second one under the name that Slurm prints, 123_4.
+The index is a help and no truth: a run that is not where it says is looked for elsewhere. Functions may hang as long as
+the file system does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ft_supervisor.process import atomic
+from ft_supervisor.run_folder import smallfile
+
+LOCAL = "local"
+"""The cluster's name for runs of `ft-supervisor local`."""
+UNKNOWN = "slurm"
+"""The cluster's name where Slurm has not said it."""
+KEPT = 2000
+"""Jobs of one cluster that the index keeps; of more, those with the lowest ids go."""
+_LONGEST = 64 << 10
+_NAME = re.compile(r"[0-9]{1,18}(?:_[0-9]{1,10})?")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`run_dir` is the folder in which the job's runs lie, absolute."""
+
+    job_id: int
+    run_dir: Path
+
+
+def note(environ: Mapping[str, str], cluster: str | None, entry: Entry, task: str = "") -> None:
+    """Write a job into the index, over what is there. `task`: an array task's name, 123_4. Raises OSError.
+
+    Without a home folder there is no index.
+    """
+    top = _top(environ)
+    if top is None:
+        return
+    folder = top / _folder_name(cluster)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = json.dumps({"job_id": entry.job_id, "run_dir": str(entry.run_dir)}).encode() + b"\n"
+    for name in filter(None, (str(entry.job_id), task)):
+        atomic.replace(folder / name, text, 0o600)
+    _prune(folder)
+
+
+def task_name(environ: Mapping[str, str]) -> str:
+    """The name of the array task that this environment is a job's of; "" outside of arrays."""
+    name = f"{environ.get('SLURM_ARRAY_JOB_ID', '')}_{environ.get('SLURM_ARRAY_TASK_ID', '')}"
+    return name if _NAME.fullmatch(name) else ""
+
+
+def look(environ: Mapping[str, str], name: str) -> list[Entry]:
+    """What the index says of the job or array task of this name, of each cluster; the newest first. Raises OSError."""
+    top = _top(environ)
+    if top is None or not _NAME.fullmatch(name):
+        return []
+    found = []
+    for path in top.glob(f"*/{name}"):
+        if (entry := _read(path)) is not None:
+            found.append((path.stat().st_mtime, entry))
+    return [entry for _, entry in sorted(found, key=lambda each: each[0], reverse=True)]
+
+
+def _top(environ: Mapping[str, str]) -> Path | None:
+    """XDG: a relative path is none."""
+    state = environ.get("XDG_STATE_HOME", "")
+    if state.startswith("/"):
+        return Path(state) / "ft-supervisor" / "runs"
+    home = environ.get("HOME", "")
+    return Path(home) / ".local" / "state" / "ft-supervisor" / "runs" if home.startswith("/") else None
+
+
+def _folder_name(cluster: str | None) -> str:
+    return cluster if cluster and re.fullmatch(r"[\w.-]{1,40}", cluster) and cluster.strip(".") else UNKNOWN
+
+
+def _read(path: Path) -> Entry | None:
+    """None for what is no entry."""
+    try:
+        value = json.loads(smallfile.read(path, _LONGEST))
+        job_id, run_dir = value["job_id"], value["run_dir"]
+    except (smallfile.NotSmall, ValueError, RecursionError, KeyError, TypeError, FileNotFoundError):
+        return None
+    if type(job_id) is not int or not 0 <= job_id < 10**18 or not isinstance(run_dir, str):
+        return None
+    return Entry(job_id, Path(run_dir)) if run_dir.startswith("/") and "\0" not in run_dir else None
+
+
+def _prune(folder: Path) -> None:
+    """By the ids in the names, as Slurm's grow: so the folder is listed once, and no file is looked at."""
+    names = [name for name in os.listdir(folder) if _NAME.fullmatch(name)]  # noqa: PTH208 - faster
+    if len(names) > KEPT:
+        names.sort(key=lambda name: [int(part) for part in name.split("_")])
+        for name in names[: len(names) - KEPT]:
+            (folder / name).unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""The verdict as a file: whoever links it first has decided what it says, and nobody changes it afterwards."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
+from ft_supervisor.core.words import one_line
+from ft_supervisor.process import atomic
+from ft_supervisor.run_folder import ownfolder, smallfile
+
+NAME = "verdict.json"
+MAX_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that the file says. `summary` is the line for Slurm's accounting, "" without one; `exit_code`: whether the
+    policy lets the job's DerivedExitCode be put right (accounting.exit_code). Older files have neither."""
+
+    verdict: Verdict
+    run_id: str
+    nonce: str
+    summary: str = ""
+    exit_code: bool = True
+
+
+class BadVerdictFile(Exception):
+    """The file is there, but holds no verdict: somebody else wrote it."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+
+
+def write(
+    folder: Path, verdict: Verdict, run_id: str, nonce: str, summary: str = "", *, exit_code: bool = True
+) -> Verdict:
+    """Put the verdict into `folder` (made if missing), unless one is there; returns what the file then says.
+
+    Readers see a whole file or none. Raises BadVerdictFile when something else has the name, and OSError. May hang for
+    as long as the file system does.
+    """
+    ownfolder.make(folder)
+    content: dict[str, object] = {
+        "outcome": verdict.outcome.value,
+        "reason": one_line(verdict.reason),
+        "again": verdict.again.value,
+        "exit_code": verdict.exit_code,
+        "run_id": run_id,
+        "nonce": nonce,
+        "time": time.time(),
+    }
+    if summary:
+        content["summary"] = one_line(summary)
+    if not exit_code:
+        content["accounting"] = {"exit_code": False}
+    atomic.keep_first(folder / NAME, json.dumps(content).encode() + b"\n")
+    return _parse(folder / NAME).verdict
+
+
+def read(folder: Path, run_id: str | None = None, nonce: str | None = None) -> Verdict | None:
+    """The verdict in `folder`; None without a file, or when it is of another run or carries another nonce.
+
+    None for `run_id` or `nonce` means any. Raises BadVerdictFile, and OSError other than "no such file".
+    """
+    content = read_all(folder)
+    if content is None or (run_id is not None and content.run_id != run_id):
+        return None
+    return content.verdict if nonce in (None, content.nonce) else None
+
+
+def read_own(folder: Path, run_id: str, nonce: str) -> Verdict | None:
+    """The same for one who acts on it: a folder that is not ours may hold anything, and raises ownfolder.NotOurs."""
+    try:
+        ownfolder.check(folder)
+    except FileNotFoundError:
+        return None
+    return read(folder, run_id, nonce)
+
+
+def read_all(folder: Path) -> Content | None:
+    """All that the file in `folder` says; None without one. Raises as `read` does."""
+    try:
+        return _parse(folder / NAME)
+    except FileNotFoundError:
+        return None
+
+
+def _parse(path: Path) -> Content:
+    try:
+        data = smallfile.read(path, MAX_BYTES)
+    except smallfile.NotSmall as error:
+        raise BadVerdictFile(path, error.problem) from None
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadVerdictFile(path, f"not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise BadVerdictFile(path, "not a JSON object")
+    texts = {}
+    content = {"again": "open", **content}
+    for key in ("outcome", "reason", "again", "run_id", "nonce"):
+        if not isinstance(content.get(key), str):
+            raise BadVerdictFile(path, f"{key!r} is missing or no text")
+        texts[key] = content[key]
+    try:
+        verdict = Verdict(Outcome(texts["outcome"]), one_line(texts["reason"]), Again(texts["again"]))
+    except ValueError as error:
+        raise BadVerdictFile(path, f"no verdict: {one_line(str(error), 80)}") from None
+    code = content.get("exit_code")
+    if type(code) is not int or code != verdict.exit_code:
+        said = f"{code!r:.20}" if isinstance(code, int | str) else f"a {type(code).__name__}"
+        raise BadVerdictFile(path, f"exit_code is {said}, which is not that of {texts['outcome']}")
+    summary, accounting = content.get("summary"), content.get("accounting")
+    return Content(
+        verdict,
+        texts["run_id"],
+        texts["nonce"],
+        one_line(summary) if isinstance(summary, str) else "",
+        not isinstance(accounting, dict) or accounting.get("exit_code") is not False,
+    )

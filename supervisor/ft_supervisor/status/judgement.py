@@ -1,0 +1,260 @@
+"""What the files of a run say of it now: the newest snapshot, how old that is, and the verdict. For `status`.
+
+`document` is what `ft-supervisor status --json` prints, one object:
+
+    version    1
+    state      running; stale (running when last seen, too long ago); ended; unknown (a run without a snapshot that can
+               be read); pending (Slurm has not started it); none
+    job        what was asked for, or the run's id
+    folder     the run's folder, null without one
+    age        seconds since the snapshot was taken, null without one
+    slurm      what Slurm says of the job, where it was asked: {"state", "reason"}, else null
+    verdict    {"outcome", "reason", "exit_code", "again"}, null while there is none
+    left_running   {"why", "ends_it", "since", "until"} where the job has its verdict and still runs in Slurm: the
+               command that ends it there, since when (seconds since the epoch), and until when a node waits to end it
+               itself, null if none does; else null
+    notes      what is odd or missing, for people: a list of lines
+    status     the snapshot, null without one: its fields are those of the run's status.json, but `nodes` has an
+               object for each node: {"name", "infra_rank", "group_rank" (null for none), "role", "domain",
+               "heartbeat_age", "silent", "restarts", "losses", "running", "draining", "health"}; `candidates` is a list
+               of infra_ranks, and a budget has "left" too; there is no `names`
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ft_supervisor.core.protocol.codec import to_plain
+from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
+from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.run_folder import left_running, runs, smallfile, snapshot, verdict_file
+from ft_supervisor.run_folder.left_running import LeftRunning
+from ft_supervisor.run_folder.smallfile import NotSmall
+from ft_supervisor.run_folder.snapshot import BadSnapshot, Snapshot
+
+VERSION = 1
+STALE = 15.0
+"""Seconds: an older snapshot says what was. A takeover takes less."""
+PATIENCE = 2.5
+"""Snapshot intervals for which somebody waits for the next one, before he calls the last one stale."""
+MOST_PATIENCE = 8.0
+"""Seconds."""
+POLL = 0.2
+
+
+class State(StrEnum):
+    """What can be said of the job."""
+
+    RUNNING = "running"
+    STALE = "stale"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+    PENDING = "pending"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What Slurm says: `state` is all words of the job's state, "" where it does not know the job. `over`: nothing of
+    it runs any more. `pending`: it has no nodes yet. `restart_count`: of the run that it speaks of."""
+
+    state: str
+    reason: str = ""
+    over: bool = False
+    pending: bool = False
+    restart_count: int | None = None
+
+    def runs(self, run: runs.Wanted) -> bool:
+        """Whether the job's start that this run belongs to has its nodes still."""
+        same = self.restart_count is None or self.restart_count == run.restart_count
+        return bool(self.state) and not self.over and not self.pending and same
+
+
+@dataclass(frozen=True)
+class Files:
+    """A run's folder. `skew`: by how many seconds the clock of the snapshot's writer is off, if that was noticed.
+    `ended`: when the verdict's file was written, seconds since the epoch."""
+
+    folder: Path | None = None
+    snapshot: Snapshot | None = None
+    verdict: Verdict | None = None
+    skew: float = 0.0
+    problems: tuple[str, ...] = ()
+    left: LeftRunning | None = None
+    ended: float | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that is known of a job at one moment, `wall`, in seconds since the epoch. `left`: it has its verdict, and
+    still runs in Slurm."""
+
+    job: str
+    state: State
+    files: Files
+    age: float | None
+    slurm: Slurm | None
+    notes: tuple[str, ...]
+    left: LeftRunning | None = None
+    wall: float = 0.0
+
+
+def read(folder: Path) -> Files:
+    """What is there now. Never raises for what is wrong with the files, and may hang for as long as their file system
+    does."""
+    problems: list[str] = []
+    shot, verdict = None, None
+    try:
+        shot = snapshot.load(smallfile.read(folder / snapshot.NAME, snapshot.MAX_BYTES))
+        if shot.run_id != folder.name:
+            problems.append(f"{folder / snapshot.NAME} is of another run: {shot.run_id}")
+            shot = None
+    except FileNotFoundError:
+        pass
+    except BadSnapshot as error:
+        problems.append(f"{folder / snapshot.NAME}: {error}")
+    except (OSError, NotSmall) as error:
+        problems.append(str(error))
+    try:
+        verdict = verdict_file.read(folder, folder.name)
+    except (OSError, verdict_file.BadVerdictFile) as error:
+        problems.append(str(error))
+    left, ended = None, None
+    try:
+        if verdict is not None:
+            ended = (folder / verdict_file.NAME).stat().st_mtime
+            left = left_running.read(folder)
+    except (OSError, left_running.BadFile) as error:
+        problems.append(str(error))
+    if verdict is None and shot is not None:
+        verdict = _final(shot)
+    return Files(folder, shot, verdict, 0.0, tuple(problems), left, ended)
+
+
+def read_patiently(folder: Path) -> Files:
+    """The same, but what looks stale is looked at until the next snapshot should have come: the clocks of two hosts may
+    differ, and a takeover takes a while."""
+    files = first = read(folder)
+    if first.snapshot is None or first.verdict is not None or not is_old(first, time.time()):
+        return files
+    until = time.monotonic() + min(PATIENCE * first.snapshot.interval, MOST_PATIENCE)
+    while time.monotonic() < until:
+        time.sleep(POLL)
+        files = read(folder)
+        if files.verdict is not None or (files.snapshot is not None and files.snapshot.time != first.snapshot.time):
+            break
+    return with_skew(files, first, time.time())
+
+
+def with_skew(files: Files, former: Files, wall: float) -> Files:
+    """A snapshot that has just changed is new, whatever its time says."""
+    if files.snapshot is None or former.snapshot is None:
+        return files
+    if files.snapshot.time == former.snapshot.time:
+        return replace(files, skew=former.skew)
+    skew = wall - files.snapshot.time
+    return replace(files, skew=skew if abs(skew) > 2 * files.snapshot.interval else 0.0)
+
+
+def is_old(files: Files, wall: float) -> bool:
+    """Whether the snapshot says what was, or comes from the future."""
+    shot = files.snapshot
+    if shot is None:
+        return False
+    age = wall - shot.time - files.skew
+    return age > max(STALE, 5 * shot.interval) or age < -2 * shot.interval
+
+
+def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> Seen:
+    """What is to be made of it. `job`: what was asked for; `wall`: seconds since the epoch."""
+    shot = files.snapshot
+    age = None if shot is None else max(0.0, wall - shot.time - files.skew)
+    notes = list(files.problems)
+    if files.verdict is not None:
+        state = State.ENDED
+    elif shot is not None:
+        state = State.STALE if is_old(files, wall) else State.RUNNING
+    elif slurm is not None and slurm.pending:
+        state = State.PENDING
+    else:
+        state = State.NONE if files.folder is None else State.UNKNOWN
+    if files.skew and shot is not None:
+        notes.append(f"the clock of {shot.coordinator.node} is off by {-files.skew:+.0f} s from this host's")
+    if state is State.STALE:
+        notes.append(_why_stale(slurm))
+    elif state is State.UNKNOWN and not notes:
+        notes.append("its coordinator has not written a status yet")
+    name = job if files.folder is None else files.folder.name
+    return Seen(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall)
+
+
+def is_in_doubt(files: Files, wall: float) -> bool:
+    """Whether only Slurm can tell that the job has really ended."""
+    return files.left is not None or (files.ended is not None and wall - files.ended >= left_running.USUAL_END)
+
+
+def _left(files: Files, slurm: Slurm | None, wall: float) -> LeftRunning | None:
+    """By the file, unless Slurm says otherwise; by Slurm's word, where the process that writes the file had no time."""
+    run = None if files.folder is None else runs.parse(files.folder.name)
+    if run is None or files.verdict is None or (slurm is not None and not slurm.runs(run)):
+        return None
+    if files.left is not None or slurm is None or files.ended is None:
+        return files.left
+    return left_running.by_slurm(run.job_id, slurm.state, files.ended, wall)
+
+
+def _why_stale(slurm: Slurm | None) -> str:
+    if slurm is None:
+        return "its coordinator is lost, or run_dir hangs on its node"
+    if not slurm.state:
+        return "Slurm does not know the job any more: it has ended, without a verdict"
+    if slurm.over:
+        return f"Slurm says {slurm.state}: it has ended, without a verdict"
+    return f"Slurm says {slurm.state}: its coordinator is lost, or run_dir hangs on its node"
+
+
+def _final(shot: Snapshot) -> Verdict | None:
+    said = shot.verdict
+    if said is None or not said.final:
+        return None
+    try:
+        return Verdict(Outcome(said.outcome), said.reason, Again(said.again))
+    except ValueError:
+        return None
+
+
+# -- for programs
+
+
+def document(seen: Seen) -> dict[str, Any]:
+    """See above."""
+    verdict, shot = seen.files.verdict, seen.files.snapshot
+    return {
+        "version": VERSION,
+        "state": seen.state.value,
+        "job": seen.job,
+        "folder": None if seen.files.folder is None else str(seen.files.folder),
+        "age": None if seen.age is None else round(seen.age, 3),
+        "slurm": None if seen.slurm is None else {"state": seen.slurm.state or None, "reason": seen.slurm.reason},
+        "verdict": None if verdict is None else {**to_plain(verdict), "exit_code": verdict.exit_code},
+        "left_running": None if seen.left is None else left_running.document(seen.left),
+        "notes": list(seen.notes),
+        "status": None if shot is None else _unfolded(shot),
+    }
+
+
+def _unfolded(shot: Snapshot) -> dict[str, Any]:
+    plain: dict[str, Any] = to_plain(replace(shot, nodes=(), names=()))
+    del plain["names"]
+    plain["candidates"] = list(unfold(shot.candidates))
+    plain["budgets"] = [{**to_plain(budget), "left": budget.left} for budget in shot.budgets]
+    plain["nodes"] = []
+    for name, infra_rank, group_rank, entry in shot.each():
+        rest = to_plain(entry)
+        del rest["infra_ranks"], rest["group_ranks"]
+        plain["nodes"].append({"name": name, "infra_rank": infra_rank, "group_rank": group_rank, **rest})
+    return plain

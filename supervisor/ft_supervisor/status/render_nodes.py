@@ -1,0 +1,145 @@
+"""A job's nodes for people, however many there are.
+
+Those about which there is something to say get a line each, the others one for all that are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.words import duration, plain
+from ft_supervisor.run_folder.snapshot import NodeStatus, Role, Snapshot
+from ft_supervisor.status.words import wrap
+
+FEW = 24
+"""Nodes that are all listed, as they fit a screen."""
+MOST = 30
+"""Nodes of one role with something to say that are listed; of more than that only the ranges."""
+
+_ROLE_STYLES = {
+    Role.ACTIVE: "green",
+    Role.STANDBY: "cyan",
+    Role.LOST: "red",
+    Role.UNHEALTHY: "red",
+    Role.EXCLUDED: "magenta",
+    Role.UNREGISTERED: "yellow",
+}
+_COLUMNS = ("NODE", "ROLE", "RANK", "HEARD", "RESTARTS", "DOMAIN")
+_FIRST_TO_GO = ("DOMAIN", "RESTARTS", "HEARD")
+"""Columns that a narrow terminal does without."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    cells: dict[str, str]
+    role: Role
+    remark: str
+
+
+def render(shot: Snapshot, width: int, everything: bool, *, ended: bool) -> list[Text]:
+    """Lines of at most `width` columns. `everything`: each node has one of its own. `ended`: the job has."""
+    everything = everything or len(shot.names) <= FEW
+    listed: list[NodeStatus] = []
+    for role in Role:
+        ours = [(entry, _weight(entry, shot, ended)) for entry in shot.nodes if entry.role is role]
+        for least in (0,) if everything else (1, 2):  # of too many, those that wait for nothing but their turn go first
+            found = [entry for entry, weight in ours if weight >= least]
+            if everything or sum(entry.count for entry in found) <= MOST:
+                listed += found
+                break
+    those = {id(entry) for entry in listed}  # each() gives these very objects
+    rows = [_line(*each, shot) for each in shot.each() if id(each[3]) in those]
+    lines = _table(rows, width, [column for column in _COLUMNS if column != "HEARD" or not ended])
+    for role in Role:
+        alike = (entry for entry in shot.nodes if entry.role is role and id(entry) not in those)
+        if ranks := sorted(rank for entry in alike for rank in unfold(entry.infra_ranks)):
+            lines += _folded(role, ranks, shot, width, plain=not listed)
+    return lines
+
+
+def _weight(entry: NodeStatus, shot: Snapshot, ended: bool) -> int:
+    """How much there is to say of it: 0 nothing, 1 that it is waited for, 2 more than that."""
+    if entry.health or entry.draining or entry.role in (Role.LOST, Role.EXCLUDED, Role.UNHEALTHY):
+        return 2
+    if ended:
+        return 0
+    if entry.role is Role.UNREGISTERED:
+        return 1
+    if entry.silent or entry.restarts or entry.role is Role.LEFT:
+        return 2
+    return 1 if shot.phase == "stopping" and entry.running else 0
+
+
+def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus, shot: Snapshot) -> _Line:
+    remarks = [entry.health, "draining" if entry.draining else ""]
+    if entry.role is Role.ACTIVE and shot.phase == "stopping":
+        remarks.append("still stopping" if entry.running else "stopped")
+    if entry.losses and entry.role is not Role.LOST:
+        remarks.append(f"was lost {entry.losses} times" if entry.losses > 1 else "was lost once")
+    if entry.silent and entry.role in (Role.ACTIVE, Role.STANDBY):
+        remarks.append("silent")
+    cells = {
+        "NODE": plain(name),
+        "ROLE": entry.role.value,
+        "RANK": "" if group_rank is None else str(group_rank),
+        "HEARD": "never" if entry.heartbeat_age is None else f"{duration(entry.heartbeat_age)} ago",
+        "RESTARTS": str(entry.restarts) if entry.restarts else "",
+        "DOMAIN": plain(entry.domain),
+    }
+    return _Line(cells, entry.role, plain("; ".join(remark for remark in remarks if remark)))
+
+
+def _table(lines: list[_Line], width: int, columns: list[str]) -> list[Text]:
+    """Columns as wide as what stands in them; a remark after them where it fits, else below its node."""
+    if not lines:
+        return []
+    widths = {
+        column: max(len(column), max(len(line.cells[column]) for line in lines))
+        for column in columns
+        if any(line.cells[column] for line in lines)
+    }
+    for column in _FIRST_TO_GO:
+        if sum(widths.values()) + 2 * len(widths) > width:
+            widths.pop(column, None)
+    rest = sum(widths[column] + 2 for column in widths if column != "NODE")
+    widths["NODE"] = max(6, min(widths["NODE"], width - rest))
+    found = [Text(_cells({column: column for column in widths}, widths)[:width].rstrip(), "dim")]
+    for line in lines:
+        text = _cells(line.cells, widths)
+        style = _ROLE_STYLES.get(line.role, "")
+        if line.remark and len(text) + cell_len(line.remark) <= width:
+            found.append(Text(text + line.remark, style))
+            continue
+        found.append(Text(text[:width].rstrip(), style))
+        if line.remark:
+            found += [Text(piece, style) for piece in wrap(f"    {line.remark}", width, 4)]
+    return found
+
+
+def _cells(cells: dict[str, str], widths: dict[str, int]) -> str:
+    return "".join(f"{_cut(cells[column], width):<{width}}  " for column, width in widths.items())
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _folded(role: Role, ranks: list[int], shot: Snapshot, width: int, *, plain: bool) -> list[Text]:
+    """So many of one kind, and the ranges that they make in the job's list of nodes, on two lines at most."""
+    more = "" if plain else " more"
+    text = f"{len(ranks)}{more} {role.value}: {', '.join(_ranges(ranks, shot.names))}"
+    wrapped = wrap(text, width, 2)
+    if len(wrapped) > 2:
+        wrapped = [wrapped[0], _cut(f"{wrapped[1][: width - 2].rstrip()} …", width)]
+    return [Text(piece, _ROLE_STYLES.get(role, "")) for piece in wrapped]
+
+
+def _ranges(ranks: Iterable[int], names: tuple[str, ...]) -> Iterator[str]:
+    for piece in fold(ranks).split(","):
+        low, _, high = piece.partition("-")
+        yield f"{names[int(low)]} to {names[int(high)]}" if high else names[int(low)]

@@ -1,0 +1,138 @@
+"""A status for people: lines that fit the terminal, with colours that say nothing which the words do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from ft_supervisor.core.words import count, duration
+from ft_supervisor.run_folder.snapshot import Role, Snapshot
+from ft_supervisor.status import render_nodes
+from ft_supervisor.status.judgement import Seen, State
+from ft_supervisor.status.words import wrap
+
+RULES = 6
+"""Budgets that are shown."""
+_LABEL = 13
+_WIDE = 60
+"""Columns from which labels have a column of their own."""
+_STATE_STYLES = {
+    State.RUNNING: "bold green",
+    State.STALE: "bold red",
+    State.ENDED: "bold",
+    State.PENDING: "bold yellow",
+}
+
+
+def render(seen: Seen, width: int, *, everything: bool = False) -> list[Text]:
+    """Lines of at most `width` columns, which is at least 20. `everything`: each node has one of its own."""
+    width = max(20, width)
+    shot = seen.files.snapshot
+    left = [] if seen.left is None else _wrapped(f"! {seen.left.sentence(seen.wall)}", width, "bold red", indent=2)
+    lines = [*left, *_headline(seen, width)]
+    for note in seen.notes:
+        lines += _wrapped(f"! {note}", width, "yellow", indent=2)
+    if seen.slurm is not None and seen.slurm.state and shot is None:
+        reason = f" ({seen.slurm.reason})" if seen.slurm.reason else ""
+        lines += _row("Slurm", f"{seen.slurm.state}{reason}", width)
+    if shot is not None:
+        for label, text, style in _rows(seen, shot):
+            lines += _row(label, text, width, style)
+        lines += [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is State.ENDED)]
+    return lines
+
+
+# -- what is told in rows
+
+
+def _headline(seen: Seen, width: int) -> list[Text]:
+    shot, verdict = seen.files.snapshot, seen.files.verdict
+    name = f"{shot.job}, run {seen.job}" if shot is not None and shot.job else f"job {seen.job}"
+    match seen.state:
+        case State.ENDED:
+            assert verdict is not None
+            style = "bold green" if verdict.exit_code == 0 else "bold red"
+            text = f"{name}: ended: {verdict.outcome.value} (exit code {verdict.exit_code}): {verdict.reason}"
+            return _wrapped(text, width, style, indent=2)
+        case State.STALE:
+            assert seen.age is not None
+            text = f"{name}: last seen {duration(seen.age)} ago; this is what was then"
+        case State.RUNNING:
+            assert shot is not None and seen.age is not None
+            text = f"{name}: {shot.phase}, seen {duration(seen.age)} ago"
+        case State.PENDING:
+            text = f"{name}: has not started"
+        case State.UNKNOWN:
+            text = f"{name}: it has a folder, {seen.files.folder}, and no more is known"
+        case State.NONE:
+            text = f"{name}: nothing of it was found"
+    return _wrapped(text, width, _STATE_STYLES.get(seen.state, ""), indent=2)
+
+
+def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
+    at = shot.time
+    now = at + (seen.age or 0.0)
+    coordinator = shot.coordinator
+    text = f"{coordinator.node}, term {coordinator.term}"
+    if coordinator.majority or shot.verdict is not None or shot.cycle is None:
+        yield "Coordinator", text, ""
+    else:
+        yield "Coordinator", f"{text}; no majority of the members is with it, and it decides nothing", "bold red"
+    if shot.cycle is not None:
+        began = "" if shot.cycle.started is None else f", began {duration(now - shot.cycle.started)} ago"
+        wanted = "" if shot.cycle.size == shot.wanted else f" of the {shot.wanted} wanted"
+        yield "Cycle", f"{shot.cycle.name} on {count(shot.cycle.size, 'node')}{wanted}{began}", ""
+    yield "Nodes", ", ".join(f"{number} {role}" for role, number in _counts(shot)), ""
+    if shot.phase == "stopping" and (running := sum(entry.count for entry in shot.nodes if entry.running)):
+        yield "Waiting for", f"{count(running, 'node')} to stop the workers", ""
+    if seen.state is not State.ENDED:
+        yield "Spares", f"{shot.spares} left; {_survives(shot)}", "" if shot.spares else "yellow"
+        yield from _budgets(shot)
+        if shot.ends_in is not None:
+            left = shot.ends_in - (now - at)
+            yield "Time limit", f"{duration(left)} left" if left > 0 else "reached", "" if left > 600 else "yellow"
+    if shot.slurm_away:
+        yield "Slurm", "does not answer the coordinator", "yellow"
+    if shot.decision is not None:
+        decision = shot.decision
+        what = {"cycle_started": "", "cycle_failed": "stop: "}.get(decision.what, f"{decision.what}: ")
+        rule = f" [{decision.rule}]" if decision.rule else ""
+        yield "Last decision", f"{duration(now - decision.time)} ago: {what}{decision.reason}{rule}", ""
+    if seen.state is not State.ENDED and shot.verdict is not None:
+        yield "Proposed", f"{shot.verdict.outcome}: {shot.verdict.reason}", "bold"
+
+
+def _counts(shot: Snapshot) -> list[tuple[str, int]]:
+    counts = [(role.value, shot.count(role)) for role in Role]
+    return [(role, count) for role, count in counts if count]
+
+
+def _survives(shot: Snapshot) -> str:
+    if shot.survives == 0:
+        return "may not survive the loss of one more node"
+    return f"survives the loss of any {shot.survives} of {count(shot.members, 'node')}"
+
+
+def _budgets(shot: Snapshot) -> Iterator[tuple[str, str, str]]:
+    spent = sorted(shot.budgets, key=lambda budget: budget.left)
+    shown = spent if len(spent) <= RULES else spent[: RULES - 1]
+    for budget in [each for each in shot.budgets if each in shown]:
+        window = f" within {duration(budget.window)}" if budget.window is not None else ""
+        text = f"{budget.left} of {budget.max} left{window}: {budget.action} for {budget.match}, {budget.rule}"
+        yield "Budget", text, "" if budget.left else "yellow"
+    if len(shown) < len(spent):
+        yield "Budget", f"{len(spent) - len(shown)} more rules have more left", ""
+
+
+def _row(label: str, text: str, width: int, style: str = "") -> list[Text]:
+    """The label in a column of its own, where there is room for it."""
+    wide = width >= _WIDE
+    head = f"{label:<{_LABEL}} " if wide else f"{label}: "
+    lines = _wrapped(head + text, width, style, indent=_LABEL + 1 if wide else 2)
+    lines[0].stylize("dim", 0, len(head.rstrip()))
+    return lines
+
+
+def _wrapped(text: str, width: int, style: str = "", *, indent: int = 0) -> list[Text]:
+    return [Text(piece, style) for piece in wrap(text, width, indent)]

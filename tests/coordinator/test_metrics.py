@@ -1,0 +1,379 @@
+"""The metrics' values, from stories told to a real machine and from whole simulated jobs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.coordinator.watched import Watched
+from tests.core.machines import C0, C1, FAILURE, Talk, failed, job, lines, stopped, succeeded
+from tests.simulation.draw import draw
+from tests.simulation.world import Machines, World
+
+from ft_supervisor.coordinator.lost_time import LostTime
+from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, LOSSES, Buckets, Family, Kind, catalogue
+from ft_supervisor.coordinator.metrics import Metrics
+from ft_supervisor.coordinator.snapshot_of import snapshot
+from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import CoordinatorAction
+from ft_supervisor.core.protocol.events import CoordinatorEvent
+from ft_supervisor.core.protocol.model import Failure, Job, Memory, Node
+from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.settings import Budget, Cause, Match, Response, Rule
+from ft_supervisor.run_folder.snapshot import Role
+
+
+def worker_failed(talk: Talk, infra_rank: int, late: float, cause: Cause = Cause.EXIT) -> messages.WorkersFailed:
+    """A failure that its node has noticed so many seconds ago."""
+    failure = replace(FAILURE, infra_rank=infra_rank, time=talk.now - late, cause=cause)
+    return messages.WorkersFailed(0, infra_rank, 1, talk.machine.cycle or C0, (failure,))
+
+
+def running(nodes: int = 4, active: int = 3, **other: Any) -> Watched:
+    """Two seconds of waiting, and three of training, of which the first goes until all have been heard."""
+    talk = Watched(nodes, active, **other)
+    talk.wait(2)
+    talk.begin()
+    talk.wait(3)
+    return talk
+
+
+def test_a_job_of_its_own_begins() -> None:
+    talk = Watched(4, 3)
+    assert talk.value("in_charge") == 0 and talk.value("phase", "joining") == 1
+    assert talk.values("nodes") == {role.value: 4 * (role is Role.UNREGISTERED) for role in Role}
+    assert not talk.values("heartbeat_age_seconds") and not talk.values("cycle_number")
+    talk.wait(2)
+    talk.begin()
+    talk.wait(3)
+    assert talk.value("in_charge") == 1
+    assert talk.values("phase") == {"joining": 0, "running": 1, "stopping": 0, "closing": 0}
+    assert (talk.value("cycles_total"), sum(talk.values("restarts_total").values())) == (1, 0)
+    assert talk.value("takeovers_total") == 0
+    assert (talk.value("nodes", "active"), talk.value("nodes", "standby"), talk.value("spares")) == (3, 1, 1)
+    assert talk.value("observed_seconds_total") == 5
+    # The Run went out at 2.0; the beat at 2.5 hears what was read before it, and makes the round that proves it at 3.0.
+    assert talk.values("lost_seconds_total") == {"joining": 3, "detection": 0, "decision": 0, "restart": 0}
+    assert talk.value("effective_training_time_ratio") == pytest.approx(0.4)
+    assert talk.value("restart_seconds") == (0, 0)  # that was no restart
+
+
+def test_a_failed_worker_costs_detection_decision_and_restart() -> None:
+    talk = running()
+    talk.hear(worker_failed(talk, 1, late=0.25))
+    assert talk.value("phase", "stopping") == 1
+    talk.wait(1.5)
+    for infra_rank in (0, 1, 2):
+        talk.hear(stopped(infra_rank))
+    assert talk.value("cycle_number") == 1
+    talk.wait(3)
+    assert (talk.value("cycles_total"), talk.value("promotions_total")) == (2, 0)
+    assert talk.values("restarts_total") == {cause: int(cause == "exit") for cause in talk.values("restarts_total")}
+    assert talk.values("worker_failures_total") == {"exit": 1, "oom": 0, "hang": 0}
+    assert talk.values("detection_seconds") == {"exit": (1, 0.25), "oom": (0, 0), "lost_node": (0, 0)}
+    assert talk.value("decision_seconds") == (1, 1.5)
+    assert talk.value("restart_seconds") == (1, 1.0)
+    assert talk.values("lost_seconds_total") == {"joining": 3, "detection": 0.25, "decision": 1.5, "restart": 1}
+    assert talk.value("observed_seconds_total") == 9.5
+    assert talk.value("budget_left", "1") == 2
+
+
+def test_a_lost_node_is_detected_from_its_last_heartbeat_on() -> None:
+    talk = running()
+    talk.silent.add(2)
+    talk.wait(7)
+    assert talk.value("nodes_lost_total") == 1 and talk.value("nodes", "lost") == 1
+    for infra_rank in (0, 1):
+        talk.hear(stopped(infra_rank))
+    talk.wait(3)
+    assert talk.values("detection_seconds")["lost_node"] == (1, 6.5)
+    # Of what counted as training until then, 6.5 s was none: but there were 2 s before, and half a second of stopping.
+    assert talk.value("lost_seconds_total", "detection") == 6.5
+    assert (talk.value("restarts_total", "lost_node"), talk.value("promotions_total")) == (1, 1)
+    assert (talk.value("nodes", "active"), talk.value("nodes", "standby"), talk.value("spares")) == (3, 0, 0)
+    assert talk.value("budget_left", "1") == 3  # a first loss is charged to nobody
+
+
+def test_the_cause_is_what_decided_not_what_was_heard_first() -> None:
+    rules = (Rule(Match(causes=(Cause.OOM,)), budget=Budget(max=5)), Rule(budget=Budget(max=3)))
+    a_job = job()
+    talk = running(a_job=replace(a_job, settings=replace(a_job.settings, rules=rules)))
+    talk.hear(worker_failed(talk, 1, late=0.1))
+    talk.hear(worker_failed(talk, 0, late=0.3, cause=Cause.OOM))
+    for infra_rank in (0, 1, 2):
+        talk.hear(stopped(infra_rank))
+    talk.wait(3)
+    assert (talk.value("restarts_total", "oom"), talk.value("restarts_total", "exit")) == (1, 0)
+    assert talk.values("worker_failures_total") == {"exit": 1, "oom": 1, "hang": 0}
+    assert talk.values("detection_seconds") == {"exit": (1, 0.1), "oom": (0, 0), "lost_node": (0, 0)}
+    assert talk.values("budget_left") == {"1": 4, "2": 3}
+
+
+def test_rules_that_end_the_job_have_no_budget() -> None:
+    rules = (Rule(Match(exit_codes=(42,)), Response.FAIL), Rule(budget=Budget(max=7)))
+    a_job = job()
+    talk = running(a_job=replace(a_job, settings=replace(a_job.settings, rules=rules)))
+    assert talk.values("budget_left") == {"2": 7}
+
+
+@pytest.mark.parametrize(
+    ("late", "told"),
+    [(-3.0, (1, 0.0)), (0.0, (1, 0.0)), (2.0, (1, 2.0)), (1e6, (0, 0.0))],
+    ids=["its clock is ahead", "at once", "late", "its clock is far behind"],
+)
+def test_clocks_that_differ(late: float, told: tuple[int, float]) -> None:
+    talk = running()
+    talk.hear(worker_failed(talk, 1, late))
+    assert talk.values("detection_seconds")["exit"] == told
+    assert talk.value("lost_seconds_total", "detection") == told[1]
+
+
+def test_no_more_detection_is_lost_than_there_was_training() -> None:
+    talk = running()
+    talk.hear(worker_failed(talk, 1, late=30.0))
+    assert talk.values("detection_seconds")["exit"] == (1, 30.0)
+    assert talk.value("lost_seconds_total", "detection") == 2.0
+    assert talk.value("effective_training_time_ratio") == 0.0
+
+
+def test_a_hang_says_nothing_of_when_it_began() -> None:
+    talk = running()
+    hang = Failure(1, 0, time=talk.now, cause=Cause.HANG)  # when it was noticed, after a silence
+    talk.hear(messages.WorkersFailed(0, 1, 1, C0, (hang,)))
+    assert talk.values("worker_failures_total") == {"exit": 0, "oom": 0, "hang": 1}
+    assert {count for count, _ in talk.values("detection_seconds").values()} == {0}
+
+
+def test_a_failure_before_all_were_heard_is_another_restart() -> None:
+    talk = running()
+    talk.hear(worker_failed(talk, 1, late=0))
+    for infra_rank in (0, 1, 2):
+        talk.hear(stopped(infra_rank))
+    talk.wait(0.5)
+    talk.hear(failed(1, C1))
+    talk.wait(2)
+    for infra_rank in (0, 1, 2):
+        talk.hear(stopped(infra_rank, C1))
+    talk.wait(3)
+    assert (talk.value("cycles_total"), talk.value("restarts_total", "exit")) == (3, 2)
+    assert talk.value("restart_seconds") == (1, 1.0)
+    assert talk.values("lost_seconds_total") == {"joining": 3, "detection": 0, "decision": 2, "restart": 1.5}
+
+
+def test_what_takes_over_counts_from_there_on() -> None:
+    talk = Watched(3, 2, infra_rank=1)
+    assert talk.value("in_charge") == 0 and talk.value("takeovers_total") == 0
+    assert not talk.values("nodes")  # it knows nothing of them yet
+    memory, spare = Memory(promise=0, newest=C0, group="0-1"), Memory(promise=0)
+    for infra_rank in (1, 2):
+        talk.register(infra_rank, running=C0 if infra_rank == 1 else None, memory=memory if infra_rank == 1 else spare)
+    term = talk.machine.state.leadership.election.term or 0
+    for infra_rank in (1, 2):
+        known = replace(memory if infra_rank == 1 else spare, promise=term)
+        talk.register(infra_rank, running=C0 if infra_rank == 1 else None, memory=known)
+    talk.wait(2)
+    assert (talk.value("in_charge"), talk.value("takeovers_total")) == (1, 1)
+    assert talk.value("nodes", "unregistered") == 1
+    # The cycle goes on: it was not begun here, and nothing is lost.
+    assert (talk.value("cycles_total"), talk.value("cycle_number")) == (0, 0)
+    assert talk.value("observed_seconds_total") == 2
+    assert talk.value("effective_training_time_ratio") == 1
+    talk.wait(5)
+    assert talk.value("nodes_lost_total") == 1 and talk.value("phase", "stopping") == 1
+
+
+def test_what_was_deposed_and_takes_charge_again_begins_anew() -> None:
+    talk = running(nodes=3, active=2)
+    talk.hear(worker_failed(talk, 1, late=0))
+    for infra_rank in (0, 1):
+        talk.hear(stopped(infra_rank))
+    assert talk.value("cycle_number") == 1  # of which nobody has been heard yet
+    talk.now += 2 * talk.job.timeouts.takeover
+    talk.beat()
+    assert "stepped_down" in talk.logged and talk.value("in_charge") == 0
+    lost = talk.values("lost_seconds_total")
+    memory = Memory(promise=0, newest=C1, group="0-1")
+    for _ in range(2):  # to be asked for their promise, and to give it
+        for infra_rank in (0, 1, 2):
+            known = memory if infra_rank < 2 else Memory(promise=memory.promise)
+            talk.register(infra_rank, running=C1 if infra_rank < 2 else None, memory=known)
+        memory = replace(memory, promise=talk.machine.state.leadership.election.term or 0)
+    talk.wait(3)
+    assert (talk.value("in_charge"), talk.value("takeovers_total"), talk.value("phase", "running")) == (1, 1, 1)
+    assert talk.values("lost_seconds_total") == lost and talk.value("restart_seconds") == (0, 0)
+
+
+def test_who_is_cut_off_tells_nothing_of_the_job() -> None:
+    talk = running()
+    observed = talk.value("observed_seconds_total")
+    talk.silent |= {0, 1, 2, 3}
+    talk.wait(10)
+    assert talk.value("in_charge") == 0
+    for name in ("phase", "nodes", "spares", "budget_left", "heartbeat_age_seconds"):
+        assert not talk.values(name)
+    assert talk.value("observed_seconds_total") - observed <= 2 * talk.job.timeouts.coordinator
+    assert talk.value("cycles_total") == 1
+
+
+def test_heartbeat_ages_are_percentiles_over_nodes() -> None:
+    talk = running(nodes=4, active=2)
+    talk.silent.add(3)
+    talk.wait(3)
+    assert talk.values("heartbeat_age_seconds") == {"50": 0, "90": 3, "99": 3, "100": 3}
+
+
+def test_the_time_limit_is_a_point_in_time() -> None:
+    talk = running()
+    assert not talk.values("time_limit_timestamp_seconds")
+    talk.slurm(SlurmsWord.NOTHING, end_in=3600.0, limit=7200.0)
+    assert talk.value("time_limit_timestamp_seconds") == talk.machine.state.wall(talk.now) + 3600
+
+
+def test_the_info_names_version_node_and_term() -> None:
+    talk = running()
+    assert talk.metrics is not None
+    (info,) = [sample for sample in talk.metrics.samples(talk.now) if sample.family.name.endswith("_info")]
+    assert dict(zip(info.family.labels, info.labels, strict=True)) == {"version": "1.2.3", "node": "n0", "term": "0"}
+
+
+def test_the_end_is_no_lost_time() -> None:
+    talk = running()
+    for infra_rank in (0, 1, 2):
+        talk.hear(succeeded(infra_rank))
+    before = talk.value("observed_seconds_total")
+    talk.wait(1)
+    assert talk.value("phase", "closing") == 1 and talk.value("in_charge") == 1
+    assert talk.value("observed_seconds_total") == before
+
+
+# -- parts
+
+
+def test_buckets() -> None:
+    buckets = Buckets().add(0.01).add(0.3).add(700.0)
+    assert buckets.total == pytest.approx(700.31)
+    assert dict(zip((*BUCKETS, "all"), buckets.counts, strict=True))[0.01] == 1
+    assert buckets.counts[:7] == (1, 1, 1, 1, 1, 2, 2) and buckets.counts[-2:] == (2, 3)
+
+
+def test_time_in_which_the_observer_stood_still_counts_for_nothing() -> None:
+    lost = LostTime(gap=5.0, now=0.0)
+    lost.state = ""
+    lost.until(4.0)
+    lost.until(60.0)  # a SIGSTOP
+    lost.until(61.0)
+    lost.until(60.5)  # never back
+    assert lost.observed == 5.0
+    lost.noticed_late(2.0)
+    lost.state = "decision"
+    lost.until(62.0)
+    assert lost.lost == {"joining": 0, "detection": 2, "decision": 1, "restart": 0}
+
+
+def test_what_trained_before_the_last_restart_is_not_lost_any_more() -> None:
+    lost = LostTime(gap=5.0, now=0.0)
+    for at, state in ((1.0, ""), (4.0, "decision"), (5.0, ""), (7.0, "")):
+        lost.until(at)
+        lost.state = state
+    lost.noticed_late(2.5)
+    assert lost.lost["detection"] == 2.0
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_names_follow_the_conventions(family: Family) -> None:
+    """https://prometheus.io/docs/practices/naming/"""
+    assert re.fullmatch(r"ft_supervisor_[a-z]+(_[a-z]+)*", family.name)
+    assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
+    assert family.name.endswith("_info") == (family.kind is Kind.INFO)
+    if family.kind is Kind.HISTOGRAM:
+        assert family.name.endswith("_seconds")
+    assert not re.search(r"_(ms|milliseconds|minutes|percent|count|sum|bucket)\b", family.name)
+    assert all(
+        re.fullmatch("[a-z_]+", label) and label not in ("job", "instance", "le", "quantile") for label in family.labels
+    )
+    assert family.help.endswith(".") and "\n" not in family.help
+
+
+def test_the_catalogue_names_all_of_them() -> None:
+    assert [entry.name for entry in catalogue()] == [family.name for family in FAMILIES]
+    assert len({entry.name for entry in catalogue()}) == len(FAMILIES)
+    assert all(entry.labels[0] == "run_id" and entry.type and entry.help for entry in catalogue())
+
+
+# -- whole jobs
+
+
+class Told:
+    """Of all coordinators of a simulated job: what they logged, and their metrics."""
+
+    def __init__(self) -> None:
+        self.logged: Counter[str] = Counter()
+        self.metrics: list[Metrics] = []
+        self.before: dict[tuple[Metrics, Family, tuple[str, ...]], float] = {}
+
+    def machine(self) -> type[CoordinatorMachine]:
+        """Tells what it does."""
+        told = self
+
+        class Telling(CoordinatorMachine):
+            def __init__(self, a_job: Job, node: Node, incarnation: int, memory: Memory, now: float) -> None:
+                super().__init__(a_job, node, incarnation, memory, now)
+                self.metrics = Metrics(self, "1.2.3", now)
+                told.metrics.append(self.metrics)
+
+            def handle(self, event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:
+                actions = super().handle(event, now)
+                self.metrics.saw(event, actions, now)
+                told.logged.update(lines(actions))
+                told.look(self, self.metrics, now)
+                return actions
+
+        return Telling
+
+    def look(self, machine: CoordinatorMachine, metrics: Metrics, now: float) -> None:
+        """What holds at any moment."""
+        seen: Counter[tuple[str, str]] = Counter()
+        for sample in metrics.samples(now):
+            name, label = sample.family.name.removeprefix("ft_supervisor_"), sample.labels[0] if sample.labels else ""
+            assert len(sample.labels) == len(sample.family.labels)
+            assert not sample.family.values or label in sample.family.values
+            value = sample.value.total if isinstance(sample.value, Buckets) else sample.value
+            assert value >= 0
+            if sample.family.kind in (Kind.COUNTER, Kind.HISTOGRAM):
+                key = metrics, sample.family, sample.labels
+                assert value >= self.before.get(key, 0), f"{sample} goes down"
+                self.before[key] = value
+            seen[name, label] += 1
+            if name == "nodes":
+                assert value == snapshot(machine, now, now).count(Role(label))
+            elif name == "spares":
+                assert value == snapshot(machine, now, now).spares
+        assert max(seen.values()) == 1, "a series is there twice"
+
+    def total(self, name: str) -> float:
+        """Of a counter, over all coordinators and labels."""
+        return sum(v for (_, family, _), v in self.before.items() if family.name == f"ft_supervisor_{name}")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_simulated_jobs(seed: int) -> None:
+    told = Told()
+    World(draw(seed), Machines(coordinator=told.machine())).run()
+    assert told.total("cycles_total") == told.logged["cycle_started"]
+    assert told.total("promotions_total") == told.logged["promoted"]
+    assert told.total("nodes_lost_total") == told.logged["node_lost"]
+    assert told.total("restarts_total") <= told.logged["restart"] + told.logged["replace_node"]
+    assert told.total("restarts_total") >= told.logged["cycle_started"] - 1 - told.total("takeovers_total")
+    lost, observed = told.total("lost_seconds_total"), told.total("observed_seconds_total")
+    assert lost <= observed + 1e-6
+    assert set(LOSSES) >= {
+        labels[0] for _, family, labels in told.before if family.name == "ft_supervisor_lost_seconds_total"
+    }
+    for metrics in told.metrics:
+        mine = {(f.name, labels): v for (m, f, labels), v in told.before.items() if m is metrics}
+        parts = sum(value for (name, _), value in mine.items() if name == "ft_supervisor_lost_seconds_total")
+        assert parts <= mine.get(("ft_supervisor_observed_seconds_total", ()), 0.0) + 1e-6

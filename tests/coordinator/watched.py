@@ -1,0 +1,49 @@
+"""A coordinator with its metrics, as `tests.core.machines.Talk` talks to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.core.machines import Talk
+
+from ft_supervisor.coordinator.metric_families import PREFIX, Buckets
+from ft_supervisor.coordinator.metrics import Metrics
+from ft_supervisor.core.protocol.actions import CoordinatorAction
+from ft_supervisor.core.protocol.events import CoordinatorEvent
+
+
+class Watched(Talk):
+    """What the machine is given, its metrics see, from the first beat on."""
+
+    metrics: Metrics | None = None
+
+    def beat(self) -> list[object]:
+        if self.metrics is None:
+            self.metrics = Metrics(self.machine, "1.2.3", self.now)
+            handle = self.machine.handle
+
+            def watched(event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:
+                assert self.metrics is not None
+                actions = handle(event, now)
+                self.metrics.saw(event, actions, now)
+                return actions
+
+            self.machine.handle = watched  # type: ignore[method-assign]
+        return super().beat()
+
+    def values(self, name: str) -> dict[str, Any]:
+        """Of this metric by its label ("" without), as of now; a histogram's as (how many, their sum)."""
+        assert self.metrics is not None
+        return {
+            sample.labels[0] if sample.labels else "": (
+                (sample.value.counts[-1], round(sample.value.total, 6))
+                if isinstance(sample.value, Buckets)
+                else sample.value
+            )
+            for sample in self.metrics.samples(self.now)
+            if sample.family.name == PREFIX + name
+        }
+
+    def value(self, name: str, label: str = "") -> Any:
+        """One of them."""
+        return self.values(name)[label]

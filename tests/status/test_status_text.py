@@ -1,0 +1,220 @@
+"""A status for people, in wide and narrow terminals."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from tests.core.machines import C0, Talk, failed, stopped
+from tests.run_folder.test_snapshot import crowd, successor
+
+from ft_supervisor.coordinator.snapshot_of import snapshot
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.model import Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.words import plain
+from ft_supervisor.run_folder.left_running import LeftRunning
+from ft_supervisor.run_folder.snapshot import Snapshot
+from ft_supervisor.status.judgement import Files, Seen, Slurm, judge
+from ft_supervisor.status.render_nodes import FEW, MOST
+from ft_supervisor.status.render_status import render
+from ft_supervisor.status.words import wrap
+
+WIDTHS = (20, 27, 40, 59, 60, 80, 132)
+
+
+def shot_of(talk: Talk) -> Snapshot:
+    return replace(snapshot(talk.machine, talk.now, 1000.0 + talk.now), job="pretrain")
+
+
+def seen(shot: Snapshot | None, *, later: float = 1.0, verdict: Verdict | None = None) -> Seen:
+    files = Files(Path("/runs/1/1.0.0"), shot, verdict)
+    return judge("1", files, None, 0.0 if shot is None else shot.time + later)
+
+
+def text(what: Seen, width: int = 80, *, everything: bool = False) -> str:
+    lines = [line.plain for line in render(what, width, everything=everything)]
+    assert all(cell_len(line) <= width for line in lines), lines
+    assert all(line == line.rstrip() for line in lines), lines
+    return "\n".join(lines)
+
+
+def words(what: Seen, width: int = 80, *, everything: bool = False) -> str:
+    """However it is wrapped."""
+    return " ".join(text(what, width, everything=everything).split())
+
+
+def small() -> Talk:
+    talk = Talk(domains=["rack1", "rack1", "rack2", "rack2"])
+    talk.begin()
+    talk.wait(2)
+    return talk
+
+
+def test_a_running_job_in_eighty_columns() -> None:
+    assert text(seen(shot_of(small()))).splitlines() == [
+        "pretrain, run 1.0.0: running, seen 1.0 s ago",
+        "Coordinator   n0, term 0",
+        "Cycle         0.0 on 3 nodes, began 3.0 s ago",
+        "Nodes         3 active, 1 standby",
+        "Spares        1 left; survives the loss of any 1 of 4 nodes",
+        "Budget        3 of 3 left: restart for any, built-in (rule 1)",
+        "Last decision 3.0 s ago: enough nodes are here: 3 nodes to begin with",
+        "",
+        "NODE    ROLE     RANK  HEARD     DOMAIN",
+        "n0      active   0     0 ms ago  rack1",
+        "n1      active   1     0 ms ago  rack1",
+        "n2      active   2     0 ms ago  rack2",
+        "n3      standby        0 ms ago  rack2",
+    ]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_first_of_all_that_the_job_still_runs(width: int) -> None:
+    verdict = Verdict(Outcome.SUCCESS, "all done")
+    files = Files(Path("/runs/1/1.0.0"), None, verdict, left=LeftRunning(1, "no library here", 1000.0))
+    found = words(judge("1", files, None, 1001.0), width)
+    assert found.startswith("! the job still runs in Slurm: no library here; it ends by `scancel 1` job 1.0.0: ended:")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_letters_that_take_two_columns_fit_too(width: int) -> None:
+    shot = shot_of(small())
+    assert shot.decision is not None
+    wide = replace(shot, job="訓練" * 30, decision=replace(shot.decision, reason="故障 が " * 30))
+    found = text(seen(wide), width)
+    assert (found.count("訓"), found.count("故")) == (30, 30)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(20, 80), st.integers(0, 14))
+def test_a_text_that_is_wrapped_loses_nothing_but_spaces(told: str, width: int, indent: int) -> None:
+    lines = wrap(told, width, indent)
+    assert all(cell_len(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(plain(told).split())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_lost_in_a_narrow_terminal(width: int) -> None:
+    talk = small()
+    talk.hear(messages.Unhealthy(0, 3, 1, Problem("disk", "health check disk failed: no space left on device")))
+    talk.slurm(SlurmsWord.NOTHING, end_in=7230.0)
+    found = words(seen(shot_of(talk)), width)
+    for what in ("running", "n0, term 0", "3 active", "restart for any", "2 h left", "enough nodes are here"):
+        assert what in found
+    assert "health check disk failed: no space left on device" in found
+    assert all(f"n{rank} " in found for rank in range(4))
+
+
+def test_stopping_says_why_and_who_is_waited_for() -> None:
+    talk = small()
+    talk.hear(failed(1))
+    talk.hear(stopped(1))
+    found = text(seen(shot_of(talk)))
+    assert "stopping" in found.splitlines()[0]
+    assert "Waiting for   2 nodes to stop the workers" in found
+    assert "stop: n1: worker 0 of node 1: exit code 3" in found
+    assert [line.split("  ")[-1].strip() for line in found.splitlines() if re.match("n[0-2]", line)] == [
+        "still stopping",
+        "stopped",
+        "still stopping",
+    ]
+
+
+def test_a_restart_names_its_rule() -> None:
+    talk = small()
+    talk.hear(failed(1))
+    for rank in range(3):
+        talk.hear(stopped(rank, C0))
+    found = words(seen(shot_of(talk)))
+    assert "restart: n1: worker 0 of node 1: exit code 3" in found and "[built-in (rule 1)]" in found
+    assert "2 of 3 left" in found and "Cycle 0.1" in found
+
+
+def test_stale_ended_pending_and_unknown() -> None:
+    shot = shot_of(small())
+    assert "last seen 5 min ago; this is what was then" in words(seen(shot, later=300.0))
+    ended = words(seen(shot, later=300.0, verdict=Verdict(Outcome.FAILED, "10 restarts spent: n1: exit code 1")))
+    assert "ended: failed (exit code 1): 10 restarts spent" in ended
+    assert "Budget" not in ended and "Spares" not in ended and "HEARD" not in ended
+    pending = words(judge("7", Files(), Slurm("PENDING", "Resources", pending=True), 0.0))
+    assert pending == "job 7: has not started Slurm PENDING (Resources)"
+    assert "job 1.0.0: it has a folder, /runs/1/1.0.0" in words(seen(None))
+    assert "nothing of it was found" in words(judge("7", Files(), None, 0.0))
+
+
+def test_a_coordinator_without_a_majority_says_so() -> None:
+    shot = shot_of(small())
+    alone = replace(shot, coordinator=replace(shot.coordinator, majority=False))
+    assert "it decides nothing" in words(seen(alone)) and "it decides nothing" not in words(seen(shot))
+
+
+def test_after_a_takeover_who_was_not_heard_is_told() -> None:
+    lines = text(seen(shot_of(successor()))).splitlines()
+    assert [line for line in lines if line.startswith("n0 ")] == ["n0      unregistered  0     never"]
+
+
+def test_many_rules_are_not_a_page() -> None:
+    shot = shot_of(small())
+    (one,) = shot.budgets
+    many = tuple(replace(one, rule=f"job.yaml:{line} (rule {line})", used=line % 4) for line in range(20))
+    lines = [line for line in text(seen(replace(shot, budgets=many))).splitlines() if line.startswith("Budget")]
+    assert len(lines) == 6 and lines[-1].split("  ")[-1].strip() == "15 more rules have more left"
+    assert all("0 of 3 left" in line for line in lines[:-1])
+
+
+def test_what_a_terminal_would_obey_is_not_printed() -> None:
+    shot = shot_of(small())
+    assert shot.decision is not None
+    bad = replace(shot.decision, reason="\x1b[2Jgone \x9b31m\n\tnew\u2028line")
+    names = ("n0\x1b]0;title\x07", *shot.names[1:])
+    health = tuple(replace(entry, health="\x1b[5m blinks", domain="\x1b[7m") for entry in shot.nodes)
+    found = text(seen(replace(shot, job="\x1b[1mbold", decision=bad, names=names, nodes=health)))
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028]", found)
+    assert "gone" in found and "blinks" in found
+
+
+def test_a_crowd_is_folded_and_who_stands_out_is_listed() -> None:
+    talk = crowd(1000)
+    talk.silent = {17, 555}
+    talk.wait(3)
+    talk.hear(messages.Unhealthy(0, 300, 1, Problem("disk", "health check disk failed: full")))
+    talk.slurm(SlurmsWord.NOTHING, draining=(995,))
+    shot = shot_of(talk)
+    for width in WIDTHS:
+        assert len(text(seen(shot), width).splitlines()) < 70
+    lines = text(seen(shot)).splitlines()
+    assert [line.split()[0] for line in lines if re.match(r"n\d", line)] == ["n17", "n300", "n555", "n995"]
+    assert "987 more active: n0 to n16, n18 to n299, n301 to n554, n556 to n989" in lines
+    assert "9 more standby: n990 to n994, n996 to n999" in lines
+    every = text(seen(shot), everything=True)
+    assert sum(bool(re.match(r"n\d+ ", line)) for line in every.splitlines()) == 1000
+
+
+def test_a_crowd_that_stands_out_is_folded_too() -> None:
+    talk = crowd(1000)
+    talk.silent = set(range(0, 1000, 7))
+    talk.wait(7)
+    shot = shot_of(talk)
+    lines = text(seen(shot)).splitlines()
+    assert len(lines) < 30
+    (lost,) = (line for line in lines if " lost: " in line)
+    assert lost.startswith("143") and lines[lines.index(lost) + 1].endswith("…")
+
+
+def test_a_job_that_begins_lists_nobody_of_a_crowd() -> None:
+    talk = Talk(a_job=crowd(MOST + FEW).job)
+    talk.register(0)
+    found = text(seen(shot_of(talk)))
+    assert f"{MOST + FEW - 1} unregistered: n1 to n{MOST + FEW - 1}" in found and len(found.splitlines()) < 20
+
+
+def test_an_ended_crowd_is_folded() -> None:
+    shot = shot_of(crowd(100))
+    left = tuple(replace(entry, role=entry.role.LEFT, group_ranks="") for entry in shot.nodes)
+    ended = seen(replace(shot, nodes=left), verdict=Verdict(Outcome.SUCCESS, "all done"))
+    assert text(ended).splitlines()[-1] == "100 left: n0 to n99"
