@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ft_docs import commands, configuration, events, formats, metrics, small_pages
+from ft_docs import commands, configuration, events, formats, metrics, small_pages, states
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE: Mapping[str, Callable[[], str]] = {
@@ -28,6 +28,14 @@ def reference_path(name: str) -> Path:
     return ROOT / "docs" / "reference" / f"{name}.md"
 
 
+def made() -> Mapping[Path, str]:
+    """All files that are made from the code, with their content."""
+    pages = {reference_path(name): render() for name, render in REFERENCE.items()}
+    docs = ROOT / "docs"
+    drawn = {docs / "pictures" / name: svg for name, svg in states.pictures().items()}
+    return pages | drawn | {docs / "internals" / "states.md": states.render()}
+
+
 def build(target: Path) -> int:
     """The site as HTML in `target`; the exit code, which is not 0 if there is as much as a warning."""
     options = ["--builder=html", "--fail-on-warning", "--keep-going", "--nitpicky", "--quiet", "--fresh-env"]
@@ -38,11 +46,11 @@ def build(target: Path) -> int:
 def main(words: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="docs", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--reference", action="store_true", help="only write docs/reference")
+    parser.add_argument("--reference", action="store_true", help="only write what is made from the code")
     parser.add_argument("--to", type=Path, default=ROOT / "dist" / "docs", metavar="DIR", help="default: %(default)s")
     arguments = parser.parse_args(words)
-    for name, render in REFERENCE.items():
-        reference_path(name).write_text(render(), encoding="utf-8")
+    for path, content in made().items():
+        path.write_text(content, encoding="utf-8")
     if arguments.reference:
         return 0
     code = build(arguments.to)

@@ -30,8 +30,8 @@ COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 _LOGS = {"log", "_log", "make_line"}
 _FOLDERS = {"agent": "agent", "coordinator": "coordinator", "daemon": "daemon", "launch": "launch"}
-_READERS = {"cli", "observe"}
-"""Of the journal and its events, who log nothing of their own."""
+_READERS = {"cli", "history", "journal", "report", "status"}
+"""They read the journal and its facts, and log nothing."""
 _FORMS = "process/log_lines.py"
 
 

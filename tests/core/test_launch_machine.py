@@ -36,11 +36,12 @@ from ft_supervisor.core.launch.interface import (
     WatchForVerdict,
     WriteEndComment,
 )
-from ft_supervisor.core.launch.launch import GONE_BOUND, TASKS_HEAR, BadTransition, LaunchMachine
+from ft_supervisor.core.launch.launch import GONE_BOUND, TASKS_HEAR, LaunchMachine
 from ft_supervisor.core.launch.states import STATES, State
 from ft_supervisor.core.protocol.actions import Leave
 from ft_supervisor.core.protocol.events import Signalled, Tick
 from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
+from ft_supervisor.core.transitions import InvalidState
 
 STOP, INTERRUPTED, CLOSE, MARGIN = 30.0, 60.0, 3.0, 5.0
 GRACES = {Outcome.SUCCESS: STOP, Outcome.FAILED: STOP, Outcome.INTERRUPTED: INTERRUPTED, Outcome.CANCELLED: STOP}
@@ -364,7 +365,7 @@ def test_a_slurm_that_does_not_take_the_comment() -> None:
 
 def test_what_is_not_in_the_table_raises() -> None:
     play = Play()
-    with pytest.raises(BadTransition, match="running -> starting"):
+    with pytest.raises(InvalidState, match="from running to starting"):
         play.machine._become(State.STARTING)
     assert play.machine.state is State.RUNNING
 

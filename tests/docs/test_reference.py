@@ -1,19 +1,31 @@
 """The pages that are made from the code are those of this code, and none of their sentences is missing."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from ft_docs import events, small_pages
-from ft_docs.cli import REFERENCE, reference_path
+from ft_docs import events, small_pages, states
+from ft_docs.cli import REFERENCE, made, reference_path
 from ft_docs.event_words import WORDS
 from ft_supervisor.core.protocol.model import CONFIG_ERROR, EXIT_CODES, NEVER_AGAIN
 
 
-@pytest.mark.parametrize("name", REFERENCE)
-def test_is_up_to_date(name: str) -> None:
-    written = reference_path(name).read_text(encoding="utf-8")
-    assert written == REFERENCE[name](), "run ./scripts/docs --reference and commit what it writes"
+@pytest.mark.parametrize("path", made(), ids=lambda path: path.name)
+def test_is_up_to_date(path: Path) -> None:
+    written = path.read_text(encoding="utf-8")
+    assert written == made()[path], "run ./scripts/docs --reference and commit what it writes"
+
+
+def test_every_table_of_states_is_drawn(repository: Path) -> None:
+    core = repository / "supervisor/ft_supervisor/core"
+    tables = {
+        str(path.relative_to(core))
+        for path in core.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.match(r"[A-Z]+: (Transitions\[|Mapping\[(\w+), Mapping\[\2, str\]\])", line)
+    }
+    assert tables == {machine.module for machine in states.MACHINES}
 
 
 def test_there_is_no_other_page() -> None:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from tests.simulation.clockwork import Breach
 
 from ft_supervisor.core.launch import interface
-from ft_supervisor.core.launch.launch import GONE_BOUND, TASKS_HEAR, BadTransition, LaunchMachine
+from ft_supervisor.core.launch.launch import GONE_BOUND, TASKS_HEAR, LaunchMachine
 from ft_supervisor.core.protocol.actions import Leave
+from ft_supervisor.core.transitions import InvalidState
 
 if TYPE_CHECKING:
     from tests.simulation.launch import SimLaunch
@@ -94,7 +95,7 @@ class LaunchChecks:
         try:
             actions = machine.handle(event, self._launch.world.now)
             machine.validate()
-        except (BadTransition, AssertionError) as error:
+        except (InvalidState, AssertionError) as error:
             raise Breach("state", f"{event}: {error}") from None
         return actions
 

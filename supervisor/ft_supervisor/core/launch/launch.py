@@ -48,6 +48,7 @@ from ft_supervisor.core.launch.states import SETTLED, SRUN_RUNS, STATES, TIMED, 
 from ft_supervisor.core.protocol.actions import Leave
 from ft_supervisor.core.protocol.events import Signalled, Tick
 from ft_supervisor.core.protocol.model import CONFIG_ERROR, INTERRUPTED, Again, Outcome
+from ft_supervisor.core.transitions import check_transition
 
 TASKS_HEAR = 2.0
 """Seconds after Slurm's SIGTERM in which its tasks, had they got it too, would have made a verdict of it."""
@@ -57,10 +58,6 @@ KILLED = 128 + 9
 """The code of an srun that is left to itself."""
 
 NO_SRUN = "there is no srun on this machine: launch needs Slurm's commands, so run it outside of any container"
-
-
-class BadTransition(Exception):
-    """STATES has no way from the machine's state to this one: a bug of the machine."""
 
 
 class LaunchMachine:
@@ -311,8 +308,7 @@ class LaunchMachine:
     # -- small things
 
     def _become(self, state: State) -> None:
-        if state not in STATES[self.state]:
-            raise BadTransition(f"{self.state} -> {state}")
+        check_transition(STATES, self.state, state)
         self.state = state
 
     def _do(self, *actions: LaunchAction) -> None:
