@@ -14,7 +14,7 @@ import pytest
 from ft_supervisor.process import atomic
 
 WRITERS: list[Callable[[Path, bytes], object]] = [atomic.replace, atomic.keep_first]
-TRASH = {
+TRASH: dict[str, Callable[[Path], object]] = {
     "link": lambda path: path.symlink_to(path.parent / "other"),
     "dangling link": lambda path: path.symlink_to(path.parent / "nothing"),
     "pipe": lambda path: os.mkfifo(path),

@@ -72,7 +72,8 @@ def to_plain(value: object) -> Any:
 
 
 def _dump(value: object) -> Any:
-    return _dumper(type(value))(value)
+    kind: Any = type(value)
+    return _dumper(kind)(value)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from jinja2 import Environment, StrictUndefined, Template
@@ -49,8 +50,8 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    functions = (clock, consequence, deed, duration, first_failing, game_day, known, loss_bar, moment)
-    functions += (outcome, ran, reason, since_then, timeline, why, zone)
+    functions: list[Callable[..., object]] = [clock, consequence, deed, duration, first_failing, game_day, known]
+    functions += [loss_bar, moment, outcome, ran, reason, since_then, timeline, why, zone]
     environment.globals |= {function.__name__: function for function in functions} | {
         "CSS": Markup(CSS),
         "DEFINITIONS": DEFINITIONS,
