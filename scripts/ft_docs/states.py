@@ -93,6 +93,8 @@ def _picture(machine: Machine) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="sans-serif" font-size="13">',
+        f"<title>States: {machine.name}</title>",
+        f"<desc>{escape(machine.about)} Boxes are states, numbered arrows are transitions of the table.</desc>",
         '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="#456"/></marker></defs>',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',

@@ -157,7 +157,7 @@ def test_what_is_wrong_with_metrics_ends_the_metrics_alone(
     machine: CoordinatorMachine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     exported = exporter.Exporter(machine, 99.0)
-    monkeypatch.setattr(CoordinatorMachine, "phase", property(lambda _: 1 / 0))
+    monkeypatch.setattr(type(machine.state), "phase", property(lambda _: 1 / 0))
     exported.saw(Tick(), [], 99.0)
     exported.saw(Tick(), [], 99.5)
     exported.beat(99.5)

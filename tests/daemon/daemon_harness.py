@@ -14,7 +14,7 @@ BOUND = 60.0
 
 DAEMON = """
 import json, sys
-from ft_supervisor.core import codec, orders
+from ft_supervisor.core.protocol import codec, orders
 from ft_supervisor.core.daemon import daemon, last_deed, verdict_search
 from ft_supervisor.daemon import batch, children, files, shell
 from ft_supervisor.process.log_lines import make_line

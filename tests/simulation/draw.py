@@ -17,7 +17,8 @@ def draw(seed: int, theme: Theme | None = None) -> Plan:
     if theme is None and seed % 4 == 3:
         dice = random.Random(f"launch {seed}")
         signalled = not plan.gentle and dice.random() < 0.3
-        plan = launched(dice, plan) if signalled else replace(plan, launch=True)
+        # here Slurm's answers to `launch` are drawn apart from those to the daemon that ends the job
+        plan = replace(launched(dice, plan) if signalled else replace(plan, launch=True), slurm="lives")
     return plan
 
 

@@ -37,7 +37,7 @@ _MOST_FAULTS = 1000
 
 def render(report: Report) -> str:
     """Returns the whole page."""
-    return _template().render(report=report)
+    return _template().render(report=report).lstrip()  # the macros before it leave empty lines
 
 
 @cache

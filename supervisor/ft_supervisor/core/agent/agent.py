@@ -300,7 +300,7 @@ class AgentMachine:
         run = None if gone else self._life.state.run
         known = self._follower.led or run is not None or self.state is AgentState.CLOSING
         alive = orders.Alive(
-            state=self.state.value if known else AgentState.JOINING.value,
+            state=self.state if known else AgentState.JOINING,
             cycle=str(self.memory.newest) if self.memory.newest else "",
             group_rank=run.group_rank if run else None,
             fence_in=None if gone or self.fence_at is None else self.fence_at - now,
