@@ -19,7 +19,7 @@ JOB_ID = 7
 CLOSES = """
 from ft_supervisor.core.protocol.model import Again
 from ft_supervisor.core.protocol.summary import Summary
-closed = Closed(Verdict(Outcome.SUCCESS, "trained"), "", Summary(3, 1, 0, ("n3",), 42.2))
+closed = VerdictDecided(Verdict(Outcome.SUCCESS, "trained"), "", Summary(3, 1, 0, ("n3",), 42.2))
 link.send(closed)
 link.send(closed)
 done(Outcome.SUCCESS, "trained")
