@@ -562,7 +562,11 @@ def wrapper(tmp_path: Path) -> Iterator[Path]:
     path.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > {tmp_path}/pid\nwait\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     yield path
-    assert not Path("/proc", (tmp_path / "pid").read_text().strip(), "exe").exists(), "it was left running"
+    started = Path("/proc", (tmp_path / "pid").read_text().strip(), "exe")
+    end = time.monotonic() + 60
+    while started.exists():  # it was sent SIGKILL, and needs a moment to die
+        assert time.monotonic() < end, "it was left running"
+        time.sleep(0.01)
 
 
 def test_command_that_hangs_is_killed_with_what_it_started(wrapper: Path) -> None:
