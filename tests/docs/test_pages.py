@@ -204,4 +204,4 @@ def test_pictures_are_drawings_with_a_description(path: Path) -> None:
     for text in root.iter(f"{svg}text"):
         assert left <= float(text.attrib["x"]) <= left + width and top < float(text.attrib["y"]) < top + height
     used = [link for page in PAGES for _, link in page.links]
-    assert f"pictures/{path.name}" in used
+    assert any(link.endswith(f"pictures/{path.name}") for link in used)
