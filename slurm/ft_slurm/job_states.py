@@ -1,9 +1,9 @@
-"""Every state that a job or a step can be in, as sacct, squeue and scontrol call it: one table, from 22.05 to 26.05.
+"""Lists every state of a job or a step, by its name in sacct, squeue and scontrol, in one table for 22.05 to 26.05.
 
 A job has one base state (slurm.h: enum job_states) and any number of flags beside it (slurm.h: SLURM_BIT(8) and up).
-JSON tells them all. Other output tells one word, the first flag that is set of those with a code here (and EXPEDITING),
-else the base state (slurm_protocol_defs.c: job_state_string). slurmdbd keeps base states, and of the flags RESIZING,
-REQUEUED and REVOKED (as_mysql_job.c: as_mysql_job_complete).
+JSON contains all of them. Other output contains one word: the first flag that is set of those with a code here (and
+EXPEDITING), else the base state (slurm_protocol_defs.c: job_state_string). slurmdbd keeps base states, and of the flags
+RESIZING, REQUEUED and REVOKED (as_mysql_job.c: as_mysql_job_complete).
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from enum import StrEnum, unique
 
 @unique
 class Means(StrEnum):
-    """What Slurm says of a job with this state, in the words of verdicts where there is one."""
+    """The meaning of a state for a job, in the words of verdicts where there is one."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -21,14 +21,14 @@ class Means(StrEnum):
     INTERRUPTED = "interrupted"
     CANCELLED = "cancelled"
     PART = "part"
-    """The record ends here, the job goes on in another one."""
+    """The record ends here, and the job goes on in another one."""
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`code` is squeue's short form, empty where it has none. `flag`: it stands beside a base state, and `beneath` is
-    which one that must be, where only one can. `about`: one line for people."""
+    """One state. `code` is squeue's short form, "" where it has none. `flag`: it stands beside a base state; `beneath`
+    is that base state where only one is possible, else "". `about`: one line for people."""
 
     name: str
     code: str
@@ -39,7 +39,7 @@ class State:
 
     @property
     def over(self) -> bool:
-        """Nothing of the job runs any more, and nothing will."""
+        """True when nothing of the job runs any more, and nothing will."""
         return self.means in (Means.SUCCESS, Means.FAILED, Means.INTERRUPTED, Means.CANCELLED)
 
 
@@ -60,8 +60,8 @@ _BASE = (
 _RUNS, _WAITS, _OPEN = (Means.RUNNING, "RUNNING"), (Means.PENDING, "PENDING"), (Means.UNKNOWN, "")
 
 
-def _flag(name: str, code: str, told: tuple[Means, str], about: str) -> State:
-    means, beneath = told
+def _flag(name: str, code: str, meaning: tuple[Means, str], about: str) -> State:
+    means, beneath = meaning
     return State(name, code, means, about, flag=True, beneath=beneath)
 
 
@@ -72,15 +72,15 @@ _FLAGS = (
     _flag("RESIZING", "RS", (Means.PART, "RUNNING"), "it lost or gave up nodes, and goes on in a newer record"),
     _flag("REQUEUED", "RQ", (Means.PART, "PENDING"), "this run is over; the job is to run again"),
     _flag("REQUEUE_FED", "RF", _WAITS, "requeued in another cluster of the federation"),
-    _flag("REQUEUE_HOLD", "RH", _WAITS, "requeued, and held until somebody releases it"),
+    _flag("REQUEUE_HOLD", "RH", _WAITS, "requeued, and held until a user or an administrator releases it"),
     _flag("SPECIAL_EXIT", "SE", _WAITS, "requeued and held, with a mark"),
     _flag("STOPPED", "ST", _RUNS, "has its nodes; its processes got SIGSTOP"),
     _flag("REVOKED", "RV", (Means.PART, ""), "another cluster of the federation runs it"),
     _flag("RESV_DEL_HOLD", "RD", _WAITS, "held, as its reservation was deleted"),
     _flag("SIGNALING", "SI", _RUNS, "a signal is on its way to it"),
-    # These have no code. JSON tells them, and of them a command's one word may be EXPEDITING alone.
+    # These have no code. They are in JSON only; of them a command's one word can be EXPEDITING alone.
     _flag("LAUNCH_FAILED", "", _OPEN, "it could not be started on its nodes; a prolog failed, for example"),
-    _flag("UPDATE_DB", "", _OPEN, "the database is to be told of its start once more; up to 24.05"),
+    _flag("UPDATE_DB", "", _OPEN, "its start has to be sent to the database once more; up to 24.05"),
     _flag("RECONFIG_FAIL", "", _OPEN, "its nodes could not be set up as it asked"),
     _flag("POWER_UP_NODE", "", _RUNS, "its nodes are being powered up"),
     _flag("EXPEDITING", "", _WAITS, "requeued before all others; since 25.11"),
@@ -90,10 +90,11 @@ BASE_STATES = frozenset(state.name for state in _BASE)
 
 
 def find(word: str) -> State:
-    """The state that sacct's `State` names; one with an unknown meaning for a word that is not in the table.
+    """Return the state that sacct's `State` column names; a state with means=UNKNOWN for a word that is not in the
+    table.
 
-    Of `CANCELLED by 1000` the first word counts, and of a column that sacct has cut (`OUT_OF_ME+`) what one state
-    alone begins with.
+    Of `CANCELLED by 1000` the first word counts. A word that sacct has cut (`OUT_OF_ME+`) is completed where only one
+    state begins so.
     """
     name = word.split(" ")[0]
     if (state := STATES.get(name)) is not None:
