@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from ft_slurm import command, comment, expedite, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
-from ft_slurm.command import TIMEOUT, Done, left
-from ft_slurm.errors import OVER, BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
+from ft_slurm.command import TIMEOUT, CommandResult, remaining
+from ft_slurm.errors import OVER, BadOutput, JobOver, NoCommands, OutputTooLong, Refused, Unanswered
 from ft_slurm.preemption import in_grace, is_requeued, requeues_itself
-from ft_slurm.records import AccountingRecord, ExitCode, JobRow, JobState, NodeState, Step
+from ft_slurm.records import AccountingRecord, ExitCode, JobRow, JobState, JobStep, NodeState
 from ft_slurm.sacct_jobs import BadTime
 
 JSON_SINCE = (23, 2)
@@ -86,7 +86,7 @@ class CliClient:
             raise Unanswered(f"scontrol show node: {done.problem}")
         return found
 
-    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[Step, ...]:
+    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[JobStep, ...]:
         done = self._ask(["--oneliner", "show", "step", str(job.job_id)], time.monotonic() + timeout)
         if not done.stdout.startswith("StepId=") and _UNKNOWN_NODE not in done.stdout + done.stderr:
             raise Unanswered(f"scontrol show step {job.job_id}: {done.problem}")
@@ -171,7 +171,7 @@ class CliClient:
         """
         end = time.monotonic() + timeout
         change = ["--immediate", "modify", "job", "where", f"jobid={name}", "set", f"DerivedExitCode={code << 8}"]
-        done = command.run([self._tool("sacctmgr"), *change], left(end), self._environ)
+        done = command.run([self._tool("sacctmgr"), *change], remaining(end), self._environ)
         problem = done.problem
         if not done.code:
             kept = self._derived_exit_code(name, end)
@@ -187,7 +187,7 @@ class CliClient:
     def _derived_exit_code(self, name: str, end: float) -> ExitCode | None:
         """Return the code of the job's newest run, as the database has it."""
         line = [self._tool("sacct"), f"--jobs={name}", *sacct_jobs.OPTIONS]
-        done = command.run(line, left(end), self._environ)
+        done = command.run(line, remaining(end), self._environ)
         found = [row for row in sacct_jobs.rows(done.stdout)[0] if row.name == name]
         if not found and (done.code or done.stderr.strip()):
             raise Unanswered(f"sacct: {done.problem}")
@@ -202,7 +202,7 @@ class CliClient:
         return requeues_itself(job, self._version(end), mode)
 
     def _known(self, job_id: int, end: float) -> JobState:
-        job = self.job(job_id, timeout=left(end))
+        job = self.job(job_id, timeout=remaining(end))
         if job is None:
             raise Refused(f"slurmctld knows no job {job_id}")
         return job
@@ -211,7 +211,7 @@ class CliClient:
         """Return the comment unchanged. scontrol's text cannot show that: there the comment runs together with the next
         field."""
         line = [self._tool("squeue"), "--noheader", "--states=all", f"--jobs={job.name}", "--format=%A\x1f%k"]
-        done = command.run(line, left(end), self._environ)
+        done = command.run(line, remaining(end), self._environ)
         number, separator, text = done.stdout.removesuffix("\n").partition("\x1f")
         if not separator or number.strip() != str(job.job_id):
             raise Unanswered(f"squeue: {done.problem}")
@@ -240,7 +240,7 @@ class CliClient:
         """
         try:
             done = self._ask(["--json", *arguments], end)
-        except TooLong:
+        except OutputTooLong:
             self._json = False
             return None
         if done.stdout.lstrip().startswith("{"):
@@ -256,8 +256,8 @@ class CliClient:
     def _version(self, end: float) -> tuple[int, int]:
         return scontrol_text.version(self._ask(["--version"], end).stdout)
 
-    def _ask(self, arguments: Sequence[str], end: float) -> Done:
-        return command.run([self.scontrol, *arguments], left(end), self._environ)
+    def _ask(self, arguments: Sequence[str], end: float) -> CommandResult:
+        return command.run([self.scontrol, *arguments], remaining(end), self._environ)
 
     def _tool(self, name: str) -> str:
         path = shutil.which(name, path=self._path)

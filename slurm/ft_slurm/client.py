@@ -12,7 +12,7 @@ from ft_slurm.command import TIMEOUT
 from ft_slurm.comment import MARK
 from ft_slurm.errors import NoCommands
 from ft_slurm.pyslurm_client import PyslurmClient
-from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
+from ft_slurm.records import AccountingRecord, JobState, JobStep, NodeState
 
 
 class SlurmClient(Protocol):
@@ -32,7 +32,7 @@ class SlurmClient(Protocol):
         """Return those of the nodes that Slurm has, in the order of `names`."""
         ...
 
-    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[Step, ...]:
+    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[JobStep, ...]:
         """Return the job's steps that are not over, as far as slurmctld knows."""
         ...
 

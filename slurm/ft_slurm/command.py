@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from ft_slurm.errors import TooLong, Unanswered
+from ft_slurm.errors import OutputTooLong, Unanswered
 
-__all__ = ["Done", "Unanswered", "run"]
+__all__ = ["CommandResult", "Unanswered", "run"]
 
 TIMEOUT = 60.0
 """Seconds for one question. scontrol itself gave up after 18 s when slurmctld was away (24.11, MessageTimeout=10)."""
@@ -23,7 +23,7 @@ LONGEST_OUTPUT = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     """The result of a command. `code` is negative when a signal ended it.
 
     Where another part of the process reaps all children, `code` is 0 for a command that this other part has reaped. So
@@ -44,11 +44,11 @@ class Done:
 
 def run(
     command: Sequence[str], timeout: float, environ: Mapping[str, str], stdin: IO[bytes] | int = subprocess.DEVNULL
-) -> Done:
+) -> CommandResult:
     """Run the command to its end. After `timeout` seconds kill it, with the processes that it started.
 
-    `stdin` is a file for it to read. Raises Unanswered when it took too long or cannot be started, TooLong when it
-    printed more than LONGEST_OUTPUT.
+    `stdin` is a file for it to read. Raises Unanswered when it took too long or cannot be started, OutputTooLong when
+    it printed more than LONGEST_OUTPUT.
     """
     end = time.monotonic() + timeout
     try:
@@ -66,8 +66,8 @@ def run(
     try:
         stdout, stderr = _read(process, end)
         process.wait(max(0.0, end - time.monotonic()))
-    except TooLong as error:
-        raise TooLong(f"{command[0]} printed {error}{_kill(process)}") from error
+    except OutputTooLong as error:
+        raise OutputTooLong(f"{command[0]} printed {error}{_kill(process)}") from error
     except subprocess.TimeoutExpired as error:
         raise Unanswered(f"{command[0]} has not answered within {timeout:.3g} s{_kill(process)}") from error
     except BaseException:
@@ -75,11 +75,11 @@ def run(
         raise
     finally:
         _close(process)
-    return Done(stdout, stderr, process.returncode)
+    return CommandResult(stdout, stderr, process.returncode)
 
 
 def _read(process: subprocess.Popen[bytes], end: float) -> tuple[str, str]:
-    """Return all that the process prints, stdout and stderr. Raises TimeoutExpired, TooLong."""
+    """Return all that the process prints, stdout and stderr. Raises TimeoutExpired, OutputTooLong."""
     said: list[bytearray] = []
     room = LONGEST_OUTPUT
     with selectors.DefaultSelector() as selector:
@@ -97,7 +97,7 @@ def _read(process: subprocess.Popen[bytes], end: float) -> tuple[str, str]:
                 key.data.extend(data)
                 room -= len(data)
                 if room < 0:
-                    raise TooLong(f"more than {LONGEST_OUTPUT} bytes")
+                    raise OutputTooLong(f"more than {LONGEST_OUTPUT} bytes")
     stdout, stderr = (text.decode(errors="replace") for text in said)
     return stdout, stderr
 
@@ -116,7 +116,7 @@ def _kill(process: subprocess.Popen[bytes]) -> str:
     return ""
 
 
-def left(end: float) -> float:
+def remaining(end: float) -> float:
     """Return the seconds until `end` of the monotonic clock, for the next of several commands; always above 0."""
     return max(0.1, end - time.monotonic())
 

@@ -21,10 +21,10 @@ from typing import Protocol
 
 from ft_slurm import libslurm
 from ft_slurm.client import SlurmClient, open_client
-from ft_slurm.command import TIMEOUT, left
+from ft_slurm.command import TIMEOUT, remaining
 from ft_slurm.errors import SlurmError, Unanswered
 from ft_slurm.nodelist import expand
-from ft_slurm.records import JobState, NodeState, Step
+from ft_slurm.records import JobState, JobStep, NodeState
 
 PAUSE = 5.0
 """Seconds between two attempts. Each is two or three calls to slurmctld, by one node of the job."""
@@ -37,7 +37,7 @@ _NOT_NOW = frozenset({"CONFIGURING", "RESIZING", "SIGNALING", "STOPPED"})
 
 
 @unique
-class Outcome(StrEnum):
+class CompletionResult(StrEnum):
     """The result of `complete`. LEFT: the job is still there, and the log names the command that ends it."""
 
     COMPLETED = "completed"
@@ -46,7 +46,7 @@ class Outcome(StrEnum):
 
 
 @unique
-class BatchHost(StrEnum):
+class BatchHostState(StrEnum):
     """State of the node that runs the batch script, by slurmctld.
 
     SILENT: it is in the job and does not answer. GONE: it was taken out of the job, or is DOWN. NONE: there is no
@@ -65,13 +65,13 @@ class Log(Protocol):
     def __call__(self, event: str, level: str = "info", **fields: object) -> None: ...
 
 
-def batch_host(job_id: int, *, restart_count: int, timeout: float) -> BatchHost:
+def batch_host(job_id: int, *, restart_count: int, timeout: float) -> BatchHostState:
     """Ask slurmctld once, with three questions that take `timeout` seconds together at most. Raises SlurmError."""
     end = time.monotonic() + timeout
     client = open_client(os.environ)
-    job = client.job(job_id, timeout=left(end))
+    job = client.job(job_id, timeout=remaining(end))
     if job is None or not job.alive or not job.has_batch_script or job.restart_count != restart_count:
-        return BatchHost.NONE
+        return BatchHostState.NONE
     return _batch_host(client, job, end)
 
 
@@ -83,7 +83,7 @@ def complete(
     restart_count: int | None = None,
     host_lost: bool = True,
     log: Log,
-) -> Outcome:
+) -> CompletionResult:
     """End the job with `exit_code` (0 to 255), as sacct shows it, if its batch script cannot any more.
 
     Call it when the caller's own step (None: it runs in none) has done everything else: all that still runs in the job
@@ -102,7 +102,7 @@ def complete(
     return _Completion(job_id, step_id, exit_code, restart_count, host_lost, log).run()
 
 
-class _Left(SlurmError):
+class _LeftRunning(SlurmError):
     """The job cannot be completed, and stays."""
 
 
@@ -130,20 +130,20 @@ class _Completion:
         self._called = False
         self._was_away = False
 
-    def run(self) -> Outcome:
+    def run(self) -> CompletionResult:
         try:
             client = open_client(os.environ)
             while True:
                 last = self._time_left() <= 0
                 try:
-                    why: str | Outcome = self._look(client, last)
+                    why: str | CompletionResult = self._look(client, last)
                 except Unanswered as error:
                     why = str(error)
                     self._was_away = True
-                if isinstance(why, Outcome):
+                if isinstance(why, CompletionResult):
                     return why
                 if last:
-                    raise _Left(why)
+                    raise _LeftRunning(why)
                 self._waiting(why)
                 time.sleep(max(0.0, min(PAUSE, self._time_left())))
         except SlurmError as error:
@@ -152,7 +152,7 @@ class _Completion:
     def _time_left(self) -> float:
         return self._began + self._slurmd_timeout + MARGIN - time.monotonic()
 
-    def _look(self, client: SlurmClient, last: bool) -> Outcome | str:
+    def _look(self, client: SlurmClient, last: bool) -> CompletionResult | str:
         """Make one attempt. Return its result, or the reason for waiting. Raises SlurmError; Unanswered means: try
         again."""
         job = client.job(self._job_id)
@@ -163,16 +163,16 @@ class _Completion:
             return self._nothing("the job has no batch script: whoever made the allocation ends it")
         if self._restart_count is not None and job.restart_count != self._restart_count:
             return self._nothing("the job has been started anew")
-        if not self._host_lost and _batch_host(client, job, time.monotonic() + TIMEOUT) is BatchHost.MEMBER:
+        if not self._host_lost and _batch_host(client, job, time.monotonic() + TIMEOUT) is BatchHostState.MEMBER:
             return self._nothing("the batch host is in the job: its script ends the job")
         if job.heterogeneous:
-            raise _Left("it is a heterogeneous job: to complete one of those was never tried")
+            raise _LeftRunning("it is a heterogeneous job: to complete one of those was never tried")
         if self._plugin_dir is None:
             self._configure(client.configuration())
         library = libslurm.find(self._plugin_dir or "", os.environ)
         if library is None:
-            raise _Left(f"there is no {libslurm.NAME} here")
-        if waiting := self._in_the_way(client, job, last):
+            raise _LeftRunning(f"there is no {libslurm.NAME} here")
+        if waiting := self._obstacle(client, job, last):
             return waiting
         self._log("completing_job", job=job.job_id, exit_code=self._exit_code, nodes=job.nodes)
         self._called = True
@@ -185,7 +185,7 @@ class _Completion:
         if seconds.isdecimal():
             self._slurmd_timeout = float(seconds)
 
-    def _in_the_way(self, client: SlurmClient, job: JobState, last: bool) -> str:
+    def _obstacle(self, client: SlurmClient, job: JobState, last: bool) -> str:
         """Return the reason why the job must not be ended yet; "" for none."""
         if job.state != "RUNNING" or job.flags & _NOT_NOW:
             return f"the job is {job.shown}"
@@ -202,22 +202,22 @@ class _Completion:
             return ""
         return f"slurmctld lists the batch host {host} as {node.shown}: its script may live and end the job"
 
-    def _over(self, state: str) -> Outcome:
+    def _over(self, state: str) -> CompletionResult:
         if self._called:
             self._log("job_completed", job=self._job_id, exit_code=self._exit_code)
-            return Outcome.COMPLETED
+            return CompletionResult.COMPLETED
         return self._nothing(f"the job is over: {state}")
 
-    def _nothing(self, why: str) -> Outcome:
+    def _nothing(self, why: str) -> CompletionResult:
         self._log("nothing_to_complete", job=self._job_id, why=why)
-        return Outcome.NOTHING
+        return CompletionResult.NOTHING
 
     def _waiting(self, why: str) -> None:
         if why != self._said:
             self._said = why
             self._log("waiting_to_complete_job", job=self._job_id, why=why, seconds_left=round(self._time_left()))
 
-    def _left(self, error: SlurmError) -> Outcome:
+    def _left(self, error: SlurmError) -> CompletionResult:
         """Report that the job stays. Names scancel, as no other command gives a better state (measured: scancel gives
         CANCELLED; a time limit set to now, TIMEOUT)."""
         if self._job is None:
@@ -233,18 +233,18 @@ class _Completion:
             ends_it=f"scancel {self._job_id}",
             verdict_code=self._exit_code,
         )
-        return Outcome.LEFT
+        return CompletionResult.LEFT
 
 
-def _batch_host(client: SlurmClient, job: JobState, end: float) -> BatchHost:
-    host = _living_host(job, client.running_steps(job, timeout=left(end)))
-    node = client.nodes([host], timeout=left(end)).get(host) if host else None
+def _batch_host(client: SlurmClient, job: JobState, end: float) -> BatchHostState:
+    host = _living_host(job, client.running_steps(job, timeout=remaining(end)))
+    node = client.nodes([host], timeout=remaining(end)).get(host) if host else None
     if node is None or node.down:
-        return BatchHost.GONE
-    return BatchHost.SILENT if _silent(node) else BatchHost.MEMBER
+        return BatchHostState.GONE
+    return BatchHostState.SILENT if _silent(node) else BatchHostState.MEMBER
 
 
-def _living_host(job: JobState, steps: Iterable[Step]) -> str:
+def _living_host(job: JobState, steps: Iterable[JobStep]) -> str:
     """Return the batch script's host; "" once slurmctld has taken it out of the job.
 
     Where the batch step is not listed any more, and slurmctld was started anew since, only the job's first node list,

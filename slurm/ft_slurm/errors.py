@@ -68,7 +68,7 @@ class Unanswered(SlurmError):
     """There was no answer this time: trying again may help."""
 
 
-class TooLong(Unanswered):
+class OutputTooLong(Unanswered):
     """A command printed more than the caller accepts."""
 
 

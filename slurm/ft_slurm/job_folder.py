@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ft_slurm import command
-from ft_slurm.command import left
+from ft_slurm.command import remaining
 from ft_slurm.errors import NoCommands, Unanswered
 
 _SETTINGS = ("SLURM_CLUSTERS", "SACCT_", "SCONTROL_")
@@ -24,7 +24,7 @@ class JobFolder:
     script: str
 
 
-def look(name: str, environ: Mapping[str, str], timeout: float) -> JobFolder | None:
+def find(name: str, environ: Mapping[str, str], timeout: float) -> JobFolder | None:
     """Return the newest record of the job, or array task (`123_4`), of this name; None when Slurm has none.
 
     Asks slurmctld first, which has the script as well but forgets a job MinJobAge (300 s) after its end; then the
@@ -44,13 +44,13 @@ def look(name: str, environ: Mapping[str, str], timeout: float) -> JobFolder | N
 def _of_slurmctld(scontrol: str, name: str, environ: Mapping[str, str], end: float) -> JobFolder | None:
     """Return slurmctld's record. None also while slurmctld is away: the accounting may answer."""
     try:
-        done = command.run([scontrol, "show", "job", name], left(end), environ)
+        done = command.run([scontrol, "show", "job", name], remaining(end), environ)
         # Of several records of one name, as of a requeued job, the last one is the newest.
         numbers = re.findall(r"^JobId=([0-9]{1,18})\b", done.stdout, re.MULTILINE)
         folders = re.findall(r"^   WorkDir=(.*)$", done.stdout, re.MULTILINE)
         if not numbers or len(numbers) != len(folders):
             return None
-        script = command.run([scontrol, "write", "batch_script", numbers[-1], "-"], left(end), environ)
+        script = command.run([scontrol, "write", "batch_script", numbers[-1], "-"], remaining(end), environ)
     except Unanswered:
         return None
     return JobFolder(int(numbers[-1]), folders[-1], script.stdout if script.stdout.startswith("#!") else "")
@@ -58,7 +58,7 @@ def _of_slurmctld(scontrol: str, name: str, environ: Mapping[str, str], end: flo
 
 def _of_sacct(sacct: str, name: str, environ: Mapping[str, str], end: float) -> JobFolder | None:
     line = [sacct, "--allocations", f"--jobs={name}", "--noheader", "--parsable2", "--format=JobIDRaw,WorkDir"]
-    done = command.run(line, left(end), environ)
+    done = command.run(line, remaining(end), environ)
     if done.code:
         raise Unanswered(f"sacct: {done.problem}")
     for row in reversed(done.stdout.splitlines()):

@@ -11,7 +11,7 @@ from enum import StrEnum, unique
 
 
 @unique
-class Means(StrEnum):
+class Meaning(StrEnum):
     """The meaning of a state for a job, in the words of verdicts where there is one."""
 
     PENDING = "pending"
@@ -26,13 +26,13 @@ class Means(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateInfo:
     """One state. `code` is squeue's short form, "" where it has none. `flag`: it stands beside a base state; `beneath`
     is that base state where only one is possible, else "". `about`: one line for people."""
 
     name: str
     code: str
-    means: Means
+    means: Meaning
     about: str
     flag: bool = False
     beneath: str = ""
@@ -40,42 +40,42 @@ class State:
     @property
     def over(self) -> bool:
         """True when nothing of the job runs any more, and nothing will."""
-        return self.means in (Means.SUCCESS, Means.FAILED, Means.INTERRUPTED, Means.CANCELLED)
+        return self.means in (Meaning.SUCCESS, Meaning.FAILED, Meaning.INTERRUPTED, Meaning.CANCELLED)
 
 
 _BASE = (
-    State("PENDING", "PD", Means.PENDING, "waits for its nodes"),
-    State("RUNNING", "R", Means.RUNNING, "has its nodes"),
-    State("SUSPENDED", "S", Means.RUNNING, "has its nodes, but its processes are stopped"),
-    State("COMPLETED", "CD", Means.SUCCESS, "its script has exited with 0"),
-    State("CANCELLED", "CA", Means.CANCELLED, "by its user or an administrator"),
-    State("FAILED", "F", Means.FAILED, "its script has exited with another code than 0, or could not be started"),
-    State("TIMEOUT", "TO", Means.INTERRUPTED, "its time limit was over"),
-    State("NODE_FAIL", "NF", Means.INTERRUPTED, "one of its nodes was lost, and --no-kill not given"),
-    State("PREEMPTED", "PR", Means.INTERRUPTED, "a job of higher priority has its nodes now"),
-    State("BOOT_FAIL", "BF", Means.INTERRUPTED, "its nodes did not boot"),
-    State("DEADLINE", "DL", Means.INTERRUPTED, "it could not end by its --deadline"),
-    State("OUT_OF_MEMORY", "OOM", Means.FAILED, "the kernel has killed processes of it for want of memory"),
+    StateInfo("PENDING", "PD", Meaning.PENDING, "waits for its nodes"),
+    StateInfo("RUNNING", "R", Meaning.RUNNING, "has its nodes"),
+    StateInfo("SUSPENDED", "S", Meaning.RUNNING, "has its nodes, but its processes are stopped"),
+    StateInfo("COMPLETED", "CD", Meaning.SUCCESS, "its script has exited with 0"),
+    StateInfo("CANCELLED", "CA", Meaning.CANCELLED, "by its user or an administrator"),
+    StateInfo("FAILED", "F", Meaning.FAILED, "its script has exited with another code than 0, or could not be started"),
+    StateInfo("TIMEOUT", "TO", Meaning.INTERRUPTED, "its time limit was over"),
+    StateInfo("NODE_FAIL", "NF", Meaning.INTERRUPTED, "one of its nodes was lost, and --no-kill not given"),
+    StateInfo("PREEMPTED", "PR", Meaning.INTERRUPTED, "a job of higher priority has its nodes now"),
+    StateInfo("BOOT_FAIL", "BF", Meaning.INTERRUPTED, "its nodes did not boot"),
+    StateInfo("DEADLINE", "DL", Meaning.INTERRUPTED, "it could not end by its --deadline"),
+    StateInfo("OUT_OF_MEMORY", "OOM", Meaning.FAILED, "the kernel has killed processes of it for want of memory"),
 )
-_RUNS, _WAITS, _OPEN = (Means.RUNNING, "RUNNING"), (Means.PENDING, "PENDING"), (Means.UNKNOWN, "")
+_RUNS, _WAITS, _OPEN = (Meaning.RUNNING, "RUNNING"), (Meaning.PENDING, "PENDING"), (Meaning.UNKNOWN, "")
 
 
-def _flag(name: str, code: str, meaning: tuple[Means, str], about: str) -> State:
+def _flag(name: str, code: str, meaning: tuple[Meaning, str], about: str) -> StateInfo:
     means, beneath = meaning
-    return State(name, code, means, about, flag=True, beneath=beneath)
+    return StateInfo(name, code, means, about, flag=True, beneath=beneath)
 
 
 _FLAGS = (
-    _flag("COMPLETING", "CG", (Means.RUNNING, ""), "it ends: processes are killed, epilogs run"),
-    _flag("STAGE_OUT", "SO", (Means.RUNNING, ""), "it has ended; its burst buffer is copied"),
+    _flag("COMPLETING", "CG", (Meaning.RUNNING, ""), "it ends: processes are killed, epilogs run"),
+    _flag("STAGE_OUT", "SO", (Meaning.RUNNING, ""), "it has ended; its burst buffer is copied"),
     _flag("CONFIGURING", "CF", _RUNS, "its nodes boot, or their prologs run"),
-    _flag("RESIZING", "RS", (Means.PART, "RUNNING"), "it lost or gave up nodes, and goes on in a newer record"),
-    _flag("REQUEUED", "RQ", (Means.PART, "PENDING"), "this run is over; the job is to run again"),
+    _flag("RESIZING", "RS", (Meaning.PART, "RUNNING"), "it lost or gave up nodes, and goes on in a newer record"),
+    _flag("REQUEUED", "RQ", (Meaning.PART, "PENDING"), "this run is over; the job is to run again"),
     _flag("REQUEUE_FED", "RF", _WAITS, "requeued in another cluster of the federation"),
     _flag("REQUEUE_HOLD", "RH", _WAITS, "requeued, and held until a user or an administrator releases it"),
     _flag("SPECIAL_EXIT", "SE", _WAITS, "requeued and held, with a mark"),
     _flag("STOPPED", "ST", _RUNS, "has its nodes; its processes got SIGSTOP"),
-    _flag("REVOKED", "RV", (Means.PART, ""), "another cluster of the federation runs it"),
+    _flag("REVOKED", "RV", (Meaning.PART, ""), "another cluster of the federation runs it"),
     _flag("RESV_DEL_HOLD", "RD", _WAITS, "held, as its reservation was deleted"),
     _flag("SIGNALING", "SI", _RUNS, "a signal is on its way to it"),
     # These have no code. They are in JSON only; of them a command's one word can be EXPEDITING alone.
@@ -89,9 +89,8 @@ STATES = {state.name: state for state in (*_BASE, *_FLAGS)}
 BASE_STATES = frozenset(state.name for state in _BASE)
 
 
-def find(word: str) -> State:
-    """Return the state that sacct's `State` column names; a state with means=UNKNOWN for a word that is not in the
-    table.
+def find(word: str) -> StateInfo:
+    """Return the state that sacct's `State` column names; one with Meaning.UNKNOWN for a word that is not in the table.
 
     Of `CANCELLED by 1000` the first word counts. A word that sacct has cut (`OUT_OF_ME+`) is completed where only one
     state begins so.
@@ -103,4 +102,4 @@ def find(word: str) -> State:
         begin_so = [state for known, state in STATES.items() if known.startswith(name[:-1])]
         if len(begin_so) == 1:
             return begin_so[0]
-    return State(name[:40], "", Means.UNKNOWN, "this state is not known here")
+    return StateInfo(name[:40], "", Meaning.UNKNOWN, "this state is not known here")

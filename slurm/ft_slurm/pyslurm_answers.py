@@ -6,7 +6,7 @@ from typing import Any
 
 from ft_slurm import scontrol_text, values
 from ft_slurm.errors import OVER, BadOutput, JobOver, Refused, Unanswered
-from ft_slurm.records import AccountingRecord, ExitCode, JobState, NodeState, Step
+from ft_slurm.records import AccountingRecord, ExitCode, JobState, JobStep, NodeState
 
 UNLIMITED = "UNLIMITED"
 """pyslurm's value for Slurm's INFINITE."""
@@ -70,10 +70,10 @@ def nodes(said: object) -> dict[str, NodeState]:
     return {each.name: each for each in found}
 
 
-def running_steps(said: object) -> tuple[Step, ...]:
+def running_steps(said: object) -> tuple[JobStep, ...]:
     steps = [_mapping(each) for each in _list(said)]
     going = [each for each in steps if not scontrol_text.step_is_over(_text(each, "state"))]
-    return tuple(Step(str(each.get("id")), _host_list(each)) for each in going)
+    return tuple(JobStep(str(each.get("id")), _host_list(each)) for each in going)
 
 
 def _host_list(step: dict[str, Any]) -> str:

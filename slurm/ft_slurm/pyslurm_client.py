@@ -15,7 +15,7 @@ from ft_slurm import command, comment, expedite, pyslurm_answers, pyslurm_worker
 from ft_slurm.command import TIMEOUT
 from ft_slurm.errors import BadOutput, Refused, SlurmError, Unanswered
 from ft_slurm.preemption import MARKS_SINCE, in_grace, is_requeued, requeues_itself
-from ft_slurm.records import AccountingRecord, JobState, NodeState, Step
+from ft_slurm.records import AccountingRecord, JobState, JobStep, NodeState
 
 PROBE = 10.0
 """Seconds to find out whether pyslurm works here."""
@@ -45,7 +45,7 @@ class PyslurmClient:
     def nodes(self, names: Sequence[str], *, timeout: float = TIMEOUT) -> dict[str, NodeState]:
         return pyslurm_answers.nodes(self.ask("nodes", list(names), timeout=timeout))
 
-    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[Step, ...]:
+    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[JobStep, ...]:
         return pyslurm_answers.running_steps(self.ask("steps", job.job_id, timeout=timeout))
 
     def configuration(self, *, timeout: float = TIMEOUT) -> dict[str, str]:
@@ -60,7 +60,7 @@ class PyslurmClient:
             return True
         after = comment.with_part(job.comment, mark, text)
         if after != job.comment:
-            self.ask("comment", job_id, after, timeout=command.left(end))
+            self.ask("comment", job_id, after, timeout=command.remaining(end))
         return bool(comment.part(after, mark))
 
     def requeue(self, job: JobState, *, timeout: float = TIMEOUT) -> bool:
@@ -68,24 +68,24 @@ class PyslurmClient:
         now = self._only(job.job_id, end)
         if is_requeued(job, now) or (in_grace(now) and self._requeues_itself(now, end)):
             return False
-        self.ask("requeue", job.job_id, timeout=command.left(end))
+        self.ask("requeue", job.job_id, timeout=command.remaining(end))
         return True
 
     def _requeues_itself(self, job: JobState, end: float) -> bool:
         """Decide by the cluster's PreemptMode: pyslurm's own release is the cluster's, and new enough."""
-        mode = self.configuration(timeout=command.left(end)).get("PreemptMode", "")
+        mode = self.configuration(timeout=command.remaining(end)).get("PreemptMode", "")
         return requeues_itself(job, MARKS_SINCE, mode)
 
     def end_for_good(self, job_id: int, restart_count: int, *, timeout: float = TIMEOUT) -> bool:
         """Does it for any job that may be requeued, where the cluster has expedited requeue: pyslurm does not show
         which jobs asked for it."""
         end = time.monotonic() + timeout
-        if expedite.PARAMETER not in self.configuration(timeout=command.left(end)).get("SlurmctldParameters", ""):
+        if expedite.PARAMETER not in self.configuration(timeout=command.remaining(end)).get("SlurmctldParameters", ""):
             return False
         job = self._only(job_id, end)
         if job.restart_count != restart_count or not job.requeue:
             return False
-        self.ask("end_for_good", job_id, timeout=command.left(end))
+        self.ask("end_for_good", job_id, timeout=command.remaining(end))
         return True
 
     def accounting(self, job_id: int, *, timeout: float = TIMEOUT) -> tuple[AccountingRecord, ...]:
@@ -97,7 +97,7 @@ class PyslurmClient:
 
     def _only(self, job_id: int, end: float) -> JobState:
         """Return the job, if its number is its own: pyslurm gives a whole array the number of one of its tasks."""
-        job = self.job(job_id, timeout=command.left(end))
+        job = self.job(job_id, timeout=command.remaining(end))
         if job is None:
             raise Refused(f"slurmctld knows no job {job_id}")
         if job.array_job_id == job_id:

@@ -78,7 +78,7 @@ class JobState:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JobStep:
     """One step. `name` is a number for each srun's step, else `batch`, `extern` or `interactive`; `nodes` is a host
     list expression.
 

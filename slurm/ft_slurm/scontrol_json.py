@@ -11,7 +11,7 @@ from typing import Any
 
 from ft_slurm import job_states, scontrol_text, values
 from ft_slurm.errors import BadOutput
-from ft_slurm.job_states import BASE_STATES, Means
+from ft_slurm.job_states import BASE_STATES, Meaning
 from ft_slurm.records import HIDDEN, ExitCode, JobState, NodeState
 
 
@@ -49,7 +49,7 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
     )
     end = values.time(job.get("end_time"), "end_time")
     preempted = values.time(job.get("preempt_time"), "preempt_time")
-    endless = limit is None and preempted is None and job_states.find(state).means in (Means.RUNNING, Means.PENDING)
+    endless = limit is None and preempted is None and job_states.find(state).means in (Meaning.RUNNING, Meaning.PENDING)
     return JobState(
         job_id=job_id,
         state=state,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ft_slurm import job_states, values
 from ft_slurm.errors import BadOutput
-from ft_slurm.records import JobState, NodeState, Step
+from ft_slurm.records import JobState, JobStep, NodeState
 
 # A comment may hold anything. Of a batch job it goes to the first of the two that follow it (info_job.c, all releases),
 # of another one to the first word that may be a field of any release.
@@ -71,12 +71,12 @@ def _comment(words: str, has_batch_script: bool) -> str:
     return found[1].removesuffix("(null)") if found else ""
 
 
-def running_steps(text: str, name: str) -> tuple[Step, ...]:
+def running_steps(text: str, name: str) -> tuple[JobStep, ...]:
     """Return the steps of the job of that name that are not over."""
     own = f"StepId={name}."
     lines = [line for line in text.splitlines() if line.startswith(own)]
     going = [line for line in lines if not step_is_over(field(line, "State"))]
-    return tuple(Step(line.removeprefix(own).split(" ")[0], field(line, "NodeList")) for line in going)
+    return tuple(JobStep(line.removeprefix(own).split(" ")[0], field(line, "NodeList")) for line in going)
 
 
 def step_is_over(word: str) -> bool:
@@ -114,7 +114,7 @@ def configuration(text: str) -> dict[str, str]:
     return found
 
 
-def told_at(text: str) -> int | None:
+def answered_at(text: str) -> int | None:
     """Return when slurmctld answered, by its own clock in whole seconds since the epoch; None where the text has no
     such line."""
     match = re.match(r"Configuration data as of ([0-9]{1,18})$", text, re.MULTILINE)

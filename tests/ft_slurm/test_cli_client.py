@@ -11,7 +11,7 @@ from ft_slurm import command, sacct_text, scontrol_text
 from ft_slurm.cli_client import CliClient
 from ft_slurm.comment import with_part
 from ft_slurm.errors import BadOutput, JobOver, NoCommands, Refused, Unanswered
-from ft_slurm.records import ExitCode, Step
+from ft_slurm.records import ExitCode, JobStep
 
 
 @pytest.fixture(params=RELEASES)
@@ -76,7 +76,7 @@ def test_task_of_an_array(slurm: FakeSlurm) -> None:
     first = found[4243]
     assert first is not None
     slurm.says("steps.txt", slurm.recorded("array-steps.txt"))
-    assert client.running_steps(first) == (Step("batch", "n0"), Step("0", "n0"))
+    assert client.running_steps(first) == (JobStep("batch", "n0"), JobStep("0", "n0"))
     client.requeue(first)
     assert slurm.asked()[-1] == "scontrol requeue 4242_1"
 

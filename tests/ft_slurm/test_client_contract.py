@@ -17,7 +17,7 @@ from ft_slurm.cli_client import CliClient
 from ft_slurm.client import SlurmClient, open_client
 from ft_slurm.errors import NoCommands, Refused, Unanswered
 from ft_slurm.pyslurm_client import PyslurmClient
-from ft_slurm.records import ExitCode, Step
+from ft_slurm.records import ExitCode, JobStep
 
 FAKE_PYSLURM = Path(__file__).parent / "fake_pyslurm"
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
@@ -124,7 +124,7 @@ def test_nodes(world: World) -> None:
 def test_running_steps(world: World) -> None:
     job = world.client.job(JOB)
     assert job is not None
-    assert world.client.running_steps(job) == (Step("batch", "n2"), Step("0", "n2"))
+    assert world.client.running_steps(job) == (JobStep("batch", "n2"), JobStep("0", "n2"))
 
 
 def test_configuration(world: World) -> None:

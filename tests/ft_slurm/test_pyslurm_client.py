@@ -11,7 +11,7 @@ from ft_slurm import pyslurm_worker
 from ft_slurm.client import open_client
 from ft_slurm.errors import JobOver, NoCommands, Refused, Unanswered
 from ft_slurm.pyslurm_client import PyslurmClient, why_not
-from ft_slurm.records import Step
+from ft_slurm.records import JobStep
 
 FAKE = Path(__file__).parent / "fake_pyslurm"
 
@@ -74,7 +74,7 @@ def test_nodes_of_a_step(environ: dict[str, str], tmp_path: Path, nodes: str) ->
     client = PyslurmClient(environ)
     job = client.job(JOB)
     assert job is not None
-    assert client.running_steps(job) == (Step("batch", "n2"), Step("0", nodes))
+    assert client.running_steps(job) == (JobStep("batch", "n2"), JobStep("0", nodes))
 
 
 @pytest.mark.parametrize("state", ["no-steps", "waits"])
