@@ -1,4 +1,4 @@
-"""The pure parts of the checks, table by table, and the others for real on this machine."""
+"""Tests the pure parts of the checks, table by table, and the others for real on this machine."""
 
 import json
 import os
@@ -182,7 +182,7 @@ def test_clock(offset: float, level: Level) -> None:
 
 
 def test_a_library_is_loaded_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """One that is none says so; the real one is a lab test's."""
+    """A file that is no library gives a finding; the lab tests load a real one."""
     path = tmp_path / "libslurmfull.so"
     path.write_text("no library")
     (found,) = slurm.library(detect(os.environ, None), "", lambda *_: path)

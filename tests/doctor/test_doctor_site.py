@@ -1,4 +1,4 @@
-"""What Slurm's configuration means: a table of `scontrol show config`'s lines and what is said of each."""
+"""Tests the judgement of Slurm's configuration: a table of `scontrol show config`'s lines and their findings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Slurm's commands that hang, and what is asked of them, with stand-ins."""
+"""Tests doctor with stand-ins for Slurm's commands, some of which hang."""
 
 import time
 from pathlib import Path

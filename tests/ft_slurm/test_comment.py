@@ -1,4 +1,4 @@
-"""Our part of a job's comment, beside other people's."""
+"""Tests our part of a job's comment, beside the text of others."""
 
 import pytest
 from hypothesis import given

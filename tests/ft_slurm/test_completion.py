@@ -1,7 +1,7 @@
-"""`completion` against commands and a library of our own: what each of their answers leads to.
+"""Tests `completion` with commands and a library of our own: the consequence of each of their answers.
 
-The answers are what scontrol 22.05 and 24.11 printed; the library is compiled here, as Slurm declares it, and writes
-down what it was called with. Slurm itself is asked in tests/slurm_lab.
+The answers are output of scontrol 22.05 and 24.11. The library is compiled here with Slurm's declarations, and records
+its calls. tests/slurm_lab asks a real Slurm.
 """
 
 import os
@@ -137,21 +137,21 @@ class Site:
         return [event for event, _ in self.lines]
 
     def left(self) -> str:
-        """Why the job was left running, from the line that must say what to do about it."""
+        """Return why the job was left running, from the log line, which must name a remedy."""
         ((level, fields),) = [(each["level"], each) for event, each in self.lines if event == "job_left_running"]
         assert (level, fields["ends_it"]) == ("error", "scancel 7")
         assert str(fields["left"]).startswith("job 7")
         return str(fields["why"])
 
     def calls(self) -> list[str]:
-        """What the library was called with."""
+        """Return the arguments of the library's calls."""
         path = self.folder / "calls"
         return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One for each prototype, by the release whose version it tells."""
+    """Compile a library for each prototype; the keys are the releases whose version they report."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler")
@@ -169,7 +169,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Commands, and no library: a running batch job without its host n0, and no other step."""
     monkeypatch.setattr(completion, "PAUSE", 0.05)
-    monkeypatch.setattr(libslurm, "LIBRARY_FOLDERS", ())  # a real one of this machine is not to be called
+    monkeypatch.setattr(libslurm, "LIBRARY_FOLDERS", ())  # a real library of this machine must not be called
     site = Site(tmp_path)
     scontrol = tmp_path / "bin/scontrol"
     scontrol.parent.mkdir()
@@ -186,7 +186,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 @pytest.fixture
 def site(bare: Site, libraries: dict[str, Path]) -> Site:
-    """The same with the library of 24.11."""
+    """A running batch job without its host n0, with the commands and the library of 24.11."""
     (bare.folder / "plugins").mkdir()
     (bare.folder / "plugins/libslurmfull.so").symlink_to(libraries["24.11"])
     return bare
@@ -194,7 +194,7 @@ def site(bare: Site, libraries: dict[str, Path]) -> Site:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is SlurmdTimeout alone: one second, as above."""
+    """Reduce the bound to SlurmdTimeout alone: one second in these answers."""
     monkeypatch.setattr(completion, "MARGIN", 0.0)
     monkeypatch.setattr(completion, "USUAL_SLURMD_TIMEOUT", 1.0)
 
@@ -218,7 +218,7 @@ def test_new_slurmctld_takes_another_node_for_the_batch_host(
 
 
 def test_batch_script_need_not_run_on_the_first_node(site: Site, short: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With sbatch --batch; the first node was lost, the script's own lives."""
+    """The script runs on another node by sbatch --batch; the first node was lost, the script's own lives."""
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[0-3]")
     site.job(host="n1")
     site.says("step", steps("7.0", "7.batch", host="n1"))
@@ -409,7 +409,7 @@ def test_call_that_does_not_reach_slurmctld_is_made_again(site: Site, monkeypatc
 def test_the_signal_that_a_completion_brings_does_not_lose_its_answer(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """slurmctld signals every process of the job, the one that has called it too."""
+    """slurmctld signals every process of the job, the caller included."""
     monkeypatch.setenv("FT_SIGNALLED", "1")
     assert site.complete() == CompletionResult.COMPLETED
     assert site.events == ["completing_job", "job_completed"]
@@ -450,7 +450,7 @@ def test_no_library(bare: Site) -> None:
 
 
 def test_library_beside_the_commands(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the plug-ins of slurmctld's own machine lie elsewhere."""
+    """The plug-ins of slurmctld's own machine lie elsewhere."""
     (site.folder / "lib64").mkdir()
     (site.folder / "plugins").rename(site.folder / "lib64/slurm")
     assert site.complete() == CompletionResult.COMPLETED
@@ -557,7 +557,7 @@ def test_questions_go_to_the_own_cluster(site: Site, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def wrapper(tmp_path: Path) -> Iterator[Path]:
-    """A script that starts a command which does not end, and tells its number."""
+    """Write a script that starts a command which does not end, and prints its process id."""
     path = tmp_path / "wrapper"
     path.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > {tmp_path}/pid\nwait\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)

@@ -1,4 +1,5 @@
-"""`--requeue=expedite`: by what a real slurmctld of 26.05 tells of such a job, and what keeps it from running again."""
+"""Tests `--requeue=expedite` on the records of a real slurmctld of 26.05, and how such a job is kept from running
+again."""
 
 from pathlib import Path
 

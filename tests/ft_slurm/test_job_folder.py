@@ -1,4 +1,4 @@
-"""Where a job was submitted and what it runs, asked of stand-ins for scontrol and sacct."""
+"""Tests the search for a job's folder and script with stand-ins for scontrol and sacct."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SCRIPT = "#!/bin/bash\nexec ft-supervisor launch --config job.yaml\n"
 
 
 def tool(folder: Path, name: str, script: str) -> dict[str, str]:
-    """An environment in which this command answers so, and writes down what it was asked."""
+    """Return an environment in which this command gives that answer, and records its arguments."""
     path = folder / name
     path.write_text(f'#!/bin/sh\necho "{name} $SLURM_CLUSTERS$SACCT_FORMAT$*" >> {folder}/asked\n{script}\n')
     path.chmod(0o755)

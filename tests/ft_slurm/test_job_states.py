@@ -1,4 +1,4 @@
-"""The one table of states: complete by Slurm's own headers, and honest about what it does not know."""
+"""Tests the table of states: it is complete by Slurm's own headers, and gives UNKNOWN for all else."""
 
 import ast
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def test_a_step_of_which_nobody_knows_better_runs(word: str) -> None:
 
 def test_there_is_no_second_table() -> None:
     over = {name for name in BASE_STATES if STATES[name].over}
-    # ending.py asks why a job is just ending, for which TIMEOUT and PREEMPTED are not the same.
+    # ending.py finds the reason of a job's end, for which TIMEOUT and PREEMPTED differ.
     assert {path.name for path in sources() if len(over & set(texts(path))) > 2} == {"job_states.py", "ending.py"}
     # The lab needs nothing but Python, so it has its own.
     assert over | {"REVOKED"} == ENDED

@@ -1,4 +1,4 @@
-"""What is particular to pyslurm: it may end its process, be another release's, or not be there."""
+"""Tests what only pyslurm does: it may end its process, be made for another release, or be missing."""
 
 import importlib.util
 import sys
@@ -29,7 +29,7 @@ def test_it_is_taken_where_there_are_no_commands(environ: dict[str, str]) -> Non
 
 
 def test_no_usable_configuration(environ: dict[str, str], tmp_path: Path) -> None:
-    """libslurm ends the process then."""
+    """libslurm ends the process when it has no usable configuration."""
     (tmp_path / "fatal").touch()
     expected = "pyslurm does not work here: pyslurm ended its process: fatal: Could not establish a configuration"
     assert why_not(environ).startswith(expected)
@@ -90,7 +90,7 @@ def test_job_without_steps(environ: dict[str, str], tmp_path: Path, state: str) 
 
 
 def test_task_0_of_an_array_has_its_number(environ: dict[str, str], tmp_path: Path) -> None:
-    """pyslurm calls it None, as it does where several tasks wait."""
+    """pyslurm gives None for task 0, as it does where several tasks wait."""
     (tmp_path / "array").write_text("0")
     job = PyslurmClient(environ).job(JOB)
     assert job is not None and (job.array_task_id, job.name) == (0, "4242_0")
@@ -128,7 +128,7 @@ def test_comment_of_others_is_kept(environ: dict[str, str], tmp_path: Path) -> N
 
 
 def test_task_that_has_the_number_of_its_array(environ: dict[str, str], tmp_path: Path) -> None:
-    """Whoever changed it would change them all."""
+    """A change of this task would change all tasks of the array."""
     (tmp_path / "array").touch()
     client = PyslurmClient(environ)
     job = client.job(JOB)

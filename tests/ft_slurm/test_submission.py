@@ -1,4 +1,4 @@
-"""sbatch with a stand-in for it, which says what the real one does."""
+"""Tests the submission with a stand-in for sbatch, which prints the real one's messages."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from ft_slurm.submission import Submitted
 
 
 def sbatch(folder: Path, body: str) -> dict[str, str]:
-    """The environment with that sbatch in its PATH."""
+    """Return an environment with that sbatch in its PATH."""
     path = folder / "sbatch"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)

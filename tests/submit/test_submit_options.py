@@ -1,4 +1,4 @@
-"""What is refused, and what is said of what is not."""
+"""Tests which options are refused, and which ones give a warning."""
 
 from pathlib import Path
 
