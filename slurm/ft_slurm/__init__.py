@@ -1,4 +1,4 @@
-"""Reads Slurm's environment of a job, and asks Slurm questions and favours while the job runs.
+"""Reads a job from Slurm's environment variables, asks Slurm about it, and submits, changes and ends jobs.
 
 Uses the standard library alone, and nothing of ft_supervisor. `environment`, `allocation`, `nodelist`, `ports` and
 `topology` read a mapping of environment variables or a string. They use no file and no network, and do not call

@@ -204,7 +204,7 @@ class CliClient:
     def _known(self, job_id: int, end: float) -> JobState:
         job = self.job(job_id, timeout=remaining(end))
         if job is None:
-            raise Refused(f"slurmctld knows no job {job_id}")
+            raise Refused(f"slurmctld has no job {job_id}")
         return job
 
     def _comment(self, job: JobState, end: float) -> str:

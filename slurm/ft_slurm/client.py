@@ -1,6 +1,6 @@
 """Defines what a job asks of Slurm while it runs. Two clients do it: with Slurm's commands, and with pyslurm.
 
-Every question goes to slurmctld or slurmdbd, so only one node of a job may ask.
+Every question goes to slurmctld or slurmdbd, so only one node of a job may ask them.
 """
 
 from collections.abc import Mapping, Sequence

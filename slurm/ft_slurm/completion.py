@@ -160,7 +160,7 @@ class _Completion:
             return self._over("forgotten" if job is None else job.shown)
         self._job = job
         if not job.has_batch_script:
-            return self._nothing("the job has no batch script: whoever made the allocation ends it")
+            return self._nothing("the job has no batch script: the owner of the allocation ends it")
         if self._restart_count is not None and job.restart_count != self._restart_count:
             return self._nothing("the job has been started anew")
         if not self._host_lost and _batch_host(client, job, time.monotonic() + TIMEOUT) is BatchHostState.MEMBER:

@@ -77,8 +77,8 @@ class PyslurmClient:
         return requeues_itself(job, MARKS_SINCE, mode)
 
     def end_for_good(self, job_id: int, restart_count: int, *, timeout: float = TIMEOUT) -> bool:
-        """Does it for any job that may be requeued, where the cluster has expedited requeue: pyslurm does not show
-        which jobs asked for it."""
+        """Keep the job from running again. Does so for any job that may be requeued, where the cluster has expedited
+        requeue: pyslurm does not show which jobs asked for it."""
         end = time.monotonic() + timeout
         if expedite.PARAMETER not in self.configuration(timeout=command.remaining(end)).get("SlurmctldParameters", ""):
             return False
@@ -99,9 +99,9 @@ class PyslurmClient:
         """Return the job, if its number is its own: pyslurm gives a whole array the number of one of its tasks."""
         job = self.job(job_id, timeout=command.remaining(end))
         if job is None:
-            raise Refused(f"slurmctld knows no job {job_id}")
+            raise Refused(f"slurmctld has no job {job_id}")
         if job.array_job_id == job_id:
-            raise Refused(f"pyslurm cannot tell job {job_id} from the array that it is a task of")
+            raise Refused(f"pyslurm cannot distinguish job {job_id} from the array that it is a task of")
         return job
 
     def ask(self, question: str, *arguments: object, timeout: float) -> object:

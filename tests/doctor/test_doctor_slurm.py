@@ -34,16 +34,17 @@ def batch(fake: FakeSlurm) -> Environment:
 def test_commands_that_hang(fake: FakeSlurm) -> None:
     fake.says("hang", "")
     began = time.monotonic()
-    told = found(batch(fake))
+    findings = found(batch(fake))
     assert time.monotonic() - began < 60
     for check in ("slurm version", "slurmctld", "job", "--no-kill"):
-        assert told[check].level is Level.WARN and "has not answered within" in told[check].text, told[check]
+        finding = findings[check]
+        assert finding.level is Level.WARN and "has not answered within" in finding.text, finding
 
 
 def test_in_a_container_without_commands_there_is_one_line_about_them() -> None:
-    told = found(detect({**BATCH, "PATH": "/nowhere"}, None))
-    assert "slurmctld" not in told and "launch" in told["slurm commands"].todo
-    assert told["pyslurm"].level is Level.WARN and told["pyslurm"].todo
+    findings = found(detect({**BATCH, "PATH": "/nowhere"}, None))
+    assert "slurmctld" not in findings and "launch" in findings["slurm commands"].todo
+    assert findings["pyslurm"].level is Level.WARN and findings["pyslurm"].todo
 
 
 def test_a_job_that_slurm_has_forgotten(fake: FakeSlurm) -> None:

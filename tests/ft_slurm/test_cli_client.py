@@ -60,8 +60,8 @@ def test_state_beneath_completing(slurm: FakeSlurm) -> None:
     slurm.job("cancel-0.3")
     job = CliClient(slurm.environ).job(JOB)
     assert job is not None and not job.alive
-    told = slurm.release in ("24.11", "25.11-made", "26.05")
-    assert job.shown == f"{'CANCELLED' if told else 'UNKNOWN'}+COMPLETING"
+    has_state = slurm.release in ("24.11", "25.11-made", "26.05")
+    assert job.shown == f"{'CANCELLED' if has_state else 'UNKNOWN'}+COMPLETING"
 
 
 def test_task_of_an_array(slurm: FakeSlurm) -> None:
@@ -116,16 +116,16 @@ def test_name_and_comment_may_hold_anything(slurm: FakeSlurm) -> None:
 def test_comment_of_an_allocation_ends_where_fields_of_any_release_begin(tmp_path: Path, following: str) -> None:
     """Without a batch script no known field follows the comment; in 26.05 SubmitLine contains the comment as well."""
     slurm = FakeSlurm(tmp_path, "26.05")
-    told = slurm.recorded("job-salloc-running.txt")
-    assert told.count("of an allocation") == 2 and "Comment=of an allocation SpreadJob=Yes" in told
-    job = scontrol_text.job(told.replace("SpreadJob=Yes", following), JOB)
+    text = slurm.recorded("job-salloc-running.txt")
+    assert text.count("of an allocation") == 2 and "Comment=of an allocation SpreadJob=Yes" in text
+    job = scontrol_text.job(text.replace("SpreadJob=Yes", following), JOB)
     assert job is not None and (job.comment, job.nodes, job.has_batch_script) == ("of an allocation", "n[0-1]", False)
 
 
 def test_words_of_the_user_are_no_fields(slurm: FakeSlurm) -> None:
     """A user's text stands behind the command, and only there it may look like a field."""
-    told = slurm.recorded("job-odd.txt").replace(" BatchHost=n2", "")
-    odd = told.replace(" Command=(null)", " Command=/tmp/x BatchHost=n9 PreemptTime=7 SubmitLine=sbatch Comment=no")
+    text = slurm.recorded("job-odd.txt").replace(" BatchHost=n2", "")
+    odd = text.replace(" Command=(null)", " Command=/tmp/x BatchHost=n9 PreemptTime=7 SubmitLine=sbatch Comment=no")
     odd += "JobId=4242 is not me\n"
     job = scontrol_text.job(odd, JOB)
     assert job is not None

@@ -159,7 +159,7 @@ def test_requeue_is_refused(world: World) -> None:
     with pytest.raises(Refused, match=r"^[^\n]*presently disabled[^\n]*$"):
         world.client.requeue(job)
     world.put("no-job")
-    with pytest.raises(Refused, match="knows no job 4242"):
+    with pytest.raises(Refused, match="has no job 4242"):
         world.client.requeue(job)
 
 

@@ -65,9 +65,9 @@ def test_running_job_is_not_ending(release: str, kind: str) -> None:
 def test_what_is_done_to_a_preempted_job(release: str, kind: str, then: str) -> None:
     """Where the state is one word, the preemption hides a scancel, and a requeue hides the preemption."""
     job = read(release, f"{then}-in-grace", kind)
-    told = kind == "json" and release != "23.02-made"
+    has_state = kind == "json" and release != "23.02-made"
     if then == "cancel":
-        expected = Ending.CANCELLED if told else Ending.PREEMPTED
+        expected = Ending.CANCELLED if has_state else Ending.PREEMPTED
     else:
         expected = Ending.PREEMPTED if kind == "json" else Ending.REQUEUED
     assert ending(job, when(release, f"{then}-in-grace") + 0.8) == expected
@@ -83,8 +83,8 @@ def test_end_of_the_grace(release: str, kind: str) -> None:
 
 def test_script_that_has_exited_by_itself() -> None:
     """Only JSON distinguishes it from a cancelled job."""
-    told = read("24.11", "exits-0.3", "json")
-    assert (told.state, ending(told, float(told.end_time or 0))) == ("COMPLETED", Ending.NOTHING)
+    job = read("24.11", "exits-0.3", "json")
+    assert (job.state, ending(job, float(job.end_time or 0))) == ("COMPLETED", Ending.NOTHING)
     guessed = read("22.05", "exits-0.3", "txt")
     assert ending(guessed, float(guessed.end_time or 0)) == Ending.CANCELLED
 

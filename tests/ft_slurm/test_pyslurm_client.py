@@ -133,9 +133,9 @@ def test_task_that_has_the_number_of_its_array(environ: dict[str, str], tmp_path
     client = PyslurmClient(environ)
     job = client.job(JOB)
     assert job is not None and job.name == "4242_3"
-    with pytest.raises(Refused, match="cannot tell job 4242 from the array"):
+    with pytest.raises(Refused, match="cannot distinguish job 4242 from the array"):
         client.requeue(job)
-    with pytest.raises(Refused, match="cannot tell job 4242 from the array"):
+    with pytest.raises(Refused, match="cannot distinguish job 4242 from the array"):
         client.set_comment(JOB, "text")
 
 

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 FEATURES = 32
-BATCH = 96  # of the whole world: divides by 1, 2, 3, 4, so that the training is the same whatever the world's size
+BATCH = 96  # of the whole world: divides by 1, 2, 3, 4, so that the training is the same for each of these sizes
 
 
 def parse() -> argparse.Namespace:
