@@ -1,6 +1,7 @@
-"""What Slurm tells a process about itself, and what a job asks of Slurm while it runs.
+"""Reads a job from Slurm's environment variables, asks Slurm about it, and submits, changes and ends jobs.
 
-Standard library alone, and nothing of ft_supervisor. `environment`, `allocation`, `nodelist`, `ports`, `topology` read
-a mapping of environment variables or a string: no file, no network, no call to slurmctld, so that a job of 10,000
-nodes starts without knocking 10,000 times. `client` and `completion` ask slurmctld, which one node of a job may do.
+Uses the standard library alone, and nothing of ft_supervisor. `environment`, `allocation`, `nodelist`, `ports` and
+`topology` read a mapping of environment variables or a string. They use no file and no network, and do not call
+slurmctld, so that the start of a job of 10,000 nodes does not cost 10,000 calls. `client` and `completion` call
+slurmctld, which only one node of a job may do.
 """

@@ -1,4 +1,4 @@
-"""The allocation as a batch script sees it, before there is a step (sbatch(1), OUTPUT ENVIRONMENT VARIABLES)."""
+"""Reads the allocation as a batch script sees it, before there is a step (sbatch(1), OUTPUT ENVIRONMENT VARIABLES)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ REQUIRED = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_SUBMIT_DIR")
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """`host` is the node that runs the batch script; None under salloc on a login node."""
+    """A job's allocation. `host` is the node that runs the batch script; None under salloc on a login node."""
 
     job_id: int
     restart_count: int
@@ -27,10 +27,10 @@ class Allocation:
 
 
 def read(environ: Mapping[str, str]) -> Allocation:
-    """The allocation around this process.
+    """Return the allocation that this process runs in.
 
-    Variables of a step are not looked at: sbatch hands on those of the step in which it was called.
-    Raises NotInAllocation, BadVariable, NodeListError, Contradiction.
+    Ignores the variables of a step: sbatch passes on those of the step in which it was called. Raises NotInAllocation,
+    BadVariable, NodeListError, Contradiction.
     """
     if gone := variables.missing(environ, REQUIRED):
         raise NotInAllocation(gone)

@@ -1,8 +1,8 @@
-"""Asks Slurm with its own commands: as JSON where this release's have it, else as text.
+"""Asks Slurm with its own commands, as JSON where the release prints it, else as text.
 
-scontrol has JSON since 23.02. Debian's 22.05 has none, and a site may have left the JSON library out of any: then the
-text, whose fields are the same on 22.05 and 24.11 (measured). Steps, the configuration and sacct's records are asked
-for as text from every release: our own choice of sacct's fields is the same everywhere, and its JSON is not.
+scontrol has JSON since 23.02. Debian's 22.05 has none, and a site may have built any release without the JSON library.
+The text is read there; its fields are the same on 22.05 and 24.11 (measured). Steps, the configuration and sacct's
+records are read as text on every release: our choice of sacct's fields is the same everywhere, and its JSON is not.
 """
 
 import shutil
@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from ft_slurm import command, comment, expedite, hostnames, sacct_jobs, sacct_text, scontrol_json, scontrol_text
-from ft_slurm.command import TIMEOUT, Done, left
-from ft_slurm.errors import OVER, BadOutput, JobOver, NoCommands, Refused, TooLong, Unanswered
+from ft_slurm.command import TIMEOUT, CommandResult, remaining
+from ft_slurm.errors import OVER, BadOutput, JobOver, NoCommands, OutputTooLong, Refused, Unanswered
 from ft_slurm.preemption import in_grace, is_requeued, requeues_itself
-from ft_slurm.records import AccountingRecord, ExitCode, JobRow, JobState, NodeState, Step
+from ft_slurm.records import AccountingRecord, ExitCode, JobRow, JobState, JobStep, NodeState
 from ft_slurm.sacct_jobs import BadTime
 
 JSON_SINCE = (23, 2)
@@ -22,28 +22,30 @@ _UNKNOWN_JOB = "Invalid job id"
 _UNKNOWN_NODE = "not found"
 _PENDING = "Job is pending execution"
 _REFUSALS = ("denied", "disabled", _UNKNOWN_JOB, "too long", "not supported")
-"""In slurmctld's answers that stay the same when asked again (slurm_errno.c). What else there is may change: a
-slurmctld that is away makes `scontrol requeue` say "Unexpected message received" (measured, 22.05 and 24.11)."""
+"""Parts of those slurmctld answers that stay the same when asked again (slurm_errno.c). Other answers may change: while
+slurmctld is away, `scontrol requeue` prints "Unexpected message received" (measured, 22.05 and 24.11)."""
 _BAD_TIMES = ("Invalid time specification", "is after end time")
 _KEPT = ("denied", "has not changed")
 _WITHOUT_JSON = ("json", "data_parser", "serializer")
-"""In the complaint of a scontrol that was built without."""
+"""Parts of the error message of a scontrol that was built without JSON."""
 _SETTINGS = ("SLURM_CLUSTERS", "SLURM_JSON", "SLURM_YAML", "SCONTROL_", "SQUEUE_", "SACCT_")
-"""A user's own, and what srun --clusters leaves behind: the question would go elsewhere, or be another one."""
+"""Variables that a user sets, or that srun --clusters leaves behind. They would send the question elsewhere, or change
+it."""
 T = TypeVar("T")
 
 
 def for_questions(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which Slurm's commands answer what they are asked, with times as seconds since the epoch."""
+    """Return the environment for Slurm's commands: without a user's settings, and with times as seconds since the
+    epoch."""
     kept = {key: value for key, value in environ.items() if not key.startswith(_SETTINGS)}
     return {**kept, "SLURM_TIME_FORMAT": "%s"}
 
 
 class CliClient:
-    """A `SlurmClient` by the commands of this PATH."""
+    """A `SlurmClient` that runs the commands of this PATH."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        """Raises NoCommands."""
+        """Find scontrol. Raises NoCommands."""
         self._path = environ.get("PATH")
         scontrol = shutil.which("scontrol", path=self._path)
         if scontrol is None:
@@ -84,7 +86,7 @@ class CliClient:
             raise Unanswered(f"scontrol show node: {done.problem}")
         return found
 
-    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[Step, ...]:
+    def running_steps(self, job: JobState, *, timeout: float = TIMEOUT) -> tuple[JobStep, ...]:
         done = self._ask(["--oneliner", "show", "step", str(job.job_id)], time.monotonic() + timeout)
         if not done.stdout.startswith("StepId=") and _UNKNOWN_NODE not in done.stdout + done.stderr:
             raise Unanswered(f"scontrol show step {job.job_id}: {done.problem}")
@@ -94,7 +96,10 @@ class CliClient:
         return scontrol_text.configuration(self.configuration_text(timeout=timeout))
 
     def configuration_text(self, *, timeout: float = TIMEOUT) -> str:
-        """As scontrol prints it, times as seconds since the epoch. Raises Unanswered for anything else."""
+        """Return the configuration as scontrol prints it, with times as seconds since the epoch.
+
+        Raises Unanswered when scontrol prints anything else.
+        """
         done = self._ask(["show", "config"], time.monotonic() + timeout)
         try:
             scontrol_text.configuration(done.stdout)
@@ -141,8 +146,11 @@ class CliClient:
         return sacct_text.records(done.stdout, job_id)
 
     def jobs_since(self, start: str, user_id: int, *, timeout: float = TIMEOUT) -> tuple[list[JobRow], int]:
-        """The records of this user's jobs that were there at any moment since then (sacct_jobs.since); and how many
-        that sacct told of make no sense. One question to slurmdbd. Raises BadTime, Refused (there is no accounting)."""
+        """Return the records of this user's jobs that existed at any moment since `start` (sacct_jobs.since), and the
+        number of sacct's rows that make no sense.
+
+        Asks slurmdbd once. Raises BadTime, Refused (there is no accounting).
+        """
         options = [f"--starttime={start}", "--endtime=now", f"--user={user_id}", *sacct_jobs.OPTIONS]
         done = command.run([self._tool("sacct"), *options], timeout, self._environ)
         if not done.stdout.strip() and (done.code or done.stderr.strip()):
@@ -153,16 +161,17 @@ class CliClient:
         return [row for row in found if row.user_id in (None, user_id)], bad
 
     def set_derived_exit_code(self, name: str, code: int, *, timeout: float = TIMEOUT) -> None:
-        """Makes `code` (0 to 255) the DerivedExitCode of the newest run of the job of that name (JobRow.name).
+        """Set the DerivedExitCode of the newest run of the job called `name` (JobRow.name) to `code` (0 to 255).
 
-        Its owner may, once it has ended: slurmctld sends its own at the end, over whatever is there (as_mysql_job.c:
-        as_mysql_modify_job, as_mysql_job_complete). The database has a wait status, of which sacct shows the code.
-        Raises Refused, where a site does not let owners do that. "Modified jobs" is no proof: since 25.05 it is printed
-        before slurmdbd's answer is looked at (sacctmgr/job_functions.c). So the database is asked afterwards.
+        The owner may do that once the job has ended: at the end slurmctld sends a code of its own, which overwrites an
+        earlier one (as_mysql_job.c: as_mysql_modify_job, as_mysql_job_complete). The database holds a wait status, of
+        which sacct shows the code. Raises Refused where a site does not let owners do that. The output "Modified jobs"
+        is no proof: since 25.05 sacctmgr prints it before it looks at slurmdbd's answer (sacctmgr/job_functions.c). So
+        this function reads the value back.
         """
         end = time.monotonic() + timeout
         change = ["--immediate", "modify", "job", "where", f"jobid={name}", "set", f"DerivedExitCode={code << 8}"]
-        done = command.run([self._tool("sacctmgr"), *change], left(end), self._environ)
+        done = command.run([self._tool("sacctmgr"), *change], remaining(end), self._environ)
         problem = done.problem
         if not done.code:
             kept = self._derived_exit_code(name, end)
@@ -176,9 +185,9 @@ class CliClient:
     # How
 
     def _derived_exit_code(self, name: str, end: float) -> ExitCode | None:
-        """Of the job's newest run, as the database has it."""
+        """Return the code of the job's newest run, as the database has it."""
         line = [self._tool("sacct"), f"--jobs={name}", *sacct_jobs.OPTIONS]
-        done = command.run(line, left(end), self._environ)
+        done = command.run(line, remaining(end), self._environ)
         found = [row for row in sacct_jobs.rows(done.stdout)[0] if row.name == name]
         if not found and (done.code or done.stderr.strip()):
             raise Unanswered(f"sacct: {done.problem}")
@@ -193,22 +202,26 @@ class CliClient:
         return requeues_itself(job, self._version(end), mode)
 
     def _known(self, job_id: int, end: float) -> JobState:
-        job = self.job(job_id, timeout=left(end))
+        job = self.job(job_id, timeout=remaining(end))
         if job is None:
-            raise Refused(f"slurmctld knows no job {job_id}")
+            raise Refused(f"slurmctld has no job {job_id}")
         return job
 
     def _comment(self, job: JobState, end: float) -> str:
-        """To the letter, which scontrol's text cannot tell: there it runs together with what follows."""
+        """Return the comment unchanged. scontrol's text cannot show that: there the comment runs together with the next
+        field."""
         line = [self._tool("squeue"), "--noheader", "--states=all", f"--jobs={job.name}", "--format=%A\x1f%k"]
-        done = command.run(line, left(end), self._environ)
+        done = command.run(line, remaining(end), self._environ)
         number, separator, text = done.stdout.removesuffix("\n").partition("\x1f")
         if not separator or number.strip() != str(job.job_id):
             raise Unanswered(f"squeue: {done.problem}")
         return "" if text == "(null)" else text
 
     def _change(self, arguments: Sequence[str], end: float) -> None:
-        """Raises Refused and JobOver when slurmctld does not want to. A success is silent, and no code means one."""
+        """Run a scontrol command that changes something. It prints nothing when it succeeds; its exit code is no proof.
+
+        Raises Refused and JobOver when slurmctld refuses the change.
+        """
         done = self._ask(arguments, end)
         if _PENDING in done.stderr or (not done.code and not done.stderr.strip()):
             return
@@ -218,15 +231,16 @@ class CliClient:
         raise Refused(said) if any(each in done.stderr for each in _REFUSALS) else Unanswered(said)
 
     def _as_json(self, arguments: Sequence[str], end: float, read: Callable[[str], T]) -> T | None:
-        """What it says; None for an answer that is no JSON. For good, where this scontrol was built without, or where
-        the answer is too long: of a large job it tells every core of every node, of an array every task.
+        """Return what `read` makes of scontrol's JSON; None when scontrol printed no JSON.
 
-        It can say nothing, with exit code 0, for a job that it does not know as well as when slurmctld is away
-        (measured, 24.11): only the text tells the two apart.
+        Stops using JSON for good where this scontrol was built without it, or where the answer is too long: for a large
+        job it lists every core of every node, for an array every task. `read` may find nothing, with exit code 0, both
+        for a job that slurmctld does not have and while slurmctld is away (measured, 24.11). Only the text
+        distinguishes the two.
         """
         try:
             done = self._ask(["--json", *arguments], end)
-        except TooLong:
+        except OutputTooLong:
             self._json = False
             return None
         if done.stdout.lstrip().startswith("{"):
@@ -242,8 +256,8 @@ class CliClient:
     def _version(self, end: float) -> tuple[int, int]:
         return scontrol_text.version(self._ask(["--version"], end).stdout)
 
-    def _ask(self, arguments: Sequence[str], end: float) -> Done:
-        return command.run([self.scontrol, *arguments], left(end), self._environ)
+    def _ask(self, arguments: Sequence[str], end: float) -> CommandResult:
+        return command.run([self.scontrol, *arguments], remaining(end), self._environ)
 
     def _tool(self, name: str) -> str:
         path = shutil.which(name, path=self._path)

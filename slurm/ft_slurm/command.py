@@ -1,4 +1,4 @@
-"""Runs another program, bounded whatever it does: Slurm's commands wait long for a slurmctld that is away."""
+"""Runs another program with a bound on its time and output: Slurm's commands wait long for a slurmctld that is away."""
 
 import os
 import selectors
@@ -10,24 +10,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from ft_slurm.errors import TooLong, Unanswered
+from ft_slurm.errors import OutputTooLong, Unanswered
 
-__all__ = ["Done", "Unanswered", "run"]
+__all__ = ["CommandResult", "Unanswered", "run"]
 
 TIMEOUT = 60.0
 """Seconds for one question. scontrol itself gave up after 18 s when slurmctld was away (24.11, MessageTimeout=10)."""
 KILL_BOUND = 5.0
-"""Seconds that a killed command gets to be gone."""
+"""Seconds to wait for a killed command's end."""
 LONGEST_OUTPUT = 64 << 20
-"""Bytes that a command may print. JSON of a job tells every core of every node."""
+"""Bytes that a command may print. JSON of a job lists every core of every node."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What a command printed. `code` is negative when a signal ended it.
+class CommandResult:
+    """The result of a command. `code` is negative when a signal ended it.
 
-    Where another part of the process reaps all children, `code` is 0 for a command whose end that part saw: never take
-    a 0 alone for a success.
+    Where another part of the process reaps all children, `code` is 0 for a command that this other part has reaped. So
+    a code of 0 alone is no proof of success.
     """
 
     stdout: str
@@ -36,7 +36,7 @@ class Done:
 
     @property
     def problem(self) -> str:
-        """The last thing it said, in one line."""
+        """Return the last line that the command printed, for an error message."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         ended = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
         return lines[-1].strip() if lines else ended
@@ -44,11 +44,11 @@ class Done:
 
 def run(
     command: Sequence[str], timeout: float, environ: Mapping[str, str], stdin: IO[bytes] | int = subprocess.DEVNULL
-) -> Done:
-    """Runs the command to its end. After `timeout` seconds it is killed, with the processes that it started.
+) -> CommandResult:
+    """Run the command to its end. After `timeout` seconds kill it, with the processes that it started.
 
-    `stdin`: a file for it to read. Raises Unanswered when it took too long or cannot be started, TooLong when it
-    printed more than LONGEST_OUTPUT.
+    `stdin` is a file for it to read. Raises Unanswered when it took too long or cannot be started, OutputTooLong when
+    it printed more than LONGEST_OUTPUT.
     """
     end = time.monotonic() + timeout
     try:
@@ -66,8 +66,8 @@ def run(
     try:
         stdout, stderr = _read(process, end)
         process.wait(max(0.0, end - time.monotonic()))
-    except TooLong as error:
-        raise TooLong(f"{command[0]} printed {error}{_kill(process)}") from error
+    except OutputTooLong as error:
+        raise OutputTooLong(f"{command[0]} printed {error}{_kill(process)}") from error
     except subprocess.TimeoutExpired as error:
         raise Unanswered(f"{command[0]} has not answered within {timeout:.3g} s{_kill(process)}") from error
     except BaseException:
@@ -75,11 +75,11 @@ def run(
         raise
     finally:
         _close(process)
-    return Done(stdout, stderr, process.returncode)
+    return CommandResult(stdout, stderr, process.returncode)
 
 
 def _read(process: subprocess.Popen[bytes], end: float) -> tuple[str, str]:
-    """All that it prints. Raises TimeoutExpired, TooLong."""
+    """Return all that the process prints, stdout and stderr. Raises TimeoutExpired, OutputTooLong."""
     said: list[bytearray] = []
     room = LONGEST_OUTPUT
     with selectors.DefaultSelector() as selector:
@@ -97,13 +97,14 @@ def _read(process: subprocess.Popen[bytes], end: float) -> tuple[str, str]:
                 key.data.extend(data)
                 room -= len(data)
                 if room < 0:
-                    raise TooLong(f"more than {LONGEST_OUTPUT} bytes")
+                    raise OutputTooLong(f"more than {LONGEST_OUTPUT} bytes")
     stdout, stderr = (text.decode(errors="replace") for text in said)
     return stdout, stderr
 
 
 def _kill(process: subprocess.Popen[bytes]) -> str:
-    """Ends it and its group, not yet reaped, so that the number is still its own; says so if it can't be ended."""
+    """Kill the process and its group before it is reaped, while its number is still its own. Return the problem if it
+    does not end."""
     # Reaped by another part of this process, and gone; or another user's by now, and then not ended either.
     with suppress(ChildProcessError, ProcessLookupError, PermissionError):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -115,8 +116,8 @@ def _kill(process: subprocess.Popen[bytes]) -> str:
     return ""
 
 
-def left(end: float) -> float:
-    """Seconds until `end` of the monotonic clock, for the next of several commands; never quite nothing."""
+def remaining(end: float) -> float:
+    """Return the seconds until `end` of the monotonic clock, for the next of several commands; always above 0."""
     return max(0.1, end - time.monotonic())
 
 

@@ -1,4 +1,4 @@
-"""A part of a job's comment that is ours, beside whatever the user, or a site's tools, wrote there."""
+"""Reads and writes our part of a job's comment, beside what the user or a site's tools wrote there."""
 
 import re
 
@@ -8,11 +8,11 @@ LIMIT = 1024
 
 
 def with_part(comment: str, mark: str, text: str, limit: int = LIMIT) -> str:
-    """The comment with `[mark: text]` in the place of our former part, else after what is there.
+    """Return the comment with `[mark: text]` in the place of our former part, else after what is there.
 
-    `text` becomes one line without brackets, cut so that all fits in `limit` bytes; where not even an empty part fits,
-    the comment stays as it is, as it does when it could not be decoded. Without text our part is taken away. What
-    others wrote is never cut.
+    `text` becomes one line without brackets, cut so that all fits into `limit` bytes. The comment stays as it is when
+    not even an empty part fits, and when it could not be decoded. An empty `text` removes our part. The rest of the
+    comment is never cut.
     """
     if "\N{REPLACEMENT CHARACTER}" in comment:
         return comment
@@ -31,13 +31,13 @@ def with_part(comment: str, mark: str, text: str, limit: int = LIMIT) -> str:
 
 
 def has(comment: str, mark: str, head: str) -> bool:
-    """Whether our part is there and says `head`: that alone, or that and more behind a comma."""
+    """Return whether our part is `head` alone, or `head` followed by a comma and more."""
     text = part(comment, mark)
     return text == head or text.startswith(f"{head},")
 
 
 def part(comment: str, mark: str) -> str:
-    """Our part's text; empty when there is none."""
+    """Return our part's text; "" when there is none."""
     found = _find(comment, mark)
     return found[1] if found else ""
 

@@ -1,13 +1,16 @@
-"""Ends a batch job in Slurm whose script cannot end it any more: the script died with its host, or Slurm has taken that
-host out of the job.
+"""Ends a batch job in Slurm when its batch script cannot: the script died with its host, or Slurm has taken that host
+out of the job.
 
 Such a job stays RUNNING until its time limit, even when all tasks on the other nodes have ended
-(docs/internals/slurm.md, The batch host dies). Its owner may end it with slurm_complete_job, from any node. A script on
-a host that was taken out may live on, where only slurmd has died or slurmctld does not reach it. slurmctld drops what
-that script's slurmstepd says of its end (measured on 24.11; 22.05 still took it, where it got through): then nothing
-but a completion ends the job, and it is done although 22.05 might have heard another code from a script that goes on
-after ours. A script whose host is in the job ends the job itself: a completion beside it would decide by chance which
-exit code counts, and so `complete` leaves that script alone.
+(docs/internals/slurm.md, The batch host dies). Its owner may end it with slurm_complete_job, from any node.
+
+A script on a host that was taken out may live on, where only slurmd has died or slurmctld does not reach the host.
+slurmctld ignores the end of that script, which its slurmstepd reports (measured on 24.11; 22.05 still accepted it,
+where it got through). Then only a completion ends the job. So `complete` ends it, on 22.05 too, where such a script
+might have reported another exit code later.
+
+A script whose host is in the job ends the job itself. A completion at the same time would decide by chance which exit
+code counts, so `complete` leaves that script alone.
 """
 
 import os
@@ -18,24 +21,24 @@ from typing import Protocol
 
 from ft_slurm import libslurm
 from ft_slurm.client import SlurmClient, open_client
-from ft_slurm.command import TIMEOUT, left
+from ft_slurm.command import TIMEOUT, remaining
 from ft_slurm.errors import SlurmError, Unanswered
 from ft_slurm.nodelist import expand
-from ft_slurm.records import JobState, NodeState, Step
+from ft_slurm.records import JobState, JobStep, NodeState
 
 PAUSE = 5.0
-"""Seconds between two looks; each is two or three calls to slurmctld, by one node of the job."""
+"""Seconds between two attempts. Each is two or three calls to slurmctld, by one node of the job."""
 MARGIN = 60.0
-"""Seconds beyond SlurmdTimeout that slurmctld gets to see that the batch host is silent. Measured on 22.05, with a
-SlurmdTimeout of 300 s: NOT_RESPONDING 212 s after its death, DOWN only after 499 s; with 30 s: 27 s and 48 s."""
+"""Seconds beyond SlurmdTimeout until slurmctld must have noticed that the batch host is silent. Measured on 22.05, with
+a SlurmdTimeout of 300 s: NOT_RESPONDING 212 s after its death, DOWN only after 499 s; with 30 s: 27 s and 48 s."""
 USUAL_SLURMD_TIMEOUT = 300.0
-"""Seconds; Slurm's default, until slurmctld has told its own."""
+"""Seconds; Slurm's default, used until slurmctld has answered with its own value."""
 _NOT_NOW = frozenset({"CONFIGURING", "RESIZING", "SIGNALING", "STOPPED"})
 
 
 @unique
-class Outcome(StrEnum):
-    """How it went. LEFT: the job is still there, and the log says what ends it."""
+class CompletionResult(StrEnum):
+    """The result of `complete`. LEFT: the job is still there, and the log names the command that ends it."""
 
     COMPLETED = "completed"
     NOTHING = "nothing"
@@ -43,11 +46,11 @@ class Outcome(StrEnum):
 
 
 @unique
-class BatchHost(StrEnum):
-    """What slurmctld makes of the node that runs the batch script.
+class BatchHostState(StrEnum):
+    """State of the node that runs the batch script, by slurmctld.
 
-    SILENT: it is in the job and does not answer. GONE: it was taken out, or given up. NONE: there is no script to wait
-    for, as the job has none, is over, or was started anew.
+    SILENT: it is in the job and does not answer. GONE: it was taken out of the job, or is DOWN. NONE: there is no
+    script to wait for, because the job has none, is over, or was started anew.
     """
 
     MEMBER = "member"
@@ -62,13 +65,13 @@ class Log(Protocol):
     def __call__(self, event: str, level: str = "info", **fields: object) -> None: ...
 
 
-def batch_host(job_id: int, *, restart_count: int, timeout: float) -> BatchHost:
-    """Asks slurmctld once, with three questions that take `timeout` seconds together at most. Raises SlurmError."""
+def batch_host(job_id: int, *, restart_count: int, timeout: float) -> BatchHostState:
+    """Ask slurmctld once, with three questions that take `timeout` seconds together at most. Raises SlurmError."""
     end = time.monotonic() + timeout
     client = open_client(os.environ)
-    job = client.job(job_id, timeout=left(end))
+    job = client.job(job_id, timeout=remaining(end))
     if job is None or not job.alive or not job.has_batch_script or job.restart_count != restart_count:
-        return BatchHost.NONE
+        return BatchHostState.NONE
     return _batch_host(client, job, end)
 
 
@@ -80,25 +83,27 @@ def complete(
     restart_count: int | None = None,
     host_lost: bool = True,
     log: Log,
-) -> Outcome:
-    """Ends the job with `exit_code` (0 to 255), as sacct shows it, if its batch script cannot any more.
+) -> CompletionResult:
+    """End the job with `exit_code` (0 to 255), as sacct shows it, if its batch script cannot any more.
 
-    To be called when the caller's own step (None: it is in none) is done with everything else: all that still runs in
-    the job is killed, the caller too, if it is in the step. Does nothing for a job without a batch script (salloc, a
-    direct srun), for one that has ended or, with `restart_count`, was started anew. Waits until no other step runs and
-    slurmctld has given the batch host up, at most SlurmdTimeout + MARGIN; then a host that no longer answers Slurm
-    counts as dead, while one that answers is left alone with its script, which can still end the job. While slurmctld
-    is away it goes on trying; if it was, every host counts as dead in the end. Without `host_lost` the caller hears the
-    host, and does nothing once Slurm does. Needs Slurm's library, and its commands or pyslurm. Blocks. Raises
-    ValueError for a code that is none.
+    Call it when the caller's own step (None: it runs in none) has done everything else: all that still runs in the job
+    is killed, with the caller, if it is in the step. Does nothing for a job without a batch script (salloc, a direct
+    srun), for a job that has ended, and with `restart_count` for one that was started anew.
+
+    Waits until no other step runs and slurmctld has given the batch host up, at most SlurmdTimeout + MARGIN. After that
+    a host that does not answer Slurm counts as dead. A host that answers is left alone with its script, which can still
+    end the job. While slurmctld is away, tries again; if it was away, every host counts as dead in the end. `host_lost`
+    False: the caller still has contact to the host, so this does nothing once Slurm has contact too.
+
+    Needs Slurm's library, and its commands or pyslurm. Blocks. Raises ValueError for a code outside of 0 to 255.
     """
     if not 0 <= exit_code <= 255:
         raise ValueError(f"exit code {exit_code}: from 0 to 255")
     return _Completion(job_id, step_id, exit_code, restart_count, host_lost, log).run()
 
 
-class _Left(SlurmError):
-    """It cannot be done."""
+class _LeftRunning(SlurmError):
+    """The job cannot be completed, and stays."""
 
 
 class _Completion:
@@ -125,20 +130,20 @@ class _Completion:
         self._called = False
         self._was_away = False
 
-    def run(self) -> Outcome:
+    def run(self) -> CompletionResult:
         try:
             client = open_client(os.environ)
             while True:
                 last = self._time_left() <= 0
                 try:
-                    why: str | Outcome = self._look(client, last)
+                    why: str | CompletionResult = self._look(client, last)
                 except Unanswered as error:
                     why = str(error)
                     self._was_away = True
-                if isinstance(why, Outcome):
+                if isinstance(why, CompletionResult):
                     return why
                 if last:
-                    raise _Left(why)
+                    raise _LeftRunning(why)
                 self._waiting(why)
                 time.sleep(max(0.0, min(PAUSE, self._time_left())))
         except SlurmError as error:
@@ -147,26 +152,27 @@ class _Completion:
     def _time_left(self) -> float:
         return self._began + self._slurmd_timeout + MARGIN - time.monotonic()
 
-    def _look(self, client: SlurmClient, last: bool) -> Outcome | str:
-        """One attempt: how it ended, or what there is still to wait for. Raises SlurmError: Unanswered means again."""
+    def _look(self, client: SlurmClient, last: bool) -> CompletionResult | str:
+        """Make one attempt. Return its result, or the reason for waiting. Raises SlurmError; Unanswered means: try
+        again."""
         job = client.job(self._job_id)
         if job is None or not job.alive:
             return self._over("forgotten" if job is None else job.shown)
         self._job = job
         if not job.has_batch_script:
-            return self._nothing("the job has no batch script: whoever made the allocation ends it")
+            return self._nothing("the job has no batch script: the owner of the allocation ends it")
         if self._restart_count is not None and job.restart_count != self._restart_count:
             return self._nothing("the job has been started anew")
-        if not self._host_lost and _batch_host(client, job, time.monotonic() + TIMEOUT) is BatchHost.MEMBER:
+        if not self._host_lost and _batch_host(client, job, time.monotonic() + TIMEOUT) is BatchHostState.MEMBER:
             return self._nothing("the batch host is in the job: its script ends the job")
         if job.heterogeneous:
-            raise _Left("it is a heterogeneous job: to complete one of those was never tried")
+            raise _LeftRunning("it is a heterogeneous job: to complete one of those was never tried")
         if self._plugin_dir is None:
             self._configure(client.configuration())
         library = libslurm.find(self._plugin_dir or "", os.environ)
         if library is None:
-            raise _Left(f"there is no {libslurm.NAME} here")
-        if waiting := self._in_the_way(client, job, last):
+            raise _LeftRunning(f"there is no {libslurm.NAME} here")
+        if waiting := self._obstacle(client, job, last):
             return waiting
         self._log("completing_job", job=job.job_id, exit_code=self._exit_code, nodes=job.nodes)
         self._called = True
@@ -179,8 +185,8 @@ class _Completion:
         if seconds.isdecimal():
             self._slurmd_timeout = float(seconds)
 
-    def _in_the_way(self, client: SlurmClient, job: JobState, last: bool) -> str:
-        """What the job must not be ended for yet; empty for nothing."""
+    def _obstacle(self, client: SlurmClient, job: JobState, last: bool) -> str:
+        """Return the reason why the job must not be ended yet; "" for none."""
         if job.state != "RUNNING" or job.flags & _NOT_NOW:
             return f"the job is {job.shown}"
         steps = client.running_steps(job)
@@ -196,23 +202,24 @@ class _Completion:
             return ""
         return f"slurmctld lists the batch host {host} as {node.shown}: its script may live and end the job"
 
-    def _over(self, state: str) -> Outcome:
+    def _over(self, state: str) -> CompletionResult:
         if self._called:
             self._log("job_completed", job=self._job_id, exit_code=self._exit_code)
-            return Outcome.COMPLETED
+            return CompletionResult.COMPLETED
         return self._nothing(f"the job is over: {state}")
 
-    def _nothing(self, why: str) -> Outcome:
+    def _nothing(self, why: str) -> CompletionResult:
         self._log("nothing_to_complete", job=self._job_id, why=why)
-        return Outcome.NOTHING
+        return CompletionResult.NOTHING
 
     def _waiting(self, why: str) -> None:
         if why != self._said:
             self._said = why
             self._log("waiting_to_complete_job", job=self._job_id, why=why, seconds_left=round(self._time_left()))
 
-    def _left(self, error: SlurmError) -> Outcome:
-        """No command does better than scancel (measured: CANCELLED; with the time limit set to now, TIMEOUT)."""
+    def _left(self, error: SlurmError) -> CompletionResult:
+        """Report that the job stays. Names scancel, as no other command gives a better state (measured: scancel gives
+        CANCELLED; a time limit set to now, TIMEOUT)."""
         if self._job is None:
             what = f"job {self._job_id}, if it has a batch script, holds its nodes until its time limit"
         else:
@@ -226,22 +233,22 @@ class _Completion:
             ends_it=f"scancel {self._job_id}",
             verdict_code=self._exit_code,
         )
-        return Outcome.LEFT
+        return CompletionResult.LEFT
 
 
-def _batch_host(client: SlurmClient, job: JobState, end: float) -> BatchHost:
-    host = _living_host(job, client.running_steps(job, timeout=left(end)))
-    node = client.nodes([host], timeout=left(end)).get(host) if host else None
+def _batch_host(client: SlurmClient, job: JobState, end: float) -> BatchHostState:
+    host = _living_host(job, client.running_steps(job, timeout=remaining(end)))
+    node = client.nodes([host], timeout=remaining(end)).get(host) if host else None
     if node is None or node.down:
-        return BatchHost.GONE
-    return BatchHost.SILENT if _silent(node) else BatchHost.MEMBER
+        return BatchHostState.GONE
+    return BatchHostState.SILENT if _silent(node) else BatchHostState.MEMBER
 
 
-def _living_host(job: JobState, steps: Iterable[Step]) -> str:
-    """The batch script's host; empty once slurmctld has taken it out of the job.
+def _living_host(job: JobState, steps: Iterable[JobStep]) -> str:
+    """Return the batch script's host; "" once slurmctld has taken it out of the job.
 
-    Where the batch step is not listed any more, and slurmctld was started anew since, only the job's first list
-    of nodes, in our environment, still tells who it was.
+    Where the batch step is not listed any more, and slurmctld was started anew since, only the job's first node list,
+    in our environment, still shows which host it was.
     """
     hosts = [step.nodes for step in steps if step.name == "batch"]
     if not hosts:

@@ -1,8 +1,8 @@
-"""Who is ending a job whose processes have got a SIGTERM, and why: what slurmctld says of it at that moment.
+"""Finds out why a job ends whose processes have got a SIGTERM, from slurmctld's record of it at that moment.
 
 Measured on 22.05 and 24.11, 0.3 s and 2 s after the signal (tests/ft_slurm/recorded):
 
-| | JSON's state | text's state | what else tells |
+| | JSON's state | text's state | other evidence |
 | --- | --- | --- | --- |
 | scancel | CANCELLED COMPLETING | COMPLETING | EndTime is now |
 | the time limit | TIMEOUT COMPLETING | COMPLETING | Reason=TimeLimit, EndTime is now |
@@ -11,9 +11,9 @@ Measured on 22.05 and 24.11, 0.3 s and 2 s after the signal (tests/ft_slurm/reco
 | preemption without, REQUEUE | PENDING COMPLETING | COMPLETING | JSON: preempt_time; text: as scontrol requeue |
 | scontrol requeue | PENDING COMPLETING | COMPLETING | Restarts is one more, EndTime unknown or a limit away |
 
-No flag such as REQUEUED is there, and Reason is None but for the time limit. An allocation of salloc or srun says
-the same as a batch job. A job that is cancelled within its grace says CANCELLED in JSON, and its text what a preempted
-one's does. The grace was over 20 to 24 s after PreemptTime with GraceTime=20, and KillWait later came SIGKILL.
+No flag such as REQUEUED is there, and Reason is None except for the time limit. An allocation of salloc or srun has the
+same record as a batch job. A job that is cancelled within its grace is CANCELLED in JSON; its text is that of a
+preempted job. The grace was over 20 to 24 s after PreemptTime with GraceTime=20, and SIGKILL came KillWait later.
 """
 
 from enum import StrEnum, unique
@@ -26,7 +26,7 @@ SKEW = 30.0
 
 @unique
 class Ending(StrEnum):
-    """Why a job comes to its end. NOTHING: slurmctld has decided nothing, or the job ends by itself."""
+    """The reason for a job's end. NOTHING: slurmctld has decided nothing, or the job ends by itself."""
 
     NOTHING = "nothing"
     CANCELLED = "cancelled"
@@ -45,9 +45,9 @@ _BY_STATE = {
 
 
 def ending(job: JobState, now: float) -> Ending:
-    """Why the job is ending, for somebody who runs in it; `now` in seconds since the epoch.
+    """Return why the job ends, for a process that runs in it; `now` is in seconds since the epoch.
 
-    From text alone (22.05) a cancelled job cannot be told from one whose batch script has just exited with 0.
+    Text alone (22.05) does not distinguish a cancelled job from one whose batch script has just exited with 0.
     """
     if job.state == "PENDING" and job.preempt_time is not None:
         return Ending.PREEMPTED

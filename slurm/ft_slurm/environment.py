@@ -1,4 +1,4 @@
-"""A task's identity, from the environment that srun gives it (srun(1), OUTPUT ENVIRONMENT VARIABLES).
+"""Reads a task's identity from the environment that srun gives it (srun(1), OUTPUT ENVIRONMENT VARIABLES).
 
 These variables are fixed when the step starts: a node that is taken out of the job later stays in them.
 """
@@ -20,7 +20,7 @@ REQUIRED = (
     "SLURMD_NODENAME",
     "SLURM_SUBMIT_DIR",
 )
-# Ids from here up are no srun's steps but Slurm's own: batch, extern, interactive (slurm.h, SLURM_MAX_NORMAL_STEP_ID).
+# Ids from here up are Slurm's own steps, not srun's: batch, extern, interactive (slurm.h, SLURM_MAX_NORMAL_STEP_ID).
 FIRST_SPECIAL_STEP = 0xFFFFFFF0
 _TASK_COUNT = re.compile(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?")
 
@@ -49,7 +49,7 @@ class StepEnvironment:
 
 
 def read(environ: Mapping[str, str]) -> StepEnvironment:
-    """The task's identity. Reads the mapping alone.
+    """Return the task's identity. Reads the mapping alone.
 
     Raises NotInStep when srun did not start this process, SeveralTasksPerNode, Contradiction (both values in the
     message), BadVariable and NodeListError.
@@ -90,7 +90,7 @@ def _infra_rank(environ: Mapping[str, str], nodes: tuple[str, ...]) -> int:
         raise Contradiction(
             f"SLURMD_NODENAME={name} is number {position} of SLURM_STEP_NODELIST={expression}",
             f"SLURM_NODEID={node_id}",
-            "which node this is cannot be told",
+            "the number of this node is ambiguous",
         )
     return position
 
@@ -119,7 +119,8 @@ def _check_one_task_per_node(environ: Mapping[str, str], node_count: int) -> Non
 
 
 def _task_counts(value: str) -> list[tuple[int, int]]:
-    """`2(x3),1` as [(2, 3), (1, 1)]: tasks, and on how many nodes in a row."""
+    """Parse `2(x3),1` as [(2, 3), (1, 1)]: tasks on each node, and the number of consecutive nodes. Raises
+    BadVariable."""
     counts: list[tuple[int, int]] = []
     for part in value.split(","):
         match = _TASK_COUNT.fullmatch(part)

@@ -1,6 +1,6 @@
-"""Everything that can be wrong with what Slurm told us.
+"""Defines the errors of ft_slurm.
 
-Each message names the variable, its value, and what was expected.
+A message about a variable names the variable, its value, and the expected form.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class NodeListError(SlurmError):
 
 
 class Contradiction(SlurmError):
-    """Two things that Slurm said exclude one another. Both are in the message."""
+    """Two values from Slurm exclude one another. Both are in the message."""
 
     def __init__(self, first: str, second: str, problem: str) -> None:
         super().__init__(f"Slurm contradicts itself: {first}, but {second}: {problem}")
@@ -57,35 +57,35 @@ class SeveralTasksPerNode(SlurmError):
 
 
 class BadOption(SlurmError):
-    """An option for sbatch that it would not understand, or that a job must not have. One line."""
+    """An option that sbatch would not understand, or that a job must not have. One line."""
 
 
 class NoDomain(SlurmError):
-    """The node's place in the network cannot be told from what Slurm or its name says."""
+    """The node's place in the network cannot be derived from Slurm's variables or its name."""
 
 
 class Unanswered(SlurmError):
     """There was no answer this time: trying again may help."""
 
 
-class TooLong(Unanswered):
-    """A command printed more than anybody should have to keep."""
+class OutputTooLong(Unanswered):
+    """A command printed more than the caller accepts."""
 
 
 class BadOutput(Unanswered):
-    """What a command printed is not what it prints. One line."""
+    """A command's output does not have the expected form. One line."""
 
 
 class Refused(SlurmError):
-    """It cannot be done, and trying again will not help."""
+    """The request cannot be fulfilled, and trying again will not help."""
 
 
 OVER = ("already completing", "already finished")
-"""In slurmctld's words for that (slurm_errno.c)."""
+"""Parts of slurmctld's error messages when a job has ended (slurm_errno.c)."""
 
 
 class JobOver(Refused):
-    """slurmctld has ended the job, and changes nothing of it any more."""
+    """slurmctld has ended the job, and accepts no more changes of it."""
 
 
 class NoCommands(SlurmError):

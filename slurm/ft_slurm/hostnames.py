@@ -1,4 +1,4 @@
-"""Node names as the arguments of a command."""
+"""Joins node names to the arguments of a command."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ LONGEST = 100_000
 
 
 def batches(names: Sequence[str], longest: int = LONGEST) -> Iterator[str]:
-    """The names, separated by commas, in as few arguments as hold them."""
+    """Yield the names, separated by commas, in as few arguments of at most `longest` characters as possible."""
     batch: list[str] = []
     length = 0
     for name in names:

@@ -1,4 +1,4 @@
-"""Where a job was submitted and what it runs, by Slurm: its files are looked for there."""
+"""Asks Slurm for a job's working folder and batch script, with which its files are found."""
 
 import re
 import shutil
@@ -7,29 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ft_slurm import command
-from ft_slurm.command import left
+from ft_slurm.command import remaining
 from ft_slurm.errors import NoCommands, Unanswered
 
 _SETTINGS = ("SLURM_CLUSTERS", "SACCT_", "SCONTROL_")
-"""A user's own, which would make it another question."""
+"""Variables that a user sets and that would change the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """`job_id` is Slurm's own number, of an array task too. `work_dir` is the job's working folder, and `script` its
-    batch script; "" where Slurm does not know them (any more)."""
+    """A job's folder and script. `job_id` is Slurm's own number, of an array task too. `work_dir` is the job's working
+    folder, and `script` its batch script; "" where Slurm does not have them (any more)."""
 
     job_id: int
     work_dir: str
     script: str
 
 
-def look(name: str, environ: Mapping[str, str], timeout: float) -> JobFolder | None:
-    """The newest record of the job, or array task (`123_4`), of this name; None when Slurm does not know it.
+def find(name: str, environ: Mapping[str, str], timeout: float) -> JobFolder | None:
+    """Return the newest record of the job, or array task (`123_4`), of this name; None when Slurm has none.
 
-    slurmctld is asked first, which knows the script as well but forgets a job MinJobAge (300 s) after its end; then
-    the accounting. Raises NoCommands where neither scontrol nor sacct is in PATH, and Unanswered, with one line, after
-    at most `timeout` seconds and a little.
+    Asks slurmctld first, which has the script as well but forgets a job MinJobAge (300 s) after its end; then the
+    accounting. Raises NoCommands where neither scontrol nor sacct is in PATH, and Unanswered, with one line, after at
+    most `timeout` seconds and a little.
     """
     path, end = environ.get("PATH"), time.monotonic() + timeout
     clean = {key: value for key, value in environ.items() if not key.startswith(_SETTINGS)}
@@ -42,15 +42,15 @@ def look(name: str, environ: Mapping[str, str], timeout: float) -> JobFolder | N
 
 
 def _of_slurmctld(scontrol: str, name: str, environ: Mapping[str, str], end: float) -> JobFolder | None:
-    """None also while slurmctld is away: the accounting may be there."""
+    """Return slurmctld's record. None also while slurmctld is away: the accounting may answer."""
     try:
-        done = command.run([scontrol, "show", "job", name], left(end), environ)
+        done = command.run([scontrol, "show", "job", name], remaining(end), environ)
         # Of several records of one name, as of a requeued job, the last one is the newest.
         numbers = re.findall(r"^JobId=([0-9]{1,18})\b", done.stdout, re.MULTILINE)
         folders = re.findall(r"^   WorkDir=(.*)$", done.stdout, re.MULTILINE)
         if not numbers or len(numbers) != len(folders):
             return None
-        script = command.run([scontrol, "write", "batch_script", numbers[-1], "-"], left(end), environ)
+        script = command.run([scontrol, "write", "batch_script", numbers[-1], "-"], remaining(end), environ)
     except Unanswered:
         return None
     return JobFolder(int(numbers[-1]), folders[-1], script.stdout if script.stdout.startswith("#!") else "")
@@ -58,7 +58,7 @@ def _of_slurmctld(scontrol: str, name: str, environ: Mapping[str, str], end: flo
 
 def _of_sacct(sacct: str, name: str, environ: Mapping[str, str], end: float) -> JobFolder | None:
     line = [sacct, "--allocations", f"--jobs={name}", "--noheader", "--parsable2", "--format=JobIDRaw,WorkDir"]
-    done = command.run(line, left(end), environ)
+    done = command.run(line, remaining(end), environ)
     if done.code:
         raise Unanswered(f"sacct: {done.problem}")
     for row in reversed(done.stdout.splitlines()):

@@ -1,4 +1,4 @@
-"""Slurm's own library: where it is, and its one call that no command offers, made in a process of its own."""
+"""Finds Slurm's own library, and makes the one call that no command offers, in a process of its own."""
 
 import shutil
 import sys
@@ -10,7 +10,8 @@ from ft_slurm import command, complete_job
 from ft_slurm.errors import Refused, Unanswered
 
 NAME = "libslurmfull.so"
-"""Beside the plug-ins. Not the public libslurm.so: plug-ins do not load with it, and it ends the process (measured)."""
+"""Its file name. It lies beside the plug-ins. The public libslurm.so does not do: plug-ins do not load with it, and it
+ends the process (measured)."""
 LIBRARY_FOLDERS: tuple[str, ...] = (
     *("/usr/lib64", "/usr/lib", "/usr/local/lib64", "/usr/local/lib", "/opt/slurm/lib64", "/opt/slurm/lib"),
     f"/usr/lib/{sysconfig.get_config_var('MULTIARCH') or ''}",
@@ -19,13 +20,14 @@ _PACKAGED = ("slurm", "slurm-wlm")
 
 
 def find(plugin_dir: str, environ: Mapping[str, str]) -> Path | None:
-    """The library, first of all in slurm.conf's PluginDir (folders separated by colons); None if it is not here."""
+    """Return the library's path; None where there is none. slurm.conf's PluginDir (folders separated by colons) comes
+    first."""
     folders = [*map(Path, filter(None, plugin_dir.split(":"))), *_usual(environ)]
     return next((folder / NAME for folder in folders if (folder / NAME).is_file()), None)
 
 
 def _usual(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Where sites put it: $SLURM_LIB_DIR, beside the commands, and where packages do."""
+    """Yield the folders where sites put it: $SLURM_LIB_DIR, beside the commands, and the folders of packages."""
     tops = [environ["SLURM_LIB_DIR"]] if environ.get("SLURM_LIB_DIR") else []
     if scontrol := shutil.which("scontrol", path=environ.get("PATH")):
         prefix = Path(scontrol).resolve().parent.parent
@@ -36,7 +38,7 @@ def _usual(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def complete(library: Path, job_id: int, exit_code: int, environ: Mapping[str, str]) -> None:
-    """Tells slurmctld that the job has ended with this code. Only its owner may; all that still runs in it is killed.
+    """End the job with this exit code by slurm_complete_job. Only its owner may; all that still runs in it is killed.
 
     Raises Unanswered when trying again may help, Refused when not.
     """
@@ -49,5 +51,5 @@ def complete(library: Path, job_id: int, exit_code: int, environ: Mapping[str, s
         raise Unanswered(f"slurm_complete_job: {why}")
     if said in ("refused", "unusable"):
         raise Refused(f"slurm_complete_job: {why}")
-    # Also for want of a configuration, which at sites without a slurm.conf on the nodes comes from slurmctld.
+    # The reason can be a missing configuration: at sites without a slurm.conf on the nodes slurmctld sends it.
     raise Unanswered(f"{library} ended its process: {done.problem}")

@@ -1,12 +1,12 @@
-"""Slurm's host list expressions, expanded in the order in which Slurm itself counts the nodes.
+"""Expands Slurm's host list expressions in the order in which Slurm itself counts the nodes.
 
     n[0-3,7],gpu-[001-100]x,rack[1-2]node[01-16]
 
-Order is what counts here, because a node's position is its infra_rank. Terms keep the order in which they
-are written, and so do the ranges in a bracket; nothing is sorted and duplicates stay. Of several brackets in one
-name the last varies fastest; the others follow from the first, fastest, to the last but one, slowest
-(`_push_range_list` in Slurm's src/common/hostlist.c takes the rightmost bracket of the prefix for its outer loop). A
-number is padded to the width of its range's lower end.
+The order matters, because a node's position is its infra_rank. Terms keep the order in which they are written, and so
+do the ranges in a bracket; nothing is sorted and duplicates stay. Of several brackets in one name the last varies
+fastest; the others follow from the first, fastest, to the last but one, slowest (`_push_range_list` in Slurm's
+src/common/hostlist.c takes the rightmost bracket of the prefix for its outer loop). A number is padded to the width of
+its range's lower end.
 """
 
 from dataclasses import dataclass
@@ -62,10 +62,10 @@ class _Term:
 
 
 def expand(expression: str, limit: int = 100_000) -> tuple[str, ...]:
-    """The names that a host list expression stands for, as `scontrol show hostnames` prints them.
+    """Return the names of a host list expression, as `scontrol show hostnames` prints them.
 
-    Raises NodeListError, with the position, for an expression that is empty, malformed, or
-    holds more than `limit` names; nothing is built before it has been counted.
+    Raises NodeListError, with the position, for an expression that is empty, malformed, or holds more than `limit`
+    names. Counts the names before it builds any.
     """
     terms = _Parser(expression, limit).terms()
     return tuple(name for term in terms for name in term.names())

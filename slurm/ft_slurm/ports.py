@@ -1,4 +1,4 @@
-"""The TCP ports that a step's store may listen on. Every node computes the same ones, so nobody has to be asked."""
+"""Computes the TCP ports that a step's store may listen on. Every node computes the same ports, without a message."""
 
 from hashlib import blake2b
 
@@ -10,11 +10,11 @@ FIRST, LAST = 20000, 29999
 
 
 def candidates(step: StepEnvironment, configured: int | None) -> tuple[int, ...]:
-    """The ports in the order in which to try them; the first 8, fewer at the upper end of the port numbers.
+    """Return the ports in the order in which to try them: the first 8, fewer at the upper end of the port numbers.
 
-    They start at the first that Slurm reserved for the step (`srun --resv-ports`, or the site's MpiParams), else at the
-    configured one, else at a fixed hash of job and step, so that two jobs on one node seldom meet. Where they do,
-    the next one is free, and whoever connects tells the stores apart by their run_id.
+    They start at the first port that Slurm reserved for the step (`srun --resv-ports`, or the site's MpiParams), else
+    at the configured one, else at a fixed hash of job and step, so that two jobs on one node seldom meet. Where they
+    do, the coordinator takes the next port, and clients recognize their store by its run_id.
     """
     if step.reserved_ports:
         first = step.reserved_ports[0]

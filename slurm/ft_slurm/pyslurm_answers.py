@@ -1,18 +1,20 @@
-"""What `pyslurm_worker` prints. Pure: each function returns, or raises BadOutput with one line, whatever it gets."""
+"""Reads the output of `pyslurm_worker`. Pure: each function returns, or raises BadOutput with one line, for any
+input."""
 
 import json
 from typing import Any
 
 from ft_slurm import scontrol_text, values
 from ft_slurm.errors import OVER, BadOutput, JobOver, Refused, Unanswered
-from ft_slurm.records import AccountingRecord, ExitCode, JobState, NodeState, Step
+from ft_slurm.records import AccountingRecord, ExitCode, JobState, JobStep, NodeState
 
 UNLIMITED = "UNLIMITED"
-"""What pyslurm makes of Slurm's INFINITE."""
+"""pyslurm's value for Slurm's INFINITE."""
 
 
 def answer(text: str) -> object:
-    """Raises Refused and Unanswered, as the worker says, and BadOutput."""
+    """Return the worker's answer. Raises Refused and Unanswered where the worker printed these, JobOver, and
+    BadOutput."""
     try:
         said = json.loads(text.strip().splitlines()[-1])
     except (ValueError, RecursionError, IndexError) as error:
@@ -35,7 +37,7 @@ def job(said: object) -> JobState | None:
     state, flags = values.job_state(_text(fields, "state"))
     limit = _count(fields, "time_limit")
     array, task = _count(fields, "array_id"), _count(fields, "array_task_id")
-    if task is None:  # as pyslurm calls task 0, too
+    if task is None:  # pyslurm gives None for task 0, too
         task = values.array_task(_text(fields, "array_tasks_waiting") or "0")
     return JobState(
         job_id=job_id,
@@ -68,19 +70,20 @@ def nodes(said: object) -> dict[str, NodeState]:
     return {each.name: each for each in found}
 
 
-def running_steps(said: object) -> tuple[Step, ...]:
+def running_steps(said: object) -> tuple[JobStep, ...]:
     steps = [_mapping(each) for each in _list(said)]
     going = [each for each in steps if not scontrol_text.step_is_over(_text(each, "state"))]
-    return tuple(Step(str(each.get("id")), _host_list(each)) for each in going)
+    return tuple(JobStep(str(each.get("id")), _host_list(each)) for each in going)
 
 
 def _host_list(step: dict[str, Any]) -> str:
-    """pyslurm cuts the expression at each comma, within brackets too: `n[0,2]` is told as two pieces."""
+    """Join the node list: pyslurm cuts it at each comma, within brackets too, so that `n[0,2]` comes in two pieces."""
     return ",".join(values.string(each, "allocated_nodes") for each in _list(step.get("allocated_nodes")))
 
 
 def configuration(said: object) -> dict[str, str]:
-    """With the names and units that `scontrol show config` has; SlurmctldParameters without their values."""
+    """Return the configuration with the names and units of `scontrol show config`; SlurmctldParameters without their
+    values."""
     fields = _mapping(said)
     folders, parameters = fields.get("plugin_dirs"), fields.get("slurmctld_parameters")
     return {

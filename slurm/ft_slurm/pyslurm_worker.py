@@ -1,10 +1,11 @@
-"""Asks Slurm through pyslurm. Run as a program of its own, by path: libslurm ends the process that it is in when it
-does not like something (a missing slurm.conf at import is enough), can hang, and is GPL, which we are not.
+"""Asks Slurm through pyslurm. It runs as a program of its own, by path: libslurm can hang, ends its process on some
+errors (a missing slurm.conf at import is enough), and is GPL, which this project is not.
 
     PYSLURM_DISABLE_AUTO_INIT=1 python -P pyslurm_worker.py QUESTION [JSON ...]
 
 prints one line of JSON: `{"answer": ...}`, `{"refused": WHY}` (slurmctld's own answer), or `{"unanswered": WHY}`.
-Written by the source of pyslurm 25.11.2, which gives None for each number that is 0 or not set, if not said otherwise.
+Written by the source of pyslurm 25.11.2, which gives None for each number that is 0 or not set, unless stated
+otherwise.
 """
 
 import json
@@ -14,12 +15,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 FIRST_OF_SLURMCTLD = 2000
-"""From here up, an error number is slurmctld's answer; below, it did not get that far (slurm_errno.h)."""
+"""Error numbers from here up are slurmctld's answers. With a smaller one the call did not reach slurmctld
+(slurm_errno.h)."""
 INVALID_JOB_ID = 2017
 MADE_UP = -1
-"""The error number of what libslurm did not complain of, but pyslurm itself."""
+"""The error number of errors that come from pyslurm itself, not from libslurm."""
 LONGEST = 600
-"""Seconds after which a worker whose parent is gone ends itself."""
+"""Seconds after which a worker ends itself, in case its parent is gone."""
 JOB = (
     *("id", "state", "state_reason", "user_id", "is_batch_job", "heterogeneous_id", "requeue_count"),
     *("is_requeueable", "batch_host", "allocated_nodes", "partition", "array_id", "array_task_id"),
@@ -53,7 +55,8 @@ def nodes(slurm: Any, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def steps(slurm: Any, job_id: int) -> list[dict[str, Any]]:
-    """None is an error to pyslurm (core/job/step.pyx): its own for a job that runs, a KeyError for one that waits."""
+    """Return the job's steps; [] where it has none, which pyslurm raises an error for (core/job/step.pyx): its own for
+    a job that runs, a KeyError for one that waits."""
     try:
         found = slurm.JobSteps.load(job_id)
     except KeyError:
@@ -83,7 +86,8 @@ def requeue(slurm: Any, job_id: int) -> None:
 
 
 def accounting(slurm: Any, job_id: int) -> list[dict[str, Any]]:
-    """The job's newest record and its steps': pyslurm keeps one for each job id, and cannot ask for the others."""
+    """Return the job's newest record and its steps': pyslurm keeps one for each job id, and cannot ask for the
+    others."""
     found = slurm.db.Jobs.load(slurm.db.JobFilter(ids=[job_id]))
     records = []
     for each in found.values():
@@ -101,7 +105,7 @@ QUESTIONS: dict[str, Callable[..., object]] = {
 
 
 def answer(question: str, arguments: Sequence[object]) -> dict[str, object]:
-    """The line to print, as a mapping. May also end the process, or not come back."""
+    """Return the line to print, as a mapping. The call may also end the process, or never return."""
     try:
         import pyslurm
 

@@ -1,19 +1,20 @@
-"""What Slurm knows of a job, its steps, its nodes and its past, as every client tells it.
+"""Defines Slurm's records of a job, its steps, its nodes and its past, in the form that every client returns.
 
-Times are seconds since the epoch, durations seconds. None stands for what Slurm does not know or has not set.
+Times are seconds since the epoch, durations seconds. None stands for a value that Slurm does not have or has not set.
 """
 
 from dataclasses import dataclass
 
 HIDDEN = "UNKNOWN"
-"""The base state where only a flag was told: `scontrol show job` as text says COMPLETING whatever lies beneath."""
+"""The base state where the output has only a flag: `scontrol show job` as text prints COMPLETING for any state
+beneath."""
 _GONE = frozenset({"DOWN", "POWERED_DOWN", "POWERING_DOWN", "FUTURE"})
 _LEAVING = frozenset({"DRAIN", "DRAINING", "DRAINED", "FAIL", "FAILING"})
 
 
 @dataclass(frozen=True, slots=True)
 class ExitCode:
-    """As sacct writes it, `75:0` and `0:9`: the code, and the signal that ended it."""
+    """An exit code and the signal that ended the process, which sacct writes as `75:0` and `0:9`."""
 
     code: int
     signal: int
@@ -29,10 +30,10 @@ class JobState:
     `state` is one of job_states.BASE_STATES, or HIDDEN; `flags` are the words beside it, such as COMPLETING, REQUEUED.
     `nodes` is a host list expression without the nodes that slurmctld has taken out. `batch_host` stays the one that
     was taken out, until slurmctld is started anew: then it is the first of `nodes`, which never ran the script
-    (measured on 22.05 and 24.11). `end_time` of a running job is when its time limit ends it, a year after its start
-    without one. `time_limit` is None for none. `preempt_time` is None until the job is preempted. `reason` is empty
-    for none. `requeue` says whether Slurm may start it again, `expedited` whether it does so after each end that is no
-    success (ft_slurm.expedite), which pyslurm does not tell.
+    (measured on 22.05 and 24.11). `end_time` of a running job is the time at which its time limit ends it, a year after
+    its start without a limit. `time_limit` is None for none. `preempt_time` is None until the job is preempted.
+    `reason` is "" for none. `requeue`: Slurm may start the job again. `expedited`: Slurm does so after each end that is
+    no success (ft_slurm.expedite), which pyslurm does not show.
     """
 
     job_id: int
@@ -59,14 +60,15 @@ class JobState:
 
     @property
     def name(self) -> str:
-        """What its steps are called by, and it alone: that of an array's task has the array's number, `12_3`."""
+        """The name that only this job has, and that its steps begin with: `12_3`, with the array's number, for an
+        array's task."""
         if self.array_job_id is None or self.array_task_id is None:
             return str(self.job_id)
         return f"{self.array_job_id}_{self.array_task_id}"
 
     @property
     def alive(self) -> bool:
-        """It has its nodes, and is not about to lose them."""
+        """True while the job has its nodes, and is not about to lose them."""
         return self.state in ("RUNNING", "SUSPENDED") and "COMPLETING" not in self.flags
 
     @property
@@ -76,11 +78,12 @@ class JobState:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """`name` is a number for each srun's, else `batch`, `extern` or `interactive`; `nodes` a host list expression.
+class JobStep:
+    """One step. `name` is a number for each srun's step, else `batch`, `extern` or `interactive`; `nodes` is a host
+    list expression.
 
-    The `batch` step tells the script's host. Once that was taken out, 24.11 no longer lists it, while 22.05 goes on
-    with it for good as RUNNING; a new slurmctld too (measured).
+    The `batch` step shows the script's host. After that host was taken out, 24.11 no longer lists the step, while 22.05
+    lists it as RUNNING for ever, also after a restart of slurmctld (measured).
     """
 
     name: str
@@ -107,18 +110,19 @@ class NodeState:
 
     @property
     def draining(self) -> bool:
-        """Slurm gives it no new jobs: somebody wants to take it away. Maintenance that is only reserved is not that."""
+        """True when Slurm gives the node no new jobs, because it is to be taken away. A maintenance that is only
+        reserved does not count."""
         return bool(self.words & _LEAVING)
 
     @property
     def down(self) -> bool:
-        """Slurm has given it up."""
+        """True when slurmctld has set the node DOWN."""
         return bool(self.words & _GONE)
 
 
 @dataclass(frozen=True, slots=True)
 class AccountingRecord:
-    """One row of sacct: of a job (`step` is empty) or one of its steps (`batch`, `extern`, `0`).
+    """One row of sacct: of a job (`step` is "") or one of its steps (`batch`, `extern`, `0`).
 
     A job has several where it lost nodes (RESIZING) or was run again (REQUEUED). `state` is one word, CANCELLED without
     `by 0`. Steps have no derived exit code and no comment.
@@ -138,9 +142,9 @@ class AccountingRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One record of a job, in a list of jobs. Of one `job_id` there are several: see AccountingRecord.
+    """One record of a job, in a list of jobs. There can be several for one `job_id`: see AccountingRecord.
 
-    `name` is what sacct calls the job: `12_3` for a task of an array, `12_[4-9]` for those that wait, `12+1` for a part
+    `name` is the job's name in sacct: `12_3` for a task of an array, `12_[4-9]` for those that wait, `12+1` for a part
     of a heterogeneous job, else its number. `state` is as sacct prints it, `CANCELLED by 1000` for example.
     """
 

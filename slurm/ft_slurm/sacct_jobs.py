@@ -1,7 +1,8 @@
-"""What sacct prints of all of a user's jobs since some time, with SLURM_TIME_FORMAT=%s: one row for each record.
+"""Reads sacct's list of a user's jobs since some time, printed with SLURM_TIME_FORMAT=%s: one row for each record.
 
-Names, folders and comments may hold any character that a user can type, line breaks too; what separates fields is one
-that no terminal sends, and a row begins with a job's two numbers. The same fields on 22.05 and 24.11 (sacct.c). Pure.
+Names, folders and comments may hold any character that a user can type, line breaks too. The separator of fields is a
+character that no terminal sends, and a row begins with a job's two numbers. The fields are the same on 22.05 and 24.11
+(sacct.c). Pure.
 """
 
 import re
@@ -20,7 +21,7 @@ OPTIONS = ("--allocations", "--duplicates", "--noheader", "--parsable2", f"--del
            f"--format={','.join(FIELDS)}")  # fmt: skip
 _BEGINS = re.compile(rf"[0-9]{{1,10}}{SEPARATOR}[0-9][0-9_+.,%\[\]-]{{0,200}}{SEPARATOR}")
 _TIME = re.compile(r"[0-9A-Za-z][0-9A-Za-z:/+. -]{0,60}")
-"""Of parse_time.c's forms: `2026-01-31`, `2026-01-31T12:00`, `01/31`, `14:30`, `today`, `noon`, `now-3days`."""
+"""Some of parse_time.c's forms: `2026-01-31`, `2026-01-31T12:00`, `01/31`, `14:30`, `today`, `noon`, `now-3days`."""
 
 
 class BadTime(Refused):
@@ -28,7 +29,11 @@ class BadTime(Refused):
 
 
 def since(word: str, now: datetime) -> str:
-    """What sacct calls this time. It knows today, but not yesterday, which begins at midnight too. Raises BadTime."""
+    """Return this time in sacct's form. sacct has a word for today, but not for yesterday, which begins at midnight
+    too.
+
+    Raises BadTime.
+    """
     if word.strip().lower() == "yesterday":
         return f"{now - timedelta(days=1):%Y-%m-%d}"
     if not _TIME.fullmatch(word):
@@ -37,7 +42,7 @@ def since(word: str, now: datetime) -> str:
 
 
 def rows(text: str) -> tuple[list[JobRow], int]:
-    """The records, and how many of them make no sense."""
+    """Return the records, and the number of rows that make no sense."""
     found, bad = [], 0
     for row in _split(text):
         try:
@@ -48,7 +53,7 @@ def rows(text: str) -> tuple[list[JobRow], int]:
 
 
 def _split(text: str) -> list[str]:
-    """A line that does not begin a row belongs to the one before."""
+    """Split the text into rows. A line that does not begin a row belongs to the row before."""
     parts: list[list[str]] = []
     for line in text.split("\n"):
         if _BEGINS.match(line) or (not parts and line.strip()):

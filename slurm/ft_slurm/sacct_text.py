@@ -1,7 +1,7 @@
-"""What sacct prints for our choice of fields, with SLURM_TIME_FORMAT=%s.
+"""Reads sacct's rows with our choice of fields, printed with SLURM_TIME_FORMAT=%s.
 
-Names and comments may hold any character that a user can type; the comment comes last, and what separates fields is
-one that no terminal sends. Pure: returns, or raises BadOutput with one line, whatever it is given.
+Names and comments may hold any character that a user can type; the comment comes last, and the separator of fields is a
+character that no terminal sends. Pure: returns, or raises BadOutput with one line, for any input.
 """
 
 from ft_slurm import values
@@ -14,13 +14,14 @@ OPTIONS = ("--noheader", "--parsable2", f"--delimiter={SEPARATOR}", f"--format={
 
 
 def records(text: str, job_id: int) -> tuple[AccountingRecord, ...]:
-    """Those of the job and its steps, in the order of their start; a row that has not started comes last."""
+    """Return the records of the job and its steps, in the order of their start; a row that has not started comes
+    last."""
     found = [_record(row) for row in _rows(text) if row[0].partition(".")[0] == str(job_id)]
     return tuple(sorted(found, key=lambda each: (each.start is None, each.start or 0)))
 
 
 def _rows(text: str) -> list[list[str]]:
-    """A comment may have line breaks: a line with fewer fields belongs to the one before."""
+    """Split the text into rows. A comment may have line breaks: a line with fewer fields belongs to the row before."""
     rows: list[list[str]] = []
     for line in text.split("\n"):
         fields = line.split(SEPARATOR, len(FIELDS) - 1)

@@ -1,7 +1,7 @@
-"""What a user gives to sbatch, as its getopt_long reads it: abbreviated, in one word or two, several letters at once.
+"""Reads options for sbatch as its getopt_long does: abbreviated, in one word or two, several letters at once.
 
-The options are those that sbatch takes in any release from 22.05 to 26.05 (common/slurm_opt.c: set_func and
-set_func_sbatch). One that is not among them is passed on with the word that follows it, as its value. Pure.
+The options are those that sbatch has in any release from 22.05 to 26.05 (common/slurm_opt.c: set_func and
+set_func_sbatch). An unknown option is passed on with the word that follows it, as its value. Pure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,10 +31,10 @@ _MAY_HAVE_VALUE = frozenset({
     "exclusive", "get-user-env", "kill-on-bad-exit", "nice", "no-kill", "oom-kill-step", "propagate", "requeue",
     "resv-ports",
 })  # fmt: skip
-"""Only behind a `=`: get-user-env up to 24.11, requeue since 25.11. kill-on-bad-exit is srun's alone, and known to say
-so."""
+"""Options whose value must follow a `=`: get-user-env up to 24.11, requeue since 25.11. kill-on-bad-exit is srun's
+alone, and is here so that it can be refused by its name."""
 OF_SRUN = frozenset({"async", "ignore-signals", "kill-on-bad-exit", "wait-for-children"})
-"""Some of those that srun has and sbatch does not, by their whole names."""
+"""Some of the options that srun has and sbatch does not, by their whole names."""
 _KNOWN = _WITH_VALUE | _WITHOUT_VALUE | _MAY_HAVE_VALUE
 _LETTERS = {
     **{"a": "array", "A": "account", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task", "C": "constraint"},
@@ -55,13 +55,15 @@ class Option:
 
     @property
     def word(self) -> str:
-        """As one word for sbatch."""
+        """The option as one word for sbatch."""
         return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
 
 
 def parse(words: Sequence[str]) -> tuple[Option, ...]:
-    """The options that these words are. Raises BadOption for a word that belongs to none, as sbatch would take it, and
-    all after it, for the batch script."""
+    """Return the options in these words.
+
+    Raises BadOption for a word that belongs to no option: sbatch would take it, and all after it, for the batch script.
+    """
     rest = list(words)
     found: list[Option] = []
     while rest:
@@ -88,7 +90,7 @@ def _long(text: str, rest: list[str]) -> Option:
 
 
 def _whole(name: str) -> str:
-    """getopt_long takes every beginning that only one option has."""
+    """Complete an abbreviated name. getopt_long accepts every beginning that only one option has."""
     if name in _KNOWN:
         return name
     matches = [known for known in _KNOWN if known.startswith(name)]
@@ -96,7 +98,7 @@ def _whole(name: str) -> str:
 
 
 def _letters(text: str, rest: list[str]) -> Iterator[Option]:
-    """`-Hp gpu`, `-N4`, `-koff`."""
+    """Yield the options of a word of letters, such as `-Hp gpu`, `-N4`, `-koff`."""
     for at, letter in enumerate(text, 1):
         name = _LETTERS.get(letter)
         if name is None:

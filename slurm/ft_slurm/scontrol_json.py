@@ -1,8 +1,8 @@
-"""What `scontrol --json show ...` prints, which also tells the state beneath COMPLETING.
+"""Reads the output of `scontrol --json show ...`, which also has the state beneath COMPLETING.
 
-Measured on 24.11 (data_parser v0.0.42); other versions' by their documented formats: the state as one word with
+Measured on 24.11 (data_parser v0.0.42); other versions are read by their documented formats: the state as one word with
 `state_flags` beside it, or as a list of words; numbers plain, or as objects. Pure: each function returns, or raises
-BadOutput with one line, whatever it is given.
+BadOutput with one line, for any input.
 """
 
 import json
@@ -11,17 +11,17 @@ from typing import Any
 
 from ft_slurm import job_states, scontrol_text, values
 from ft_slurm.errors import BadOutput
-from ft_slurm.job_states import BASE_STATES, Means
+from ft_slurm.job_states import BASE_STATES, Meaning
 from ft_slurm.records import HIDDEN, ExitCode, JobState, NodeState
 
 
 def jobs(text: str) -> list[dict[str, Any]]:
-    """The jobs' objects. Raises BadOutput."""
+    """Return the jobs' objects. Raises BadOutput."""
     return objects(text, "jobs")
 
 
 def objects(text: str, key: str) -> list[dict[str, Any]]:
-    """The list of objects that is the answer. Raises BadOutput."""
+    """Return the list of objects under `key`. Raises BadOutput."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -33,7 +33,8 @@ def objects(text: str, key: str) -> list[dict[str, Any]]:
 
 
 def job(text: str, job_id: int) -> JobState | None:
-    """The job of that number; None when it is not among the text's, one of which is for each task of an array."""
+    """Return the job of that number; None when the text does not have it. The text has one job for each task of an
+    array."""
     own = [each for each in jobs(text) if each.get("job_id") == job_id]
     return _job(own[0], job_id) if own else None
 
@@ -42,13 +43,13 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
     state, flags = _state(job)
     limit = values.whole(job.get("time_limit"), "time_limit")
     array = values.whole(job.get("array_job_id"), "array_job_id") or None
-    # Those that wait come as one job with a list.
+    # Array tasks that wait come as one job with a list.
     task = values.array_task(
         _text(job, "array_task_string") or str(values.whole(job.get("array_task_id"), "array_task_id"))
     )
     end = values.time(job.get("end_time"), "end_time")
     preempted = values.time(job.get("preempt_time"), "preempt_time")
-    endless = limit is None and preempted is None and job_states.find(state).means in (Means.RUNNING, Means.PENDING)
+    endless = limit is None and preempted is None and job_states.find(state).means in (Meaning.RUNNING, Meaning.PENDING)
     return JobState(
         job_id=job_id,
         state=state,
@@ -66,7 +67,7 @@ def _job(job: dict[str, Any], job_id: int) -> JobState:
         array_job_id=array,
         array_task_id=task if array is not None else None,
         start_time=values.time(job.get("start_time"), "start_time"),
-        end_time=None if endless else end,  # which is a year away: the text leaves that out too
+        end_time=None if endless else end,  # a year away; the text has no such time either
         time_limit=None if limit is None else limit * 60,
         preempt_time=preempted,
         exit_code=exit_code(job.get("exit_code")),
@@ -83,9 +84,9 @@ def _state(job: dict[str, Any]) -> tuple[str, frozenset[str]]:
 
 
 def exit_code(value: object) -> ExitCode | None:
-    """Of `{"return_code": 75, "signal": {"id": 9}}`, or of a wait status, which v0.0.39 has.
+    """Return the exit code of `{"return_code": 75, "signal": {"id": 9}}`, or of a wait status, which v0.0.39 has.
 
-    `signal_id` and a return code of -127 beside it are what v0.0.39's sacct has.
+    `signal_id`, with a return code of -127, is the form of v0.0.39's sacct.
     """
     if isinstance(value, dict) and "return_code" in value:
         signal, code = value.get("signal"), value["return_code"]
@@ -98,7 +99,7 @@ def exit_code(value: object) -> ExitCode | None:
 
 
 def nodes(text: str) -> dict[str, NodeState]:
-    """Those that are listed, by name."""
+    """Return the listed nodes, by name."""
     found = {}
     for each in objects(text, "nodes"):
         name = _text(each, "name")

@@ -1,7 +1,8 @@
-"""What `scontrol --oneliner show ...` prints, with SLURM_TIME_FORMAT=%s. The fields that are read here are the same, in
-the same order, from 22.05 to 26.05; each release has others between and behind them (measured on 22.05, 24.11, 26.05).
+"""Reads the output of `scontrol --oneliner show ...`, printed with SLURM_TIME_FORMAT=%s. The fields that are read here
+are the same, in the same order, from 22.05 to 26.05; each release has others between and behind them (measured on
+22.05, 24.11, 26.05).
 
-Pure: each function returns, or raises BadOutput with one line, whatever it is given.
+Pure: each function returns, or raises BadOutput with one line, for any input.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 from ft_slurm import job_states, values
 from ft_slurm.errors import BadOutput
-from ft_slurm.records import JobState, NodeState, Step
+from ft_slurm.records import JobState, JobStep, NodeState
 
 # A comment may hold anything. Of a batch job it goes to the first of the two that follow it (info_job.c, all releases),
 # of another one to the first word that may be a field of any release.
@@ -20,7 +21,8 @@ _OWNER = re.compile(r" UserId=\S*\(([0-9]{1,10})\) GroupId=")
 
 
 def job(text: str, job_id: int) -> JobState | None:
-    """The job of that number; None when it is not among the text's, one of which is for each task of an array."""
+    """Return the job of that number; None when the text does not have it. The text has one job for each task of an
+    array."""
     for line in _BEGINS.split(text):
         if line.startswith(f"JobId={job_id} "):
             return _job(line.rstrip("\n"), job_id)
@@ -28,12 +30,12 @@ def job(text: str, job_id: int) -> JobState | None:
 
 
 def _job(line: str, job_id: int) -> JobState:
-    # Before the owner stands the job's name, in which a user may write anything.
+    # The job's name, in which a user may write anything, stands before the owner.
     owner = _OWNER.search(line)
     if owner is None:
         raise BadOutput(f"no UserId of job {job_id} in {values.shown(line)}")
     before = line[: owner.start()]
-    # From the command on there are more of the user's own words; since 25.11 sbatch's whole line is among them.
+    # From the command on the user's own words follow; since 25.11 sbatch's whole line is among them.
     fields, _, words = line[owner.start() :].partition(" Command=")
     state, flags = values.job_state(field(fields, "JobState"))
     has_batch_script = field(fields, "BatchFlag") not in ("", "0")
@@ -63,32 +65,32 @@ def _job(line: str, job_id: int) -> JobState:
 
 
 def _comment(words: str, has_batch_script: bool) -> str:
-    """It comes behind the job's folder, which comes behind the command."""
+    """Return the comment, which follows the job's folder, which follows the command."""
     pattern = _COMMENT if has_batch_script else _COMMENT_WITHOUT_SCRIPT
     found = pattern.search(words, max(0, words.find(" WorkDir=", max(0, words.find(" SubmitLine=")))))
     return found[1].removesuffix("(null)") if found else ""
 
 
-def running_steps(text: str, name: str) -> tuple[Step, ...]:
-    """The steps that are not over, of the job of that name, among all that are listed."""
+def running_steps(text: str, name: str) -> tuple[JobStep, ...]:
+    """Return the steps of the job of that name that are not over."""
     own = f"StepId={name}."
     lines = [line for line in text.splitlines() if line.startswith(own)]
     going = [line for line in lines if not step_is_over(field(line, "State"))]
-    return tuple(Step(line.removeprefix(own).split(" ")[0], field(line, "NodeList")) for line in going)
+    return tuple(JobStep(line.removeprefix(own).split(" ")[0], field(line, "NodeList")) for line in going)
 
 
 def step_is_over(word: str) -> bool:
-    """Whether nothing of a step in this state runs any more, or its end has begun."""
+    """Return whether nothing of a step in this state runs any more, or its end has begun."""
     state = job_states.find(word)
     return state.over or state.name == "COMPLETING"
 
 
 def nodes(text: str) -> dict[str, NodeState]:
-    """Those that are listed, by name."""
+    """Return the listed nodes, by name."""
     found = {}
     for line in text.splitlines():
         if line.startswith("NodeName="):
-            # A reason, which may hold anything, comes behind the state.
+            # The reason follows the state, and may hold anything.
             name, words = field(line, "NodeName"), field(line, "State").split("+")
             reason = re.search(r" Reason=(.*) \[[^\[\]]*@[^\[\]]*\]| Reason=(.*)", line)
             found[name] = node(name, words, (reason[1] or reason[2] or "").strip() if reason else "")
@@ -96,7 +98,7 @@ def nodes(text: str) -> dict[str, NodeState]:
 
 
 def node(name: str, words: Sequence[str], reason: str) -> NodeState:
-    """Of the words of its state, the base first. Raises BadOutput."""
+    """Return a node from the words of its state, the base state first. Raises BadOutput."""
     state, *flags = [word.rstrip("*~#!%$@^-+") for word in words] or [""]
     if not name or not state:
         raise BadOutput(f"node {values.shown(name)} without a name or a state")
@@ -104,7 +106,7 @@ def node(name: str, words: Sequence[str], reason: str) -> NodeState:
 
 
 def configuration(text: str) -> dict[str, str]:
-    """`Key = value` lines of `scontrol show config`."""
+    """Return the `Key = value` lines of `scontrol show config`."""
     lines = (line.partition(" = ") for line in text.splitlines())
     found = {key.strip(): value.strip() for key, equals, value in lines if equals}
     if "SlurmdTimeout" not in found:
@@ -112,20 +114,21 @@ def configuration(text: str) -> dict[str, str]:
     return found
 
 
-def told_at(text: str) -> int | None:
-    """By slurmctld's clock, when it told its configuration; None where the text has no such line."""
+def answered_at(text: str) -> int | None:
+    """Return when slurmctld answered, by its own clock in whole seconds since the epoch; None where the text has no
+    such line."""
     match = re.match(r"Configuration data as of ([0-9]{1,18})$", text, re.MULTILINE)
     return int(match[1]) if match else None
 
 
 def version(text: str) -> tuple[int, int]:
-    """(24, 11) of `slurm-wlm 24.11.5`; (0, 0) of anything else."""
+    """Return (24, 11) for `slurm-wlm 24.11.5`; (0, 0) for anything else."""
     match = re.match(r"slurm\S* (\d{1,4})\.(\d{1,4})", text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def field(text: str, name: str) -> str:
-    """The first field of that name; empty when there is none, or nothing in it."""
+    """Return the first field of that name; "" when there is none, or nothing in it."""
     match = re.search(rf"(?:^|\s){name}=(\S*)", text)
     return match[1] if match and match[1] != "(null)" else ""
 

@@ -1,4 +1,4 @@
-"""Submits a batch script by sbatch."""
+"""Submits a batch script with sbatch."""
 
 import re
 import shlex
@@ -13,14 +13,14 @@ from ft_slurm.errors import NoCommands, Refused, Unanswered
 TIMEOUT = 150.0
 """Seconds. sbatch itself tries for up to two minutes when slurmctld has no time for it (sbatch.c, MAX_RETRIES)."""
 _PASSES = ("Unable to contact", "timed out", "temporarily", "Zero Bytes", "connect failure")
-"""In what sbatch says when slurmctld is away or busy: another day it may be there."""
+"""Parts of sbatch's errors while slurmctld is away or busy. A later attempt may succeed."""
 _PARSABLE = re.compile(r"^([0-9]{1,18})(?:;(\S+))?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What became of it. `job_id` None: sbatch was content without making a job, as with --test-only. `said`: what it
-    printed besides, for people."""
+    """The result of a submission. `job_id` None: sbatch succeeded without making a job, as with --test-only. `said`:
+    what else it printed, for people."""
 
     job_id: int | None
     cluster: str | None
@@ -28,19 +28,19 @@ class Submitted:
 
 
 def line(options: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """The command line that reads a script from its stdin. Raises NoCommands."""
+    """Return sbatch's command line that reads a script from its stdin. Raises NoCommands."""
     sbatch = shutil.which("sbatch", path=environ.get("PATH"))
     if sbatch is None:
         raise NoCommands("there is no sbatch in PATH")
-    # A script from stdin leaves no file behind, and none that changes before it is read.
+    # A script on stdin needs no file, which would stay behind, or change before sbatch reads it.
     return [sbatch, "--parsable", *options]
 
 
 def submit(script: bytes, options: Sequence[str], environ: Mapping[str, str], *, timeout: float = TIMEOUT) -> Submitted:
-    """Has sbatch take the script. The job gets this environment, unless an --export says otherwise.
+    """Submit the script. The job gets this environment, unless an --export option changes that.
 
-    Raises NoCommands; Refused, with all that sbatch said; Unanswered when Slurm did not answer: the job may then have
-    been submitted all the same, where the message does not say that sbatch itself gave up.
+    Raises NoCommands; Refused, with all that sbatch printed; Unanswered when Slurm did not answer: the job may then
+    have been submitted all the same, unless the message contains that sbatch itself gave up.
     """
     words = line(options, environ)
     with tempfile.TemporaryFile() as file:

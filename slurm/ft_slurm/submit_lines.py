@@ -1,6 +1,7 @@
-"""How a job and its steps were asked for: sacct's SubmitLine (since 21.08), and the batch script as Slurm keeps it.
+"""Asks how a job and its steps were submitted: sacct's SubmitLine (since 21.08), and the batch script as Slurm keeps
+it.
 
-slurmctld does not tell whether a job survives the death of a node; these lines do, but for SBATCH_NO_KILL in the
+slurmctld does not show whether a job survives the death of a node. These lines do, except for SBATCH_NO_KILL in the
 environment. Each question raises NoCommands, or Unanswered.
 """
 
@@ -19,7 +20,7 @@ _WAITS = re.compile(r"(?:^|\s)--wait=0(?=\s|$)")
 
 
 def lines(job_id: int, environ: Mapping[str, str], timeout: float) -> dict[str, str]:
-    """By step, the job's own under "": what sacct keeps. {} while it knows nothing of the job yet."""
+    """Return sacct's SubmitLine by step, with the job's own under ""; {} while sacct has nothing of the job yet."""
     sacct = _program("sacct", environ)
     fields = ["--format=JobIDRaw,SubmitLine", f"--delimiter={_SEPARATOR}"]
     words = [sacct, "--noheader", "--parsable2", f"--jobs={job_id}", *fields]
@@ -36,7 +37,7 @@ def lines(job_id: int, environ: Mapping[str, str], timeout: float) -> dict[str, 
 
 
 def batch_script(job_id: int, environ: Mapping[str, str], timeout: float) -> str:
-    """The script's options: its #SBATCH lines as one line of words, "" where there are none."""
+    """Return the batch script's #SBATCH options as one line of words, "" where there are none."""
     words = [_program("scontrol", environ), "write", "batch_script", str(job_id), "-"]
     done = command.run(words, timeout, for_questions(environ))
     if done.code or not done.stdout.startswith("#!"):
@@ -45,7 +46,7 @@ def batch_script(job_id: int, environ: Mapping[str, str], timeout: float) -> str
 
 
 def directives(script: str) -> str:
-    """What stands behind #SBATCH before the script's first command."""
+    """Return the words behind #SBATCH before the script's first command."""
     found = []
     for line in script.splitlines():
         if line.startswith("#SBATCH"):
@@ -56,12 +57,12 @@ def directives(script: str) -> str:
 
 
 def keeps_nodes(line: str) -> bool:
-    """Whether it has --no-kill, in one of its forms."""
+    """Return whether the line has --no-kill, in one of its forms."""
     return bool(_NO_KILL.search(line))
 
 
 def outlives_tasks(line: str) -> bool:
-    """Whether srun was told to go on when a task has failed or ended."""
+    """Return whether srun goes on when a task has failed or ended."""
     return bool(_KEPT.search(line) and _WAITS.search(line))
 
 

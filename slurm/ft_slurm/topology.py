@@ -1,14 +1,14 @@
-"""Which switch or block a node sits in: the domain_id, from Slurm's topology address."""
+"""Finds the switch or block that a node is in, from Slurm's topology address: the domain_id."""
 
 from ft_slurm.errors import NoDomain
 
 
 def domain(addr: str | None, pattern: str | None, level: str) -> str:
-    """The component of SLURM_TOPOLOGY_ADDR that SLURM_TOPOLOGY_ADDR_PATTERN calls `level`.
+    """Return the component of SLURM_TOPOLOGY_ADDR that SLURM_TOPOLOGY_ADDR_PATTERN calls `level`.
 
-    `spine.s1.n3` with `switch.switch.node` (topology/tree) and `b1.n3` with `block.node` (topology/block). Of several
-    levels with one name the nearest to the node counts: the leaf switch. Several switches of one level come as
-    one host list expression, `s[1-2]`, and stay one string. Raises NoDomain, naming the levels that there are.
+    Examples: `spine.s1.n3` with `switch.switch.node` (topology/tree) and `b1.n3` with `block.node` (topology/block). Of
+    several levels with one name the nearest to the node counts: the leaf switch. Several switches of one level come as
+    one host list expression, `s[1-2]`, and stay one string. Raises NoDomain, naming the existing levels.
     """
     if not addr or not pattern:
         raise NoDomain(
@@ -29,7 +29,7 @@ def domain(addr: str | None, pattern: str | None, level: str) -> str:
 
 
 def _split(addr: str, count: int) -> list[str]:
-    """At dots outside brackets, into at most `count` parts."""
+    """Split at dots outside brackets, into at most `count` parts."""
     parts, depth = [""], 0
     for char in addr:
         depth += (char == "[") - (char == "]")

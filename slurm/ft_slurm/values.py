@@ -1,4 +1,4 @@
-"""Single values as Slurm's commands print them. Each function raises BadOutput for what none of them is."""
+"""Parses single values of Slurm's commands. Each function raises BadOutput for a value that has another form."""
 
 import re
 
@@ -16,13 +16,13 @@ _EXIT_CODE = re.compile(r"(\d{1,9}):(\d{1,9})", re.ASCII)
 
 
 def shown(value: object) -> str:
-    """For an error's line: short, and without line breaks."""
+    """Return the value for an error's line: short, and without line breaks."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def number(text: str, name: str) -> int | None:
-    """A count, or a time as `SLURM_TIME_FORMAT=%s` has it; None for what is not set."""
+    """Parse a count, or a time as `SLURM_TIME_FORMAT=%s` prints it; None for a value that is not set."""
     if text in _UNSET:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", text):
@@ -31,7 +31,7 @@ def number(text: str, name: str) -> int | None:
 
 
 def duration(text: str, name: str) -> int | None:
-    """Seconds of `1-02:03:04`, `02:03:04`, `03:04`; None for no limit."""
+    """Return the seconds of `1-02:03:04`, `02:03:04` or `03:04`; None for no limit."""
     if text in _UNSET:
         return None
     match = _DURATION.fullmatch(text)
@@ -42,7 +42,7 @@ def duration(text: str, name: str) -> int | None:
 
 
 def exit_code(text: str, name: str) -> ExitCode | None:
-    """Of `75:0`."""
+    """Parse `75:0`; None for a value that is not set."""
     if text in _UNSET:
         return None
     match = _EXIT_CODE.fullmatch(text)
@@ -52,7 +52,7 @@ def exit_code(text: str, name: str) -> ExitCode | None:
 
 
 def job_state(word: str) -> tuple[str, frozenset[str]]:
-    """The base state and the flags of the one word that text output has."""
+    """Return the base state and the flags of the one word that text output has."""
     if word in BASE_STATES:
         return word, frozenset()
     if not re.fullmatch(r"[A-Z_]{1,40}", word):
@@ -62,9 +62,10 @@ def job_state(word: str) -> tuple[str, frozenset[str]]:
 
 
 def whole(value: object, name: str) -> int | None:
-    """JSON's numbers: plain, or `{"set": true, "infinite": false, "number": 60}` (data_parser v0.0.39 and later).
+    """Parse a number of JSON: plain, or `{"set": true, "infinite": false, "number": 60}` (data_parser v0.0.39 and
+    later).
 
-    None for what is not set, and for infinity.
+    Returns None for a value that is not set, and for infinity.
     """
     if isinstance(value, dict):
         if not value.get("set") or value.get("infinite"):
@@ -78,12 +79,12 @@ def whole(value: object, name: str) -> int | None:
 
 
 def time(value: object, name: str) -> int | None:
-    """As `whole`; 0 is no time."""
+    """Parse a time of JSON, in seconds since the epoch; None for 0 and for a value that is not set."""
     return whole(value, name) or None
 
 
 def words(value: object, name: str) -> tuple[str, ...]:
-    """A state in JSON: one word (up to data_parser v0.0.39), or a list of them."""
+    """Parse a state of JSON: one word (up to data_parser v0.0.39), or a list of them."""
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not found or not all(isinstance(word, str) for word in found):
         raise BadOutput(f"{name}={shown(value)}: expected words")
@@ -91,13 +92,14 @@ def words(value: object, name: str) -> tuple[str, ...]:
 
 
 def array_task(text: str) -> int | None:
-    """The one task that an ArrayTaskId names, `3` or, while it waits, `3%2` (26.05); None where it names several."""
+    """Return the one task that an ArrayTaskId names, `3` or, while it waits, `3%2` (26.05); None where it names
+    several."""
     match = _ARRAY_TASK.fullmatch(text)
     return int(match[1]) if match else None
 
 
 def assigned(nodes: str) -> str:
-    """The nodes that the database names; empty for the words that it has for none (as_mysql_job.c)."""
+    """Return the nodes that the database names; "" for the words that it has for none (as_mysql_job.c)."""
     return "" if nodes == "None assigned" else nodes
 
 

@@ -1,4 +1,4 @@
-"""Typed reading of single variables, for `environment` and `allocation`. An empty variable counts as not set."""
+"""Reads single variables with their types, for `environment` and `allocation`. An empty variable counts as not set."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ def missing(environ: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]
 
 
 def integer(environ: Mapping[str, str], name: str) -> int | None:
-    """A number that is 0 or more, or None when the variable is not set. Raises BadVariable."""
+    """Return a number that is 0 or more, or None when the variable is not set. Raises BadVariable."""
     value = environ.get(name)
     if not value:
         return None
@@ -26,7 +26,7 @@ def integer(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def required_integer(environ: Mapping[str, str], name: str) -> int:
-    """As `integer`, for a variable that must be there. Raises BadVariable."""
+    """Return a number that is 0 or more. Raises BadVariable, also when the variable is not set."""
     value = integer(environ, name)
     if value is None:
         raise BadVariable(name, "", "a number")
@@ -34,7 +34,7 @@ def required_integer(environ: Mapping[str, str], name: str) -> int:
 
 
 def directory(environ: Mapping[str, str], name: str) -> Path:
-    """An absolute path; whether it exists is not looked at. Raises BadVariable."""
+    """Return an absolute path, which need not exist. Raises BadVariable."""
     path = Path(environ[name])
     if not path.is_absolute():
         raise BadVariable(name, environ[name], "an absolute path")
@@ -42,7 +42,7 @@ def directory(environ: Mapping[str, str], name: str) -> Path:
 
 
 def nodes(environ: Mapping[str, str], list_name: str, number_name: str) -> tuple[str, ...]:
-    """The nodes of a list variable, in Slurm's order; as many as the other variable says, where it is set.
+    """Return the nodes of a list variable, in Slurm's order; as many as the other variable has, where it is set.
 
     Raises NodeListError, BadVariable for a node that is listed twice, Contradiction.
     """
@@ -61,7 +61,7 @@ def nodes(environ: Mapping[str, str], list_name: str, number_name: str) -> tuple
 
 
 def ports(environ: Mapping[str, str], name: str) -> tuple[int, ...]:
-    """Ports as in SLURM_STEP_RESV_PORTS, `20000-20003,20010`; () when not set. Raises BadVariable."""
+    """Return ports such as SLURM_STEP_RESV_PORTS, `20000-20003,20010`; () when not set. Raises BadVariable."""
     value = environ.get(name, "")
     found: list[int] = []
     for part in filter(None, value.strip("[]").split(",")):
@@ -74,9 +74,10 @@ def ports(environ: Mapping[str, str], name: str) -> tuple[int, ...]:
 
 
 def aliases(environ: Mapping[str, str], name: str) -> dict[str, str]:
-    """Node name to address, from `name:[address]:host` elements separated by commas; the brackets may be missing.
+    """Map node names to addresses, from `name:[address]:host` elements separated by commas; the brackets may be
+    missing.
 
-    Slurm sets it for cloud nodes up to 22.05, where it can also be `(null)`; {} then. Raises BadVariable.
+    Slurm sets it for cloud nodes up to 22.05, where it can also be `(null)`. Returns {} then. Raises BadVariable.
     """
     value = environ.get(name, "")
     if value in ("", "(null)"):

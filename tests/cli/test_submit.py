@@ -213,6 +213,6 @@ def test_the_policy_is_that_of_the_cluster_that_slurm_names(command: Command, jo
     environ["PATH"] = fake(tmp_path, "scontrol", "sys.exit('scontrol: error: nobody there')")
     done = command(*words, **environ)
     assert done.returncode == 0 and "--requeue" not in done.stdout
-    assert "which cluster this is, and so its policy, is not known: " in done.stderr and "nobody there" in done.stderr
+    assert "the cluster's name, and so its policy, is not known: " in done.stderr and "nobody there" in done.stderr
     job.write_text(JOB)
     assert command(*words, **environ).stderr == ""

@@ -1,4 +1,4 @@
-"""As much of PromQL as it takes to know which metrics and labels an expression names, and in what way."""
+"""Parses as much of PromQL as is needed to find the metrics and labels of an expression, and their use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FUNCTIONS = {
     "time", "histogram_quantile", "label_values", "clamp_min", "clamp_max", "abs", "vector", "scalar", "sort",
 }  # fmt: skip
 OVER_TIME = {"rate", "increase", "irate", "delta", "changes"}
-"""They take a range, and only they do."""
+"""Functions that take a range. No others do."""
 GROUPING = {"by", "without", "on", "ignoring", "group_left", "group_right"}
 WORDS = {"and", "or", "unless", "bool", "offset"}
 _TOKEN = re.compile(
@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 
 
 class NotPromQL(Exception):
-    """What is wrong with the text."""
+    """The text is not an expression. One line."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Selector:
 
 @dataclass
 class Expression:
-    """What it names. `grouped`: the labels of all by, on and so on. `variables`: Grafana's."""
+    """The names in an expression. `grouped`: the labels of all by, on and so on. `variables`: Grafana's."""
 
     variables: set[str]
     selectors: list[Selector] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Expression:
 
 
 def parse(text: str) -> Expression:
-    """Raises NotPromQL: for unknown functions, brackets that do not match, and what has no place where it is."""
+    """Parse an expression. Raises NotPromQL for unknown functions, brackets that do not match, and misplaced words."""
     return _Parser(text).parse()
 
 
@@ -133,7 +133,7 @@ class _Parser:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    """Kind and text of each. Raises NotPromQL."""
+    """Return kind and text of each token. Raises NotPromQL."""
     found, at = [], 0
     while at < len(text):
         match = _TOKEN.match(text, at)

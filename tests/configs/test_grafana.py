@@ -1,4 +1,4 @@
-"""The Grafana dashboard asks for nothing that the code does not export, and shows everything that it does."""
+"""Tests that the Grafana dashboard uses only metrics that the code exports, and shows all of them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ft_supervisor.coordinator.metrics_text import render
 from ft_supervisor.core.protocol.orders import SlurmsWord
 
 TARGET_LABELS = {"instance", "job"}
-"""Prometheus' own, of whatever it scrapes."""
+"""Prometheus' own labels, of each target."""
 VARIABLES = {"run_id", "__range", "__rate_interval", "__interval"}
-"""The dashboard's, and Grafana's."""
+"""The dashboard's variables, and Grafana's."""
 Exported = dict[str, set[str]]
 
 
 @pytest.fixture(scope="module")
 def exported() -> Exported:
-    """What a coordinator really exports: each sample's name, and its labels."""
+    """Return a coordinator's real export: each sample's name, and its labels."""
     talk = Watched(4, 3)
     talk.begin()
     talk.wait(2)
@@ -54,7 +54,7 @@ def panels(dashboard: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def expressions(dashboard: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where, and what: panels, variables and annotations."""
+    """Yield place and text of each expression: panels, variables and annotations."""
     for panel in panels(dashboard):
         yield from ((panel["title"], target["expr"]) for target in panel["targets"])
     for variable in dashboard["templating"]["list"]:
@@ -65,7 +65,7 @@ def expressions(dashboard: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def offences(text: str, exported: Exported) -> list[str]:
-    """What is wrong with an expression, in words."""
+    """Return the errors of an expression, in words."""
     try:
         parsed = parse(text)
     except NotPromQL as error:
@@ -87,7 +87,7 @@ def offences(text: str, exported: Exported) -> list[str]:
 
 
 def misuses(selector: Selector, labels: set[str]) -> Iterator[str]:
-    """A metric that is there, but not like that."""
+    """Yield the wrong uses of an existing metric."""
     for label, sign, value in selector.matchers:
         if label not in labels:
             yield f"{selector.name} has no label {label}"
@@ -100,7 +100,7 @@ def misuses(selector: Selector, labels: set[str]) -> Iterator[str]:
 
 
 def can_be(name: str, label: str, value: str) -> bool:
-    """Whether a family's one label can have this value, as far as that is known."""
+    """Return whether a family's one label can have this value, as far as that is known."""
     values = [family.values for family in FAMILIES if family.name == name and family.labels == (label,)]
     return not values or not values[0] or value in values[0]
 

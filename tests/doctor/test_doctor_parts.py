@@ -1,4 +1,4 @@
-"""The pure parts of the checks, table by table, and the others for real on this machine."""
+"""Tests the pure parts of the checks, table by table, and the others for real on this machine."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tests.submit.test_script import job
 from ft_slurm.records import JobState, NodeState
 from ft_supervisor.doctor import folder, listening, machine, names, nodes, probe, render, shell, slurm
 from ft_supervisor.doctor import job as running_job
-from ft_supervisor.doctor.environment import Where, look
+from ft_supervisor.doctor.environment import Where, detect
 from ft_supervisor.doctor.finding import Finding, Level, fail, ok, warn
 from ft_supervisor.doctor.names import LookUp
 from ft_supervisor.doctor.slurm_answers import Answers, Configuration
@@ -33,14 +33,14 @@ STEP = {**BATCH, "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[0-3]", "SLURM_N
 
 def test_where(tmp_path: Path) -> None:
     config = job(tmp_path, "run_dir: a/{job_id}/x")
-    outside, batch, step = (look(environ, config) for environ in ({}, BATCH, STEP))
+    outside, batch, step = (detect(environ, config) for environ in ({}, BATCH, STEP))
     assert [each.where for each in (outside, batch, step)] == [Where.OUTSIDE, Where.ALLOCATION, Where.STEP]
     assert [len(each.nodes) for each in (outside, batch, step)] == [0, 4, 4]
     assert (outside.run_dir, batch.run_dir, step.run_dir) == (Path.cwd() / "a", *[Path("/submit/a/7/x")] * 2)
-    several = look({**STEP, "SLURM_STEP_TASKS_PER_NODE": "2(x4)", "SLURM_STEP_NUM_NODES": "4"}, config)
+    several = detect({**STEP, "SLURM_STEP_TASKS_PER_NODE": "2(x4)", "SLURM_STEP_NUM_NODES": "4"}, config)
     assert several.where is Where.ALLOCATION
     assert [each.level for each in running_job.tasks(several)] == [FAIL]
-    odd = look({**BATCH, "SLURM_JOB_NODELIST": "n[0-"}, config)
+    odd = detect({**BATCH, "SLURM_JOB_NODELIST": "n[0-"}, config)
     assert [each.check for each in running_job.check(odd, Answers(odd))] == ["environment"]
     assert odd.where is Where.OUTSIDE and "found the end" in odd.problem
 
@@ -100,25 +100,25 @@ def test_spares(active: str, count: int, level: Level, tmp_path: Path) -> None:
      ({"SLURM_TASKS_PER_NODE": "1(x4)"}, OK), ({"SLURM_TASKS_PER_NODE": "8(x3),4"}, WARN)],
 )  # fmt: skip
 def test_tasks(environ: dict[str, str], level: Level) -> None:
-    (found,) = running_job.tasks(look({**BATCH, **environ}, None))
+    (found,) = running_job.tasks(detect({**BATCH, **environ}, None))
     assert found.level is level
 
 
 def test_requeue(tmp_path: Path) -> None:
     config = job(tmp_path, "policy: {interruption: {requeue: true}}")
     state = JobState(7, "RUNNING", requeue=True)
-    assert [each.level for each in running_job.again(config, state)] == [OK]
-    (found,) = running_job.again(config, JobState(7, "RUNNING", array_job_id=5, array_task_id=2))
+    assert [each.level for each in running_job.requeue(config, state)] == [OK]
+    (found,) = running_job.requeue(config, JobState(7, "RUNNING", array_job_id=5, array_task_id=2))
     assert found.level is WARN and "jobid=5_2" in found.todo
-    assert running_job.again(job(tmp_path), state) == []
+    assert running_job.requeue(job(tmp_path), state) == []
 
 
 def test_requeue_without_being_asked(tmp_path: Path) -> None:
     for config in (None, job(tmp_path), job(tmp_path, "policy: {interruption: {requeue: true}}")):
-        (found,) = running_job.again(config, JobState(7, "RUNNING", requeue=True, expedited=True))
+        (found,) = running_job.requeue(config, JobState(7, "RUNNING", requeue=True, expedited=True))
         assert found.level is FAIL and "after each end that is no success" in found.text
         assert "scontrol update jobid=7 requeue=0" in found.todo
-    assert running_job.again(None, JobState(7, "RUNNING", expedited=True)) == []
+    assert running_job.requeue(None, JobState(7, "RUNNING", expedited=True)) == []
 
 
 def test_environment_that_sbatch_would_read() -> None:
@@ -176,18 +176,18 @@ def test_pyslurm(own: str | None, why_not: str, there: list[str], level: Level, 
 
 @pytest.mark.parametrize(("offset", "level"), [(0.9, OK), (-1.9, OK), (3.0, WARN), (-60.0, WARN)])
 def test_clock(offset: float, level: Level) -> None:
-    (found,) = slurm.clock(Configuration({}, offset), look({}, None))
+    (found,) = slurm.clock(Configuration({}, offset), detect({}, None))
     assert found.level is level
-    assert slurm.clock(Configuration({}), look({}, None)) == []
+    assert slurm.clock(Configuration({}), detect({}, None)) == []
 
 
 def test_a_library_is_loaded_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """One that is none says so; the real one is a lab test's."""
+    """A file that is no library gives a finding; the lab tests load a real one."""
     path = tmp_path / "libslurmfull.so"
     path.write_text("no library")
-    (found,) = slurm.library(look(os.environ, None), "", lambda *_: path)
+    (found,) = slurm.library(detect(os.environ, None), "", lambda *_: path)
     assert found.level is WARN and "file too short" in found.text
-    (found,) = slurm.library(look(os.environ, None), "", lambda *_: None)
+    (found,) = slurm.library(detect(os.environ, None), "", lambda *_: None)
     assert found.level is WARN and "scancel" in found.todo
 
 
@@ -205,7 +205,7 @@ def test_torch(version: str, took: float, level: Level) -> None:
 
 def test_torch_that_does_not_import(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: no such file')")
-    (found,) = machine.torch(look({**os.environ, "PYTHONPATH": str(tmp_path)}, None))
+    (found,) = machine.torch(detect({**os.environ, "PYTHONPATH": str(tmp_path)}, None))
     assert found.level is FAIL and "libtorch.so: no such file" in found.text
 
 
@@ -232,7 +232,7 @@ def test_gpus(code: int, wanted: bool, level: Level) -> None:
 )
 def test_a_torch_that_cannot_be_imported(program: str, todo: str, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text(program)
-    (found,) = machine.torch(look({"PYTHONPATH": str(tmp_path)}, None))
+    (found,) = machine.torch(detect({"PYTHONPATH": str(tmp_path)}, None))
     assert found.level is FAIL and todo in found.todo, found
 
 
@@ -241,14 +241,14 @@ def test_another_ft_supervisor_in_path(tmp_path: Path) -> None:
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho ft-supervisor 0.0.1\n")
     other.chmod(0o755)
-    found = machine.installed(look({"PATH": f"{other.parent}:/usr/bin:/bin"}, None))
+    found = machine.installed(detect({"PATH": f"{other.parent}:/usr/bin:/bin"}, None))
     assert found.level is WARN and "ft-supervisor 0.0.1" in found.text and found.todo
-    assert machine.installed(look({"PATH": str(tmp_path)}, None)).level is WARN
-    assert machine.installed(look(os.environ, None)).level is OK
+    assert machine.installed(detect({"PATH": str(tmp_path)}, None)).level is WARN
+    assert machine.installed(detect(os.environ, None)).level is OK
 
 
 def test_this_machine() -> None:
-    here = look(os.environ, None)
+    here = detect(os.environ, None)
     assert [each.level for each in (*machine.kernel(here), *machine.local_files(here))] == [OK, OK]
     assert machine.judge_local(2**20).level is WARN
 
@@ -311,7 +311,7 @@ def test_ports(tmp_path: Path) -> None:
     assert listening.overlap((20000, 20007), path) == []
     (found,) = listening.overlap((32765, 32770), path)
     assert found.level is WARN and "32770" in found.text
-    assert listening.candidates(look(STEP, None)) == listening.candidates(look(STEP, None))
+    assert listening.candidates(detect(STEP, None)) == listening.candidates(detect(STEP, None))
 
 
 # run_dir
@@ -441,21 +441,21 @@ def test_json() -> None:
 
 def test_what_this_step_uses_goes_before_the_sites_default() -> None:
     answer = Configuration({"MpiDefault": "pmix"})
-    assert slurm.settings(answer, look({}, None))["MpiDefault"] == "pmix"
-    assert slurm.settings(answer, look({"SLURM_MPI_TYPE": "none"}, None))["MpiDefault"] == "none"
-    assert slurm.settings(answer, look(STEP, None))["MpiDefault"] == "none"
-    assert slurm.settings(answer, look({**STEP, "SLURM_MPI_TYPE": "pmi2"}, None))["MpiDefault"] == "pmi2"
+    assert slurm.settings(answer, detect({}, None))["MpiDefault"] == "pmix"
+    assert slurm.settings(answer, detect({"SLURM_MPI_TYPE": "none"}, None))["MpiDefault"] == "none"
+    assert slurm.settings(answer, detect(STEP, None))["MpiDefault"] == "none"
+    assert slurm.settings(answer, detect({**STEP, "SLURM_MPI_TYPE": "pmi2"}, None))["MpiDefault"] == "pmi2"
 
 
 def test_a_policy_that_is_not_known_is_told(tmp_path: Path) -> None:
-    found = machine.configuration(job(tmp_path), "", "which cluster this is is not known")
+    found = machine.configuration(job(tmp_path), "", "the cluster's name is not known")
     assert [each.level for each in found] == [OK, WARN]
     assert [each.level for each in machine.configuration(None, "job.yaml:1: wrong", "")] == [FAIL]
 
 
 def test_kills_for_want_of_memory_are_looked_for_in_a_job_alone() -> None:
-    assert machine.memory_kills(look({}, None)) == []
-    (found,) = machine.memory_kills(look(BATCH, None))
+    assert machine.memory_kills(detect({}, None)) == []
+    (found,) = machine.memory_kills(detect(BATCH, None))
     assert found.check == "oom"
 
 
@@ -470,5 +470,5 @@ def test_checks_that_hang_and_break_are_told_among_the_others() -> None:
     began = time.monotonic()
     found = list(shell.run([("a", hangs), ("b", breaks), ("c", lambda: [ok("c", "well")])], bound=0.5))
     assert [(each.check, each.level) for each in found] == [("a", WARN), ("b", FAIL), ("c", OK)]
-    assert "not done within 0.5 s" in found[0].text
+    assert "did not end within 0.5 s" in found[0].text
     assert "RuntimeError: oops" in found[1].text and time.monotonic() - began < 60

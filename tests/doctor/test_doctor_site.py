@@ -1,4 +1,4 @@
-"""What Slurm's configuration means: a table of `scontrol show config`'s lines and what is said of each."""
+"""Tests the judgement of Slurm's configuration: a table of `scontrol show config`'s lines and their findings."""
 
 from pathlib import Path
 
@@ -25,8 +25,8 @@ OK, WARN = Level.OK, Level.WARN
         ({"SlurmdTimeout": "3600 sec"}, "SlurmdTimeout", WARN, "3600 s"),
         ({"KillWait": "30 sec"}, "KillWait", OK, "30 s after SIGTERM"),
         ({"KillWait": "10 sec"}, "KillWait", WARN, "lower timeouts.stop_grace to 10s"),
-        ({"AccountingStorageType": "accounting_storage/none"}, "accounting", WARN, "sacct knows nothing"),
-        ({"AccountingStorageType": "(null)"}, "accounting", WARN, "sacct knows nothing"),
+        ({"AccountingStorageType": "accounting_storage/none"}, "accounting", WARN, "sacct shows nothing"),
+        ({"AccountingStorageType": "(null)"}, "accounting", WARN, "sacct shows nothing"),
         (
             {"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStoreFlags": "job_comment,job_extra"},
             "accounting", OK, "keeps records",
@@ -50,10 +50,10 @@ OK, WARN = Level.OK, Level.WARN
         ({"JobRequeue": "0"}, "JobRequeue", OK, "does not need"),
         ({"RequeueExit": "(null)", "RequeueExitHold": "(null)"}, "RequeueExit", OK, "none"),
         ({"RequeueExit": "75", "RequeueExitHold": "3-9,100-129"}, "RequeueExit", OK, "RequeueExitHold=3-9,100-129"),
-        ({"RequeueExit": "75,90-99"}, "RequeueExit", WARN, "ends with 93, which"),
-        ({"RequeueExitHold": "1-255"}, "RequeueExit", WARN, "ends with 1 or 2 or 93 or 130, which"),
+        ({"RequeueExit": "75,90-99"}, "RequeueExit", WARN, "ends with 93, the code"),
+        ({"RequeueExitHold": "1-255"}, "RequeueExit", WARN, "ends with 1 or 2 or 93 or 130, the code"),
         ({"PreemptMode": "REQUEUE"}, "PreemptMode", OK, "REQUEUE"),
-        ({"PreemptMode": "GANG,SUSPEND"}, "PreemptMode", WARN, "stand still"),
+        ({"PreemptMode": "GANG,SUSPEND"}, "PreemptMode", WARN, "count as hung"),
         ({"PreemptMode": "OFF"}, "PreemptMode", OK, "OFF"),
         ({"MpiDefault": "none"}, "MpiDefault", OK, "none"),
         ({"MpiDefault": "pmix_v4"}, "MpiDefault", WARN, "--mpi=none"),

@@ -1,4 +1,4 @@
-"""Slurm's commands that hang, and what is asked of them, with stand-ins."""
+"""Tests doctor with stand-ins for Slurm's commands, some of which hang."""
 
 import time
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.doctor.test_doctor_parts import BATCH
 from tests.ft_slurm.fake_slurm import FakeSlurm
 
 from ft_supervisor.doctor import job, slurm, slurm_answers
-from ft_supervisor.doctor.environment import Environment, look
+from ft_supervisor.doctor.environment import Environment, detect
 from ft_supervisor.doctor.finding import Finding, Level
 from ft_supervisor.doctor.slurm_answers import Answers
 
@@ -28,27 +28,28 @@ def found(here: Environment) -> dict[str, Finding]:
 
 
 def batch(fake: FakeSlurm) -> Environment:
-    return look({**BATCH, "SLURM_JOB_ID": "4242", "PATH": fake.environ["PATH"]}, None)
+    return detect({**BATCH, "SLURM_JOB_ID": "4242", "PATH": fake.environ["PATH"]}, None)
 
 
 def test_commands_that_hang(fake: FakeSlurm) -> None:
     fake.says("hang", "")
     began = time.monotonic()
-    told = found(batch(fake))
+    findings = found(batch(fake))
     assert time.monotonic() - began < 60
     for check in ("slurm version", "slurmctld", "job", "--no-kill"):
-        assert told[check].level is Level.WARN and "has not answered within" in told[check].text, told[check]
+        finding = findings[check]
+        assert finding.level is Level.WARN and "has not answered within" in finding.text, finding
 
 
 def test_in_a_container_without_commands_there_is_one_line_about_them() -> None:
-    told = found(look({**BATCH, "PATH": "/nowhere"}, None))
-    assert "slurmctld" not in told and "launch" in told["slurm commands"].todo
-    assert told["pyslurm"].level is Level.WARN and told["pyslurm"].todo
+    findings = found(detect({**BATCH, "PATH": "/nowhere"}, None))
+    assert "slurmctld" not in findings and "launch" in findings["slurm commands"].todo
+    assert findings["pyslurm"].level is Level.WARN and findings["pyslurm"].todo
 
 
 def test_a_job_that_slurm_has_forgotten(fake: FakeSlurm) -> None:
     fake.no_job()
-    assert found(batch(fake))["job"].text == "slurmctld knows it no more"
+    assert found(batch(fake))["job"].text == "slurmctld has forgotten it"
 
 
 def test_sacct_gets_a_moment_to_learn_of_the_job(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:

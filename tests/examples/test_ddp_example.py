@@ -1,4 +1,4 @@
-"""configs/examples/ddp/train.py as its users run it, with RANK and the like in the environment but no launcher."""
+"""Runs configs/examples/ddp/train.py as its users do, with RANK and the like in the environment but no launcher."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pytest
 
 BOUND = 120.0  # seconds for anything here; torch alone takes 3 to import, more on a busy machine
 FIRST = "checkpoint-0.0.0.0.0.pt"
-"""The checkpoint of an incarnation that nothing has counted."""
+"""The checkpoint of an incarnation without any count in its environment."""
 SCRIPT = Path(__file__).resolve().parents[2] / "configs" / "examples" / "ddp" / "train.py"
 
 # The kernel kills a process that writes past its file size limit: death in the middle of a checkpoint, every time.
@@ -31,7 +31,7 @@ train.main()
 
 
 def environment() -> dict[str, str]:
-    """Ours, without a Slurm job of ours."""
+    """Return our environment, without the variables of a Slurm job around the tests."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
 
 
@@ -47,7 +47,7 @@ def run(*command: str | Path, checkpoints: Path, **env: str) -> subprocess.Compl
 
 @contextmanager
 def world(size: int, port: int, checkpoints: Path, cycle: int, *options: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """`size` ranks; none is left when the block ends."""
+    """Run `size` ranks, and end all of them with the block."""
     ranks: list[subprocess.Popen[str]] = []
     try:
         for rank in range(size):

@@ -1,4 +1,5 @@
-"""scripts/quickstart without the set-up of the venv. It judges the job itself; here: that all went as it promises."""
+"""Runs scripts/quickstart without the set-up of the venv. The script judges the job itself; this test reads its
+result."""
 
 import subprocess
 import sys

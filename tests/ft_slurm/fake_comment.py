@@ -1,4 +1,4 @@
-"""Slurm's commands for one running job whose comment and Requeue can be changed, made of what a real one printed."""
+"""Imitates Slurm's commands for one running job whose comment and Requeue can be changed, from recorded output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FakeComment:
 
     @property
     def comment(self) -> str:
-        """The job's."""
+        """Return the job's comment."""
         return (self.folder / "comment").read_text()
 
     @comment.setter
@@ -59,16 +59,16 @@ class FakeComment:
         (self.folder / "comment").write_text(text)
 
     def says(self, name: str, text: str = "") -> None:
-        """`hang`, `away`, or `refused` with what slurmctld answers to a change."""
+        """Set the state: `hang`, `away`, or `refused` with slurmctld's answer to a change."""
         (self.folder / name).write_text(text)
 
     def updates(self, what: str = "comment") -> int:
-        """How often that was changed, or was to be."""
+        """Return the number of changes, refused ones included."""
         path = self.folder / "asked"
         asked = path.read_text().splitlines() if path.exists() else []
         return len([line for line in asked if line.startswith("scontrol update") and f" {what}=" in line])
 
     @property
     def requeue(self) -> bool:
-        """Whether Slurm may run the job again."""
+        """Return whether Slurm may run the job again."""
         return " Requeue=1 " in (self.folder / "job.txt").read_text()

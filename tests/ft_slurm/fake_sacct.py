@@ -1,4 +1,5 @@
-"""sacct and sacctmgr for a list of jobs, by the formats of sacct.c and job_functions.c; rows are the test's own."""
+"""Imitates sacct and sacctmgr for a list of jobs, by the formats of sacct.c and job_functions.c; the rows are the
+test's."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ USER = 1000
 
 
 def row(job_id: int, state: str = "COMPLETED", code: str = "0:0", **other: object) -> str:
-    """What sacct prints of a job: its fields by their names, the others as usual."""
+    """Return sacct's row of a job: the given fields by their names, the others with usual values."""
     usual = {
         "JobIDRaw": job_id, "JobID": job_id, "State": state, "ExitCode": code, "DerivedExitCode": "0:0",
         "Submit": 1000, "Start": 1010, "End": 1100, "UID": USER, "NodeList": "n[0-3]", "JobName": "train",
@@ -42,7 +43,7 @@ def row(job_id: int, state: str = "COMPLETED", code: str = "0:0", **other: objec
 
 
 class FakeSacct:
-    """Commands in `bin`, below `folder`, which is made."""
+    """sacct and sacctmgr in `bin`, below `folder`, which is made."""
 
     def __init__(self, folder: Path, *rows: str) -> None:
         self.folder = folder
@@ -54,16 +55,16 @@ class FakeSacct:
         self.rows(*rows)
 
     def rows(self, *rows: str) -> None:
-        """What sacct prints from now on."""
+        """Set sacct's output from now on."""
         (self.folder / "rows").write_text("".join(rows))
 
     def says(self, name: str, text: str = "") -> None:
-        """`hang`, `sacct-says` and `sacctmgr-says` with what they complain of; `old` for a sacctmgr before 25.05,
-        `lost` for one whose changes are not in the database."""
+        """Set a state: `hang`, `sacct-says` and `sacctmgr-says` with their error messages; `old` for a sacctmgr before
+        25.05, `lost` for one whose changes do not reach the database."""
         (self.folder / name).write_text(text)
 
     def asked(self, name: str = "") -> list[str]:
-        """Their command lines."""
+        """Return the command lines of all calls."""
         path = self.folder / "asked"
         lines = path.read_text().splitlines() if path.exists() else []
         return [line for line in lines if line.startswith(name)]

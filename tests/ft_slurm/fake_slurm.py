@@ -1,4 +1,4 @@
-"""Slurm's commands, made of what a real one printed (recorded/README.md), and pyslurm, made of the same."""
+"""Imitates Slurm's commands and pyslurm from the output of real ones (recorded/README.md)."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ esac
 
 
 class FakeSlurm:
-    """One release's commands in a folder; `says` changes what they answer."""
+    """One release's commands in a folder; `says` changes their answers."""
 
     def __init__(self, folder: Path, release: str) -> None:
         self.folder = folder
@@ -76,7 +76,7 @@ class FakeSlurm:
         (self.folder / name).write_text(text)
 
     def job(self, name: str) -> None:
-        """The job is as it was then."""
+        """Set the job to a recorded state."""
         self.says("job.txt", self.recorded(f"job-{name}.txt"))
         if self.has_json:
             self.says("job.json", self.recorded(f"job-{name}.json"))

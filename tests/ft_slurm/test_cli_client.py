@@ -1,4 +1,4 @@
-"""What is particular to Slurm's commands: their two languages, arrays, comments, and answers that are none."""
+"""Tests what only Slurm's commands have: two output formats, arrays, comments, and invalid answers."""
 
 import shlex
 from pathlib import Path
@@ -11,7 +11,7 @@ from ft_slurm import command, sacct_text, scontrol_text
 from ft_slurm.cli_client import CliClient
 from ft_slurm.comment import with_part
 from ft_slurm.errors import BadOutput, JobOver, NoCommands, Refused, Unanswered
-from ft_slurm.records import ExitCode, Step
+from ft_slurm.records import ExitCode, JobStep
 
 
 @pytest.fixture(params=RELEASES)
@@ -56,12 +56,12 @@ def test_built_without_json(new: FakeSlurm, complaint: str) -> None:
 
 
 def test_state_beneath_completing(slurm: FakeSlurm) -> None:
-    """As text the commands do not tell it, and 23.02's JSON has the same word."""
+    """Text does not show the state, and 23.02's JSON has the same word as text."""
     slurm.job("cancel-0.3")
     job = CliClient(slurm.environ).job(JOB)
     assert job is not None and not job.alive
-    told = slurm.release in ("24.11", "25.11-made", "26.05")
-    assert job.shown == f"{'CANCELLED' if told else 'UNKNOWN'}+COMPLETING"
+    has_state = slurm.release in ("24.11", "25.11-made", "26.05")
+    assert job.shown == f"{'CANCELLED' if has_state else 'UNKNOWN'}+COMPLETING"
 
 
 def test_task_of_an_array(slurm: FakeSlurm) -> None:
@@ -76,7 +76,7 @@ def test_task_of_an_array(slurm: FakeSlurm) -> None:
     first = found[4243]
     assert first is not None
     slurm.says("steps.txt", slurm.recorded("array-steps.txt"))
-    assert client.running_steps(first) == (Step("batch", "n0"), Step("0", "n0"))
+    assert client.running_steps(first) == (JobStep("batch", "n0"), JobStep("0", "n0"))
     client.requeue(first)
     assert slurm.asked()[-1] == "scontrol requeue 4242_1"
 
@@ -104,7 +104,7 @@ def test_preempted_without_a_requeue_of_its_own(slurm: FakeSlurm) -> None:
 
 
 def test_name_and_comment_may_hold_anything(slurm: FakeSlurm) -> None:
-    """The name is `a job UserId=1 JobState=X`: what follows it is its owner's own invention."""
+    """The job's name is `a job UserId=1 JobState=X`, chosen by its owner."""
     slurm.job("odd")
     job = CliClient(slurm.environ).job(JOB)
     assert job is not None
@@ -114,18 +114,18 @@ def test_name_and_comment_may_hold_anything(slurm: FakeSlurm) -> None:
 
 @pytest.mark.parametrize("following", ["SpreadJob=Yes", "FieldOfTomorrow=4 Other=x", ""])
 def test_comment_of_an_allocation_ends_where_fields_of_any_release_begin(tmp_path: Path, following: str) -> None:
-    """Without a batch script no field is known to follow it; 26.05's SubmitLine has it as well."""
+    """Without a batch script no known field follows the comment; in 26.05 SubmitLine contains the comment as well."""
     slurm = FakeSlurm(tmp_path, "26.05")
-    told = slurm.recorded("job-salloc-running.txt")
-    assert told.count("of an allocation") == 2 and "Comment=of an allocation SpreadJob=Yes" in told
-    job = scontrol_text.job(told.replace("SpreadJob=Yes", following), JOB)
+    text = slurm.recorded("job-salloc-running.txt")
+    assert text.count("of an allocation") == 2 and "Comment=of an allocation SpreadJob=Yes" in text
+    job = scontrol_text.job(text.replace("SpreadJob=Yes", following), JOB)
     assert job is not None and (job.comment, job.nodes, job.has_batch_script) == ("of an allocation", "n[0-1]", False)
 
 
 def test_words_of_the_user_are_no_fields(slurm: FakeSlurm) -> None:
-    """What a user writes comes behind the command, and only there may it look like a field."""
-    told = slurm.recorded("job-odd.txt").replace(" BatchHost=n2", "")
-    odd = told.replace(" Command=(null)", " Command=/tmp/x BatchHost=n9 PreemptTime=7 SubmitLine=sbatch Comment=no")
+    """A user's text stands behind the command, and only there it may look like a field."""
+    text = slurm.recorded("job-odd.txt").replace(" BatchHost=n2", "")
+    odd = text.replace(" Command=(null)", " Command=/tmp/x BatchHost=n9 PreemptTime=7 SubmitLine=sbatch Comment=no")
     odd += "JobId=4242 is not me\n"
     job = scontrol_text.job(odd, JOB)
     assert job is not None
@@ -244,7 +244,7 @@ def test_output_without_end(new: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_json_that_is_too_long(new: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job of very many cores, or the first number of an array of very many tasks."""
+    """The job has very many cores, or the number of an array of very many tasks."""
     new.says("job.json", '{"jobs": [' + " " * 100_000)
     monkeypatch.setattr(command, "LONGEST_OUTPUT", 50_000)
     client = CliClient(new.environ)
@@ -282,7 +282,7 @@ def test_accounting_of_a_job_that_ran_twice(slurm: FakeSlurm) -> None:
 
 
 def test_accounting_of_a_job_that_lost_a_node(tmp_path: Path) -> None:
-    """26.05 calls the step of a job that went on CANCELLED, where others say RESIZING."""
+    """26.05 shows the step of a job that went on as CANCELLED, others as RESIZING."""
     slurm = FakeSlurm(tmp_path, "26.05")
     slurm.says("sacct.txt", slurm.recorded("sacct-node-death.txt"))
     assert [
@@ -296,7 +296,7 @@ def test_accounting_of_a_job_that_lost_a_node(tmp_path: Path) -> None:
 
 
 def test_accounting_of_a_job_that_lost_its_batch_host(tmp_path: Path) -> None:
-    """In 26.05 the batch step has no exit code then."""
+    """The batch step has no exit code in 26.05."""
     slurm = FakeSlurm(tmp_path, "26.05")
     slurm.says("sacct.txt", slurm.recorded("sacct-batch-host-death.txt"))
     found = CliClient(slurm.environ).accounting(JOB)

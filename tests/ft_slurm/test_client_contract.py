@@ -1,8 +1,8 @@
-"""What every `SlurmClient` must do: the commands' on four releases' outputs, and pyslurm's on its documented API.
+"""Tests every `SlurmClient` alike: the commands' on four releases' outputs, and pyslurm's on its documented API.
 
-The outputs are real for 22.05 and 24.11, and made by hand for 23.02 and 25.11 (recorded/README.md); so is the stand-in
-for pyslurm, which needs its own release of Slurm to be built. The same questions go to a real Slurm, and to a real
-pyslurm where there is one, in tests/slurm_lab/test_client.py.
+The outputs are real for 22.05 and 24.11, and made by hand for 23.02 and 25.11 (recorded/README.md). The stand-in for
+pyslurm is made by hand too, because pyslurm needs its own release of Slurm to be built. tests/slurm_lab/test_client.py
+asks the same questions of a real Slurm, and of a real pyslurm where there is one.
 """
 
 import time
@@ -17,7 +17,7 @@ from ft_slurm.cli_client import CliClient
 from ft_slurm.client import SlurmClient, open_client
 from ft_slurm.errors import NoCommands, Refused, Unanswered
 from ft_slurm.pyslurm_client import PyslurmClient
-from ft_slurm.records import ExitCode, Step
+from ft_slurm.records import ExitCode, JobStep
 
 FAKE_PYSLURM = Path(__file__).parent / "fake_pyslurm"
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
@@ -26,7 +26,7 @@ REQUEUE = "Requested operation is presently disabled for job 4242\n"
 
 @dataclass
 class World:
-    """A cluster that can be put into a state, and its client."""
+    """A cluster whose state can be set, and its client."""
 
     client: SlurmClient
     put: Callable[[str], None]
@@ -124,7 +124,7 @@ def test_nodes(world: World) -> None:
 def test_running_steps(world: World) -> None:
     job = world.client.job(JOB)
     assert job is not None
-    assert world.client.running_steps(job) == (Step("batch", "n2"), Step("0", "n2"))
+    assert world.client.running_steps(job) == (JobStep("batch", "n2"), JobStep("0", "n2"))
 
 
 def test_configuration(world: World) -> None:
@@ -144,7 +144,7 @@ def test_requeue(world: World) -> None:
 
 
 def test_slurm_requeues_by_itself_what_ends_in_its_grace(world: World, release: str) -> None:
-    """Asked as well, it would run the job twice more; 22.05 does not do it by itself."""
+    """If Slurm were asked as well, the job would run twice more. 22.05 does not requeue it by itself."""
     world.put("preempted")
     job = world.client.job(JOB)
     assert job is not None and job.preempt_time is not None and job.partition == "lowr"
@@ -159,7 +159,7 @@ def test_requeue_is_refused(world: World) -> None:
     with pytest.raises(Refused, match=r"^[^\n]*presently disabled[^\n]*$"):
         world.client.requeue(job)
     world.put("no-job")
-    with pytest.raises(Refused, match="knows no job 4242"):
+    with pytest.raises(Refused, match="has no job 4242"):
         world.client.requeue(job)
 
 

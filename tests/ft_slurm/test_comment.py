@@ -1,4 +1,4 @@
-"""Our part of a job's comment, beside other people's."""
+"""Tests our part of a job's comment, beside the text of others."""
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ def test_others_lose_nothing_and_the_limit_holds(before: str, text: str, limit: 
 
 
 @pytest.mark.parametrize(
-    ("comment", "told"),
+    ("comment", "expected"),
     [
         ("[ft: success]", True),
         ("by me [ft: success, 3 cycles] too", True),
@@ -63,8 +63,8 @@ def test_others_lose_nothing_and_the_limit_holds(before: str, text: str, limit: 
         ("", False),
     ],
 )
-def test_whether_it_is_told_already(comment: str, told: bool) -> None:
-    assert has(comment, "ft", "success") is told
+def test_whether_it_is_told_already(comment: str, expected: bool) -> None:
+    assert has(comment, "ft", "success") is expected
 
 
 def test_one_run_is_not_taken_for_another() -> None:

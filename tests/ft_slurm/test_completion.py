@@ -1,7 +1,7 @@
-"""`completion` against commands and a library of our own: what each of their answers leads to.
+"""Tests `completion` with commands and a library of our own: the consequence of each of their answers.
 
-The answers are what scontrol 22.05 and 24.11 printed; the library is compiled here, as Slurm declares it, and writes
-down what it was called with. Slurm itself is asked in tests/slurm_lab.
+The answers are output of scontrol 22.05 and 24.11. The library is compiled here with Slurm's declarations, and records
+its calls. tests/slurm_lab asks a real Slurm.
 """
 
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ft_slurm import command, completion, libslurm
-from ft_slurm.completion import BatchHost, Outcome
+from ft_slurm.completion import BatchHostState, CompletionResult
 from ft_slurm.errors import Unanswered
 
 JOB = (
@@ -129,7 +129,7 @@ class Site:
         self.lines.append((event, {"level": level, **fields}))
         self.on_line(event, fields)
 
-    def complete(self, code: int = 0, *, restart_count: int | None = None) -> Outcome:
+    def complete(self, code: int = 0, *, restart_count: int | None = None) -> CompletionResult:
         return completion.complete(7, 0, code, restart_count=restart_count, log=self.log)
 
     @property
@@ -137,21 +137,21 @@ class Site:
         return [event for event, _ in self.lines]
 
     def left(self) -> str:
-        """Why the job was left running, from the line that must say what to do about it."""
+        """Return why the job was left running, from the log line, which must name a remedy."""
         ((level, fields),) = [(each["level"], each) for event, each in self.lines if event == "job_left_running"]
         assert (level, fields["ends_it"]) == ("error", "scancel 7")
         assert str(fields["left"]).startswith("job 7")
         return str(fields["why"])
 
     def calls(self) -> list[str]:
-        """What the library was called with."""
+        """Return the arguments of the library's calls."""
         path = self.folder / "calls"
         return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One for each prototype, by the release whose version it tells."""
+    """Compile a library for each prototype; the keys are the releases whose version they report."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler")
@@ -169,7 +169,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Commands, and no library: a running batch job without its host n0, and no other step."""
     monkeypatch.setattr(completion, "PAUSE", 0.05)
-    monkeypatch.setattr(libslurm, "LIBRARY_FOLDERS", ())  # a real one of this machine is not to be called
+    monkeypatch.setattr(libslurm, "LIBRARY_FOLDERS", ())  # a real library of this machine must not be called
     site = Site(tmp_path)
     scontrol = tmp_path / "bin/scontrol"
     scontrol.parent.mkdir()
@@ -186,7 +186,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 @pytest.fixture
 def site(bare: Site, libraries: dict[str, Path]) -> Site:
-    """The same with the library of 24.11."""
+    """A running batch job without its host n0, with the commands and the library of 24.11."""
     (bare.folder / "plugins").mkdir()
     (bare.folder / "plugins/libslurmfull.so").symlink_to(libraries["24.11"])
     return bare
@@ -194,14 +194,14 @@ def site(bare: Site, libraries: dict[str, Path]) -> Site:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is SlurmdTimeout alone: one second, as above."""
+    """Reduce the bound to SlurmdTimeout alone: one second in these answers."""
     monkeypatch.setattr(completion, "MARGIN", 0.0)
     monkeypatch.setattr(completion, "USUAL_SLURMD_TIMEOUT", 1.0)
 
 
 def test_host_taken_out_of_the_job(site: Site) -> None:
     site.says("node", NODE.format(state="IDLE"))  # 24.11, just after an administrator set it down
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     assert site.calls() == ["7 0"]
     assert site.events == ["completing_job", "job_completed"]
 
@@ -214,22 +214,22 @@ def test_new_slurmctld_takes_another_node_for_the_batch_host(
     site.job(host="n1")
     site.says("step", steps(*listed))
     site.says("node", NODE.format(state="MIXED"))
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
 
 
 def test_batch_script_need_not_run_on_the_first_node(site: Site, short: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With sbatch --batch; the first node was lost, the script's own lives."""
+    """The script runs on another node by sbatch --batch; the first node was lost, the script's own lives."""
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[0-3]")
     site.job(host="n1")
     site.says("step", steps("7.0", "7.batch", host="n1"))
     site.says("node", NODE.format(state="MIXED").replace("NodeName=n0", "NodeName=n1"))
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     assert "lists the batch host n1 as MIXED" in site.left()
 
 
 @pytest.mark.parametrize(("code", "status"), [(0, 0), (1, 256), (75, 19200), (255, 65280)])
 def test_code_becomes_a_wait_status(site: Site, code: int, status: int) -> None:
-    assert site.complete(code) == Outcome.COMPLETED
+    assert site.complete(code) == CompletionResult.COMPLETED
     assert site.calls() == [f"7 {status}"]
     assert os.waitstatus_to_exitcode(status) == code
 
@@ -244,7 +244,7 @@ def test_codes_that_are_none(site: Site, code: int) -> None:
 def test_prototypes(bare: Site, libraries: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     for release in ("25.05", "25.11"):
         bare.says("config", CONFIG.format(plugins=f"/nowhere:{libraries[release].parent}", timeout=1))
-        assert bare.complete(75) == Outcome.COMPLETED
+        assert bare.complete(75) == CompletionResult.COMPLETED
     assert bare.calls() == ["7 19200", "0 7 fffffffe fffffffe 19200"]
 
 
@@ -252,7 +252,7 @@ def test_prototypes(bare: Site, libraries: dict[str, Path], monkeypatch: pytest.
 def test_host_that_slurm_has_given_up(site: Site, state: str) -> None:
     site.job(nodes="n[0-3]")
     site.says("node", NODE.format(state=state) if state else "")
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     assert "waiting_to_complete_job" not in site.events
 
 
@@ -283,7 +283,7 @@ def test_waits(site: Site, before: dict[str, str], after: dict[str, str | None])
                     site.says(kind, text)
 
     site.on_line = waiting
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     assert (asked, len(site.calls())) == (1, 1)
 
 
@@ -291,7 +291,7 @@ def test_silent_host_counts_as_dead_when_the_time_is_over(site: Site, short: Non
     site.job(nodes="n[0-3]")
     site.says("node", NODE.format(state="MIXED+NOT_RESPONDING"))
     began = time.monotonic()
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     assert time.monotonic() - began >= 1.0
     assert site.events == ["waiting_to_complete_job", "completing_job", "job_completed"]
 
@@ -299,7 +299,7 @@ def test_silent_host_counts_as_dead_when_the_time_is_over(site: Site, short: Non
 def test_answering_host_is_left_with_its_script(site: Site, short: None) -> None:
     site.job(nodes="n[0-3]")
     site.says("node", NODE.format(state="MIXED"))
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     assert "lists the batch host n0 as MIXED" in site.left()
     assert site.calls() == []
 
@@ -315,7 +315,7 @@ def test_slurmctld_that_was_away_need_not_have_noticed(site: Site, short: None) 
             path.unlink()
 
     site.on_line = waiting
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     away, mixed = [str(fields["why"]) for event, fields in site.lines if event == "waiting_to_complete_job"]
     assert "Unable to contact" in away and "lists the batch host n0 as MIXED" in mixed
 
@@ -324,7 +324,7 @@ def test_no_host_is_ever_given_up_where_slurmd_timeout_is_0(site: Site, short: N
     site.job(nodes="n[0-3]")
     site.says("node", NODE.format(state="MIXED"))
     site.says("config", CONFIG.format(plugins=site.folder / "plugins", timeout=0))
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
 
 
 @pytest.mark.parametrize("kind", ["step", "suspended", "away"])
@@ -335,7 +335,7 @@ def test_what_does_not_end_in_time(site: Site, short: None, kind: str) -> None:
         site.job(state="SUSPENDED")
     else:
         site.says("away", AWAY)
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     expected = {"step": "other steps of the job run: 1", "suspended": "the job is SUSPENDED"}
     assert expected.get(kind, "Unable to contact slurm controller") in site.left()
     assert site.calls() == []
@@ -344,26 +344,26 @@ def test_what_does_not_end_in_time(site: Site, short: None, kind: str) -> None:
 @pytest.mark.parametrize("state", ["COMPLETING", "COMPLETED", "CANCELLED", "TIMEOUT", "PENDING", "NODE_FAIL"])
 def test_job_that_is_over(site: Site, state: str) -> None:
     site.job(state=state)
-    assert site.complete() == Outcome.NOTHING
+    assert site.complete() == CompletionResult.NOTHING
     assert (site.events, site.calls()) == (["nothing_to_complete"], [])
 
 
 def test_forgotten_job(site: Site) -> None:
     site.says("away", "slurm_load_jobs error: Invalid job id specified\n")
-    assert site.complete() == Outcome.NOTHING
+    assert site.complete() == CompletionResult.NOTHING
 
 
 def test_job_without_a_batch_script(bare: Site) -> None:
     bare.job(batch=0)
-    assert bare.complete() == Outcome.NOTHING
+    assert bare.complete() == CompletionResult.NOTHING
     assert "no batch script" in str(bare.lines[0][1]["why"])
 
 
 def test_job_that_was_started_anew(site: Site) -> None:
     site.job(restarts=2)
-    assert site.complete(restart_count=1) == Outcome.NOTHING
+    assert site.complete(restart_count=1) == CompletionResult.NOTHING
     assert site.calls() == []
-    assert site.complete(restart_count=2) == Outcome.COMPLETED
+    assert site.complete(restart_count=2) == CompletionResult.COMPLETED
 
 
 def test_task_of_an_array(site: Site) -> None:
@@ -371,26 +371,26 @@ def test_task_of_an_array(site: Site) -> None:
     other = job_line(id=8, array="ArrayJobId=7 ArrayTaskId=3 ", state="FAILED")
     site.says("job", other + first)
     site.says("step", steps("7_3.1", "7_4.0", "7_3.batch"))
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     assert site.calls() == ["7 0"]
 
 
 def test_part_of_a_heterogeneous_job(site: Site) -> None:
     site.job(array="HetJobId=7 HetJobOffset=0 ")
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     assert "heterogeneous" in site.left()
 
 
 def test_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FT_ERROR", "2010")
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     assert "Access/permission denied (2010)" in site.left()
     assert len(site.calls()) == 1
 
 
 def test_job_that_has_ended_meanwhile(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FT_ERROR", "2021")
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
 
 
 def test_call_that_does_not_reach_slurmctld_is_made_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,16 +402,16 @@ def test_call_that_does_not_reach_slurmctld_is_made_again(site: Site, monkeypatc
             monkeypatch.delenv("FT_ERROR")
 
     site.on_line = waiting
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     assert site.calls() == ["7 0", "7 0"]
 
 
 def test_the_signal_that_a_completion_brings_does_not_lose_its_answer(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """slurmctld signals every process of the job, the one that has called it too."""
+    """slurmctld signals every process of the job, the caller included."""
     monkeypatch.setenv("FT_SIGNALLED", "1")
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     assert site.events == ["completing_job", "job_completed"]
     assert site.calls() == ["7 0"]
 
@@ -419,20 +419,20 @@ def test_the_signal_that_a_completion_brings_does_not_lose_its_answer(
 def test_answer_that_was_lost(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FT_ERROR", "1800")
     site.on_line = lambda event, fields: site.job(state="COMPLETED") if event == "completing_job" else None
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     assert site.calls() == ["7 0"]
 
 
 def test_library_that_ends_its_process(site: Site, short: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FT_FATAL", "1")
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     assert "ended its process: fatal: Could not establish a configuration source" in site.left()
 
 
 def test_library_that_hangs(site: Site, short: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FT_HANG", "1")
     monkeypatch.setattr("ft_slurm.complete_job.TIMEOUT", 3.0)
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     assert "has not answered within 3 s" in site.left()
     assert site.calls()
 
@@ -440,29 +440,29 @@ def test_library_that_hangs(site: Site, short: None, monkeypatch: pytest.MonkeyP
 def test_library_that_is_none(site: Site) -> None:
     (site.folder / "plugins/libslurmfull.so").unlink()
     (site.folder / "plugins/libslurmfull.so").write_text("no library\n")
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     assert re.search(r"libslurmfull\.so: (file too short|invalid ELF header)", site.left())
 
 
 def test_no_library(bare: Site) -> None:
-    assert bare.complete() == Outcome.LEFT
+    assert bare.complete() == CompletionResult.LEFT
     assert bare.left() == "there is no libslurmfull.so here"
 
 
 def test_library_beside_the_commands(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the plug-ins of slurmctld's own machine lie elsewhere."""
+    """The plug-ins of slurmctld's own machine lie elsewhere."""
     (site.folder / "lib64").mkdir()
     (site.folder / "plugins").rename(site.folder / "lib64/slurm")
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
     (site.folder / "lib64").rename(site.folder / "elsewhere")
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     monkeypatch.setenv("SLURM_LIB_DIR", str(site.folder / "elsewhere"))
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
 
 
 def test_container_without_slurm(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(site.folder / "plugins"))
-    assert site.complete() == Outcome.LEFT
+    assert site.complete() == CompletionResult.LEFT
     assert site.left() == "there is no scontrol in PATH, and pyslurm is not installed"
     assert site.calls() == []
 
@@ -479,17 +479,17 @@ def pyslurm(site: Site, libraries: dict[str, Path], monkeypatch: pytest.MonkeyPa
 
 
 def test_by_pyslurm_where_there_are_no_commands(pyslurm: Site) -> None:
-    assert completion.batch_host(4242, restart_count=0, timeout=60.0) == BatchHost.GONE
-    assert completion.complete(4242, 0, 75, restart_count=0, log=pyslurm.log) == Outcome.COMPLETED
+    assert completion.batch_host(4242, restart_count=0, timeout=60.0) == BatchHostState.GONE
+    assert completion.complete(4242, 0, 75, restart_count=0, log=pyslurm.log) == CompletionResult.COMPLETED
     assert pyslurm.calls() == ["4242 19200"]
-    assert completion.complete(4242, 0, 75, restart_count=1, log=pyslurm.log) == Outcome.NOTHING
-    assert completion.complete(4, 0, 75, log=pyslurm.log) == Outcome.NOTHING
+    assert completion.complete(4242, 0, 75, restart_count=1, log=pyslurm.log) == CompletionResult.NOTHING
+    assert completion.complete(4, 0, 75, log=pyslurm.log) == CompletionResult.NOTHING
     assert pyslurm.calls() == ["4242 19200"]
 
 
 def test_by_pyslurm_another_step_is_waited_for(pyslurm: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(completion, "MARGIN", -completion.USUAL_SLURMD_TIMEOUT)
-    assert completion.complete(4242, 3, 0, log=pyslurm.log) == Outcome.LEFT
+    assert completion.complete(4242, 3, 0, log=pyslurm.log) == CompletionResult.LEFT
     ((_, fields),) = [line for line in pyslurm.lines if line[0] == "job_left_running"]
     assert fields["why"] == "other steps of the job run: 0"
     assert pyslurm.calls() == []
@@ -498,17 +498,17 @@ def test_by_pyslurm_another_step_is_waited_for(pyslurm: Site, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("nodes", "listed", "node", "expected"),
     [
-        ("n[0-3]", ("7.0", "7.batch"), "MIXED", BatchHost.MEMBER),
-        ("n[0-3]", ("7.0",), "IDLE+DRAIN", BatchHost.MEMBER),
-        ("n[0-3]", ("7.0", "7.batch"), "MIXED+NOT_RESPONDING", BatchHost.SILENT),
-        ("n[0-3]", ("7.0", "7.batch"), "DOWN", BatchHost.GONE),
-        ("n[1-3]", ("7.0",), "DOWN", BatchHost.GONE),
-        ("n[1-3]", ("7.0", "7.batch"), "DOWN", BatchHost.GONE),  # 22.05 lists it for good
-        ("n[1-3]", ("7.0",), "IDLE", BatchHost.GONE),  # slurmd is back
+        ("n[0-3]", ("7.0", "7.batch"), "MIXED", BatchHostState.MEMBER),
+        ("n[0-3]", ("7.0",), "IDLE+DRAIN", BatchHostState.MEMBER),
+        ("n[0-3]", ("7.0", "7.batch"), "MIXED+NOT_RESPONDING", BatchHostState.SILENT),
+        ("n[0-3]", ("7.0", "7.batch"), "DOWN", BatchHostState.GONE),
+        ("n[1-3]", ("7.0",), "DOWN", BatchHostState.GONE),
+        ("n[1-3]", ("7.0", "7.batch"), "DOWN", BatchHostState.GONE),  # 22.05 lists it for good
+        ("n[1-3]", ("7.0",), "IDLE", BatchHostState.GONE),  # slurmd is back
     ],
 )
 def test_what_slurmctld_makes_of_the_batch_host(
-    bare: Site, nodes: str, listed: tuple[str, ...], node: str, expected: BatchHost
+    bare: Site, nodes: str, listed: tuple[str, ...], node: str, expected: BatchHostState
 ) -> None:
     bare.job(nodes=nodes)
     bare.says("step", steps(*listed))
@@ -523,7 +523,7 @@ def test_there_is_no_script_to_wait_for(bare: Site, fields: dict[str, object]) -
     bare.job(**fields)
     if "id" in fields:
         bare.says("away", "slurm_load_jobs error: Invalid job id specified\n")
-    assert completion.batch_host(7, restart_count=0, timeout=60.0) == BatchHost.NONE
+    assert completion.batch_host(7, restart_count=0, timeout=60.0) == BatchHostState.NONE
 
 
 def test_a_host_that_only_slurm_had_lost_is_left_alone_once_it_answers(site: Site) -> None:
@@ -536,7 +536,7 @@ def test_a_host_that_only_slurm_had_lost_is_left_alone_once_it_answers(site: Sit
             site.says("node", NODE.format(state="MIXED"))
 
     site.on_line = waiting
-    assert completion.complete(7, 0, 0, restart_count=0, host_lost=False, log=site.log) == Outcome.NOTHING
+    assert completion.complete(7, 0, 0, restart_count=0, host_lost=False, log=site.log) == CompletionResult.NOTHING
     assert site.events == ["waiting_to_complete_job", "nothing_to_complete"]
     assert site.calls() == []
 
@@ -552,12 +552,12 @@ def test_questions_go_to_the_own_cluster(site: Site, monkeypatch: pytest.MonkeyP
     scontrol = site.folder / "bin/scontrol"
     scontrol.write_text(scontrol.read_text().replace("here=", "${SLURM_CLUSTERS:+exit 9}\nhere="))
     monkeypatch.setenv("SLURM_CLUSTERS", "other")
-    assert site.complete() == Outcome.COMPLETED
+    assert site.complete() == CompletionResult.COMPLETED
 
 
 @pytest.fixture
 def wrapper(tmp_path: Path) -> Iterator[Path]:
-    """A script that starts a command which does not end, and tells its number."""
+    """Write a script that starts a command which does not end, and prints its process id."""
     path = tmp_path / "wrapper"
     path.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > {tmp_path}/pid\nwait\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)

@@ -1,4 +1,4 @@
-"""Who is ending a job, told from what real slurmctlds said of it 0.3 s and 2 s after its first SIGTERM."""
+"""Tests the reason for a job's end on real slurmctlds' records, 0.3 s and 2 s after the job's first SIGTERM."""
 
 import pytest
 from tests.ft_slurm.fake_slurm import JOB, RECORDED, RELEASES
@@ -15,7 +15,7 @@ CASES = {
     "preempt-requeue": Ending.PREEMPTED,
     "preempt-cancel": Ending.PREEMPTED,
     "nograce-cancel": Ending.PREEMPTED,
-    "nograce-requeue": Ending.REQUEUED,  # JSON tells more
+    "nograce-requeue": Ending.REQUEUED,  # JSON has more
     "requeue": Ending.REQUEUED,
     "requeue-limit": Ending.REQUEUED,
     "signal": Ending.NOTHING,
@@ -32,7 +32,7 @@ def read(release: str, name: str, kind: str) -> JobState:
 
 
 def when(release: str, name: str) -> float:
-    """About when it was asked: a job that is requeued has a start that is always now."""
+    """Return about when slurmctld was asked: the start of a job that is requeued is always now."""
     running = read(release, name, "txt")
     return float(max(filter(None, [running.start_time, running.preempt_time, min(running.end_time or 0, 2**31)])))
 
@@ -63,11 +63,11 @@ def test_running_job_is_not_ending(release: str, kind: str) -> None:
 @pytest.mark.parametrize(("release", "kind"), OUTPUTS)
 @pytest.mark.parametrize("then", ["cancel", "requeue"])
 def test_what_is_done_to_a_preempted_job(release: str, kind: str, then: str) -> None:
-    """Where the state is one word, the preemption hides a scancel, and a requeue the preemption."""
+    """Where the state is one word, the preemption hides a scancel, and a requeue hides the preemption."""
     job = read(release, f"{then}-in-grace", kind)
-    told = kind == "json" and release != "23.02-made"
+    has_state = kind == "json" and release != "23.02-made"
     if then == "cancel":
-        expected = Ending.CANCELLED if told else Ending.PREEMPTED
+        expected = Ending.CANCELLED if has_state else Ending.PREEMPTED
     else:
         expected = Ending.PREEMPTED if kind == "json" else Ending.REQUEUED
     assert ending(job, when(release, f"{then}-in-grace") + 0.8) == expected
@@ -75,16 +75,16 @@ def test_what_is_done_to_a_preempted_job(release: str, kind: str, then: str) -> 
 
 @pytest.mark.parametrize(("release", "kind"), OUTPUTS)
 def test_end_of_the_grace(release: str, kind: str) -> None:
-    """As text scontrol hides the end of a job without a time limit, even then."""
+    """scontrol's text hides the end of a job without a time limit, in its grace too."""
     job = read(release, "preempt-cancel-0.3", kind)
     assert job.preempt_time is not None
     assert job.end_time == (job.preempt_time + 20 if kind == "json" else None)
 
 
 def test_script_that_has_exited_by_itself() -> None:
-    """Only JSON tells it from a cancelled job."""
-    told = read("24.11", "exits-0.3", "json")
-    assert (told.state, ending(told, float(told.end_time or 0))) == ("COMPLETED", Ending.NOTHING)
+    """Only JSON distinguishes it from a cancelled job."""
+    job = read("24.11", "exits-0.3", "json")
+    assert (job.state, ending(job, float(job.end_time or 0))) == ("COMPLETED", Ending.NOTHING)
     guessed = read("22.05", "exits-0.3", "txt")
     assert ending(guessed, float(guessed.end_time or 0)) == Ending.CANCELLED
 

@@ -1,4 +1,4 @@
-"""A step's and an allocation's identity from plain mappings; the real ones are in slurm_lab."""
+"""Tests a step's and an allocation's identity on plain mappings; the real ones are in slurm_lab."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from ft_slurm.errors import (
     SlurmError,
 )
 
-# What a task of `srun -N3` sees on node n2, in an allocation of n[0-3].
+# The environment of a task of `srun -N3` on node n2, in an allocation of n[0-3].
 STEP = {
     "SLURM_JOB_ID": "42",
     "SLURM_STEP_ID": "0",

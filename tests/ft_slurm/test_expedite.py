@@ -1,4 +1,5 @@
-"""`--requeue=expedite`: by what a real slurmctld of 26.05 tells of such a job, and what keeps it from running again."""
+"""Tests `--requeue=expedite` on the records of a real slurmctld of 26.05, and how such a job is kept from running
+again."""
 
 from pathlib import Path
 
@@ -38,9 +39,9 @@ def test_mark(kind: str) -> None:
 @pytest.mark.parametrize("before", [" Comment=", " Command=", " SubmitLine=", " StdOut="])
 def test_mark_that_is_the_users_own_word(before: str) -> None:
     text = (RECORDED / "26.05" / "job-cancel-running.txt").read_text()
-    told = text.replace(before, f"{before}ExpeditedRequeue=Yes ")
-    job = scontrol_text.job(told, JOB)
-    assert told != text and job is not None and not job.expedited
+    changed = text.replace(before, f"{before}ExpeditedRequeue=Yes ")
+    job = scontrol_text.job(changed, JOB)
+    assert changed != text and job is not None and not job.expedited
 
 
 @pytest.mark.parametrize(
@@ -97,10 +98,10 @@ def test_it_is_refused_or_not_answered(slurm: FakeSlurm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "restart_count", "told"), [("", 0, False), ("expedites", 0, True), ("expedites", 1, False)]
+    ("state", "restart_count", "expected"), [("", 0, False), ("expedites", 0, True), ("expedites", 1, False)]
 )
-def test_pyslurm_tells_of_the_cluster_alone(tmp_path: Path, state: str, restart_count: int, told: bool) -> None:
+def test_pyslurm_tells_of_the_cluster_alone(tmp_path: Path, state: str, restart_count: int, expected: bool) -> None:
     (tmp_path / (state or "nothing")).touch()
     client = PyslurmClient({"PATH": "", "PYTHONPATH": str(FAKE_PYSLURM), "FAKE_PYSLURM": str(tmp_path)})
-    assert client.end_for_good(JOB, restart_count) == told
-    assert (f"is_requeueable=False {JOB}" in (tmp_path / "asked").read_text().splitlines()) == told
+    assert client.end_for_good(JOB, restart_count) == expected
+    assert (f"is_requeueable=False {JOB}" in (tmp_path / "asked").read_text().splitlines()) == expected

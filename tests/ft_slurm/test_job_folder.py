@@ -1,11 +1,11 @@
-"""Where a job was submitted and what it runs, asked of stand-ins for scontrol and sacct."""
+"""Tests the search for a job's folder and script with stand-ins for scontrol and sacct."""
 
 from pathlib import Path
 
 import pytest
 
 from ft_slurm.errors import NoCommands, Unanswered
-from ft_slurm.job_folder import JobFolder, look
+from ft_slurm.job_folder import JobFolder, find
 
 SHOWN = """\
 JobId=4245 ArrayJobId=4242 ArrayTaskId=3 JobName=a WorkDir=/wrong
@@ -18,7 +18,7 @@ SCRIPT = "#!/bin/bash\nexec ft-supervisor launch --config job.yaml\n"
 
 
 def tool(folder: Path, name: str, script: str) -> dict[str, str]:
-    """An environment in which this command answers so, and writes down what it was asked."""
+    """Return an environment in which this command gives that answer, and records its arguments."""
     path = folder / name
     path.write_text(f'#!/bin/sh\necho "{name} $SLURM_CLUSTERS$SACCT_FORMAT$*" >> {folder}/asked\n{script}\n')
     path.chmod(0o755)
@@ -33,27 +33,27 @@ def scontrol(folder: Path, shown: str = SHOWN, script: str = SCRIPT) -> dict[str
 
 @pytest.mark.parametrize("name", ["4245", "4242_3"])
 def test_slurmctld_knows_the_folder_and_the_script(tmp_path: Path, name: str) -> None:
-    assert look(name, scontrol(tmp_path), 20.0) == JobFolder(4245, "/home/a user", SCRIPT)
+    assert find(name, scontrol(tmp_path), 20.0) == JobFolder(4245, "/home/a user", SCRIPT)
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked == [f"scontrol show job {name}", "scontrol write batch_script 4245 -"]
 
 
 def test_a_job_of_salloc_has_no_script(tmp_path: Path) -> None:
     environ = scontrol(tmp_path, script="job script retrieval failed: Invalid job id specified")
-    assert look("4245", environ, 20.0) == JobFolder(4245, "/home/a user", "")
+    assert find("4245", environ, 20.0) == JobFolder(4245, "/home/a user", "")
 
 
 def test_the_newest_record_of_a_forgotten_job_counts(tmp_path: Path) -> None:
     scontrol(tmp_path, shown="slurm_load_jobs error: Invalid job id specified")
     environ = tool(tmp_path, "sacct", 'echo "4241|/old"\necho "4245|/home/a user"')
-    assert look("4242_3", environ, 20.0) == JobFolder(4245, "/home/a user", "")
+    assert find("4242_3", environ, 20.0) == JobFolder(4245, "/home/a user", "")
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked[1:] == ["sacct --allocations --jobs=4242_3 --noheader --parsable2 --format=JobIDRaw,WorkDir"]
 
 
 def test_an_unknown_job_has_none(tmp_path: Path) -> None:
     scontrol(tmp_path, shown="slurm_load_jobs error: Invalid job id specified")
-    assert look("4242", tool(tmp_path, "sacct", ":"), 20.0) is None
+    assert find("4242", tool(tmp_path, "sacct", ":"), 20.0) is None
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,15 @@ def test_an_unknown_job_has_none(tmp_path: Path) -> None:
 )
 def test_no_answer(tmp_path: Path, script: str, bound: float, said: str) -> None:
     with pytest.raises(Unanswered, match=said):
-        look("4242", tool(tmp_path, "sacct", script), bound)
+        find("4242", tool(tmp_path, "sacct", script), bound)
 
 
 def test_a_slurmctld_that_is_away_is_no_answer_of_the_accounting(tmp_path: Path) -> None:
     tool(tmp_path, "scontrol", "exec sleep 1000")
     (tmp_path / "sacct").unlink(missing_ok=True)
-    assert look("4242", tool(tmp_path, "sacct", 'echo "4242|/here"'), 0.5) == JobFolder(4242, "/here", "")
+    assert find("4242", tool(tmp_path, "sacct", 'echo "4242|/here"'), 0.5) == JobFolder(4242, "/here", "")
 
 
 def test_no_commands(tmp_path: Path) -> None:
     with pytest.raises(NoCommands, match="neither scontrol nor sacct"):
-        look("4242", {"PATH": str(tmp_path)}, 20.0)
+        find("4242", {"PATH": str(tmp_path)}, 20.0)

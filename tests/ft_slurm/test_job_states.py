@@ -1,4 +1,4 @@
-"""The one table of states: complete by Slurm's own headers, and honest about what it does not know."""
+"""Tests the table of states: it is complete by Slurm's own headers, and gives UNKNOWN for all else."""
 
 import ast
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 from tests.ft_slurm.fake_slurm import RECORDED
 
 from ft_slurm import sacct_text, scontrol_text, values
-from ft_slurm.job_states import BASE_STATES, STATES, Means, find
+from ft_slurm.job_states import BASE_STATES, STATES, Meaning, find
 from ft_slurm.records import HIDDEN
 from slurm_lab.lab import ENDED
 
@@ -41,29 +41,29 @@ def test_each_says_what_it_means_in_one_line() -> None:
         assert state.beneath in ("", "RUNNING", "PENDING")
         assert not (state.beneath and not state.flag)
     base = [STATES[name] for name in BASE_STATES]
-    assert {Means.UNKNOWN, Means.PART} & {state.means for state in base} == set()
+    assert {Meaning.UNKNOWN, Meaning.PART} & {state.means for state in base} == set()
     assert {state.name for state in base if not state.over} == {"PENDING", "RUNNING", "SUSPENDED"}
-    assert [state.name for state in base if state.means is Means.SUCCESS] == ["COMPLETED"]
+    assert [state.name for state in base if state.means is Meaning.SUCCESS] == ["COMPLETED"]
     assert not [state.name for state in STATES.values() if state.flag and state.over]
 
 
 @pytest.mark.parametrize(
     ("word", "name", "means"),
     [
-        ("CANCELLED by 1000", "CANCELLED", Means.CANCELLED),
-        ("OUT_OF_ME+", "OUT_OF_MEMORY", Means.FAILED),
-        ("CANCELLED+", "CANCELLED", Means.CANCELLED),
-        ("RE+", "RE+", Means.UNKNOWN),
-        ("HIBERNATED", "HIBERNATED", Means.UNKNOWN),
-        ("?", "?", Means.UNKNOWN),
-        ("", "", Means.UNKNOWN),
-        ("X" * 500, "X" * 40, Means.UNKNOWN),
+        ("CANCELLED by 1000", "CANCELLED", Meaning.CANCELLED),
+        ("OUT_OF_ME+", "OUT_OF_MEMORY", Meaning.FAILED),
+        ("CANCELLED+", "CANCELLED", Meaning.CANCELLED),
+        ("RE+", "RE+", Meaning.UNKNOWN),
+        ("HIBERNATED", "HIBERNATED", Meaning.UNKNOWN),
+        ("?", "?", Meaning.UNKNOWN),
+        ("", "", Meaning.UNKNOWN),
+        ("X" * 500, "X" * 40, Meaning.UNKNOWN),
     ],
 )
-def test_what_a_word_of_saccts_means(word: str, name: str, means: Means) -> None:
+def test_what_a_word_of_saccts_means(word: str, name: str, means: Meaning) -> None:
     state = find(word)
     assert (state.name, state.means) == (name, means)
-    assert state.over is (means in (Means.CANCELLED, Means.FAILED))
+    assert state.over is (means in (Meaning.CANCELLED, Meaning.FAILED))
 
 
 def test_every_state_that_was_recorded_is_known() -> None:
@@ -71,7 +71,7 @@ def test_every_state_that_was_recorded_is_known() -> None:
         record.state for path in RECORDED.rglob("sacct-*.txt") for record in sacct_text.records(path.read_text(), 4242)
     }
     assert len(words) > 5
-    assert {word for word in words if find(word).means is Means.UNKNOWN} == set()
+    assert {word for word in words if find(word).means is Meaning.UNKNOWN} == set()
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -99,7 +99,7 @@ def test_a_step_of_which_nobody_knows_better_runs(word: str) -> None:
 
 def test_there_is_no_second_table() -> None:
     over = {name for name in BASE_STATES if STATES[name].over}
-    # ending.py asks why a job is just ending, for which TIMEOUT and PREEMPTED are not the same.
+    # ending.py finds the reason of a job's end, for which TIMEOUT and PREEMPTED differ.
     assert {path.name for path in sources() if len(over & set(texts(path))) > 2} == {"job_states.py", "ending.py"}
     # The lab needs nothing but Python, so it has its own.
     assert over | {"REVOKED"} == ENDED

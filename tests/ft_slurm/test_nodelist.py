@@ -1,4 +1,4 @@
-"""Expansion against tables taken from Slurm, and against ClusterShell as sets."""
+"""Compares the expansion with tables taken from Slurm, and with ClusterShell as sets."""
 
 import time
 

@@ -1,6 +1,6 @@
-"""Every parser of Slurm's outputs, fed with anything: it returns, or raises what its callers expect, in one line.
+"""Feeds every parser of Slurm's outputs with arbitrary text: it returns, or raises the documented error, in one line.
 
-Half of it is what a real Slurm printed, cut, doubled and with things put into it; half is made up.
+Half of the text is real Slurm output, cut, doubled and with insertions; half is made up.
 """
 
 import json

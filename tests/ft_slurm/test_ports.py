@@ -1,4 +1,4 @@
-"""Which ports a step's store tries, and that the next one is free when the first is taken."""
+"""Tests which ports a step's store tries, and that the next one is free when the first is taken."""
 
 import socket
 from dataclasses import replace
@@ -38,7 +38,7 @@ def test_reserved_before_configured_before_hashed() -> None:
 
 
 def test_the_hash_is_fixed() -> None:
-    """Nodes of one job may run different builds of Python: the ports must not hang on anything but the ids."""
+    """Nodes of one job may run different builds of Python: the ports must depend on the ids alone."""
     assert candidates(STEP, None) == candidates(replace(STEP, restart_count=3, node_name="other"), None)
     assert candidates(STEP, None)[0] == 29649
 

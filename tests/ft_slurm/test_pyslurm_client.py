@@ -1,4 +1,4 @@
-"""What is particular to pyslurm: it may end its process, be another release's, or not be there."""
+"""Tests what only pyslurm does: it may end its process, be made for another release, or be missing."""
 
 import importlib.util
 import sys
@@ -11,7 +11,7 @@ from ft_slurm import pyslurm_worker
 from ft_slurm.client import open_client
 from ft_slurm.errors import JobOver, NoCommands, Refused, Unanswered
 from ft_slurm.pyslurm_client import PyslurmClient, why_not
-from ft_slurm.records import Step
+from ft_slurm.records import JobStep
 
 FAKE = Path(__file__).parent / "fake_pyslurm"
 
@@ -29,7 +29,7 @@ def test_it_is_taken_where_there_are_no_commands(environ: dict[str, str]) -> Non
 
 
 def test_no_usable_configuration(environ: dict[str, str], tmp_path: Path) -> None:
-    """libslurm ends the process then."""
+    """libslurm ends the process when it has no usable configuration."""
     (tmp_path / "fatal").touch()
     expected = "pyslurm does not work here: pyslurm ended its process: fatal: Could not establish a configuration"
     assert why_not(environ).startswith(expected)
@@ -74,7 +74,7 @@ def test_nodes_of_a_step(environ: dict[str, str], tmp_path: Path, nodes: str) ->
     client = PyslurmClient(environ)
     job = client.job(JOB)
     assert job is not None
-    assert client.running_steps(job) == (Step("batch", "n2"), Step("0", nodes))
+    assert client.running_steps(job) == (JobStep("batch", "n2"), JobStep("0", nodes))
 
 
 @pytest.mark.parametrize("state", ["no-steps", "waits"])
@@ -90,7 +90,7 @@ def test_job_without_steps(environ: dict[str, str], tmp_path: Path, state: str) 
 
 
 def test_task_0_of_an_array_has_its_number(environ: dict[str, str], tmp_path: Path) -> None:
-    """pyslurm calls it None, as it does where several tasks wait."""
+    """pyslurm gives None for task 0, as it does where several tasks wait."""
     (tmp_path / "array").write_text("0")
     job = PyslurmClient(environ).job(JOB)
     assert job is not None and (job.array_task_id, job.name) == (0, "4242_0")
@@ -128,14 +128,14 @@ def test_comment_of_others_is_kept(environ: dict[str, str], tmp_path: Path) -> N
 
 
 def test_task_that_has_the_number_of_its_array(environ: dict[str, str], tmp_path: Path) -> None:
-    """Whoever changed it would change them all."""
+    """A change of this task would change all tasks of the array."""
     (tmp_path / "array").touch()
     client = PyslurmClient(environ)
     job = client.job(JOB)
     assert job is not None and job.name == "4242_3"
-    with pytest.raises(Refused, match="cannot tell job 4242 from the array"):
+    with pytest.raises(Refused, match="cannot distinguish job 4242 from the array"):
         client.requeue(job)
-    with pytest.raises(Refused, match="cannot tell job 4242 from the array"):
+    with pytest.raises(Refused, match="cannot distinguish job 4242 from the array"):
         client.set_comment(JOB, "text")
 
 

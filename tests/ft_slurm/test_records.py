@@ -1,4 +1,4 @@
-"""What the states of nodes mean."""
+"""Tests the meaning of nodes' states."""
 
 import pytest
 

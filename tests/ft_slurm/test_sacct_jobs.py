@@ -1,4 +1,4 @@
-"""The list of a user's jobs as sacct prints it, and what can come instead."""
+"""Tests the list of a user's jobs on sacct's output, valid and invalid."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_derived_exit_code_is_a_wait_status(slurm: FakeSacct) -> None:
 def test_derived_exit_code_that_does_not_change(
     slurm: FakeSacct, release: str, said: str, error: type[Exception]
 ) -> None:
-    """Since 25.05 sacctmgr says "Modified jobs" even then."""
+    """Since 25.05 sacctmgr prints "Modified jobs" even then."""
     slurm.says(release)
     slurm.says("sacctmgr-says", said)
     with pytest.raises(error, match=r"^sacctmgr modify job 7: [^\n]+$"):

@@ -1,5 +1,5 @@
-"""How sbatch reads its options: what `sbatch -v` of 22.05 and 24.11 called the same is the same here. What later
-releases added is by their source (common/slurm_opt.c)."""
+"""Tests the reading of sbatch's options: words that are equal to `sbatch -v` of 22.05 and 24.11 are equal here. Options
+of later releases are by their source (common/slurm_opt.c)."""
 
 import pytest
 
@@ -23,7 +23,7 @@ from ft_slurm.sbatch_options import parse
         ("--exclusive=user", "--exclusive=user"),
         ("--nice=-5 --comment -x", "--nice=-5 --comment=-x"),
         ("--of-tomorrow x --flag-of-tomorrow", "--of-tomorrow=x --flag-of-tomorrow"),
-        ("--no off", "--no=off"),  # ambiguous, as sbatch will say
+        ("--no off", "--no=off"),  # ambiguous, which sbatch reports
         ("--export=A=1,B", "--export=A=1,B"),
         ("--requeue", "--requeue"),
         ("--requeue=expedite -H", "--requeue=expedite --hold"),

@@ -1,4 +1,4 @@
-"""sbatch with a stand-in for it, which says what the real one does."""
+"""Tests the submission with a stand-in for sbatch, which prints the real one's messages."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from ft_slurm.submission import Submitted
 
 
 def sbatch(folder: Path, body: str) -> dict[str, str]:
-    """The environment with that sbatch in its PATH."""
+    """Return an environment with that sbatch in its PATH."""
     path = folder / "sbatch"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
@@ -28,7 +28,7 @@ def test_the_script_and_the_options_arrive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         ("echo '4242;red'", Submitted(4242, "red", "")),
         ("echo 'sbatch: lua: be nice' >&2; echo 4242", Submitted(4242, None, "sbatch: lua: be nice")),
@@ -36,8 +36,8 @@ def test_the_script_and_the_options_arrive(tmp_path: Path) -> None:
         ("echo 'sbatch: Job 7 to start at 2026' >&2", Submitted(None, None, "sbatch: Job 7 to start at 2026")),
     ],
 )
-def test_what_it_says(body: str, told: Submitted, tmp_path: Path) -> None:
-    assert submission.submit(b"", (), sbatch(tmp_path, body)) == told
+def test_what_it_says(body: str, expected: Submitted, tmp_path: Path) -> None:
+    assert submission.submit(b"", (), sbatch(tmp_path, body)) == expected
 
 
 def test_refused(tmp_path: Path) -> None:

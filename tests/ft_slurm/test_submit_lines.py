@@ -1,4 +1,4 @@
-"""How a job was asked for, by stand-ins for sacct and scontrol."""
+"""Tests how a job was submitted, with stand-ins for sacct and scontrol."""
 
 import os
 from pathlib import Path

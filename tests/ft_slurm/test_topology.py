@@ -1,4 +1,4 @@
-"""Domains from the values that Slurm's topology plugins give."""
+"""Tests domains on the values of Slurm's topology plugins."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The batch script: what bash and sbatch read back is what was meant, and it says what launch.sbatch says."""
+"""Tests the batch script: bash and sbatch read back the intended words, and its text is that of launch.sbatch."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ def test_words_survive_bash(words: list[str]) -> None:
 
 
 def read_as_sbatch_does(line: str) -> str:
-    """One word of an #SBATCH line: sbatch's own _get_argument, as measured (quoting.directive)."""
+    """Read the one word of an #SBATCH line as sbatch's own _get_argument does (measured, see quoting.directive)."""
     found, quote, at = "", "", 0
     while at < len(line) and (quote or not line[at].isspace()):
         character = line[at]
@@ -116,7 +116,7 @@ def test_an_odd_name_is_no_files_name(name: str, tmp_path: Path) -> None:
 
 
 def test_the_shipped_script_is_the_same(tmp_path: Path) -> None:
-    """Its comments and directives, but for those that tell a reader what to change."""
+    """Comments and directives agree, except for those that show a reader what to change."""
     shipped = (REPOSITORY / "slurm/job_scripts/launch.sbatch").read_text()
     text = written(job(tmp_path, "name: pretrain"), venv=Path("/x/.venv"))
     assert directives(shipped) == directives(text)

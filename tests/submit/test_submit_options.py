@@ -1,4 +1,4 @@
-"""What is refused, and what is said of what is not."""
+"""Tests which options are refused, and which ones give a warning."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ NAMES = "policy: {topology: {domain: {source: node_name, pattern: '(rack[0-9]+)-
         ("--kill-on-bad-exit=0", "launch gives"),
         ("-koff", "spares or not"),
         ("--no-kill=no", "spares or not"),
-        ("--wrap=hostname", "goes after --"),
+        ("--wrap=hostname", "after --"),
         ("--ntasks-per-tres=1", "one daemon"),
         ("--requeue=expedite", "after each end that is no success"),
         ("--requeue=Expedite", "after each end that is no success"),
@@ -73,7 +73,7 @@ def test_environment_that_sbatch_reads() -> None:
         ("", "{active: {min: 3, max: 4}}", "-N4", "no spare: a node that dies ends the job or goes on with fewer"),
         ("", "{active: {min: 3, max: 6}}", "-N4", "4 nodes: the job begins with fewer than the 6"),
         ("", "{active: 4, segment: 2}", "-N5", ""),
-        (NAMES, "{active: 4, segment: 2}", "-N5", "1 spares are no whole segments of 2"),
+        (NAMES, "{active: 4, segment: 2}", "-N5", "1 spares are not whole segments of 2"),
         (NAMES, "{active: 4, segment: 2}", "-N6", ""),
         ("policy: {interruption: {requeue: true}}", "{active: 4}", "-N6 --no-requeue", "--no-requeue: the policy"),
         ("", "{active: 4}", "-N6 --no-requeue", ""),

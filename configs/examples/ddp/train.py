@@ -1,7 +1,7 @@
-"""A small DistributedDataParallel training that can be killed at any moment and goes on from its last checkpoint.
+"""Trains a small DistributedDataParallel model, which can be killed at any moment and goes on from its last checkpoint.
 
-It knows nothing of ft-supervisor: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from the environment, as torchrun
-gives them. Without them it trains alone. nccl where there are GPUs, gloo where there are none.
+It does not use ft-supervisor: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from the environment, as torchrun sets
+them. Without them it trains alone. The backend is nccl where there are GPUs, else gloo.
 
 Rank 0 prints one JSON object a line: step, loss, world, resumed_from (the checkpoint's step that this incarnation began
 with, 0 for none) and cycle (how often the world was restarted).
@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 FEATURES = 32
-BATCH = 96  # of the whole world: divides by 1, 2, 3, 4, so that the training is the same whatever the world's size
+BATCH = 96  # of the whole world: divides by 1, 2, 3, 4, so that the training is the same for each of these sizes
 
 
 def parse() -> argparse.Namespace:
@@ -33,7 +33,8 @@ def parse() -> argparse.Namespace:
 
 
 def checkpoints() -> Path:
-    """$CHECKPOINT_DIR, else a folder of this job's own; a requeued job keeps its id and so finds its checkpoint."""
+    """Return $CHECKPOINT_DIR, else a folder of this job's own; a requeued job keeps its id and so finds its
+    checkpoint."""
     default = Path("checkpoints", os.environ.get("SLURM_JOB_ID", "ddp-example"))
     return Path(os.environ.get("CHECKPOINT_DIR") or default)
 
@@ -49,18 +50,19 @@ COUNTS = (
 
 
 def own_path() -> Path:
-    """Where this incarnation saves, and no other: one that stood still and wakes up late overwrites nothing newer."""
+    """Return where this incarnation saves, and no other: one that was suspended and wakes up late overwrites nothing
+    newer."""
     return checkpoints() / f"checkpoint-{'.'.join(os.environ.get(name, '0') for name in COUNTS)}.pt"
 
 
 def token(path: Path) -> tuple[int, ...]:
-    """What is in the name of a checkpoint, whole or unfinished."""
+    """Return the token in a checkpoint's name, whole or unfinished."""
     return tuple(map(int, path.stem.removeprefix("checkpoint-").split(".")))
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Replace this incarnation's checkpoint in one step, so that death in the middle leaves the former one whole, and
-    then remove those of earlier ones."""
+    """Replace this incarnation's checkpoint in one step, so that death in the middle leaves the former one whole. Then
+    remove those of earlier incarnations."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
     with unfinished.open("wb") as file:
@@ -79,8 +81,8 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path, rank: int) -> dict[str, Any] | None:
-    """The newest incarnation's checkpoint, None when there is none. Rank 0 reads it and tells the others, so that all
-    start alike."""
+    """Return the newest incarnation's checkpoint, None when there is none. Rank 0 reads it and sends it to the others,
+    so that all start alike."""
     shared: list[dict[str, Any] | None] = [None]
     newest = max(path.parent.glob("checkpoint-*.pt"), key=token, default=None) if rank == 0 else None
     if newest is not None:
@@ -92,7 +94,8 @@ def load(path: Path, rank: int) -> dict[str, Any] | None:
 
 
 def batch(step: int, teacher: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """The data of one step: made from its number, so that a resumed training sees what it would have seen."""
+    """Return the data of one step, made from its number, so that a resumed training gets the same data as an
+    undisturbed one."""
     generator = torch.Generator().manual_seed(step)
     inputs = torch.randn(BATCH, FEATURES, generator=generator)
     with torch.no_grad():
@@ -132,11 +135,11 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
             dist.all_reduce(mean)
             if rank == 0:
                 line = json.dumps({"step": step, "loss": round(mean.item() / world, 6), **facts})
-                sys.stdout.write(line + "\n")  # in one piece: others may write there too
+                sys.stdout.write(line + "\n")  # in one piece: other processes may write there too
                 sys.stdout.flush()
         if rank == 0 and (step % options.checkpoint_every == 0 or last):
             save(path, {"step": step, "model": student.state_dict(), "optimizer": optimizer.state_dict()})
-    dist.barrier()  # nobody reports success before the last checkpoint is on disk
+    dist.barrier()  # no rank reports success before the last checkpoint is on disk
 
 
 def main() -> None:

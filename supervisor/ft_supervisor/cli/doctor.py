@@ -62,7 +62,7 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 def _look(path: Path | None, as_json: bool) -> int:
     settings, problem, note = _load(path)
-    here = environment.look(os.environ, settings)
+    here = environment.detect(os.environ, settings)
     found = []
     width = shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
     for each in shell.run(shell.checks(here, problem, note)):

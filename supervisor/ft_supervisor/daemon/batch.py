@@ -129,4 +129,4 @@ def _ask(job: BatchJob) -> BatchHostAnswered:
     return BatchHostAnswered(BatchHost(host.value))
 
 
-assert {host.value for host in BatchHost} == {host.value for host in completion.BatchHost}
+assert {host.value for host in BatchHost} == {host.value for host in completion.BatchHostState}

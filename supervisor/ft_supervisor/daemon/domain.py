@@ -51,7 +51,7 @@ def of_fabric(
     except Unanswered as error:
         why = str(error)
     else:
-        # What it has printed counts, and not a 0 alone (command.Done).
+        # What it has printed counts, and not a 0 alone (command.CommandResult).
         if done.code == 0 and _FABRIC.fullmatch(done.stdout):
             return done.stdout.strip(), ()
         why = done.problem

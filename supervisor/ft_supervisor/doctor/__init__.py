@@ -1,5 +1,5 @@
-"""What is wrong here, before or while a job runs: on a login node, in an allocation, in a step, on any machine.
+"""Finds problems of a machine, a site and a job, on a login node, in an allocation, in a step, or anywhere else.
 
-Each check is a function that returns findings; what they judge is pure, in functions of its own. Nothing is left
-behind, nothing needs root, every wait has a bound. No torch but in a process of its own.
+Each check is a function that returns findings. Their judgements are pure, in functions of their own. A check needs no
+root, bounds every wait and leaves nothing behind. torch is only imported in a process of its own.
 """

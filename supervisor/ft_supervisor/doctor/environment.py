@@ -1,4 +1,4 @@
-"""Where doctor runs, by the environment variables alone, and what they say of the job."""
+"""Finds out from the environment variables alone where doctor runs, and reads the job from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ft_supervisor.config import JobConfig
 
 
 class Where(StrEnum):
-    """STEP: srun started us. ALLOCATION: a batch script, or salloc. OUTSIDE: anywhere else."""
+    """The place where doctor runs. STEP: srun started it. ALLOCATION: a batch script, or salloc. OUTSIDE: anywhere
+    else."""
 
     STEP = "step"
     ALLOCATION = "allocation"
@@ -25,7 +26,8 @@ class Where(StrEnum):
 
 @dataclass(frozen=True)
 class Environment:
-    """`config` None: none was given, or it is wrong. `problem`: what is wrong with Slurm's variables."""
+    """The surroundings of all checks. `config` None: none was given, or it is wrong. `problem`: the error in Slurm's
+    variables."""
 
     environ: Mapping[str, str]
     config: JobConfig | None
@@ -36,19 +38,20 @@ class Environment:
 
     @property
     def host(self) -> str:
-        """This machine's name in Slurm, or its host name."""
+        """Return this machine's name in Slurm, or its host name."""
         return self.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The job's nodes; () outside of a job."""
+        """Return the job's nodes; () outside of a job."""
         if self.step is not None:
             return self.step.nodes
         return self.allocation.nodes if self.allocation is not None else ()
 
     @property
     def run_dir(self) -> Path | None:
-        """The configured run_dir of this job; outside of a job, up to the first part that has the job's id in it.
+        """Return the configured run_dir of this job; outside of a job, its path before the first part that has the
+        job's id in it.
 
         Raises FileNotFoundError when the current folder is gone.
         """
@@ -63,8 +66,8 @@ class Environment:
         return submit_dir.joinpath(*parts[:known])
 
 
-def look(environ: Mapping[str, str], config: JobConfig | None) -> Environment:
-    """Read the environment variables. Touches nothing else."""
+def detect(environ: Mapping[str, str], config: JobConfig | None) -> Environment:
+    """Read the environment variables, and nothing else."""
     try:
         step = environment.read(environ)
         return Environment(environ, config, Where.STEP, _allocation(environ), step)
@@ -81,7 +84,8 @@ def look(environ: Mapping[str, str], config: JobConfig | None) -> Environment:
 
 
 def _allocation(environ: Mapping[str, str]) -> Allocation | None:
-    """A step knows its nodes without it: in some containers these variables are missing."""
+    """Return the allocation, or None. A step has its nodes without it: in some containers these variables are
+    missing."""
     try:
         return allocation.read(environ)
     except SlurmError:

@@ -1,4 +1,4 @@
-"""The result of a check."""
+"""Defines the result of a check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line. `check`: a stable name. `todo`: the remedy, "" where none is needed."""
+    """One line of the result. `check`: a stable name. `todo`: the remedy, "" where none is needed."""
 
     check: str
     level: Level

@@ -1,4 +1,4 @@
-"""run_dir: writable, fast enough, with room, and the same for all nodes."""
+"""Checks run_dir: it must be writable, fast enough, have room, and be the same folder for all nodes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ft_supervisor.doctor.finding import Finding, fail, ok, warn
 from ft_supervisor.process.background import Background, Hangs, wait_all
 
 LEFT: set[Path] = set()
-"""Files that are there now, for `clean_up`."""
+"""Files that exist now, for `clean_up`."""
 BOUND = 15.0
-"""Seconds that a file server gets, for each of writing and removing a file."""
+"""Seconds to wait for the file server, for each of writing and removing a file."""
 MOUNTS = Path("/proc/self/mountinfo")
 SHARED = re.compile(
     r"nfs4?|lustre|gpfs|beegfs|ceph|cifs|smb3|9p|panfs|pvfs2|orangefs|afs|wekafs|fuse\.(ceph|glusterfs|sshfs|weka\w*|"
@@ -31,8 +31,11 @@ LOCAL = re.compile(r"ext[234]|xfs|btrfs|tmpfs|ramfs|overlay|zfs|f2fs|vfat")
 
 @dataclass(frozen=True)
 class Marker:
-    """A small file with `nonce` in it, for others to look at. `took`: seconds for writing it to the disk; `offset`: by
-    how much the file system's clock is ahead of ours; `free`: bytes; `kind`: of the file system."""
+    """A small file with `nonce` in it, which other nodes read.
+
+    `took`: seconds for writing it to the disk; `offset`: seconds by which the file system's clock is ahead of ours;
+    `free`: bytes; `kind`: the type of the file system.
+    """
 
     path: Path
     nonce: str
@@ -44,7 +47,8 @@ class Marker:
 
 @contextmanager
 def marker(run_dir: Path) -> Iterator[Marker]:
-    """In run_dir, or the nearest folder above that is there, so that no folder is made. It is removed again.
+    """Write a marker in run_dir, or in the nearest folder above that exists, so that no folder is made. Remove it
+    afterwards.
 
     Raises OSError, and Hangs.
     """
@@ -85,18 +89,18 @@ def _remove(path: Path) -> None:
 
 
 def clean_up() -> None:
-    """Removes what a check has written that did not come to that, as far as the file server lets it."""
+    """Remove files of checks that were cut off, as far as the file server answers."""
     pieces = [Background(f"removing {path}", lambda path=path: _remove(path)) for path in tuple(LEFT)]  # type: ignore[misc]
     wait_all(pieces, SHARED_BOUND)
 
 
-def _outside(told: float, before: float, after: float) -> float:
-    """How far a time is outside of the two; below 0 when it is earlier."""
-    return min(0.0, told - before) or max(0.0, told - after)
+def _outside(stamp: float, before: float, after: float) -> float:
+    """Return the seconds by which a time is outside of the two; below 0 when it is earlier."""
+    return min(0.0, stamp - before) or max(0.0, stamp - after)
 
 
 def nearest(folder: Path) -> Path:
-    """The folder, or the first one above it that exists. Raises OSError."""
+    """Return the folder, or the first one above it that exists. Raises OSError."""
     for candidate in (folder, *folder.parents):
         try:
             if candidate.is_dir():
@@ -109,7 +113,8 @@ def nearest(folder: Path) -> Path:
 
 
 def file_system(folder: Path, mounts: Path = MOUNTS) -> str:
-    """Its type by mountinfo (proc(5)), such as nfs4; "" where that does not tell."""
+    """Return the folder's file system type by mountinfo (proc(5)), such as nfs4; "" where mountinfo does not have
+    it."""
     try:
         text = mounts.read_text(errors="replace")
     except OSError:
@@ -125,33 +130,33 @@ def file_system(folder: Path, mounts: Path = MOUNTS) -> str:
 
 
 def judge(made: Marker, run_dir: Path, config: JobConfig | None, nodes: int) -> list[Finding]:
-    """What the marker tells of this node's view. `nodes`: how many the job has, 0 if unknown."""
+    """Judge run_dir as this node sees it. `nodes`: the number of the job's nodes, 0 if unknown."""
     where = f"{run_dir} ({made.kind or 'of unknown type'})"
     text = f"{where} takes files, in {made.took:.2f} s"
     found = [ok("run_dir", text)]
     if made.took > SHARED_BOUND:
         todo = "decisions do not wait for it, but verdict and journals may come late or be missing"
-        found = [warn("run_dir", f"{text}: nobody waits longer than {SHARED_BOUND:g} s for it", todo)]
+        found = [warn("run_dir", f"{text}: no process waits longer than {SHARED_BOUND:g} s for it", todo)]
     if LOCAL.fullmatch(made.kind) and nodes != 1:
-        text = f"{where} looks like this machine's own disk; run_dir must be one for all nodes and the batch host"
+        text = f"{where} looks like this machine's own disk; run_dir must be shared by all nodes and the batch host"
         found.append(warn("run_dir shared", text, "name a folder on a shared file system"))
     elif SHARED.fullmatch(made.kind):
         found.append(ok("run_dir shared", f"{made.kind} is a shared file system"))
     least = config.settings.health.min_free if config is not None else None
     free = f"{made.free / 2**30:.1f} GiB free"
     if made.free < (least or 2**30):
-        todo = "make room: health.disk wants it" if least else "make room"
+        todo = "make room: health.disk needs it" if least else "make room"
         found.append(warn("run_dir space", f"{free} in {run_dir}", todo))
     else:
         found.append(ok("run_dir space", free))
     allowed = config.settings.health.clock_offset if config is not None else 1.0
     if abs(made.offset) > allowed:
         text = f"the file server's clock is {abs(made.offset):.1f} s {'ahead' if made.offset > 0 else 'behind'}"
-        found.append(warn("run_dir clock", text, "have NTP looked after; only people's times depend on it here"))
+        found.append(warn("run_dir clock", text, "check NTP; only times shown to people depend on it here"))
     return found
 
 
 def unusable(run_dir: Path, error: OSError | Hangs) -> Finding:
-    """For one where no file could be written."""
+    """Return the finding for a run_dir in which no file could be written."""
     why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
     return fail("run_dir", f"{run_dir}: {why}", "set run_dir to a shared folder that you can write to")

@@ -1,4 +1,4 @@
-"""What the running job's own options do to it. Pure, but for `check`, which gets the answers."""
+"""Judges the options of the running job. Pure, except for `check`, which gets Slurm's answers."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ USE = "submit with `ft-supervisor submit`, or see slurm/job_scripts/launch.sbatc
 
 
 def check(here: Environment, answers: Answers) -> list[Finding]:
-    """All about the job that this runs in; nothing outside of one."""
+    """Check the job that this runs in; outside of a job, only the environment of a later submission."""
     if here.where is Where.OUTSIDE:
         return [*(tasks(here) if here.problem else []), *submission(here.environ)]
     found = [*spares(here.config, len(here.nodes)), *tasks(here)]
     job, problem = or_problem(answers.job)
     if job is None:
-        found.append(warn("job", problem or "slurmctld knows it no more", "look again with Slurm's commands"))
+        found.append(warn("job", problem or "slurmctld has forgotten it", "look again with Slurm's commands"))
     lines, no_lines = or_problem(answers.lines)
     script, _ = or_problem(answers.script)
     found.append(no_kill((lines or {}).get(""), script, no_lines))
     if here.step is not None and here.where is Where.STEP:
         found += step_line((lines or {}).get(str(here.step.step_id)))
     if job is not None:
-        found += again(here.config, job)
+        found += requeue(here.config, job)
     nodes, problem = or_problem(answers.nodes)
     if nodes is not None:
         found.append(nodes_states(nodes, len(here.nodes)))
@@ -41,12 +41,12 @@ def check(here: Environment, answers: Answers) -> list[Finding]:
 
 
 def spares(config: JobConfig | None, nodes: int) -> list[Finding]:
-    """Whether a node may die."""
+    """Check that the job has a spare node, so that one may die."""
     if config is None:
         return []
     least = config.settings.placement.least or config.active
     if nodes < least:
-        text = f"the job has {nodes} nodes, and nodes.active wants {least}"
+        text = f"the job has {nodes} nodes, and nodes.active needs {least}"
         return [fail("spares", text, f"ask for {least} nodes and the spares")]
     if nodes <= config.active:
         text = f"{nodes} nodes and nodes.active {config.active}: none is a spare"
@@ -56,7 +56,7 @@ def spares(config: JobConfig | None, nodes: int) -> list[Finding]:
 
 
 def tasks(here: Environment) -> list[Finding]:
-    """One on each node."""
+    """Check that the job has one task on each node."""
     if "more than one task" in here.problem:
         return [fail("tasks", here.problem, USE)]
     if here.problem:
@@ -69,20 +69,23 @@ def tasks(here: Environment) -> list[Finding]:
 
 
 def no_kill(line: str | None, script: str | None, problem: str) -> Finding:
-    """`line`: how the job was submitted; `script`: its #SBATCH lines. None where it is not known."""
+    """Check that the job was submitted with --no-kill.
+
+    `line`: the command that submitted the job; `script`: its #SBATCH lines. None where these are not known.
+    """
     if submit_lines.keeps_nodes(line or "") or submit_lines.keeps_nodes(script or ""):
         return ok("--no-kill", "given: the job outlives its nodes")
     if line and (script is not None or not line.startswith("sbatch")):
         text = "not given: Slurm ends the whole job when one of its nodes dies"
         return fail("--no-kill", f"{text} (submitted by: {one_line(line, 120)})", USE)
-    why = problem or "sacct knows nothing of the job yet"
-    return warn("--no-kill", f"whether it was given is not to be seen: {why}", "make sure that it was, for sbatch too")
+    why = problem or "sacct does not have the job yet"
+    return warn("--no-kill", f"not known whether it was given: {why}", "make sure that it was, for sbatch too")
 
 
 def step_line(line: str | None) -> list[Finding]:
-    """Of the srun that started this step."""
+    """Check the options of the srun that started this step."""
     if not line:
-        return [warn("srun", "how this step was started is not to be seen", USE)]
+        return [warn("srun", "the command that started this step is not known", USE)]
     if not submit_lines.keeps_nodes(line):
         return [
             fail("srun", "--no-kill was not given: the step ends when a node dies; sbatch's does not reach it", USE)
@@ -94,15 +97,15 @@ def step_line(line: str | None) -> list[Finding]:
 
 
 def submission(environ: Mapping[str, str]) -> list[Finding]:
-    """What sbatch would take from this environment, whatever its options are."""
+    """Check the variables that sbatch would read from this environment."""
     if not expedite.is_set(environ):
         return []
     text = f"{expedite.VARIABLE}={environ[expedite.VARIABLE]}: {EXPEDITED}"
     return [fail("requeue", text, f"unset {expedite.VARIABLE} before you submit")]
 
 
-def again(config: JobConfig | None, job: JobState) -> list[Finding]:
-    """Whether Slurm may run it again, where the policy wants that, and whether it does so without being asked."""
+def requeue(config: JobConfig | None, job: JobState) -> list[Finding]:
+    """Check that Slurm may run the job again where the policy needs that, and that it does not do so by itself."""
     if expedite.runs_again(job):
         todo = f"submit without it; this job: scontrol update jobid={job.name} requeue=0"
         return [fail("requeue", f"--requeue=expedite was given: {EXPEDITED}", todo)]
@@ -115,7 +118,7 @@ def again(config: JobConfig | None, job: JobState) -> list[Finding]:
 
 
 def nodes_states(states: Mapping[str, NodeState], count: int) -> Finding:
-    """Those of the job."""
+    """Judge the states of the job's nodes."""
     bad = [f"{node.name} is {node.shown}{f' ({node.reason})' if node.reason else ''}" for node in states.values()
            if node.down or node.draining]  # fmt: skip
     if bad:

@@ -1,4 +1,4 @@
-"""The ports that the job's stores and metrics listen on."""
+"""Checks the ports that the job's stores and metrics listen on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check(here: Environment) -> list[Finding]:
             found.append(ok("metrics", f"port {metrics.port} is free here"))
         else:
             text = f"port {metrics.port} is taken here"
-            found.append(warn("metrics", text, "by this very job, or another's: metrics.port names one"))
+            found.append(warn("metrics", text, "this job or another one uses it; metrics.port sets another port"))
     return found
 
 
@@ -56,7 +56,7 @@ def judge(wanted: Sequence[int], free: int) -> Finding:
     """Judge the number of free ports: the coordinator takes the first one."""
     text = f"{free} of {wanted[0]}-{wanted[-1]} are free"
     if not free:
-        return fail("ports", text, "set network.port to the first of some that are")
+        return fail("ports", text, "set network.port to the first of some free ports")
     return ok("ports", text)
 
 

@@ -1,7 +1,7 @@
-"""Whether names resolve, and how fast.
+"""Checks whether names resolve, and how fast.
 
-A TCPStore's server looks up the name of every peer on the one thread that serves everybody, so a name server that does
-not answer stops them all.
+A TCPStore's server looks up the name of every peer on the one thread that serves all of them, so a name server that
+does not answer stops them all.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ BOUND = 6.0
 """Seconds for all look-ups together: one lost packet costs the resolver 5 s."""
 SLOW = 1.0
 MOST = 32
-"""Nodes that are looked up here; each costs a name server two questions."""
+"""Number of nodes that are looked up here; each costs a name server two questions."""
 
 
 @dataclass(frozen=True)
 class LookUp:
-    """One question. `answer` None: there is none, for the reason `why`. `took`: seconds."""
+    """One look-up. `answer` None: there is none, for the reason `why`. `took`: seconds."""
 
     name: str
     answer: str | None
@@ -34,7 +34,7 @@ class LookUp:
 
 
 def check(here: Environment) -> list[Finding]:
-    """This machine's own name, the job's nodes', and the names of their addresses."""
+    """Check this machine's own name, the names of the job's nodes, and the names of their addresses."""
     suffix = here.config.network.suffix if here.config is not None else ""
     aliases = here.step.addresses if here.step is not None else {}
     nodes = [aliases.get(name) or name + suffix for name in sample(here.nodes, here.host)]
@@ -46,7 +46,7 @@ def check(here: Environment) -> list[Finding]:
 
 
 def sample(nodes: Sequence[str], host: str) -> list[str]:
-    """At most MOST of them: this node, the first ones, which keep coordinators, and others evenly from the rest."""
+    """Return at most MOST nodes: this one, the first ones, which keep coordinators, and others evenly from the rest."""
     if len(nodes) <= MOST:
         return list(nodes)
     first = list(nodes[:8])
@@ -56,17 +56,17 @@ def sample(nodes: Sequence[str], host: str) -> list[str]:
 
 
 def forwards(name: str) -> str:
-    """Raises OSError, UnicodeError."""
+    """Return the address of a name. Raises OSError, UnicodeError."""
     return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
 def backwards(address: str) -> str:
-    """What torch asks for. An address without a name answers itself. Raises OSError."""
+    """Return the name of an address, which torch asks for too; the address itself where it has none. Raises OSError."""
     return socket.getnameinfo((address, 0), 0)[0]
 
 
 def look_up(names: Sequence[str], ask: Callable[[str], str], bound: float = BOUND) -> list[LookUp]:
-    """All at once, at most `bound` seconds; a look-up that hangs longer is left to itself."""
+    """Look up all names at once, in at most `bound` seconds. A look-up that hangs longer is abandoned."""
     until = time.monotonic() + bound
     asked = [(name, Background(f"look-up of {name}", lambda name=name: _timed(name, ask))) for name in names]  # type: ignore[misc]
     found = []
@@ -88,7 +88,8 @@ def _timed(name: str, ask: Callable[[str], str]) -> LookUp:
 
 
 def judge(found: Sequence[LookUp], nodes: int) -> Finding:
-    """`nodes`: how many the job has; 0 outside of one, when the name was this machine's."""
+    """Judge the look-ups of names. `nodes`: the number of the job's nodes; 0 outside of a job, where the only name is
+    this machine's."""
     bad = [each for each in found if each.answer is None]
     slowest = max(found, key=lambda each: each.took)
     todo = "name the nodes in /etc/hosts, or set network.interface or network.suffix"
@@ -106,7 +107,7 @@ def judge(found: Sequence[LookUp], nodes: int) -> Finding:
 
 
 def judge_backward(found: Sequence[LookUp]) -> list[Finding]:
-    """The names of the addresses. That there is none does no harm, as long as the answer comes soon."""
+    """Judge the look-ups of addresses. A missing name does no harm, as long as the answer comes soon."""
     if not found:
         return []
     slowest = max(found, key=lambda each: each.took)
@@ -114,15 +115,16 @@ def judge_backward(found: Sequence[LookUp]) -> list[Finding]:
     if slowest.took <= SLOW:
         return [ok("names of addresses", text)]
     todo = 'name the nodes in /etc/hosts, or set RES_OPTIONS: "timeout:1 attempts:1" in workers.env'
-    return [warn("names of addresses", f"{text} ({slowest.name}): torch waits so long at each connection", todo)]
+    return [warn("names of addresses", f"{text} ({slowest.name}): torch waits that long at each connection", todo)]
 
 
 def interface(here: Environment) -> list[Finding]:
-    """The interface that the policy names, on a node of a job."""
+    """Check the interface that the policy names, on a node of a job."""
     if here.config is None or here.config.network.interface == "auto" or not here.nodes:
         return []
     name = here.config.network.interface
     if (address := network.interface_address(name)) is not None:
         return [ok("interface", f"{name} has {address}")]
     there = ", ".join(f"{each} {address}" for each, address in network.interfaces().items())
-    return [fail("interface", f"network.interface {name} has no IPv4 address here; these have: {there}", "name one")]
+    text = f"network.interface {name} has no IPv4 address here; these have: {there}"
+    return [fail("interface", text, "name one of these")]

@@ -1,4 +1,4 @@
-"""The job's other nodes: a small program on each of them, by srun, beside whatever runs there."""
+"""Checks the job's other nodes: srun runs a small program on each of them, beside the job's own step."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ft_supervisor.launch import srun
 
 BOUND = 45.0
 CLOCK = 2.0
-"""Seconds that a node's time may be outside of the moment in which it was asked."""
+"""Seconds that a node's clock may differ from the time at which the node was asked."""
 HERE = "run doctor in the batch script, or under salloc, before launch"
 
 
 def check(here: Environment, made: Marker | None) -> list[Finding]:
-    """What all nodes say; a line that they were not asked, and why, where that is so."""
+    """Ask all nodes, and judge their answers. Where they cannot be asked, return one finding with the reason."""
     if here.where is Where.OUTSIDE or len(here.nodes) < 2:
         return []
     if here.where is Where.STEP:
-        return [warn("other nodes", "not asked: this is a step itself", HERE)]
+        return [warn("other nodes", "not asked: doctor runs in a step itself", HERE)]
     program = shutil.which("srun", path=here.environ.get("PATH"))
     if program is None:
         return [warn("other nodes", "not asked: there is no srun here", f"{HERE}, outside of the container")]
@@ -48,13 +48,13 @@ def check(here: Environment, made: Marker | None) -> list[Finding]:
     answers = read(done.stdout, nonce)
     if not answers:
         installed = not re.search("No such file|No module named|execve", done.stderr)
-        todo = "look at sinfo: a node may be gone" if installed else f"install {machine.PACKAGE} where all see it"
+        todo = "look at sinfo: a node may be gone" if installed else f"install {machine.PACKAGE} where all nodes see it"
         return [fail("other nodes", f"none has answered: {done.problem}", todo)]
     return judge(answers, here.nodes, made is not None, (before, time.time()), done.problem)
 
 
 def read(text: str, nonce: str) -> list[dict[str, Any]]:
-    """The answers among all that was printed."""
+    """Return the answers among all that srun printed."""
     found = []
     for line in text.splitlines():
         try:
@@ -73,12 +73,13 @@ def judge(
     asked: tuple[float, float],
     problem: str = "",
 ) -> list[Finding]:
-    """`asked`: from when to when, by our clock. `problem`: the last thing that srun said."""
+    """Judge the answers. `asked`: the time span of the question by our clock. `problem`: the last line that srun
+    printed."""
     by_node = {answer["node"]: answer for answer in answers}
     silent = [name for name in nodes if name not in by_node]
     found = []
     if silent:
-        todo = "they may be dead, or have no ft-supervisor: a job there would use spares for them"
+        todo = "they may be dead, or have no ft-supervisor: a job would replace them by spares"
         found.append(warn("other nodes", f"no answer from {some(silent)}: {problem}", todo))
     else:
         found.append(ok("other nodes", f"all {len(nodes)} have answered, by srun"))
@@ -89,12 +90,12 @@ def judge(
     far = [name for name, each in by_node.items() if not asked[0] - CLOCK <= each["time"] <= asked[1] + CLOCK]
     if far:
         text = f"the clocks of {some(far)} differ from this node's"
-        found.append(warn("nodes' clocks", text, "have NTP looked after; only people's times depend on it here"))
+        found.append(warn("nodes' clocks", text, "check NTP; only times shown to people depend on it here"))
     return found
 
 
 def same_folder(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
-    """Whether each sees the file that was written here."""
+    """Check that each node sees the file that was written here."""
     bad = [name for name, answer in answers.items() if answer["file"]]
     if bad:
         text = f"a file written here is not seen on {some(bad)}: {answers[bad[0]]['file']}"
@@ -103,7 +104,7 @@ def same_folder(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
 
 
 def versions(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
-    """Of ft-supervisor, Python and torch."""
+    """Check that all nodes have the same ft-supervisor, Python and torch."""
     kinds: dict[str, list[str]] = {}
     for name, answer in answers.items():
         shown = f"{machine.PACKAGE} {answer['version']}, Python {answer['python']}, torch {answer['torch']}"
@@ -115,7 +116,7 @@ def versions(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
 
 
 def look_ups(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
-    """Whether the nodes know one another's names."""
+    """Check that the nodes resolve one another's names."""
     bad = {name: answer["unresolved"] for name, answer in answers.items() if answer["unresolved"]}
     if bad:
         name, gone = next(iter(bad.items()))
@@ -129,5 +130,5 @@ def look_ups(answers: Mapping[str, Mapping[str, Any]]) -> Finding:
 
 
 def some(names: Sequence[str]) -> str:
-    """A few of them, and how many there are."""
+    """Return a few of the names, and how many there are."""
     return words.names(names[:4], len(names))

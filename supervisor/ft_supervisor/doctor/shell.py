@@ -15,13 +15,16 @@ from ft_supervisor.process import tree
 from ft_supervisor.process.background import Background, Hangs
 
 BOUND = 75.0
-"""Seconds for all together; each check has shorter ones of its own."""
+"""Seconds for all checks together; each has shorter bounds of its own."""
 KILL_BOUND = 1.0
 Check = tuple[str, Callable[[], list[Finding]]]
 
 
 def checks(here: Environment, problem: str, note: str) -> list[Check]:
-    """Return name and work of each check. `problem`: why there is no configuration. `note`: what is unknown of it."""
+    """Return the name and the function of each check.
+
+    `problem`: why there is no configuration. `note`: which part of the configuration is not known.
+    """
     answers = Answers(here)
     answers.begin()
     of_machine: list[Check] = [
@@ -50,7 +53,7 @@ def files_and_nodes(here: Environment) -> list[Finding]:
     try:
         run_dir = here.run_dir
     except FileNotFoundError:
-        gone = fail("run_dir", "the folder that this was started in is gone", "cd into one that is there")
+        gone = fail("run_dir", "the folder that this was started in is gone", "cd into one that exists")
         return [gone, *nodes.check(here, None)]
     if run_dir is None:
         return nodes.check(here, None)
@@ -66,7 +69,7 @@ def files_and_nodes(here: Environment) -> list[Finding]:
 
 
 def clean_up() -> None:
-    """Kill the processes and remove the files of checks that have not come to their end. To be called last."""
+    """Kill the processes and remove the files of checks that have not come to their end. Call it last."""
     tree.sweep(os.getpid(), (), KILL_BOUND)
     folder.clean_up()
 
@@ -79,6 +82,6 @@ def run(work: list[Check], bound: float = BOUND) -> Iterator[Finding]:
         try:
             yield from running.result(until - time.monotonic())
         except Hangs:
-            yield warn(name, f"this check was not done within {bound:g} s", "something that it looks at hangs")
+            yield warn(name, f"this check did not end within {bound:g} s", "a file system or a service hangs")
         except Exception as error:
-            yield fail(name, f"this check broke: {type(error).__name__}: {error}", "this is a bug; please tell")
+            yield fail(name, f"this check broke: {type(error).__name__}: {error}", "this is a bug; please report it")

@@ -1,4 +1,4 @@
-"""What Slurm's configuration means for a job, by `scontrol show config`. Pure."""
+"""Judges Slurm's configuration, as `scontrol show config` prints it, by its consequences for a job. Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ft_supervisor.submit.options import requeues
 Conf = Mapping[str, str]
 USUAL_SLURMD_TIMEOUT = 300.0
 FINAL = (EXIT_CODES[Outcome.FAILED], CONFIG_ERROR, NEVER_AGAIN, EXIT_CODES[Outcome.CANCELLED])
-"""Exit codes of jobs that are not to run again as they are."""
+"""Exit codes of jobs that must not run again unchanged."""
 
 
 def judge(conf: Conf, config: JobConfig | None) -> list[Finding]:
-    """One finding for each thing that matters and that this release tells."""
+    """Return one finding for each setting that matters and that this release prints."""
     found = [check(conf, config) for check in CHECKS]
     return [finding for finding in found if finding is not None]
 
 
 def plain(conf: Conf, key: str) -> str:
-    """The value; "" for what is not set, or none."""
+    """Return the value; "" for a value that is not set, or none."""
     value = conf.get(key, "").strip()
     return "" if value in ("(null)", "N/A", "none", "NONE") or value.endswith("/none") else value
 
 
 def seconds(conf: Conf, key: str) -> float | None:
-    """Of `300 sec`; None where it is not told."""
+    """Return the seconds of `300 sec`; None where the value is missing."""
     match = re.match(r"(\d{1,9})(?: sec)?\b", plain(conf, key))
     return float(match[1]) if match else None
 
@@ -42,7 +42,7 @@ def kill_on_bad_exit(conf: Conf, _config: JobConfig | None) -> Finding | None:
         return ok("KillOnBadExit", "0")
     return warn(
         "KillOnBadExit",
-        "a task that fails takes its whole step along",
+        "a task that fails ends its whole step",
         "launch overrules it; an srun line of your own needs --kill-on-bad-exit=0",
     )
 
@@ -84,12 +84,12 @@ def accounting(conf: Conf, config: JobConfig | None) -> Finding | None:
     if "AccountingStorageType" not in conf:
         return None
     if not plain(conf, "AccountingStorageType"):
-        text = "Slurm keeps no records: sacct knows nothing, and reports have what run_dir has"
+        text = "Slurm keeps no records: sacct shows nothing, and reports contain only what is in run_dir"
         return warn("accounting", text, "keep run_dir, or ask the site for slurmdbd")
     wanted = config is None or config.settings.accounting.comment
     # Until 21.08 comments were always kept, under another key.
     if wanted and "AccountingStoreFlags" in conf and "job_comment" not in plain(conf, "AccountingStoreFlags"):
-        text = "sacct does not keep comments, where the job's outcome is told"
+        text = "sacct does not keep comments, in which ft-supervisor writes the job's outcome"
         return warn("accounting", text, "ask the site for AccountingStoreFlags=job_comment")
     return ok("accounting", "Slurm keeps records of jobs")
 
@@ -99,7 +99,7 @@ def proctrack(conf: Conf, _config: JobConfig | None) -> Finding | None:
         return None
     if plugin == "cgroup":
         return ok("ProctrackType", "cgroup: no process outlives the job")
-    text = f"{plugin}: what a worker has forked twice outlives a job whose daemon was killed"
+    text = f"{plugin}: a process that a worker has forked twice outlives a job whose daemon was killed"
     return warn("ProctrackType", text, "ask the site for proctrack/cgroup")
 
 
@@ -110,9 +110,9 @@ def memory(conf: Conf, _config: JobConfig | None) -> Finding | None:
         text = "JobAcctGatherParams=OverMemoryKill: Slurm ends the step, not one worker, when memory is short"
         return warn("memory", text, "ask the site for ConstrainRAMSpace in cgroup.conf instead")
     if "cgroup" not in plain(conf, "TaskPlugin"):
-        text = "without task/cgroup a node's jobs share its memory: one that takes too much has others' workers killed"
+        text = "without task/cgroup jobs share a node's memory: one that takes too much can cost others their workers"
         return warn("memory", text, "ask for whole nodes (--exclusive)")
-    return ok("memory", "cgroups count what is killed for want of memory")
+    return ok("memory", "cgroups count the processes that are killed when memory is short")
 
 
 def prolog(conf: Conf, config: JobConfig | None) -> Finding | None:
@@ -139,7 +139,7 @@ def requeue(conf: Conf, config: JobConfig | None) -> Finding | None:
 
 
 def requeue_exit(conf: Conf, _config: JobConfig | None) -> Finding | None:
-    """The exit codes after which Slurm runs any job again, or holds it (slurm.conf(5): `1-9,93`)."""
+    """Check the exit codes after which Slurm runs any job again, or holds it (slurm.conf(5): `1-9,93`)."""
     given = {key: plain(conf, key) for key in ("RequeueExit", "RequeueExitHold") if key in conf}
     if not given:
         return None
@@ -148,7 +148,7 @@ def requeue_exit(conf: Conf, _config: JobConfig | None) -> Finding | None:
     text = ", ".join(f"{key}={value}" for key, value in given.items() if value) or "none"
     if not hit:
         return ok("RequeueExit", text)
-    about = f"{text}: Slurm runs a job again that ends with {' or '.join(hit)}, which final verdicts have"
+    about = f"{text}: Slurm runs a job again that ends with {' or '.join(hit)}, the code of a final verdict"
     return warn("RequeueExit", about, "submit with --no-requeue")
 
 
@@ -157,8 +157,8 @@ def preemption(conf: Conf, _config: JobConfig | None) -> Finding | None:
         return None
     modes = set(re.findall(r"[A-Z]+", plain(conf, "PreemptMode").upper()))
     if "SUSPEND" in modes:
-        text = "jobs may be suspended: workers then stand still, and may count as hung afterwards"
-        return warn("PreemptMode", text, "ask for a partition or QOS that is not preempted so")
+        text = "jobs may be suspended: their workers may count as hung afterwards"
+        return warn("PreemptMode", text, "use a partition or QOS that is not preempted in this way")
     return ok("PreemptMode", plain(conf, "PreemptMode") or "off")
 
 
@@ -175,12 +175,12 @@ def mpi(conf: Conf, _config: JobConfig | None) -> Finding | None:
 def step_manager(conf: Conf, _config: JobConfig | None) -> Finding | None:
     if "enable_stepmgr" not in plain(conf, "SlurmctldParameters"):
         return None
-    text = "enable_stepmgr: steps are managed on the batch host, and nobody has tried what its death does"
+    text = "enable_stepmgr: steps are managed on the batch host, and the effect of its death is not tested"
     return warn("stepmgr", text, "watch the first job that loses its first node")
 
 
 def reserved_ports(conf: Conf, config: JobConfig | None) -> Finding | None:
-    """MpiParams=ports=20000-20999, and srun's own."""
+    """Check that network.port is not in MpiParams=ports=20000-20999, nor in srun's own range."""
     given = {"MpiParams": plain(conf, "MpiParams"), "SrunPortRange": plain(conf, "SrunPortRange")}
     ranges = {key: (int(low), int(high)) for key, text in given.items() for low, high in _RANGE.findall(text)}
     port = config.network.port if config is not None else "auto"
@@ -197,7 +197,7 @@ def topology(conf: Conf, config: JobConfig | None) -> Finding | None:
         return None
     plugin = plain(conf, "TopologyPlugin").removeprefix("topology/")
     if plugin in ("", "default", "flat"):
-        text = "topology.domain asks Slurm, which knows of no topology here: all nodes are one domain"
+        text = "topology.domain asks Slurm, which has no topology here: all nodes are one domain"
         return warn("topology", text, "set topology.domain.source to node_name or file")
     return ok("topology", plugin)
 

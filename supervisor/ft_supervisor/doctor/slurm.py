@@ -1,4 +1,4 @@
-"""What there is of Slurm on this machine, and whether it answers."""
+"""Checks which parts of Slurm are on this machine, and whether it answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print("loaded", hex(library.slurm_api_version()))
 
 
 def check(here: Environment, answers: Answers) -> list[Finding]:
-    """Commands, version, the configuration, and the libraries that serve where commands do not."""
+    """Check Slurm's commands, version and configuration, and the libraries that are used where commands cannot be."""
     path = here.environ.get("PATH")
     there = [name for name in COMMANDS if shutil.which(name, path=path)]
     release = version(here)
@@ -45,22 +45,22 @@ def check(here: Environment, answers: Answers) -> list[Finding]:
     answer, problem = or_problem(answers.configuration)
     if answer is not None:
         found += [ok("slurmctld", "answers"), *clock(answer, here), *site.judge(settings(answer, here), here.config)]
-    elif there:  # else the lines about commands and pyslurm say what to do
-        text = f"does not tell its configuration: {problem}"
+    elif there:  # else the findings about commands and pyslurm have the remedy
+        text = f"does not return its configuration: {problem}"
         found.append(warn("slurmctld", text, "jobs go on without it; look again when it is back"))
     plugins = answer.values.get("PluginDir", "") if answer is not None else ""
     return [*found, pyslurm(here, there, release), *library(here, plugins)]
 
 
 def settings(answer: Configuration, here: Environment) -> Mapping[str, str]:
-    """The configuration, as far as nobody has said otherwise here. A step's tasks have no SLURM_MPI_TYPE where it is
+    """Return the configuration, with the environment's own MPI type. A step's tasks have no SLURM_MPI_TYPE where it is
     none (Slurm's src/interfaces/mpi.c)."""
     mpi = here.environ.get("SLURM_MPI_TYPE", "none" if here.where is Where.STEP else "")
     return {**answer.values, "MpiDefault": mpi} if mpi else answer.values
 
 
 def version(here: Environment) -> str | None:
-    """What `scontrol --version` says; None without scontrol."""
+    """Return the output of `scontrol --version`; None without scontrol."""
     scontrol = shutil.which("scontrol", path=here.environ.get("PATH"))
     if scontrol is None:
         return None
@@ -71,7 +71,7 @@ def version(here: Environment) -> str | None:
 
 
 def judge_commands(there: list[str], where: Where) -> Finding:
-    """Those of COMMANDS that are in PATH."""
+    """Judge which of COMMANDS are in PATH."""
     gone = ", ".join(name for name in COMMANDS if name not in there)
     if not gone:
         return ok("slurm commands", "all here")
@@ -85,28 +85,28 @@ def judge_commands(there: list[str], where: Where) -> Finding:
 
 
 def judge_version(text: str) -> Finding:
-    """`slurm-wlm 24.11.5`."""
+    """Judge a version such as `slurm-wlm 24.11.5`."""
     number = scontrol_text.version(text)
     if number == (0, 0):
-        return warn("slurm version", f"not to be read: {text}", f"{TESTED} are tested")
+        return warn("slurm version", f"not recognized: {text}", f"{TESTED} are tested")
     if number < OLDEST:
         return fail("slurm version", f"{text}: too old", f"{TESTED} are tested")
     return ok("slurm version", text)
 
 
 def clock(answer: Configuration, here: Environment) -> list[Finding]:
-    """Slurmctld's against ours; it counts whole seconds."""
+    """Compare slurmctld's clock with ours; its answer has whole seconds."""
     if answer.offset is None:
         return []
     allowed = 1.0 + (here.config.settings.health.clock_offset if here.config is not None else 1.0)
     text = f"{abs(answer.offset):.1f} s {'behind' if answer.offset > 0 else 'ahead of'} slurmctld's"
     if abs(answer.offset) <= allowed:
         return [ok("clock", f"within {allowed:g} s of slurmctld's")]
-    return [warn("clock", text, "have NTP looked after; only people's times depend on it here, munge refuses at 300 s")]
+    return [warn("clock", text, "check NTP; only times shown to people depend on it here, munge refuses at 300 s")]
 
 
 def pyslurm(here: Environment, there: list[str], release: str | None) -> Finding:
-    """Never imported here: libslurm ends the process that it is in when it does not like something."""
+    """Check pyslurm. Never imports it here: libslurm ends the process that it is in on some errors."""
     if importlib.util.find_spec("pyslurm") is None:
         return judge_pyslurm(None, "", there, release)
     try:
@@ -117,7 +117,8 @@ def pyslurm(here: Environment, there: list[str], release: str | None) -> Finding
 
 
 def judge_pyslurm(own: str | None, why_not: str, there: list[str], release: str | None) -> Finding:
-    """`own`: its version; `why_not`: why it is of no use; `release`: what scontrol says of itself."""
+    """Judge pyslurm. `own`: its version, None without it; `why_not`: why it cannot be used; `release`: scontrol's
+    version."""
     commands = "scontrol" in there
     if own is None:
         if commands:
@@ -136,7 +137,7 @@ def judge_pyslurm(own: str | None, why_not: str, there: list[str], release: str 
 
 
 def library(here: Environment, plugin_dir: str, find: Callable[..., Path | None] = libslurm.find) -> list[Finding]:
-    """What the coordinator's node ends a job with whose batch host has died."""
+    """Check the library with which the coordinator's node ends a job whose batch host has died."""
     path = find(plugin_dir, here.environ)
     if path is None:
         text = f"no {libslurm.NAME} here: a job whose batch host dies stays RUNNING"

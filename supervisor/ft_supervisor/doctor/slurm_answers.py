@@ -1,4 +1,4 @@
-"""Slurm's answers, asked for at once and in threads: slurmctld may be slow or away, and several checks need them."""
+"""Asks Slurm all questions at once, in threads: slurmctld may be slow or away, and several checks need its answers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ft_supervisor.process.background import Background, Hangs
 BOUND = 20.0
 """Seconds for one answer. scontrol gives up after 18 s when slurmctld is away (24.11, MessageTimeout=10)."""
 SACCT_PATIENCE = 12.0
-"""Seconds in which sacct may learn of a job that has just begun."""
+"""Seconds to wait until sacct has a job that has just begun."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """slurm.conf as slurmctld uses it. `told_at` by slurmctld's clock, whole seconds, and `offset`, how far that is
-    from ours at the time; None where this client does not tell."""
+    """slurm.conf as slurmctld uses it. `offset`: seconds by which slurmctld's clock is ahead of ours; None where the
+    client does not return slurmctld's time."""
 
     values: Mapping[str, str]
     offset: float | None = None
@@ -99,9 +99,9 @@ def _configuration(environ: Mapping[str, str]) -> Configuration:
         return Configuration(client.configuration(timeout=BOUND))
     before = time.time()
     text = client.configuration_text(timeout=BOUND)
-    told_at, middle = scontrol_text.told_at(text), (before + time.time()) / 2
-    # It counts whole seconds, so the middle of its second is the best guess.
-    offset = None if told_at is None else told_at + 0.5 - middle
+    answered_at, middle = scontrol_text.answered_at(text), (before + time.time()) / 2
+    # slurmctld's time has whole seconds, so the middle of its second is the best guess.
+    offset = None if answered_at is None else answered_at + 0.5 - middle
     return Configuration(scontrol_text.configuration(text), offset)
 
 
@@ -114,7 +114,7 @@ def _nodes(environ: Mapping[str, str], names: tuple[str, ...]) -> dict[str, Node
 
 
 def _lines(environ: Mapping[str, str], job_id: int, wanted: str) -> dict[str, str]:
-    """Ask until sacct knows the step: it learns of a job or a step some seconds after its start."""
+    """Ask until sacct has the step: its records of a job or a step come some seconds after the start."""
     until = time.monotonic() + SACCT_PATIENCE
     while True:
         found = submit_lines.lines(job_id, environ, BOUND)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ft_slurm import completion
 from ft_slurm.allocation import Allocation
-from ft_slurm.completion import BatchHost
+from ft_slurm.completion import BatchHostState
 from ft_slurm.errors import JobOver, NoCommands, SlurmError
 from ft_supervisor.core.launch.interface import HostAnswered, Requeued, RequeueForbidden
 from ft_supervisor.daemon import expedited, requeueing
@@ -57,7 +57,7 @@ def ask_for_host(job: Allocation) -> HostAnswered:
     except (SlurmError, Hangs) as error:
         log("batch_host_unknown", job=job.job_id, host=job.host, why=str(error))
         return HostAnswered(gone=False)
-    return HostAnswered(gone=host is BatchHost.GONE)
+    return HostAnswered(gone=host is BatchHostState.GONE)
 
 
 def completing(job: Allocation, run_folder: Path | None, code: int) -> Completing:

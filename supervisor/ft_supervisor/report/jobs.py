@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ft_slurm import comment, job_states
-from ft_slurm.job_states import Means, State
+from ft_slurm.job_states import Meaning, StateInfo
 from ft_slurm.records import ExitCode, JobRow
 from ft_supervisor.core.protocol.model import EXIT_CODES, NEVER_AGAIN, Outcome
 from ft_supervisor.core.words import one_line
@@ -48,7 +48,7 @@ class Job:
     told: Told | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> StateInfo:
         """What Slurm says."""
         return job_states.find(self.row.state)
 
@@ -57,7 +57,7 @@ class Job:
         """Whether Slurm calls a failure what was a success, or the other way round."""
         if self.told is None or not self.state.over:
             return False
-        return (self.state.means is Means.SUCCESS) != (self.told.outcome is Outcome.SUCCESS)
+        return (self.state.means is Meaning.SUCCESS) != (self.told.outcome is Outcome.SUCCESS)
 
     @property
     def wrong_code(self) -> bool:
@@ -103,8 +103,8 @@ def _decided(row: JobRow, began: int | None, restarts: int, told: Told | None) -
     state = job_states.find(row.state)
     if state.over:
         outcome = told.outcome.value if told is not None else state.means.value
-    elif state.means is Means.PART:
-        outcome = state.beneath.lower() or Means.UNKNOWN.value
+    elif state.means is Meaning.PART:
+        outcome = state.beneath.lower() or Meaning.UNKNOWN.value
     else:
         outcome = state.means.value
     return Job(row, began, restarts, outcome, told)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ft_slurm import job_states
-from ft_slurm.job_states import Means
+from ft_slurm.job_states import Meaning
 from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.protocol.model import Outcome
 from ft_supervisor.history.model import History
@@ -54,7 +54,7 @@ class Report:
     @property
     def running(self) -> bool:
         """Slurm says so."""
-        return bool(self.starts) and job_states.find(self.starts[0].rows[-1].state).means is Means.RUNNING
+        return bool(self.starts) and job_states.find(self.starts[0].rows[-1].state).means is Meaning.RUNNING
 
     @property
     def told(self) -> bool:
@@ -84,7 +84,7 @@ def _left(newest: History, starts: Sequence[Start], now: float) -> LeftRunning |
         return None
     start = next((each for each in starts if each.restart == run.restart_count), None)
     state = None if start is None else job_states.find(start.rows[-1].state)
-    if state is not None and state.means is not Means.RUNNING:
+    if state is not None and state.means is not Meaning.RUNNING:
         return None
     if newest.left is not None or state is None or newest.ended is None:
         return newest.left
@@ -125,7 +125,7 @@ def _contradictions(histories: Sequence[History], starts: Sequence[Start]) -> tu
         if last is None or last.verdict is None or not state.over:
             continue
         success = last.verdict.outcome is Outcome.SUCCESS
-        if success != (state.means is Means.SUCCESS):
+        if success != (state.means is Meaning.SUCCESS):
             code = f" {row.exit_code}" if row.exit_code else ""
             found.append(f"Slurm calls run {last.run_id} {state.name}{code}; its verdict is {last.verdict.outcome}")
     return tuple(found)

@@ -97,7 +97,7 @@ def by_slurm(search: Search, environ: Mapping[str, str]) -> Search:
     """
     if search.only or search.wanted is None or search.wanted.job_id >= runs.SLURMS:
         return search
-    found = job_folder.look(str(search.wanted.job_id), environ, SLURM_BOUND)
+    found = job_folder.find(str(search.wanted.job_id), environ, SLURM_BOUND)
     if found is None or not found.work_dir.startswith("/"):
         return search
     folder, templates = Path(found.work_dir), [built_in()["run_dir"].value]
@@ -140,7 +140,7 @@ def _array_task(name: str, environ: Mapping[str, str]) -> int:
     if entries := _index(name, environ):
         return entries[0].job_id
     try:
-        found = job_folder.look(name, environ, SLURM_BOUND)
+        found = job_folder.find(name, environ, SLURM_BOUND)
     except SlurmError as error:
         raise WrongUse(f"which job is the array task {name}? {error}") from None
     if found is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ft_slurm import job_states
 from ft_slurm.client import open_client
 from ft_slurm.errors import NoCommands, SlurmError
-from ft_slurm.job_states import Means
+from ft_slurm.job_states import Meaning
 from ft_supervisor.core.words import one_line
 from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.run_folder import find, runs
@@ -119,5 +119,5 @@ def _ask(job_id: int) -> Slurm:
         return Slurm("")
     state = job_states.find(found.state)
     completing = "COMPLETING" in found.flags
-    over, pending = state.over and not completing, state.means is Means.PENDING
+    over, pending = state.over and not completing, state.means is Meaning.PENDING
     return Slurm(found.shown, found.reason, over, pending, found.restart_count)

@@ -1,5 +1,5 @@
-"""From a job's configuration to a batch script that has the right options.
+"""Writes and submits a batch script with the right options, from a job's configuration.
 
-Decides nothing of Slurm's own: ft_slurm knows how sbatch reads its options, and runs it. Pure but for that call, which
-cli makes.
+Contains no knowledge of sbatch itself: ft_slurm parses sbatch's options, and runs sbatch. Pure, except for that call,
+which cli makes.
 """

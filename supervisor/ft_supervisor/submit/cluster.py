@@ -1,4 +1,4 @@
-"""Which cluster this is: srun tells its tasks, a login node has to ask."""
+"""Finds the name of this cluster. srun sets it for its tasks; on a login node slurmctld is asked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ BOUND = 10.0
 
 
 def environment(environ: Mapping[str, str], clusters: str | None = None) -> tuple[Mapping[str, str], str]:
-    """The environment as the job's nodes will have it, for the configuration; and a line for people, "" for none.
+    """Return the environment as the job's nodes will have it, for the configuration; and a line for people, "" for
+    none.
 
     `clusters`: the value of sbatch's --clusters.
     """
@@ -27,10 +28,11 @@ def environment(environ: Mapping[str, str], clusters: str | None = None) -> tupl
     except NoCommands:
         return environ, ""
     except SlurmError as error:
-        return environ, f"which cluster this is, and so its policy, is not known: {error}"
+        return environ, f"the cluster's name, and so its policy, is not known: {error}"
     return ({**environ, VARIABLE: name} if name else environ), ""
 
 
 def concerns(config: JobConfig, note: str) -> str:
-    """The line, for a job that goes by the cluster that it is on; "" for one that names a cluster, or none."""
+    """Return the note where it matters: for a job that takes the policy of the cluster that it is on; "" for a job that
+    names a cluster, or none."""
     return note if (config.policy_note or "").startswith("cluster: auto") else ""

@@ -1,4 +1,4 @@
-"""What a user's options for sbatch do to the job: which of ours they replace, which it would not survive."""
+"""Judges a user's options for sbatch: which of ours they replace, and which ones the job would not survive."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ _TASKS = ("ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-
 _SIGNAL = re.compile(r"(?:([RB]+):)?(?:SIG)?(\w+)(?:@\d+)?", re.IGNORECASE)
 _NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM", "18": "CONT"}
 _ENDING = ("TERM", "INT", "HUP")
-"""What `launch` and the daemons take as the wish to end the job."""
-_UNHEEDED = ("USR1", "USR2", "CONT")
-"""What daemons do not heed, while workers, who get it too, may. `launch` would die of the first two."""
+"""Signals at which `launch` and the daemons end the job."""
+_IGNORED = ("USR1", "USR2", "CONT")
+"""Signals that daemons ignore, while workers, which get them too, may use them. `launch` would die of the first two."""
 
 
 def value(options: Sequence[Option], *names: str) -> str | None:
-    """The last value that is given to any of these."""
+    """Return the last value that is given to any of these options."""
     found = [option.value for option in options if option.name in names and option.value is not None]
     return found[-1] if found else None
 
 
 def given(options: Sequence[Option], *names: str) -> bool:
-    """Whether any of these is there."""
+    """Return whether any of these options is given."""
     return any(option.name in names for option in options)
 
 
 def refuse(options: Sequence[Option], nodes: int | None) -> None:
-    """Raises BadOption for the first that would break the job; `nodes` is how many it asks for, None if unknown."""
+    """Raise BadOption for the first option that would break the job; `nodes` is how many it asks for, None if
+    unknown."""
     for option in options:
         if reason := _broken(option, nodes):
             raise BadOption(f"{option.word}: {reason}")
 
 
 def refuse_environment(environ: Mapping[str, str], options: Sequence[Option]) -> None:
-    """Raises BadOption for what sbatch would take from its environment. Of most variables our own options win."""
+    """Raise BadOption for a variable that sbatch would read. Our own options override most of its variables."""
     if expedite.is_set(environ, options):
         raise BadOption(f"{expedite.VARIABLE}={environ[expedite.VARIABLE]} in the environment: {EXPEDITED}")
 
@@ -55,29 +56,29 @@ def _broken(option: Option, nodes: int | None) -> str:
     if name in OF_SRUN:
         return "an option of srun's; launch gives srun what it needs"
     if name == "external":
-        return "such a job runs no script, and so no launch"
+        return "such a job runs no script, and so no `launch`"
     if expedite.is_asked_for(option):
         return EXPEDITED
     if name == "no-kill" and given_value not in ("", "set"):
         return "Slurm would end the job when a node dies, spares or not"
     if name == "wrap":
-        return "the script is ours; what the workers run goes after --"
+        return "submit writes the script; give the workers' command after --"
     return _bad_signal(given_value) if name == "signal" else ""
 
 
 def _bad_signal(text: str) -> str:
     match = _SIGNAL.fullmatch(text)
     if match is None:
-        return ""  # sbatch has better words for it
+        return ""  # sbatch itself prints a better message
     flags, name = (match[1] or "").upper(), _NUMBERS.get(match[2], match[2].upper())
-    if name in _ENDING or (name in _UNHEEDED and "B" not in flags):
+    if name in _ENDING or (name in _IGNORED and "B" not in flags):
         return ""
     who = "launch" if "B" in flags else "the workers"
-    return f"SIG{name} would kill {who}; interruption.before_end and interruption.signal tell workers in time"
+    return f"SIG{name} would kill {who}; interruption.before_end and interruption.signal warn the workers in time"
 
 
 def warnings(options: Sequence[Option], config: JobConfig, nodes: int | None) -> list[str]:
-    """What is worth a line, though it may be meant."""
+    """Return warnings about options that may be intended."""
     found = list(_about_size(config, nodes))
     if requeues(config) and given(options, "no-requeue"):
         found.append("--no-requeue: the policy has Slurm run the job again, which Slurm will refuse")
@@ -102,20 +103,20 @@ def _about_size(config: JobConfig, nodes: int | None) -> list[str]:
         smaller = f" or goes on with fewer, down to {least}" if least is not None and least < config.active else ""
         return [f"no spare: a node that dies ends the job{smaller}; bring one with --spares 1"]
     if spares % segment and config.domain.source != "none":
-        where = "a node for which its own domain has no spare takes its whole segment along"
-        return [f"{spares} spares are no whole segments of {segment}: {where}, and then there are too few"]
+        where = "a node for which its own domain has no spare costs its whole segment"
+        return [f"{spares} spares are not whole segments of {segment}: {where}, and then there are too few"]
     return []
 
 
 def requeues(config: JobConfig) -> bool:
-    """Whether anything in the policy has Slurm run the job again."""
+    """Return whether the policy can make Slurm run the job again."""
     rules = any(rule.response is Response.STOP_FOR_REQUEUE for rule in config.settings.rules)
     exhausted = config.settings.placement.on_exhausted is OnExhausted.REQUEUE
     return config.settings.interruption.requeue or exhausted or rules
 
 
 def node_count(text: str) -> tuple[int, int] | None:
-    """(fewest, most) of `6`, `4-6` or `1k`; None for what only Slurm understands."""
+    """Return (fewest, most) of `6`, `4-6` or `1k`; None for a form that only Slurm understands."""
     match = re.fullmatch(r"(\d{1,9})([kKmM]?)(?:-(\d{1,9})([kKmM]?))?", text)
     if match is None:
         return None

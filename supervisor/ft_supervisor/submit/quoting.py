@@ -1,4 +1,4 @@
-"""Words that arrive as they are: through bash, and through sbatch's own reading of #SBATCH lines."""
+"""Quotes words so that they arrive unchanged: through bash, and through sbatch's own reading of #SBATCH lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _PLAIN = re.compile(r"[\w@%+=:,./\[\]-]+", re.ASCII)
 
 
 def bash(words: Sequence[str]) -> str:
-    """The words as bash reads them back. One line, whatever they hold: sbatch refuses a script with \\r\\n in it."""
+    """Quote the words for bash. The result is one line, also for words with line breaks: sbatch refuses a script with
+    \\r\\n in it."""
     return " ".join(map(_bash, words))
 
 
@@ -28,8 +29,8 @@ def _escape(character: str) -> str:
 
 
 def directive(word: str) -> str | None:
-    """An #SBATCH line's one word, as sbatch reads it back: in double quotes, in which a backslash takes away the
-    meaning of what follows it (measured on 22.05 and 24.11). None for what no line can hold."""
+    """Quote a word for an #SBATCH line as sbatch reads it: in double quotes, in which a backslash takes away the
+    meaning of the character after it (measured on 22.05 and 24.11). Returns None for a word that no line can hold."""
     if "\n" in word:
         return None
     return word if _PLAIN.fullmatch(word) else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

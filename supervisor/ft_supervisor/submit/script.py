@@ -1,4 +1,4 @@
-"""The batch script: the text of slurm/job_scripts/launch.sbatch, with this job's numbers."""
+"""Writes the batch script: the text of slurm/job_scripts/launch.sbatch, with this job's numbers."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ft_supervisor.submit import options as judging
 from ft_supervisor.submit.quoting import bash, directive
 
 LONGEST = 4000
-"""Bytes of an #SBATCH line; sbatch reads them into a buffer of 8192. What is longer is on its command line alone."""
+"""Bytes of an #SBATCH line; sbatch reads them into a buffer of 8192. A longer option is on sbatch's command line
+alone."""
 _FOR_SBATCH = frozenset(["parsable", "test-only", "wait", "quiet", "verbose", "version", "help", "usage"])
-"""What sbatch itself does, not the job: not for a script that is kept."""
+"""Options for sbatch's own run, not for the job. They do not belong into a script that is kept."""
 _SHARES = ("exclusive", "oversubscribe")
 
-OPEN_MODE = "# When Slurm runs the job again, its output goes on in the same file, which would else be emptied."
+OPEN_MODE = "# When Slurm runs the job again, its output goes on in the same file, which would otherwise be emptied."
 NO_KILL = (
-    "# The allocation lives on when a node dies. Without it Slurm ends the whole job. It must be here, not only with "
-    "srun."
+    "# The allocation outlives a dead node. Without this Slurm ends the whole job. It must be here, not only with srun."
 )
 REQUEUE = "# The policy has Slurm run the job again, which Slurm does only if it may."
 GIVEN = "# As given to `ft-supervisor submit`."
 INSTALLED = "# Where ft-supervisor is installed. `launch` runs outside of containers: it needs srun."
 LAST_LINE = """\
-# The last line: its exit code becomes the job's. srun's own code would not do, because since Slurm 23.02 it is 1 after
+# The last line: its exit code becomes the job's. srun's own code cannot be used: since Slurm 23.02 it is 1 after
 # a node's death, however well the job ended, and srun may return only once Slurm has called the node DOWN."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A job as sbatch is to get it. `own` are our options, without those that the user's replace."""
+    """A job for sbatch. `own` are our options, without those that the user's options replace."""
 
     nodes: str
     spares: int | None
@@ -43,14 +43,14 @@ class Plan:
 
     @property
     def command_line(self) -> list[str]:
-        """Options for sbatch besides the script's: variables such as SBATCH_PARTITION go before the script's lines, but
-        not before these."""
+        """Return the options on sbatch's command line. Variables such as SBATCH_PARTITION override the script's lines,
+        but not these."""
         needed = [option for option in self.own if option.name in ("no-kill", "requeue")]
         return [option.word for option in (*needed, *self.users)]
 
 
 def plan(config: JobConfig, users: Sequence[Option], nodes: str, spares: int | None) -> Plan:
-    """`nodes` is the value of --nodes; `spares` how many of them, None where Slurm decides."""
+    """Return the plan. `nodes` is the value of --nodes; `spares` how many of them, None where Slurm decides."""
     name = judging.value(users, "job-name") or config.name
     output = "%x-%j.log" if re.fullmatch(r"[\w.+-]{1,100}", name, re.ASCII) else "ft-%j.log"
     own = [Option("job-name", name), Option("nodes", nodes), Option("ntasks-per-node", "1")]
@@ -65,8 +65,8 @@ def plan(config: JobConfig, users: Sequence[Option], nodes: str, spares: int | N
 
 
 def text(plan: Plan, active: str, venv: Path | None, line: Sequence[str]) -> bytes:
-    """The script. `active`: how many nodes train, in words; `venv`: the virtual environment that `line`, the command
-    to run, belongs to."""
+    """Return the script. `active`: the number of nodes that train, in words; `venv`: the virtual environment of `line`,
+    the command to run."""
     lines = ["#!/bin/bash", "# A training job that survives the death of nodes; written by `ft-supervisor submit`.", ""]
     lines += [f"# {size(plan, active)}."]
     about = {"open-mode": OPEN_MODE, "no-kill": NO_KILL, "requeue": REQUEUE}
@@ -83,7 +83,7 @@ def text(plan: Plan, active: str, venv: Path | None, line: Sequence[str]) -> byt
 
 
 def size(plan: Plan, active: str) -> str:
-    """In words. `active`: how many nodes train."""
+    """Return the job's size in words. `active`: the number of nodes that train, in words."""
     spares = {None: "", 0: ", none is a hot spare", 1: ", one is a hot spare"}.get(
         plan.spares, f", {plan.spares} are hot spares"
     )
@@ -92,6 +92,6 @@ def size(plan: Plan, active: str) -> str:
 
 
 def _directive(option: Option) -> list[str]:
-    """Its line; none where no line can hold it."""
+    """Return the option's line; [] where no line can hold it."""
     word = directive(option.word)
     return [f"#SBATCH {word}"] if word is not None and len(os.fsencode(word)) <= LONGEST else []

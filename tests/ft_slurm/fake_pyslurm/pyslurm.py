@@ -25,7 +25,7 @@ class RPCError(Exception):
 
 
 def _none(number: int) -> int | None:
-    """As most of its properties tell a number: what is 0 is None."""
+    """Return a number as most of pyslurm's properties do: None for 0."""
     return number or None
 
 

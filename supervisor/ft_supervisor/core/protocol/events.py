@@ -263,7 +263,7 @@ class NoVerdict:
 
 
 class BatchHost(StrEnum):
-    """What slurmctld says of the node that runs the batch script; see ft_slurm.completion.BatchHost."""
+    """What slurmctld says of the node that runs the batch script; see ft_slurm.completion.BatchHostState."""
 
     MEMBER = "member"
     SILENT = "silent"
