@@ -14,7 +14,7 @@ from tests.simulation.draw import draw
 from tests.simulation.world import Machines, World
 
 from ft_supervisor.coordinator.lost_time import LostTime
-from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, LOSSES, Buckets, Family, Kind, catalogue
+from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, LOSSES, Buckets, Family, MetricType, catalogue
 from ft_supervisor.coordinator.metrics import Metrics
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
@@ -287,9 +287,9 @@ def test_what_trained_before_the_last_restart_is_not_lost_any_more() -> None:
 def test_names_follow_the_conventions(family: Family) -> None:
     """https://prometheus.io/docs/practices/naming/"""
     assert re.fullmatch(r"ft_supervisor_[a-z]+(_[a-z]+)*", family.name)
-    assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
-    assert family.name.endswith("_info") == (family.kind is Kind.INFO)
-    if family.kind is Kind.HISTOGRAM:
+    assert family.name.endswith("_total") == (family.kind is MetricType.COUNTER)
+    assert family.name.endswith("_info") == (family.kind is MetricType.INFO)
+    if family.kind is MetricType.HISTOGRAM:
         assert family.name.endswith("_seconds")
     assert not re.search(r"_(ms|milliseconds|minutes|percent|count|sum|bucket)\b", family.name)
     assert all(
@@ -343,7 +343,7 @@ class Told:
             assert not sample.family.values or label in sample.family.values
             value = sample.value.total if isinstance(sample.value, Buckets) else sample.value
             assert value >= 0
-            if sample.family.kind in (Kind.COUNTER, Kind.HISTOGRAM):
+            if sample.family.kind in (MetricType.COUNTER, MetricType.HISTOGRAM):
                 key = metrics, sample.family, sample.labels
                 assert value >= self.before.get(key, 0), f"{sample} goes down"
                 self.before[key] = value

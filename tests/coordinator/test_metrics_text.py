@@ -13,7 +13,7 @@ from tests.coordinator.watched import Watched
 from tests.core.machines import C0, failed, job, node, stopped
 
 from ft_supervisor.coordinator import exporter, metrics_text
-from ft_supervisor.coordinator.metric_families import FAMILIES, INFO, LOST, RUN_ID, Kind, Sample, catalogue
+from ft_supervisor.coordinator.metric_families import FAMILIES, INFO, LOST, RUN_ID, MetricType, Sample, catalogue
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol.events import Tick
@@ -44,7 +44,7 @@ def test_what_is_told_can_be_parsed_and_is_all_there_is() -> None:
     assert set(found) == {family.name.removesuffix("_total") for family in FAMILIES}
     for family in FAMILIES:
         metric = found[family.name.removesuffix("_total")]
-        assert metric.type == ("gauge" if family.kind is Kind.INFO else family.kind.value)
+        assert metric.type == ("gauge" if family.kind is MetricType.INFO else family.kind.value)
         assert metric.documentation == family.help
         labels = {RUN_ID, *family.labels}
         for sample in metric.samples:

@@ -12,8 +12,8 @@ from tests.history.test_history import RECORDED
 from tests.launch.test_launch_journal import BEGIN, BOUND, record
 
 from ft_supervisor.history import builder, read_run
-from ft_supervisor.history.fact import Told
-from ft_supervisor.history.model import CycleEnd, History, State
+from ft_supervisor.history.fact import JournalFacts
+from ft_supervisor.history.model import CycleEnd, History, NodeState
 from ft_supervisor.history.read_run import read
 from ft_supervisor.launch.journal import Recorder
 
@@ -195,7 +195,7 @@ def test_the_names_of_all_nodes_are_kept_once(run: Callable[[str], Path], monkey
     """Each of ten thousand journals has them."""
     kept: list[tuple[str, ...]] = []
 
-    def build(run_id: str, told: Sequence[Told], *rest: Any, **more: Any) -> History:
+    def build(run_id: str, told: Sequence[JournalFacts], *rest: Any, **more: Any) -> History:
         kept.extend(each.nodes for each in told)
         return builder.build(run_id, told, *rest, **more)
 
@@ -222,4 +222,4 @@ def test_ten_thousand_nodes_are_read_in_seconds(tmp_path: Path) -> None:
     (folder / COORDINATOR).write_text("\n".join(changed) + "\n")
     history = read(folder)
     assert len(history.nodes) == 10_000 and len(history.cycles[0].nodes) == 9_999
-    assert history.nodes[9_998].spans[0].state is State.ACTIVE
+    assert history.nodes[9_998].spans[0].state is NodeState.ACTIVE

@@ -9,7 +9,7 @@ from tests.history.test_history import recorded
 
 from ft_slurm.records import AccountingRecord, ExitCode
 from ft_slurm.sacct_text import records
-from ft_supervisor.history.model import Fault, FirstFailure, History
+from ft_supervisor.history.model import Fault, FirstFailedWorker, History
 from ft_supervisor.report.model import Report, join
 
 EVIL = "\x1b[2J</title><script>alert(1)</script>&amp;\"'\x07\u202e [bold]red[/bold] \N{SNOWMAN}"
@@ -37,7 +37,7 @@ def evil() -> Report:
     """Everywhere where somebody else's text may stand."""
     history = recorded("budget-spent")
     assert history.first_failure is not None
-    first: FirstFailure = replace(
+    first: FirstFailedWorker = replace(
         history.first_failure, lines=(EVIL, "ok"), source=EVIL, node=EVIL, consequence_of=EVIL
     )
     cycles = tuple(

@@ -8,7 +8,7 @@ from tests.history.test_history import CASES, recorded
 from tests.report.report_texts import controls, evil, report, row, sacct
 
 from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
-from ft_supervisor.history.model import Fault, NodeStory, Span, State
+from ft_supervisor.history.model import Fault, NodeState, NodeStory, Span
 from ft_supervisor.report import render_html, render_json, render_text
 from ft_supervisor.report.model import join
 from ft_supervisor.report.render_text import MOST_CYCLES, MOST_FAULTS
@@ -234,8 +234,8 @@ def test_a_short_loss_is_seen() -> None:
     whole = recorded("crash")
     start, end = whole.start or 0.0, whole.until or 0.0
     back = start + (end - start) / 2
-    spans = (Span(State.LOST, back, back + 1e-3), Span(State.ACTIVE, back + 1e-3, None, "0.1", 0))
-    node = NodeStory(0, "n0", (Span(State.ACTIVE, start, back, "0.0", 0), *spans))
+    spans = (Span(NodeState.LOST, back, back + 1e-3), Span(NodeState.ACTIVE, back + 1e-3, None, "0.1", 0))
+    node = NodeStory(0, "n0", (Span(NodeState.ACTIVE, start, back, "0.0", 0), *spans))
     (bar,) = [line for line in text(report("crash", nodes=(node,))).splitlines() if line.startswith("  n0")]
     assert bar.count("x") == 1 and "0x1" in bar
 

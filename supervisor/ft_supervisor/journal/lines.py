@@ -38,7 +38,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """An event (None: the start) and what came out, as `dump` gives it.
 
     Of a quiet event there is only the actions' checksum, and neither time nor term, cycle and reason: those of the
@@ -56,7 +56,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Note:
+class Notice:
     """Something for people: the bound is reached (`full`), or this is the part for reading only."""
 
     full: bool
@@ -145,7 +145,7 @@ def _fold_echoes(heard: Heard) -> dict[str, str] | None:
 # -- read
 
 
-def read(path: Path) -> Iterator[tuple[int, Header | Entry | Note]]:
+def read(path: Path) -> Iterator[tuple[int, Header | JournalEntry | Notice]]:
     """What is whole in the file, with the lines' numbers; torn lines, which a kill leaves, are passed over.
 
     Raises BadJournal, and OSError.
@@ -168,7 +168,7 @@ def read(path: Path) -> Iterator[tuple[int, Header | Entry | Note]]:
         raise torn
 
 
-def parse(data: bytes) -> Header | Entry | Note:
+def parse(data: bytes) -> Header | JournalEntry | Notice:
     """One line. Raises CodecError."""
     try:
         value = json.loads(data)
@@ -181,7 +181,7 @@ def parse(data: bytes) -> Header | Entry | Note:
     if "journal" in value:
         return _header(value)
     if "rest" in value:
-        return Note("full" in value, f"{value.get('full', value['rest'])}")
+        return Notice("full" in value, f"{value.get('full', value['rest'])}")
     if value.keys() != {"time", "now", "term", "cycle", "event", "actions", "reason"}:
         raise CodecError("not the fields of an event")
     if value["event"] is not None:
@@ -189,7 +189,7 @@ def parse(data: bytes) -> Header | Entry | Note:
     if not isinstance(value["actions"], list):
         raise CodecError("actions: a list expected")
     now = from_plain(value.pop("now"), float)
-    return Entry(now=now, checksum=checksum(value["actions"]), **value)
+    return JournalEntry(now=now, checksum=checksum(value["actions"]), **value)
 
 
 def _header(value: dict[str, Any]) -> Header:
@@ -203,14 +203,14 @@ def _header(value: dict[str, Any]) -> Header:
     return header
 
 
-def _quiet(value: list[Any]) -> Entry:
+def _quiet(value: list[Any]) -> JournalEntry:
     if len(value) < 3:
         raise CodecError("too short for a quiet event")
     name, now, crc, *parts = value
     if name == "Heard":
         parts = [_unfold_echoes(*parts)]
     event = load([name, *parts], EVENTS)
-    return Entry(now=from_plain(now, float), event=event, actions=None, checksum=from_plain(crc, int))
+    return JournalEntry(now=from_plain(now, float), event=event, actions=None, checksum=from_plain(crc, int))
 
 
 def _unfold_echoes(folded: object = None) -> list[list[int]]:

@@ -12,7 +12,7 @@ from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.launch.interface import LaunchBegin
 from ft_supervisor.core.launch.launch import LaunchMachine
-from ft_supervisor.journal.lines import BadJournal, Entry, Header, Note, checksum, read
+from ft_supervisor.journal.lines import BadJournal, Header, JournalEntry, Notice, checksum, read
 from ft_supervisor.journal.tagged import dump, text
 
 Machine = AgentMachine | CoordinatorMachine | DaemonMachine | LaunchMachine
@@ -45,11 +45,11 @@ def replay(path: Path) -> Replayed:
         match value:
             case Header():
                 machine = _make(value, f"{path}:{line}")
-            case Note(full, said):
+            case Notice(full, said):
                 if not full:
                     return Replayed(events, None, said)
                 machine, note = None, said
-            case Entry():
+            case JournalEntry():
                 if machine is None:
                     raise BadJournal(f"{path}:{line}: an event without a header")
                 events += 1
@@ -73,7 +73,7 @@ def _make(header: Header, where: str) -> Machine:
     raise BadJournal(f"{where}: no machine is called {header.machine!r:.60}")
 
 
-def _handle(machine: Any, entry: Entry) -> list[Any] | str:
+def _handle(machine: Any, entry: JournalEntry) -> list[Any] | str:
     """The actions as `dump` gives them, or what the machine raised."""
     try:
         actions = machine.start(entry.now) if entry.event is None else machine.handle(entry.event, entry.now)
@@ -82,7 +82,7 @@ def _handle(machine: Any, entry: Entry) -> list[Any] | str:
     return [dump(action) for action in actions]
 
 
-def _same(entry: Entry, got: list[Any] | str) -> bool:
+def _same(entry: JournalEntry, got: list[Any] | str) -> bool:
     if isinstance(got, str):
         return False
     if entry.actions is None:
@@ -97,7 +97,7 @@ def story(path: Path) -> Iterator[str]:
     """The journal as lines to read. Raises BadJournal, and OSError."""
     quiet = 0
     for _, value in read(path):
-        if isinstance(value, Entry) and value.actions is None:
+        if isinstance(value, JournalEntry) and value.actions is None:
             quiet += 1
             continue
         if quiet:
@@ -106,9 +106,9 @@ def story(path: Path) -> Iterator[str]:
         match value:
             case Header():
                 yield from _tell_header(value)
-            case Note(_, said):
+            case Notice(_, said):
                 yield f"=== {said}"
-            case Entry():
+            case JournalEntry():
                 yield from _tell(value)
     if quiet:
         yield f"      ... quiet events: {quiet}"
@@ -124,7 +124,7 @@ def _tell_header(header: Header) -> Iterator[str]:
         yield f"    {header.time}  made at {header.now}: Memory{show(dump(begin.memory))}"
 
 
-def _tell(entry: Entry) -> Iterator[str]:
+def _tell(entry: JournalEntry) -> Iterator[str]:
     where = f"term {'-' if entry.term is None else entry.term} cycle {entry.cycle or '-'}"
     event = "start" if entry.event is None else show(dump(entry.event))
     yield f"{entry.time}  {entry.now:.6f}  {where}  {event}"

@@ -9,7 +9,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from ft_supervisor.core.words import duration, plain
-from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailure, History
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
 from ft_supervisor.report.model import Report
 from ft_supervisor.report.style import CSS
 from ft_supervisor.report.svg import DEFINITIONS, PARTS, known, loss_bar, timeline
@@ -91,7 +91,7 @@ def _first_names(cycle: CycleStory) -> str:
     return ", ".join(cycle.nodes[:_MOST_NAMES]) + (" ..." if len(cycle.nodes) > _MOST_NAMES else "")
 
 
-def _last_lines(failure: FirstFailure) -> Markup:
+def _last_lines(failure: FirstFailedWorker) -> Markup:
     return Markup("\n").join(plain(line.expandtabs()) for line in failure.lines)
 
 

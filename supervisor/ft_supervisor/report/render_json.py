@@ -44,7 +44,7 @@ from typing import Any
 
 from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.protocol.model import Failure, Verdict
-from ft_supervisor.history.model import CycleStory, FirstFailure, History
+from ft_supervisor.history.model import CycleStory, FirstFailedWorker, History
 from ft_supervisor.report.model import Report, Start
 from ft_supervisor.run_folder import left_running
 
@@ -133,7 +133,7 @@ def _failure(failure: Failure, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _first(first: FirstFailure) -> dict[str, Any]:
+def _first(first: FirstFailedWorker) -> dict[str, Any]:
     return {
         "cycle": first.cycle,
         "node": first.node,

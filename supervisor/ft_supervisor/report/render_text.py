@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ft_supervisor.core.protocol.model import Outcome
 from ft_supervisor.core.words import duration, plain
-from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailure, History
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
 from ft_supervisor.report.model import Report, Start
 from ft_supervisor.report.text_timeline import timeline
 from ft_supervisor.report.words import (
@@ -119,7 +119,7 @@ def _faults(history: History) -> Iterator[RenderableType]:
     )
 
 
-def _first(failure: FirstFailure, width: int) -> Iterator[RenderableType]:
+def _first(failure: FirstFailedWorker, width: int) -> Iterator[RenderableType]:
     if failure.consequence_of:
         yield _indented([consequence(failure)], "bold")
     yield _indented([first_failing(failure)])

@@ -83,7 +83,7 @@ def _read(folders: Sequence[Path]) -> tuple[list[History], list[str]]:
 
 def ask_slurm(job_id: int, environ: Mapping[str, str], found: Found, timeout: float = SLURM_BOUND) -> None:
     """All of the job's records, as far as sacct shows them to whoever asks."""
-    if job_id >= runs.SLURMS:
+    if job_id >= runs.SLURM_IDS_END:
         return
     try:
         found.records = open_client(environ).accounting(job_id, timeout=timeout)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ft_supervisor.core.protocol.model import Again, Verdict
 from ft_supervisor.core.words import UNKNOWN, count, duration, plain
-from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailure, History, NodeStory, State
+from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailedWorker, History, NodeState, NodeStory
 from ft_supervisor.report.model import Report
 
 
@@ -118,13 +118,13 @@ def ran(cycle: CycleStory, until: float | None) -> str:
     return duration(None if cycle.start is None or end is None else end - cycle.start)
 
 
-def first_failing(failure: FirstFailure) -> str:
+def first_failing(failure: FirstFailedWorker) -> str:
     """Who failed first, in one line."""
     who = f"rank {failure.rank}" if failure.rank is not None else "a worker"
     return plain(f"{who} on {failure.node}, cycle {failure.cycle}: {failure.failure}")
 
 
-def consequence(failure: FirstFailure) -> str:
+def consequence(failure: FirstFailedWorker) -> str:
     """What came before it; "" for nothing."""
     lost = f"A node was lost first: {plain(failure.consequence_of)}. What failed then is a consequence:"
     return lost if failure.consequence_of else ""
@@ -148,9 +148,9 @@ def interesting(history: History, most: int) -> list[NodeStory]:
 
     def weight(node: NodeStory) -> int:
         states = {span.state for span in node.spans}
-        if states & {State.LOST, State.EXCLUDED} or node.name in hit:
+        if states & {NodeState.LOST, NodeState.EXCLUDED} or node.name in hit:
             return 0
-        cycles = {span.cycle for span in node.spans if span.state is State.ACTIVE}
+        cycles = {span.cycle for span in node.spans if span.state is NodeState.ACTIVE}
         return 1 if cycles and first not in cycles else 2
 
     chosen = sorted(history.nodes, key=lambda node: (weight(node), node.infra_rank))[:most]

@@ -46,7 +46,7 @@ MOST_PATIENCE = 8.0
 POLL = 0.2
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """What can be said of the job."""
 
     RUNNING = "running"
@@ -89,12 +89,12 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Seen:
+class JobStatus:
     """All that is known of a job at one moment, `wall`, in seconds since the epoch. `left`: it has its verdict, and
     still runs in Slurm."""
 
     job: str
-    state: State
+    state: JobState
     files: Files
     age: float | None
     slurm: Slurm | None
@@ -169,27 +169,27 @@ def is_old(files: Files, wall: float) -> bool:
     return age > max(STALE, 5 * shot.interval) or age < -2 * shot.interval
 
 
-def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> Seen:
+def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> JobStatus:
     """What is to be made of it. `job`: what was asked for; `wall`: seconds since the epoch."""
     shot = files.snapshot
     age = None if shot is None else max(0.0, wall - shot.time - files.skew)
     notes = list(files.problems)
     if files.verdict is not None:
-        state = State.ENDED
+        state = JobState.ENDED
     elif shot is not None:
-        state = State.STALE if is_old(files, wall) else State.RUNNING
+        state = JobState.STALE if is_old(files, wall) else JobState.RUNNING
     elif slurm is not None and slurm.pending:
-        state = State.PENDING
+        state = JobState.PENDING
     else:
-        state = State.NONE if files.folder is None else State.UNKNOWN
+        state = JobState.NONE if files.folder is None else JobState.UNKNOWN
     if files.skew and shot is not None:
         notes.append(f"the clock of {shot.coordinator.node} is off by {-files.skew:+.0f} s from this host's")
-    if state is State.STALE:
+    if state is JobState.STALE:
         notes.append(_why_stale(slurm))
-    elif state is State.UNKNOWN and not notes:
+    elif state is JobState.UNKNOWN and not notes:
         notes.append("its coordinator has not written a status yet")
     name = job if files.folder is None else files.folder.name
-    return Seen(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall)
+    return JobStatus(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall)
 
 
 def is_in_doubt(files: Files, wall: float) -> bool:
@@ -230,7 +230,7 @@ def _final(shot: Snapshot) -> Verdict | None:
 # -- for programs
 
 
-def document(seen: Seen) -> dict[str, Any]:
+def document(seen: JobStatus) -> dict[str, Any]:
     """See above."""
     verdict, shot = seen.files.verdict, seen.files.snapshot
     return {

@@ -17,7 +17,7 @@ from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.run_folder import find, runs
 from ft_supervisor.run_folder.find import Search
 from ft_supervisor.status import judgement as statuses
-from ft_supervisor.status.judgement import Files, Seen, Slurm, State
+from ft_supervisor.status.judgement import Files, JobState, JobStatus, Slurm
 
 FILES_BOUND = 12.0
 """Seconds that run_dir gets, with the patience for the next snapshot, before nobody waits for it any more."""
@@ -29,7 +29,7 @@ SLURM_AGAIN = 30.0
 """Seconds between two questions to Slurm of one who watches."""
 
 
-class Look:
+class StatusPoller:
     """At one job. `environ`: PATH says whether there is a Slurm to ask."""
 
     def __init__(self, search: Search, files_bound: float = FILES_BOUND) -> None:
@@ -43,16 +43,16 @@ class Look:
         self._asked_at = float("-inf")
         self._placed, self._placed_at = False, float("-inf")
 
-    def now(self) -> Seen:
+    def now(self) -> JobStatus:
         """Whatever it takes to be sure, within bounds."""
         return self._seen(statuses.read_patiently, self._bound)
 
-    def again(self) -> Seen:
+    def again(self) -> JobStatus:
         """The same for one who looks every second, and remembers."""
         former = self._files
         return self._seen(lambda folder: statuses.with_skew(statuses.read(folder), former, time.time()), AGAIN_BOUND)
 
-    def _seen(self, read: Callable[[Path], Files], bound: float) -> Seen:
+    def _seen(self, read: Callable[[Path], Files], bound: float) -> JobStatus:
         files = self._read_in_time(read, bound)
         if files.folder is None and not files.problems and self._search_by_slurm():
             files = self._read_in_time(read, bound)
@@ -64,7 +64,7 @@ class Look:
         asked = "" if self._search.wanted is None else str(self._search.wanted)
         seen = statuses.judge(asked, files, self._slurm, time.time())
         notes = [*seen.notes, *([self._slurm_note] if self._slurm_note else [])]
-        if seen.state in (State.NONE, State.PENDING) and not files.problems:
+        if seen.state in (JobState.NONE, JobState.PENDING) and not files.problems:
             notes.append(f"no run of it in {self._search.shown}; --config or --run-dir say where else")
         return replace(seen, notes=tuple(notes))
 
@@ -101,7 +101,7 @@ class Look:
 
     def _ask_slurm(self, files: Files) -> None:
         wanted = self._search.wanted if files.folder is None else runs.parse(files.folder.name)
-        if wanted is None or wanted.job_id >= runs.SLURMS or time.monotonic() - self._asked_at < SLURM_AGAIN:
+        if wanted is None or wanted.job_id >= runs.SLURM_IDS_END or time.monotonic() - self._asked_at < SLURM_AGAIN:
             return
         self._asked_at = time.monotonic()
         try:

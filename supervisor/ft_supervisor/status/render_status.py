@@ -9,7 +9,7 @@ from rich.text import Text
 from ft_supervisor.core.words import count, duration
 from ft_supervisor.run_folder.snapshot import Role, Snapshot
 from ft_supervisor.status import render_nodes
-from ft_supervisor.status.judgement import Seen, State
+from ft_supervisor.status.judgement import JobState, JobStatus
 from ft_supervisor.status.words import wrap
 
 RULES = 6
@@ -18,14 +18,14 @@ _LABEL = 13
 _WIDE = 60
 """Columns from which labels have a column of their own."""
 _STATE_STYLES = {
-    State.RUNNING: "bold green",
-    State.STALE: "bold red",
-    State.ENDED: "bold",
-    State.PENDING: "bold yellow",
+    JobState.RUNNING: "bold green",
+    JobState.STALE: "bold red",
+    JobState.ENDED: "bold",
+    JobState.PENDING: "bold yellow",
 }
 
 
-def render(seen: Seen, width: int, *, everything: bool = False) -> list[Text]:
+def render(seen: JobStatus, width: int, *, everything: bool = False) -> list[Text]:
     """Lines of at most `width` columns, which is at least 20. `everything`: each node has one of its own."""
     width = max(20, width)
     shot = seen.files.snapshot
@@ -39,38 +39,38 @@ def render(seen: Seen, width: int, *, everything: bool = False) -> list[Text]:
     if shot is not None:
         for label, text, style in _rows(seen, shot):
             lines += _row(label, text, width, style)
-        lines += [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is State.ENDED)]
+        lines += [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is JobState.ENDED)]
     return lines
 
 
 # -- what is told in rows
 
 
-def _headline(seen: Seen, width: int) -> list[Text]:
+def _headline(seen: JobStatus, width: int) -> list[Text]:
     shot, verdict = seen.files.snapshot, seen.files.verdict
     name = f"{shot.job}, run {seen.job}" if shot is not None and shot.job else f"job {seen.job}"
     match seen.state:
-        case State.ENDED:
+        case JobState.ENDED:
             assert verdict is not None
             style = "bold green" if verdict.exit_code == 0 else "bold red"
             text = f"{name}: ended: {verdict.outcome.value} (exit code {verdict.exit_code}): {verdict.reason}"
             return _wrapped(text, width, style, indent=2)
-        case State.STALE:
+        case JobState.STALE:
             assert seen.age is not None
             text = f"{name}: last seen {duration(seen.age)} ago; this is what was then"
-        case State.RUNNING:
+        case JobState.RUNNING:
             assert shot is not None and seen.age is not None
             text = f"{name}: {shot.phase}, seen {duration(seen.age)} ago"
-        case State.PENDING:
+        case JobState.PENDING:
             text = f"{name}: has not started"
-        case State.UNKNOWN:
+        case JobState.UNKNOWN:
             text = f"{name}: it has a folder, {seen.files.folder}, and no more is known"
-        case State.NONE:
+        case JobState.NONE:
             text = f"{name}: nothing of it was found"
     return _wrapped(text, width, _STATE_STYLES.get(seen.state, ""), indent=2)
 
 
-def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
+def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
     at = shot.time
     now = at + (seen.age or 0.0)
     coordinator = shot.coordinator
@@ -86,7 +86,7 @@ def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
     yield "Nodes", ", ".join(f"{number} {role}" for role, number in _counts(shot)), ""
     if shot.phase == "stopping" and (running := sum(entry.count for entry in shot.nodes if entry.running)):
         yield "Waiting for", f"{count(running, 'node')} to stop the workers", ""
-    if seen.state is not State.ENDED:
+    if seen.state is not JobState.ENDED:
         yield "Spares", f"{shot.spares} left; {_survives(shot)}", "" if shot.spares else "yellow"
         yield from _budgets(shot)
         if shot.ends_in is not None:
@@ -99,7 +99,7 @@ def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         what = {"cycle_started": "", "cycle_failed": "stop: "}.get(decision.what, f"{decision.what}: ")
         rule = f" [{decision.rule}]" if decision.rule else ""
         yield "Last decision", f"{duration(now - decision.time)} ago: {what}{decision.reason}{rule}", ""
-    if seen.state is not State.ENDED and shot.verdict is not None:
+    if seen.state is not JobState.ENDED and shot.verdict is not None:
         yield "Proposed", f"{shot.verdict.outcome}: {shot.verdict.reason}", "bold"
 
 
