@@ -24,7 +24,7 @@ from ft_supervisor.core.protocol.events import CoordinatorEvent
 from ft_supervisor.core.protocol.model import Failure, Job, Memory, Node
 from ft_supervisor.core.protocol.orders import SlurmsWord
 from ft_supervisor.core.protocol.settings import Budget, Cause, Match, Response, Rule
-from ft_supervisor.run_folder.snapshot import Role
+from ft_supervisor.run_folder.snapshot import NodeRole
 
 
 def worker_failed(talk: Talk, infra_rank: int, late: float, cause: Cause = Cause.EXIT) -> messages.WorkersFailed:
@@ -45,7 +45,7 @@ def running(nodes: int = 4, active: int = 3, **other: Any) -> Watched:
 def test_a_job_of_its_own_begins() -> None:
     talk = Watched(4, 3)
     assert talk.value("in_charge") == 0 and talk.value("phase", "joining") == 1
-    assert talk.values("nodes") == {role.value: 4 * (role is Role.UNREGISTERED) for role in Role}
+    assert talk.values("nodes") == {role.value: 4 * (role is NodeRole.UNREGISTERED) for role in NodeRole}
     assert not talk.values("heartbeat_age_seconds") and not talk.values("cycle_number")
     talk.wait(2)
     talk.begin()
@@ -349,7 +349,7 @@ class Told:
                 self.before[key] = value
             seen[name, label] += 1
             if name == "nodes":
-                assert value == snapshot(machine, now, now).count(Role(label))
+                assert value == snapshot(machine, now, now).count(NodeRole(label))
             elif name == "spares":
                 assert value == snapshot(machine, now, now).spares
         assert max(seen.values()) == 1, "a series is there twice"

@@ -110,7 +110,7 @@ def test_slurm_alone_is_told_as_well() -> None:
     told = join("4242", [], sacct("cancel"), ["no run of job 4242 in ft-runs/4242"])
     shown = text(told)
     assert "CANCELLED" in shown and "75:0" in shown and "comment: by the user" in shown and "no run of job" in shown
-    assert not told.empty and not told.told
+    assert not told.empty and not told.has_journal
     assert join("4242", [], []).empty
 
 

@@ -20,8 +20,8 @@ from ft_supervisor.run_folder.snapshot import (
     CoordinatorStatus,
     CycleStatus,
     DecisionStatus,
+    NodeRole,
     NodeStatus,
-    Role,
     Snapshot,
     VerdictStatus,
     dump,
@@ -280,7 +280,7 @@ def test_ten_thousand_nodes_are_cheap() -> None:
     print(f"{min(took) * 1000:.1f} ms, {len(dump(found))} bytes")
     assert min(took) < 0.25  # a quarter of what a heartbeat of so many costs anyway
     assert len(found.nodes) < 10_000 / 18 + 10 and len(dump(found)) < 400_000
-    assert found.count(Role.ACTIVE) == 9_900 and found.spares == 100
+    assert found.count(NodeRole.ACTIVE) == 9_900 and found.spares == 100
     assert entry(found, "n4711").infra_ranks == "4711"
     assert len(list(load(dump(found)).each())) == 10_000
 
@@ -328,4 +328,4 @@ def test_every_field_is_in_the_formats_description() -> None:
     kinds = (Snapshot, NodeStatus, CoordinatorStatus, CycleStatus, BudgetStatus, DecisionStatus, VerdictStatus)
     text = snapshots.__doc__ or ""
     assert {f.name for kind in kinds for f in fields(kind) if f'"{f.name}"' not in text} == set()
-    assert {role.value for role in Role if role.value not in text} == set()
+    assert {role.value for role in NodeRole if role.value not in text} == set()

@@ -1,8 +1,8 @@
-"""What the coordinator tells Prometheus, by name: https://prometheus.io/docs/practices/naming/ gives the conventions.
+"""The metrics that the coordinator exposes to Prometheus: names, types, labels and help texts.
 
-All of it is what one coordinator's process knows, from its start on; a takeover begins at zero in another process. So
-what a whole job has seen is a sum over its coordinators, `sum by (run_id) (increase(...))`. Each series has the label
-`run_id`, as a node's port serves one job after the other.
+The names follow https://prometheus.io/docs/practices/naming/. All values are counted by one coordinator process from
+its start on; after a takeover another process begins at zero. So a whole job's value is a sum over its coordinators,
+`sum by (run_id) (increase(...))`. Each series has the label `run_id`, as a node's port serves one job after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ft_supervisor.core.protocol.settings import Cause
-from ft_supervisor.run_folder.snapshot import Role
+from ft_supervisor.run_folder.snapshot import NodeRole
 
 PREFIX = "ft_supervisor_"
 RUN_ID = "run_id"
@@ -24,12 +24,12 @@ OTHER = "other"
 CAUSES = (*(cause.value for cause in Cause), OTHER)
 PHASES = ("joining", "running", "stopping", "closing")
 LOSSES = ("joining", "detection", "decision", "restart")
-STATES = tuple(role.value for role in Role)
+STATES = tuple(role.value for role in NodeRole)
 PERCENTILES = (50, 90, 99, 100)
 
 
 class MetricType(StrEnum):
-    """Prometheus' types. INFO is a gauge of 1 whose labels tell something."""
+    """Prometheus' types. INFO is a gauge of 1 whose labels carry the information."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -39,8 +39,8 @@ class MetricType(StrEnum):
 
 @dataclass(frozen=True)
 class Family:
-    """One metric. `name` as PromQL has it, but a histogram's without _bucket, _sum or _count. `labels`: besides
-    run_id and a histogram's le. `values`: what its one label can be, where that is known beforehand."""
+    """One metric. `name`: as in PromQL, a histogram's without _bucket, _sum or _count. `labels`: those besides run_id
+    and a histogram's le. `values`: the possible values of its one label, if they are known beforehand."""
 
     name: str
     kind: MetricType
@@ -51,20 +51,20 @@ class Family:
 
 @dataclass(frozen=True)
 class Buckets:
-    """A histogram: how many were at most BUCKETS' bounds each, then how many there were, and their sum."""
+    """A histogram. `counts`: number of values up to each bound in BUCKETS, then of all values; `total`: their sum."""
 
     counts: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)
     total: float = 0.0
 
     def add(self, seconds: float) -> Buckets:
-        """With one more."""
+        """Return the histogram with one more value."""
         more = [count + (seconds <= bound) for count, bound in zip(self.counts, BUCKETS, strict=False)]
         return Buckets((*more, self.counts[-1] + 1), self.total + seconds)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A value of a family; `labels` are the values of its labels, in their order."""
+    """One value of a family. `labels`: the values of its labels, in the family's order."""
 
     family: Family
     labels: tuple[str, ...]
@@ -100,7 +100,7 @@ HEARTBEAT_AGE = _family(
     "percentile",
     map(str, PERCENTILES),
 )
-CYCLE = _family("cycle_number", MetricType.GAUGE, "How many cycles the job had before this one, whoever was in charge.")
+CYCLE = _family("cycle_number", MetricType.GAUGE, "How many cycles the job had before this one, under any coordinator.")
 BUDGET = _family(
     "budget_left",
     MetricType.GAUGE,
@@ -177,7 +177,7 @@ FAMILIES = (
 
 @dataclass(frozen=True)
 class MetricEntry:
-    """One metric for people: its name, type, labels and what it says."""
+    """One metric for people: its name, type, labels and help text."""
 
     name: str
     type: str
@@ -186,5 +186,5 @@ class MetricEntry:
 
 
 def catalogue() -> list[MetricEntry]:
-    """All metrics, in the order of the exposition."""
+    """Return all metrics, in the order of the exposition."""
     return [MetricEntry(family.name, family.kind.value, (RUN_ID, *family.labels), family.help) for family in FAMILIES]

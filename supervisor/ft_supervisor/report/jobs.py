@@ -23,7 +23,7 @@ _RESTART = re.compile(r"(?:^|, )restart ([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
-class Told:
+class JobVerdict:
     """What a verdict says. `source` is comment or file; `code` is the verdict's exit code; `restart` that of the run
     that it is of; `exit_code`: the policy lets DerivedExitCode be put right."""
 
@@ -36,7 +36,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Job:
+class ListedJob:
     """One job. `row` is Slurm's newest record of it, `began` when that run of it began (it has several records where it
     lost nodes), `restarts` how many runs before it are known. `outcome` is one of OUTCOMES; without `told` it is what
     Slurm says."""
@@ -45,7 +45,7 @@ class Job:
     began: int | None
     restarts: int
     outcome: str
-    told: Told | None = None
+    told: JobVerdict | None = None
 
     @property
     def state(self) -> State:
@@ -55,19 +55,19 @@ class Job:
     @property
     def contradicts(self) -> bool:
         """Whether Slurm calls a failure what was a success, or the other way round."""
-        if self.told is None or not self.state.over:
+        if self.verdict is None or not self.state.over:
             return False
-        return (self.state.means is Means.SUCCESS) != (self.told.outcome is Outcome.SUCCESS)
+        return (self.state.means is Means.SUCCESS) != (self.verdict.outcome is Outcome.SUCCESS)
 
     @property
     def wrong_code(self) -> bool:
         """Whether its DerivedExitCode is not the verdict's, and may be put right."""
-        if self.told is None or not self.state.over or not self.told.exit_code:
+        if self.verdict is None or not self.state.over or not self.verdict.exit_code:
             return False
-        return self.row.derived_exit_code != ExitCode(self.told.code, 0)
+        return self.row.derived_exit_code != ExitCode(self.verdict.code, 0)
 
 
-def join(rows: Iterable[JobRow]) -> list[Job]:
+def join(rows: Iterable[JobRow]) -> list[ListedJob]:
     """The jobs, by Slurm's word and their comments, in the order in which they were submitted."""
     by_id: dict[int, list[JobRow]] = {}
     for row in rows:
@@ -76,7 +76,7 @@ def join(rows: Iterable[JobRow]) -> list[Job]:
     return sorted(jobs, key=lambda job: _age(job.row))
 
 
-def judge(job: Job, content: Content | None) -> Job:
+def judge(job: ListedJob, content: Content | None) -> ListedJob:
     """The job by what its run's verdict.json says, which counts for more than the comment, where it has one."""
     told = _of_file(content) if content is not None else None
     return job if told is None or told.restart < job.restarts else _decided(job.row, job.began, job.restarts, told)
@@ -86,7 +86,7 @@ def _age(row: JobRow) -> tuple[int, float]:
     return row.submit or 0, float("inf") if row.start is None else row.start
 
 
-def _job(rows: Sequence[JobRow]) -> Job:
+def _job(rows: Sequence[JobRow]) -> ListedJob:
     """Of its records, the newest last."""
     row, began, restarts, resizing = rows[-1], rows[-1].start, 0, True
     for earlier in reversed(rows[:-1]):
@@ -99,7 +99,7 @@ def _job(rows: Sequence[JobRow]) -> Job:
     return _decided(row, began, restarts, told if told is not None and told.restart >= restarts else None)
 
 
-def _decided(row: JobRow, began: int | None, restarts: int, told: Told | None) -> Job:
+def _decided(row: JobRow, began: int | None, restarts: int, told: JobVerdict | None) -> ListedJob:
     state = job_states.find(row.state)
     if state.over:
         outcome = told.outcome.value if told is not None else state.means.value
@@ -107,10 +107,10 @@ def _decided(row: JobRow, began: int | None, restarts: int, told: Told | None) -
         outcome = state.beneath.lower() or Means.UNKNOWN.value
     else:
         outcome = state.means.value
-    return Job(row, began, restarts, outcome, told)
+    return ListedJob(row, began, restarts, outcome, told)
 
 
-def _of_comment(row: JobRow) -> Told | None:
+def _of_comment(row: JobRow) -> JobVerdict | None:
     match = _TOLD.fullmatch(comment.part(row.comment, comment.MARK))
     if match is None:
         return None
@@ -118,12 +118,12 @@ def _of_comment(row: JobRow) -> Told | None:
     code = EXIT_CODES[outcome]
     if outcome is Outcome.FAILED and row.exit_code == ExitCode(NEVER_AGAIN, 0):
         code = NEVER_AGAIN
-    return Told("comment", outcome, code, int(restart[1]) if restart else 0, one_line(match[3] or ""))
+    return JobVerdict("comment", outcome, code, int(restart[1]) if restart else 0, one_line(match[3] or ""))
 
 
-def _of_file(content: Content) -> Told | None:
+def _of_file(content: Content) -> JobVerdict | None:
     verdict, restart = content.verdict, content.run_id.rpartition(".")[2]
     match = _TOLD.fullmatch(content.summary)
     summary = match[3] if match and match[3] else verdict.reason
     number = int(restart) if re.fullmatch(r"[0-9]{1,9}", restart) else 0
-    return Told("file", verdict.outcome, verdict.exit_code, number, one_line(summary), content.exit_code)
+    return JobVerdict("file", verdict.outcome, verdict.exit_code, number, one_line(summary), content.exit_code)

@@ -13,7 +13,7 @@ from pathlib import Path
 from ft_slurm.cli_client import CliClient
 from ft_slurm.errors import Refused, SlurmError
 from ft_supervisor.process.background import Background
-from ft_supervisor.report.jobs import Job, join, judge
+from ft_supervisor.report.jobs import ListedJob, join, judge
 from ft_supervisor.run_folder import run_index, runs, verdict_file
 from ft_supervisor.run_folder.runs import Wanted
 from ft_supervisor.run_folder.verdict_file import BadVerdictFile, Content
@@ -31,10 +31,10 @@ class Listing:
     """`notes`: lines for people, on what is missing. `hangs`: a thread is left behind. `fixed`: jobs whose
     DerivedExitCode was put right."""
 
-    jobs: list[Job]
+    jobs: list[ListedJob]
     notes: list[str] = field(default_factory=list)
     hangs: bool = False
-    fixed: list[Job] = field(default_factory=list)
+    fixed: list[ListedJob] = field(default_factory=list)
 
 
 def ask(client: CliClient, since: str, user_id: int) -> Listing:
@@ -54,7 +54,7 @@ def read_verdicts(
     """Look for the verdict's file of each job that is over and has told nothing in its comment, or `of_all` that are
     over; `templates`: run_dirs, relative to where the job was submitted; `index`: the environment that leads to the
     user's index of runs, which is asked for others (None: it is not)."""
-    jobs = [job for job in listing.jobs if job.state.over and (of_all or job.told is None)]
+    jobs = [job for job in listing.jobs if job.state.over and (of_all or job.verdict is None)]
     found: dict[int, Content] = {}
     problems: list[str] = []
 
@@ -78,7 +78,7 @@ def read_verdicts(
     listing.jobs = [judge(job, known.get(job.row.job_id)) for job in listing.jobs]
 
 
-def _newest(job: Job, templates: Sequence[str], index: Mapping[str, str] | None) -> Content | None:
+def _newest(job: ListedJob, templates: Sequence[str], index: Mapping[str, str] | None) -> Content | None:
     """What the newest run says; None when that run says nothing, whatever older ones say."""
     for parent in _places(job, templates, index):
         if (folder := next(runs.folders(parent, Wanted(job.row.job_id)), None)) is not None:
@@ -87,7 +87,7 @@ def _newest(job: Job, templates: Sequence[str], index: Mapping[str, str] | None)
     return None
 
 
-def _places(job: Job, templates: Sequence[str], index: Mapping[str, str] | None) -> Iterator[Path]:
+def _places(job: ListedJob, templates: Sequence[str], index: Mapping[str, str] | None) -> Iterator[Path]:
     for template in templates:
         yield runs.run_dir(template, Path(job.row.work_dir or "/"), job.row.job_id)
     if index is not None:
@@ -102,9 +102,9 @@ def fix_exit_codes(client: CliClient, listing: Listing) -> None:
     """
     wrong = [job for job in listing.jobs if job.wrong_code]
     for job in wrong:
-        assert job.told is not None
+        assert job.verdict is not None
         try:
-            client.set_derived_exit_code(job.row.name, job.told.code, timeout=CHANGE_BOUND)
+            client.set_derived_exit_code(job.row.name, job.verdict.code, timeout=CHANGE_BOUND)
         except SlurmError as error:
             why = "this site keeps it as it is" if isinstance(error, Refused) else "trying again may help"
             left = len(wrong) - len(listing.fixed)

@@ -27,7 +27,7 @@ from rich.cells import cell_len, set_cell_size
 
 from ft_slurm.records import ExitCode
 from ft_supervisor.core.words import count, plain
-from ft_supervisor.report.jobs import Job
+from ft_supervisor.report.jobs import ListedJob
 from ft_supervisor.report.jobs_sources import Listing
 
 VERSION = 1
@@ -43,7 +43,9 @@ _MARK = "! "
 def as_json(listing: Listing, since: str) -> str:
     """One JSON object, with a line end."""
     fixed = [
-        {"job": job.row.name, "derived_exit_code": str(ExitCode(job.told.code, 0))} for job in listing.fixed if job.told
+        {"job": job.row.name, "derived_exit_code": str(ExitCode(job.verdict.code, 0))}
+        for job in listing.fixed
+        if job.verdict
     ]
     value = {
         "version": VERSION,
@@ -55,8 +57,8 @@ def as_json(listing: Listing, since: str) -> str:
     return json.dumps(value, indent=1) + "\n"
 
 
-def _plain(job: Job) -> dict[str, Any]:
-    row, told = job.row, job.told
+def _plain(job: ListedJob) -> dict[str, Any]:
+    row, told = job.row, job.verdict
     return {
         "job": row.name,
         "job_id": row.job_id,
@@ -89,8 +91,8 @@ def as_text(listing: Listing, since: str, width: int | None) -> str:
         lines.append(f"!: Slurm says otherwise ({contradicting} of {count(len(jobs), 'job')})")
     fixed = {job.row.job_id for job in listing.fixed}
     for job in listing.fixed:
-        assert job.told is not None
-        former, now = job.row.derived_exit_code or "unknown", ExitCode(job.told.code, 0)
+        assert job.verdict is not None
+        former, now = job.row.derived_exit_code or "unknown", ExitCode(job.verdict.code, 0)
         lines.append(f"{job.row.name}: DerivedExitCode was {former}, is {now}")
     wrong = sum(job.wrong_code and job.row.job_id not in fixed for job in jobs)
     if wrong:
@@ -100,7 +102,7 @@ def as_text(listing: Listing, since: str, width: int | None) -> str:
     return "".join(f"{line}\n" for line in (_fold(lines, width) if width is not None else lines))
 
 
-def _table(jobs: Sequence[Job], width: int | None) -> list[str]:
+def _table(jobs: Sequence[ListedJob], width: int | None) -> list[str]:
     rows = [_cells(job) for job in jobs]
     columns = zip(_HEAD, *(cells for cells, _ in rows), strict=True)
     sizes = [max(cell_len(cell) for cell in column) for column in columns]
@@ -118,13 +120,13 @@ def _table(jobs: Sequence[Job], width: int | None) -> list[str]:
     return lines
 
 
-def _cells(job: Job) -> tuple[tuple[str, ...], str]:
+def _cells(job: ListedJob) -> tuple[tuple[str, ...], str]:
     row = job.row
     end = "" if row.end is None else f"{datetime.fromtimestamp(row.end).astimezone():%m-%d %H:%M}"
     code = "" if row.exit_code in (None, ExitCode(0, 0)) else f" {row.exit_code}"
     outcome = f"{_MARK if job.contradicts else '  '}{job.outcome}"
     cells = (plain(row.name), outcome, f"{plain(job.state.name)}{code}", end, plain(row.job_name))
-    return cells, plain(job.told.summary) if job.told else ""
+    return cells, plain(job.verdict.summary) if job.verdict else ""
 
 
 def _line(cells: Sequence[str], sizes: Sequence[int], text: str, width: int | None) -> str:

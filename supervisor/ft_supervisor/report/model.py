@@ -19,7 +19,7 @@ from ft_supervisor.run_folder.left_running import LeftRunning
 
 
 @dataclass(frozen=True)
-class Start:
+class JobStart:
     """One start of the job by Slurm: `rows` of the job, `steps` of its steps, each in the order of their start."""
 
     restart: int
@@ -35,7 +35,7 @@ class Report:
 
     job: str
     runs: tuple[History, ...]
-    starts: tuple[Start, ...]
+    starts: tuple[JobStart, ...]
     contradictions: tuple[str, ...]
     notes: tuple[str, ...]
     left: LeftRunning | None = None
@@ -57,7 +57,7 @@ class Report:
         return bool(self.starts) and job_states.find(self.starts[0].rows[-1].state).means is Means.RUNNING
 
     @property
-    def told(self) -> bool:
+    def has_journal(self) -> bool:
         """There is a journal of the newest run."""
         return bool(self.runs) and self.runs[0].start is not None
 
@@ -77,7 +77,7 @@ def join(
     return Report(job, tuple(histories), tuple(reversed(starts)), contradictions, tuple(notes), left, now)
 
 
-def _left(newest: History, starts: Sequence[Start], now: float) -> LeftRunning | None:
+def _left(newest: History, starts: Sequence[JobStart], now: float) -> LeftRunning | None:
     """By the run's folder, unless Slurm says otherwise; by Slurm's word, where the folder does not tell."""
     run = runs.parse(newest.run_id)
     if run is None or newest.verdict is None:
@@ -91,7 +91,7 @@ def _left(newest: History, starts: Sequence[Start], now: float) -> LeftRunning |
     return left_running.by_slurm(run.job_id, state.name, newest.ended, now)
 
 
-def _starts(records: Sequence[AccountingRecord]) -> list[Start]:
+def _starts(records: Sequence[AccountingRecord]) -> list[JobStart]:
     """The oldest first. After a RESIZING record the same start goes on in the next one."""
     found: list[list[AccountingRecord]] = []
     for row in (each for each in records if not each.step):
@@ -104,14 +104,14 @@ def _starts(records: Sequence[AccountingRecord]) -> list[Start]:
         begun = [i for i, rows in enumerate(found) if _time(rows[0]) <= _time(step)]
         if found:
             steps[begun[-1] if begun else 0].append(step)
-    return [Start(i, tuple(rows), tuple(steps[i])) for i, rows in enumerate(found)]
+    return [JobStart(i, tuple(rows), tuple(steps[i])) for i, rows in enumerate(found)]
 
 
 def _time(record: AccountingRecord) -> float:
     return float("inf") if record.start is None else record.start
 
 
-def _contradictions(histories: Sequence[History], starts: Sequence[Start]) -> tuple[str, ...]:
+def _contradictions(histories: Sequence[History], starts: Sequence[JobStart]) -> tuple[str, ...]:
     """Success for one and not for the other. Of a start's runs the last counts, as it does for the batch script."""
     newest: dict[int, History] = {}
     for history in histories:

@@ -45,7 +45,7 @@ from typing import Any
 from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.history.model import CycleStory, FirstFailedWorker, History
-from ft_supervisor.report.model import Report, Start
+from ft_supervisor.report.model import JobStart, Report
 from ft_supervisor.run_folder import left_running
 
 VERSION = 1
@@ -146,7 +146,7 @@ def _first(first: FirstFailedWorker) -> dict[str, Any]:
     }
 
 
-def _start(start: Start) -> dict[str, Any]:
+def _start(start: JobStart) -> dict[str, Any]:
     return {"restart": start.restart, "records": [_record(record) for record in (*start.rows, *start.steps)]}
 
 

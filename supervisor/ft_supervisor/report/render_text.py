@@ -14,7 +14,7 @@ from rich.text import Text
 from ft_supervisor.core.protocol.model import Outcome
 from ft_supervisor.core.words import duration, plain
 from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
-from ft_supervisor.report.model import Report, Start
+from ft_supervisor.report.model import JobStart, Report
 from ft_supervisor.report.text_timeline import timeline
 from ft_supervisor.report.words import (
     NOTHING_PRINTED,
@@ -203,7 +203,7 @@ def _slurm(report: Report, width: int) -> Iterator[RenderableType]:
     yield from (Padding(Text(f"comment: {plain(comment)}"), (0, 0, 0, 2)) for comment in comments)
 
 
-def _records(start: Start) -> Iterator[list[str]]:
+def _records(start: JobStart) -> Iterator[list[str]]:
     for record in (*start.rows, *start.steps):
         name = record.step or (f"restart {start.restart}" if start.restart else "job")
         begun = moment(record.start) if record.start is not None else ""

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Found:
+class ReportSources:
     """`histories`: of the job's runs, the newest first. `hangs`: a thread is left behind."""
 
     histories: list[History] = field(default_factory=list)
@@ -39,14 +39,14 @@ class Found:
     hangs: bool = False
 
 
-def look_for_runs(places: Sequence[Path], wanted: Wanted, found: Found, bound: float = FILES_BOUND) -> None:
+def look_for_runs(places: Sequence[Path], wanted: Wanted, found: ReportSources, bound: float = FILES_BOUND) -> None:
     """Read the runs in the first of the places that has any."""
     folders = _bounded(partial(_folders, places, wanted), places[0], min(bound, LOOK_BOUND), found)
     if folders:
         found.histories += _bounded(partial(_read, folders), folders[0].parent, bound, found)
 
 
-def _bounded(work: Callable[[], tuple[list[T], list[str]]], place: Path, bound: float, found: Found) -> list[T]:
+def _bounded(work: Callable[[], tuple[list[T], list[str]]], place: Path, bound: float, found: ReportSources) -> list[T]:
     """What the work gives, beside its notes."""
     try:
         values, notes = Background("run_dir", work).result(bound)
@@ -81,7 +81,7 @@ def _read(folders: Sequence[Path]) -> tuple[list[History], list[str]]:
     return histories, notes
 
 
-def ask_slurm(job_id: int, environ: Mapping[str, str], found: Found, timeout: float = SLURM_BOUND) -> None:
+def ask_slurm(job_id: int, environ: Mapping[str, str], found: ReportSources, timeout: float = SLURM_BOUND) -> None:
     """All of the job's records, as far as sacct shows them to whoever asks."""
     if job_id >= runs.SLURM_IDS_END:
         return

@@ -43,7 +43,7 @@ MAX_BYTES = 32 * 2**20
 """Size of a snapshot of a hundred thousand nodes that differ in everything."""
 
 
-class Role(StrEnum):
+class NodeRole(StrEnum):
     """The role of a node in the job at this moment. It is the first that fits, of: lost, left, excluded, unhealthy,
     unregistered (a member that has not registered with this coordinator yet, and may be training), active, standby."""
 
@@ -69,7 +69,7 @@ class NodeStatus:
     for none.
     """
 
-    role: Role
+    role: NodeRole
     infra_ranks: str
     group_ranks: str
     domain: str
@@ -181,7 +181,7 @@ class Snapshot:
     decision: DecisionStatus | None
     verdict: VerdictStatus | None
 
-    def count(self, role: Role) -> int:
+    def count(self, role: NodeRole) -> int:
         """Return the number of nodes with this role."""
         return sum(entry.count for entry in self.nodes if entry.role is role)
 

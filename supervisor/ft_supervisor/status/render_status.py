@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from ft_supervisor.core.words import count, duration
-from ft_supervisor.run_folder.snapshot import Role, Snapshot
+from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot
 from ft_supervisor.status import render_nodes
 from ft_supervisor.status.judgement import JobState, JobStatus
 from ft_supervisor.status.words import wrap
@@ -104,7 +104,7 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
 
 
 def _counts(shot: Snapshot) -> list[tuple[str, int]]:
-    counts = [(role.value, shot.count(role)) for role in Role]
+    counts = [(role.value, shot.count(role)) for role in NodeRole]
     return [(role, count) for role, count in counts if count]
 
 
