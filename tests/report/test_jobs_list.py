@@ -311,7 +311,7 @@ def test_in_a_pipe_each_job_is_one_whole_line(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     time.tzset()
     head, first, *others = text.splitlines()
-    assert " ".join(head.split()) == "JOB OUTCOME SLURM END NAME TOLD"
+    assert " ".join(head.split()) == "JOB OUTCOME SLURM END NAME SUMMARY"
     expected = "7 ! success FAILED 1:0 01-01 00:18 train 3 cycles, 1 node replaced (n3), 42 s lost"
     assert " ".join(first.split()) == expected
     assert others[2:] == [

@@ -1,6 +1,6 @@
-"""The page's HTML as a Jinja template. Whatever it inserts is escaped and `plain`, unless it is Markup of report_svg's.
+"""The page's HTML as a Jinja template. Inserted values are escaped and made `plain`, except Markup of report.svg.
 
-`report` is the report_model.Report; the functions are those of report_words, core.words and report_svg.
+`report` is the report.model.Report; the functions are those of report.words, core.words and report.svg.
 """
 
 PAGE = """\
@@ -190,7 +190,7 @@ PAGE = """\
 <html lang="en">
 <head>
 <meta charset="utf-8">
-{# A browser loads nothing for this page, should anything in it ask for that. #}
+{# A browser loads nothing for this page, even if a part of it asks for that. #}
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">

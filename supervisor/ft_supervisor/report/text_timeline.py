@@ -1,4 +1,4 @@
-"""The report's timeline in letters: a line a node, a column for each part of the run's time. Pure."""
+"""Draws the report's timeline in letters: a line for each node, a column for each part of the run's time. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEGEND = "a digit: active, in the cycle that ends with it; . standby; - stopped
 
 
 def timeline(history: History, width: int) -> Iterator[RenderableType]:
-    """Rows, an axis below them, and a legend, `width` columns wide. Of a large job MOST_NODES rows."""
+    """Yield rows, an axis below them, and a legend, `width` columns wide. A large job gets MOST_NODES rows."""
     shown = interesting(history, MOST_NODES)
     start, end = history.start or 0.0, history.until or 0.0
     names = min(max(len(node.name) for node in shown), max(8, width // 3))
@@ -52,7 +52,7 @@ def _bar(node: NodeStory, start: float, end: float, columns: int) -> Text:
         while spans and _over(spans[0], left):
             spans.popleft()
         here = list(takewhile(lambda span: span.start < right, spans))  # noqa: B023 - used at once
-        # A loss is seen, however short it was.
+        # A loss is visible even if it was short.
         seen = next((span for span in here if span.state in _TROUBLE), None)
         seen = seen or next((span for span in here if span.start <= middle and not _over(span, middle)), None)
         shown.append(seen)

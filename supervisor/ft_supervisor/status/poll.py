@@ -1,4 +1,4 @@
-"""What `status` can find out about a job: from its run's files, and from Slurm where they do not tell."""
+"""Collects the state of a job for `status`: from its run's files, and from Slurm if they are not enough."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ft_supervisor.status import judgement as statuses
 from ft_supervisor.status.judgement import Files, JobState, JobStatus, Slurm
 
 FILES_BOUND = 12.0
-"""Seconds that run_dir gets, with the patience for the next snapshot, before nobody waits for it any more."""
+"""Seconds to wait for run_dir, with the wait for the next snapshot."""
 AGAIN_BOUND = 2.0
-"""The same for one who looks every second."""
+"""Seconds to wait for run_dir with --watch, which reads it every second."""
 SLURM_BOUND = 5.0
-"""Seconds that Slurm gets for its answer."""
+"""Seconds to wait for Slurm's answer."""
 SLURM_AGAIN = 30.0
-"""Seconds between two questions to Slurm of one who watches."""
+"""Seconds between two queries to Slurm with --watch."""
 
 
 class StatusPoller:
-    """At one job. `environ`: PATH says whether there is a Slurm to ask."""
+    """Polls the state of one job. `files_bound`: seconds. Slurm is asked if its commands are in PATH."""
 
     def __init__(self, search: Search, files_bound: float = FILES_BOUND) -> None:
         self._search = search
@@ -44,11 +44,11 @@ class StatusPoller:
         self._placed, self._placed_at = False, float("-inf")
 
     def now(self) -> JobStatus:
-        """Whatever it takes to be sure, within bounds."""
+        """Return the state, after waiting within bounds for a snapshot that looks stale."""
         return self._seen(statuses.read_patiently, self._bound)
 
     def again(self) -> JobStatus:
-        """The same for one who looks every second, and remembers."""
+        """Return the state without waiting, for --watch: the former call's snapshot shows whether this one is new."""
         former = self._files
         return self._seen(lambda folder: statuses.with_skew(statuses.read(folder), former, time.time()), AGAIN_BOUND)
 
@@ -69,7 +69,7 @@ class StatusPoller:
         return replace(seen, notes=tuple(notes))
 
     def _read_in_time(self, read: Callable[[Path], Files], bound: float) -> Files:
-        # One that hangs is waited for again: each is a thread, and stays as long as the file system hangs.
+        # A reader that hangs is waited for again: each is a thread, and stays as long as the file system hangs.
         self._reading = self._reading or Background("run_dir", lambda: self._read(read))
         try:
             self._files = self._reading.result(bound)
@@ -79,7 +79,7 @@ class StatusPoller:
         return self._files
 
     def _read(self, read: Callable[[Path], Files]) -> Files:
-        # Of any job the newest is meant: that of the first look, as two that run take turns in being it.
+        # A search for any job stays with the run that it found first: of two that run, each would be the newest in turn.
         folder = self._files.folder if self._search.wanted is None else None
         try:
             folder = folder or find.folder(self._search)
@@ -88,14 +88,14 @@ class StatusPoller:
         return Files() if folder is None else read(folder)
 
     def _search_by_slurm(self) -> bool:
-        """Whether Slurm has named places that were not looked at yet. It is asked until it has answered, and seldom."""
+        """Ask Slurm, seldom, until it has answered; return whether it has named new places."""
         if self._placed or time.monotonic() - self._placed_at < SLURM_AGAIN:
             return False
         self._placed_at, former = time.monotonic(), self._search.places
         try:
             self._search = find.by_slurm(self._search, os.environ)
         except SlurmError:
-            return False  # the question about the job's state tells of it
+            return False  # the query for the job's state reports the error
         self._placed = True
         return self._search.places != former
 

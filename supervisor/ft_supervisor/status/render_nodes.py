@@ -1,6 +1,6 @@
-"""A job's nodes for people, however many there are.
+"""Renders a job's nodes for people, also of a large job.
 
-Those about which there is something to say get a line each, the others one for all that are alike.
+Nodes with a remark get a line each; the other nodes of a role share one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ft_supervisor.run_folder.snapshot import NodeRole, NodeStatus, Snapshot
 from ft_supervisor.status.words import wrap
 
 FEW = 24
-"""Nodes that are all listed, as they fit a screen."""
+"""Up to so many nodes are all listed, as they fit a screen."""
 MOST = 30
-"""Nodes of one role with something to say that are listed; of more than that only the ranges."""
+"""Nodes of one role with remarks that are listed; if there are more, only their ranges are shown."""
 
 _ROLE_STYLES = {
     NodeRole.ACTIVE: "green",
@@ -31,7 +31,7 @@ _ROLE_STYLES = {
 }
 _COLUMNS = ("NODE", "ROLE", "RANK", "HEARD", "RESTARTS", "DOMAIN")
 _FIRST_TO_GO = ("DOMAIN", "RESTARTS", "HEARD")
-"""Columns that a narrow terminal does without."""
+"""Columns that are left out in a narrow terminal, in this order."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class _Line:
 
 
 def render(shot: Snapshot, width: int, everything: bool, *, ended: bool) -> list[Text]:
-    """Lines of at most `width` columns. `everything`: each node has one of its own. `ended`: the job has."""
+    """Return lines of at most `width` columns. `everything`: each node has a line. `ended`: the job has ended."""
     everything = everything or len(shot.names) <= FEW
     listed: list[NodeStatus] = []
     for role in NodeRole:
         ours = [(entry, _weight(entry, shot, ended)) for entry in shot.nodes if entry.role is role]
-        for least in (0,) if everything else (1, 2):  # of too many, those that wait for nothing but their turn go first
+        for least in (0,) if everything else (1, 2):  # of too many, nodes that are only waited for are left out first
             found = [entry for entry, weight in ours if weight >= least]
             if everything or sum(entry.count for entry in found) <= MOST:
                 listed += found
@@ -63,7 +63,7 @@ def render(shot: Snapshot, width: int, everything: bool, *, ended: bool) -> list
 
 
 def _weight(entry: NodeStatus, shot: Snapshot, ended: bool) -> int:
-    """How much there is to say of it: 0 nothing, 1 that it is waited for, 2 more than that."""
+    """Return the importance of an entry: 0 without remarks, 1 if the job waits for it, 2 for other remarks."""
     if entry.health or entry.draining or entry.role in (NodeRole.LOST, NodeRole.EXCLUDED, NodeRole.UNHEALTHY):
         return 2
     if ended:
@@ -95,7 +95,7 @@ def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus,
 
 
 def _table(lines: list[_Line], width: int, columns: list[str]) -> list[Text]:
-    """Columns as wide as what stands in them; a remark after them where it fits, else below its node."""
+    """Return a table whose columns fit their cells; a remark follows them if it fits, else it is below its node."""
     if not lines:
         return []
     widths = {
@@ -130,7 +130,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _folded(role: NodeRole, ranks: list[int], shot: Snapshot, width: int, *, plain: bool) -> list[Text]:
-    """So many of one kind, and the ranges that they make in the job's list of nodes, on two lines at most."""
+    """Return the number of nodes in a role, and their ranges in the job's list of nodes, on two lines at most."""
     more = "" if plain else " more"
     text = f"{len(ranks)}{more} {role.value}: {', '.join(_ranges(ranks, shot.names))}"
     wrapped = wrap(text, width, 2)

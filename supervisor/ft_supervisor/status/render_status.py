@@ -1,4 +1,4 @@
-"""A status for people: lines that fit the terminal, with colours that say nothing which the words do not."""
+"""Renders a status for people: lines that fit the terminal. The words are complete without the colours."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ft_supervisor.status.judgement import JobState, JobStatus
 from ft_supervisor.status.words import wrap
 
 RULES = 6
-"""Budgets that are shown."""
+"""Number of budgets that are shown."""
 _LABEL = 13
 _WIDE = 60
-"""Columns from which labels have a column of their own."""
+"""Columns. In a terminal of this width or more the labels have a column of their own."""
 _STATE_STYLES = {
     JobState.RUNNING: "bold green",
     JobState.STALE: "bold red",
@@ -26,7 +26,7 @@ _STATE_STYLES = {
 
 
 def render(seen: JobStatus, width: int, *, everything: bool = False) -> list[Text]:
-    """Lines of at most `width` columns, which is at least 20. `everything`: each node has one of its own."""
+    """Return lines of at most `width` columns, which is at least 20. `everything`: each node has a line."""
     width = max(20, width)
     shot = seen.files.snapshot
     left = [] if seen.left is None else _wrapped(f"! {seen.left.sentence(seen.wall)}", width, "bold red", indent=2)
@@ -43,7 +43,7 @@ def render(seen: JobStatus, width: int, *, everything: bool = False) -> list[Tex
     return lines
 
 
-# -- what is told in rows
+# -- rows
 
 
 def _headline(seen: JobStatus, width: int) -> list[Text]:
@@ -126,7 +126,7 @@ def _budgets(shot: Snapshot) -> Iterator[tuple[str, str, str]]:
 
 
 def _row(label: str, text: str, width: int, style: str = "") -> list[Text]:
-    """The label in a column of its own, where there is room for it."""
+    """Return a row, with the label in a column of its own if there is room for it."""
     wide = width >= _WIDE
     head = f"{label:<{_LABEL}} " if wide else f"{label}: "
     lines = _wrapped(head + text, width, style, indent=_LABEL + 1 if wide else 2)
