@@ -1,4 +1,4 @@
-"""The metrics' values, from stories told to a real machine and from whole simulated jobs."""
+"""Tests the metrics' values, with sequences of events for a real machine and with whole simulated jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.world import Machines, World
 
 from ft_supervisor.coordinator.lost_time import LostTime
 from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, LOSSES, Buckets, Family, MetricType, catalogue
-from ft_supervisor.coordinator.metrics import Metrics
+from ft_supervisor.coordinator.metrics import CoordinatorMetrics
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import messages
@@ -28,13 +28,13 @@ from ft_supervisor.run_folder.snapshot import NodeRole
 
 
 def worker_failed(talk: Talk, infra_rank: int, late: float, cause: Cause = Cause.EXIT) -> messages.WorkersFailed:
-    """A failure that its node has noticed so many seconds ago."""
+    """Return a failure that its node noticed so many seconds ago."""
     failure = replace(FAILURE, infra_rank=infra_rank, time=talk.now - late, cause=cause)
     return messages.WorkersFailed(0, infra_rank, 1, talk.machine.cycle or C0, (failure,))
 
 
 def running(nodes: int = 4, active: int = 3, **other: Any) -> Watched:
-    """Two seconds of waiting, and three of training, of which the first goes until all have been heard."""
+    """Let two seconds pass in waiting, and three in training; after the first of these all nodes were heard."""
     talk = Watched(nodes, active, **other)
     talk.wait(2)
     talk.begin()
@@ -307,22 +307,22 @@ def test_the_catalogue_names_all_of_them() -> None:
 # -- whole jobs
 
 
-class Told:
-    """Of all coordinators of a simulated job: what they logged, and their metrics."""
+class JobLogs:
+    """The logs and metrics of all coordinators of a simulated job."""
 
     def __init__(self) -> None:
         self.logged: Counter[str] = Counter()
-        self.metrics: list[Metrics] = []
-        self.before: dict[tuple[Metrics, Family, tuple[str, ...]], float] = {}
+        self.metrics: list[CoordinatorMetrics] = []
+        self.before: dict[tuple[CoordinatorMetrics, Family, tuple[str, ...]], float] = {}
 
     def machine(self) -> type[CoordinatorMachine]:
-        """Tells what it does."""
+        """Record the machine's steps."""
         told = self
 
         class Telling(CoordinatorMachine):
             def __init__(self, a_job: Job, node: Node, incarnation: int, memory: Memory, now: float) -> None:
                 super().__init__(a_job, node, incarnation, memory, now)
-                self.metrics = Metrics(self, "1.2.3", now)
+                self.metrics = CoordinatorMetrics(self, "1.2.3", now)
                 told.metrics.append(self.metrics)
 
             def handle(self, event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:
@@ -334,8 +334,8 @@ class Told:
 
         return Telling
 
-    def look(self, machine: CoordinatorMachine, metrics: Metrics, now: float) -> None:
-        """What holds at any moment."""
+    def look(self, machine: CoordinatorMachine, metrics: CoordinatorMetrics, now: float) -> None:
+        """Check what must hold at any moment."""
         seen: Counter[tuple[str, str]] = Counter()
         for sample in metrics.samples(now):
             name, label = sample.family.name.removeprefix("ft_supervisor_"), sample.labels[0] if sample.labels else ""
@@ -355,13 +355,13 @@ class Told:
         assert max(seen.values()) == 1, "a series is there twice"
 
     def total(self, name: str) -> float:
-        """Of a counter, over all coordinators and labels."""
+        """Return the sum of a counter over all coordinators and labels."""
         return sum(v for (_, family, _), v in self.before.items() if family.name == f"ft_supervisor_{name}")
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_simulated_jobs(seed: int) -> None:
-    told = Told()
+    told = JobLogs()
     World(draw(seed), Machines(coordinator=told.machine())).run()
     assert told.total("cycles_total") == told.logged["cycle_started"]
     assert told.total("promotions_total") == told.logged["promoted"]

@@ -1,4 +1,4 @@
-"""From the main loop's values to the text that Prometheus reads, by prometheus_client's own parser."""
+"""Tests the text that Prometheus reads, with prometheus_client's own parser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ft_supervisor.process import clock
 
 
 def told() -> tuple[Watched, bytes]:
-    """A job with a restart behind it."""
+    """Return the metrics of a job after a restart."""
     talk = Watched(4, 3)
     talk.begin()
     talk.wait(2)
@@ -103,13 +103,13 @@ def test_a_help_text_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_text_of_the_job_becomes_a_label() -> None:
-    """Reasons, commands and variables may hold secrets, and are without bound."""
+    """Reasons, commands and variables may contain secrets, and have no bound."""
     labels = {label for entry in catalogue() for label in entry.labels}
     assert labels == {"run_id", "version", "node", "term", "phase", "state", "percentile", "rule", "cause"}
 
 
 class Asked:
-    """Instead of the server: what it would ask."""
+    """Replaces the server, and asks for the text as the server does."""
 
     text: Callable[[], bytes | None]
 

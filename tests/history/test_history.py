@@ -1,4 +1,4 @@
-"""A run's history from the journals of real runs (recorded/README.md), whole and with parts of them missing."""
+"""Tests a run's history from the journals of real runs (recorded/README.md), whole and with missing parts."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from ft_supervisor.history.fact import FactKind, JournalFacts, RunFact
 from ft_supervisor.history.facts import facts
 from ft_supervisor.history.from_agent import AgentEventReader
 from ft_supervisor.history.from_coordinator import CoordinatorEventReader
-from ft_supervisor.history.model import CycleEnd, CycleStory, History, LostNode, NodeState
+from ft_supervisor.history.model import CycleEnd, CycleStory, History, LostNode, SpanState
 from ft_supervisor.history.nodes import nodes
 from ft_supervisor.history.read_run import read
 from ft_supervisor.journal import lines
@@ -39,17 +39,17 @@ def told(case: str, only: str = "") -> list[JournalFacts]:
 
 
 def states(history: History, node: int) -> list[str]:
-    """What a node was, with its cycles."""
+    """Return the states of a node, with its cycles."""
     return [f"{span.state} {span.cycle}".strip() for span in history.nodes[node].spans]
 
 
 def times(cycle: CycleStory) -> tuple[float | None, ...]:
-    """What its failure cost."""
+    """Return the parts of the time that the failure cost."""
     return astuple(cycle.loss) if cycle.loss else ()
 
 
 def check(history: History) -> None:
-    """What must hold of any history."""
+    """Check what must hold for any history."""
     for node in history.nodes:
         for one, other in zip(node.spans, node.spans[1:], strict=False):
             assert one.end is not None and one.start <= one.end <= other.start, node
@@ -115,7 +115,7 @@ def test_a_lost_node_is_lost_from_when_it_was_last_heard() -> None:
     assert states(history, 1) == ["standby", "active 0.0", "lost"]
     assert states(history, 2) == ["standby", "active 0.1"]
     lost = history.nodes[1].spans[-1]
-    assert lost.end is None and history.nodes[1].state is NodeState.LOST
+    assert lost.end is None and history.nodes[1].state is SpanState.LOST
     assert first.loss is not None and first.loss.at == lost.start
     assert first.loss.detection == pytest.approx(7.0, abs=0.6), "node_lost is 7 s, and a heartbeat takes half a second"
     assert first.loss.stop is not None and first.loss.stop < 1, "what is lost is not waited for"
@@ -188,7 +188,7 @@ def test_of_a_running_job_is_told_what_is_known() -> None:
     assert history.verdict is None and history.ended is None
     assert [cycle.ended for cycle in history.cycles] == [CycleEnd.FAILED, CycleEnd.RUNNING]
     assert history.cycles[-1].end is None
-    assert [node.state for node in history.nodes] == [NodeState.ACTIVE, NodeState.ACTIVE, NodeState.STANDBY]
+    assert [node.state for node in history.nodes] == [SpanState.ACTIVE, SpanState.ACTIVE, SpanState.STANDBY]
     loss = history.cycles[0].loss
     assert loss is not None and loss.detection is not None and loss.rendezvous is None and loss.worker_start is None
     assert history.training is not None and history.training > 0
@@ -270,7 +270,7 @@ def test_a_failing_node_s_clock_that_is_ahead_makes_no_time_negative() -> None:
 
 
 def with_failure_time(time: str) -> JournalFacts:
-    """The recorded coordinator's journal, in which the failure has this time."""
+    """Return the recorded coordinator's journal, with this time in the failure."""
     path = RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
     (failure,) = recorded("crash").cycles[0].failures
     return facts(path.read_text().replace(str(failure.time), time).encode().splitlines(keepends=True))
@@ -307,7 +307,7 @@ def test_a_time_that_cannot_be_is_a_strange_line(now: str) -> None:
 
 
 def shifted(case: str, node: int, seconds: float) -> list[JournalFacts]:
-    """A recorded run in which this node's clock was ahead by so much."""
+    """Return a recorded run in which this node's clock was ahead by so many seconds."""
     found = told(case)
     for each in found:
         times = {failure.time for fact in each.facts for failure in fact.failures if failure.infra_rank == node}
@@ -345,7 +345,7 @@ def test_a_clock_that_is_off_makes_no_difference(case: str, node: int, seconds: 
 
 
 def test_clocks_that_contradict_one_another_are_left_alone() -> None:
-    """Two coordinators' clocks differ: of the one it is ahead, of the other it is behind."""
+    """Two coordinators' clocks differ: the agent's clock is ahead of one and behind the other."""
     led = [
         RunFact(100.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(1,)),
         RunFact(110.0, FactKind.WORKERS_STOPPED, node=1, cycle="0.0"),
@@ -367,7 +367,7 @@ def test_clocks_that_agree_are_left_alone() -> None:
 
 
 def test_a_node_was_last_heard_when_it_was_last_heard() -> None:
-    """A coordinator that stood still notices the loss later than node_lost after it."""
+    """A coordinator that stood still notices the loss later than node_lost after the last heartbeat."""
     path = RECORDED / "node-lost/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     at = next(i for i, line in enumerate(lines) if b'"NodeLost"' in line)
@@ -494,7 +494,8 @@ LOST = "n2 was not heard for 7 s"
 
 
 def beaten(*failures: Failure, cause: str = "lost_node") -> History:
-    """Nodes 0 and 1 hear that their peer, node 2, is gone; it was last heard at 10.0. Who decides says `cause`."""
+    """Nodes 0 and 1 fail because their peer, node 2, is gone; it was last heard at 10.0. `cause`: that of the
+    decision."""
     led = [
         RunFact(1.0, FactKind.TOOK_CHARGE, term=0, node=0),
         RunFact(1.0, FactKind.CYCLE_BEGAN, term=0, cycle="0.0", group=(0, 1, 2)),

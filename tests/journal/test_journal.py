@@ -1,4 +1,4 @@
-"""The journal's file: whole whatever happens to its writer, bounded, and silent about secrets."""
+"""Tests the journal's file: it stays whole if its writer is killed, is bounded, and contains no secrets."""
 
 import json
 import os
@@ -362,7 +362,7 @@ def test_publish_copies_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_copy_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    """Whoever reads it meanwhile goes on reading the former one."""
+    """A reader that has opened the former copy goes on reading that one."""
     destination = tmp_path / "run" / "journal" / "n1"
     with agent(tmp_path / "node") as one:
         one.start()

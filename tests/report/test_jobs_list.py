@@ -1,4 +1,4 @@
-"""A list of jobs: who is right about each one's end, Slurm or its verdict, and how that is shown."""
+"""Tests the list of jobs: whether Slurm or the verdict determines a job's outcome, and how that is shown."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_exit_codes_are_put_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("Error with request: Access/permission denied\n", "this site keeps it as it is"),
+        ("Error with request: Access/permission denied\n", "this site does not allow it"),
         ("Connection refused\n", "trying again may help"),
     ],
 )
@@ -261,7 +261,7 @@ def test_the_first_refusal_is_enough(tmp_path: Path, said: str, why: str) -> Non
     listing = Listing(jobs(row(7, **wrong), row(8, **wrong)))
     jobs_sources.fix_exit_codes(CliClient(slurm.environ), listing)
     (note,) = listing.notes
-    assert note.startswith(f"the DerivedExitCode of 2 jobs is not put right ({why}): ")
+    assert note.startswith(f"the DerivedExitCode of 2 jobs is not set ({why}): ")
     assert (len(slurm.asked("sacctmgr")), listing.fixed) == (1, [])
 
 

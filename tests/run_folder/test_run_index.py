@@ -1,4 +1,4 @@
-"""The user's index of runs: what is written into it, and what is believed of it."""
+"""Tests writing and reading the user's index of runs."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a coordinator shows of itself and its nodes, scene by scene; and that it goes through JSON and back."""
+"""Tests the snapshots of a coordinator in several scenes, and their way through JSON and back."""
 
 import json
 import time
@@ -33,7 +33,7 @@ EPOCH = 1_000_000.0
 
 
 def seen(talk: Talk) -> Snapshot:
-    """By somebody who looks on now. It is the same again after a journey through JSON."""
+    """Return the present snapshot, and check that it is equal after a way through JSON."""
     found = snapshot(talk.machine, talk.now, EPOCH + talk.now)
     assert load(dump(found)) == found
     return found
@@ -201,7 +201,7 @@ def test_a_verdict_is_proposed_and_then_final() -> None:
 
 
 def successor() -> Talk:
-    """n1's coordinator after n0's loss: n1 and n2 have come back, n3 has not yet."""
+    """Return n1's coordinator after n0's loss: n1 and n2 have registered again, n3 has not."""
     memory = Memory(promise=0, newest=C0, group="0-2")
     talk = Talk(infra_rank=1, memory=memory)
     for rank in (1, 2, 3):

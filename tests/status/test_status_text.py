@@ -1,4 +1,4 @@
-"""A status for people, in wide and narrow terminals."""
+"""Tests the status for people, in wide and narrow terminals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def text(what: JobStatus, width: int = 80, *, everything: bool = False) -> str:
 
 
 def words(what: JobStatus, width: int = 80, *, everything: bool = False) -> str:
-    """However it is wrapped."""
+    """Return the words, independent of line breaks."""
     return " ".join(text(what, width, everything=everything).split())
 
 

@@ -19,7 +19,7 @@ from rich.text import Text
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.output import put, replace_letters
 from ft_supervisor.run_folder import find
-from ft_supervisor.status.judgement import JobState, JobStatus, document
+from ft_supervisor.status.judgement import JobStatus, RunState, document
 from ft_supervisor.status.poll import StatusPoller
 from ft_supervisor.status.render_status import render
 
@@ -100,9 +100,9 @@ def _run(asked: tuple[str | None, Path | None, Path | None], watch: bool, as_jso
 
 def exit_code(seen: JobStatus) -> int:
     """The command's."""
-    if seen.state is JobState.ENDED or (seen.state is JobState.RUNNING and not seen.files.problems):
+    if seen.state is RunState.ENDED or (seen.state is RunState.RUNNING and not seen.files.problems):
         return 0
-    return UNKNOWN_JOB if seen.state is JobState.NONE and not (seen.slurm and seen.slurm.state) else NOT_SURE
+    return UNKNOWN_JOB if seen.state is RunState.NONE and not (seen.slurm and seen.slurm.state) else NOT_SURE
 
 
 class Show:
@@ -128,7 +128,7 @@ class Show:
         """All of it, on stdout; what nobody knows anything of, for people, on stderr."""
         if self.as_json:
             self._write(json.dumps(document(seen), indent=indent) + "\n")
-        elif seen.state is JobState.NONE and not (seen.slurm and seen.slurm.state):
+        elif seen.state is RunState.NONE and not (seen.slurm and seen.slurm.state):
             asked = f"of job {seen.job}" if seen.job else "of any job here"
             complain(f"nothing is known {asked}: {'; '.join(seen.notes)}")
         else:
@@ -193,12 +193,12 @@ class Watch:
 
 def is_over(seen: JobStatus) -> bool:
     """Whether there is nothing to wait for."""
-    if seen.state is JobState.ENDED:
+    if seen.state is RunState.ENDED:
         return True
-    if seen.state is JobState.RUNNING or seen.files.problems:
+    if seen.state is RunState.RUNNING or seen.files.problems:
         return False
     if seen.slurm is None:
-        return seen.state is JobState.NONE
+        return seen.state is RunState.NONE
     return seen.slurm.over or not seen.slurm.state
 
 

@@ -87,7 +87,7 @@ NODES = _family(
     "nodes",
     MetricType.GAUGE,
     "The job's nodes by state, as in status. excluded: by a rule; unhealthy: by a health check; unregistered: a member "
-    "that this coordinator has not heard yet; lost: silent for timeouts.node_lost; left: said goodbye.",
+    "that this coordinator has not heard yet; lost: silent for timeouts.node_lost; left: it ended by itself.",
     "state",
     STATES,
 )
@@ -110,7 +110,7 @@ BUDGET = _family(
 TIME_LIMIT = _family(
     "time_limit_timestamp_seconds",
     MetricType.GAUGE,
-    "When Slurm ends the job, in seconds since the epoch; absent where Slurm has not said.",
+    "When Slurm ends the job, in seconds since the epoch; absent while Slurm has not answered.",
 )
 RATIO = _family(
     "effective_training_time_ratio",
@@ -164,7 +164,7 @@ DECISION = _family(
 RESTART = _family(
     "restart_seconds",
     MetricType.HISTOGRAM,
-    "From there until every node of the next cycle had been heard after it was told to run it: with the rule's pause "
+    "From there until every node of the next cycle was heard again after the order to run it: with the rule's pause "
     "and the wait for nodes, to a heartbeat or two, without what the training itself needs to get going.",
 )
 

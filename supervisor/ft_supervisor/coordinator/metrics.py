@@ -33,7 +33,7 @@ from ft_supervisor.core.quorum.majority import PROOF_AGE
 from ft_supervisor.run_folder.snapshot import NodeRole
 
 
-class Metrics:
+class CoordinatorMetrics:
     """The metrics of one coordinator process. `version`: that of ft-supervisor; `now`: seconds of the machine's
     clock."""
 

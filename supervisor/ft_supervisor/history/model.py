@@ -33,7 +33,7 @@ from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.run_folder.left_running import LeftRunning
 
 
-class NodeState(StrEnum):
+class SpanState(StrEnum):
     """The state of a node, as the coordinator in charge sees it."""
 
     STANDBY = "standby"
@@ -52,7 +52,7 @@ class Span:
     """A time in which a node had one state. `end` None: until the end of the known time. Active nodes have a `cycle`
     and a `group_rank`; lost and excluded ones have a `reason`, "" if none is recorded."""
 
-    state: NodeState
+    state: SpanState
     start: float
     end: float | None
     cycle: str = ""
@@ -70,7 +70,7 @@ class NodeStory:
     spans: tuple[Span, ...]
 
     @property
-    def state(self) -> NodeState | None:
+    def state(self) -> SpanState | None:
         """The last known state; None for a node that has left, or has never come."""
         return self.spans[-1].state if self.spans and self.spans[-1].end is None else None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ft_supervisor.history.fact import FactKind, RunFact
-from ft_supervisor.history.model import NodeState, NodeStory, Span
+from ft_supervisor.history.model import NodeStory, Span, SpanState
 
 
 def nodes(facts: Iterable[RunFact], names: Sequence[str]) -> tuple[NodeStory, ...]:
@@ -30,16 +30,16 @@ class _NodeSpans:
         """Why the node must not be chosen again; "" if it may be."""
 
     @property
-    def state(self) -> NodeState | None:
+    def state(self) -> SpanState | None:
         """The present state; None before the node has come and after it has left."""
         return self.spans[-1].state if self.spans and self.spans[-1].end is None else None
 
     def change(
-        self, state: NodeState, at: float, cycle: str = "", group_rank: int | None = None, reason: str = ""
+        self, state: SpanState, at: float, cycle: str = "", group_rank: int | None = None, reason: str = ""
     ) -> None:
         """Begin a span at `at`, but not before the end of the former span: clocks differ."""
-        if self.barred and state in (NodeState.STANDBY, NodeState.STOPPED):
-            state, reason = NodeState.EXCLUDED, self.barred
+        if self.barred and state in (SpanState.STANDBY, SpanState.STOPPED):
+            state, reason = SpanState.EXCLUDED, self.barred
         now = Span(state, at, None, cycle, group_rank, reason)
         if self.state is state and self.spans[-1].cycle == cycle:
             return
@@ -50,14 +50,14 @@ class _NodeSpans:
 
     def mark_lost(self, at: float, reason: str) -> None:
         """Replace all states since `at` by LOST: the loss was noticed later than it happened."""
-        if self.state is NodeState.LOST:
+        if self.state is SpanState.LOST:
             return
         while self.spans and self.spans[-1].start >= at:
             self.spans.pop()
         if self.spans:
             last = self.spans[-1]
             self.spans[-1] = replace(last, end=at if last.end is None else min(last.end, at))
-        self.spans.append(Span(NodeState.LOST, at, None, reason=reason))
+        self.spans.append(Span(SpanState.LOST, at, None, reason=reason))
 
     def end(self, at: float) -> None:
         """End the present span, because the node has left or changes its state."""
@@ -90,33 +90,33 @@ class _Fold:
             case FactKind.CYCLE_FAILED if fact.cycle == self._cycle:
                 self._running = False
                 for each in self._members():
-                    if each.state is NodeState.ACTIVE:
-                        each.change(NodeState.STOPPED, fact.at)
+                    if each.state is SpanState.ACTIVE:
+                        each.change(SpanState.STOPPED, fact.at)
             case FactKind.DECIDED:
                 self._reason = fact.reason
             case FactKind.NODES_EXCLUDED:
                 self._exclude(fact.group)
                 for each in self._nodes:
-                    if each.barred and each.state in (NodeState.STANDBY, NodeState.STOPPED):
-                        each.change(NodeState.STOPPED, fact.at)
+                    if each.barred and each.state in (SpanState.STANDBY, SpanState.STOPPED):
+                        each.change(SpanState.STOPPED, fact.at)
             case _ if line is not None:
                 self._of_node(line, fact)
 
     def _of_node(self, line: _NodeSpans, fact: RunFact) -> None:
         match fact.kind:
-            case FactKind.NODE_REGISTERED | FactKind.STANDBY if line.state in (None, NodeState.LOST):
+            case FactKind.NODE_REGISTERED | FactKind.STANDBY if line.state in (None, SpanState.LOST):
                 if self._running and line.rank in self._group:
-                    line.change(NodeState.ACTIVE, fact.at, self._cycle, self._group[line.rank])
+                    line.change(SpanState.ACTIVE, fact.at, self._cycle, self._group[line.rank])
                 else:
-                    line.change(NodeState.STANDBY, fact.at)
+                    line.change(SpanState.STANDBY, fact.at)
             case FactKind.NODE_LOST:
                 line.mark_lost(fact.at, fact.reason)
             case FactKind.NODE_UNHEALTHY:
                 line.barred = line.barred or fact.reason or "a health check failed"
-                if line.state is not NodeState.ACTIVE:
-                    line.change(NodeState.STOPPED, fact.at)
-            case FactKind.WORKERS_EXITED if fact.failures and line.state is NodeState.ACTIVE:
-                line.change(NodeState.STOPPED, fact.at)
+                if line.state is not SpanState.ACTIVE:
+                    line.change(SpanState.STOPPED, fact.at)
+            case FactKind.WORKERS_EXITED if fact.failures and line.state is SpanState.ACTIVE:
+                line.change(SpanState.STOPPED, fact.at)
             case FactKind.NODE_LEFT | FactKind.AGENT_ENDS:
                 line.end(fact.at)
 
@@ -126,10 +126,10 @@ class _Fold:
         self._group = {rank: group_rank for group_rank, rank in enumerate(fact.group)}
         self._exclude(fact.excluded)
         for group_rank, each in enumerate(self._members()):
-            each.change(NodeState.ACTIVE, fact.at, fact.cycle, group_rank)
+            each.change(SpanState.ACTIVE, fact.at, fact.cycle, group_rank)
         for line in self._nodes:
-            if line.rank not in self._group and line.state in (NodeState.STOPPED, NodeState.STANDBY, NodeState.ACTIVE):
-                line.change(NodeState.STANDBY, fact.at)
+            if line.rank not in self._group and line.state in (SpanState.STOPPED, SpanState.STANDBY, SpanState.ACTIVE):
+                line.change(SpanState.STANDBY, fact.at)
 
     def _exclude(self, ranks: Iterable[int]) -> None:
         for rank in ranks:

@@ -80,11 +80,9 @@ def judge(job: ListedJob, content: Content | None) -> ListedJob:
     """Return the job with the outcome of its run's verdict.json, which takes precedence over the comment. `content`:
     None without such a file."""
     verdict = _of_file(content) if content is not None else None
-    return (
-        job
-        if verdict is None or verdict.restart < job.restarts
-        else _decided(job.row, job.began, job.restarts, verdict)
-    )
+    if verdict is None or verdict.restart < job.restarts:
+        return job
+    return _decided(job.row, job.began, job.restarts, verdict)
 
 
 def _age(row: JobRow) -> tuple[int, float]:

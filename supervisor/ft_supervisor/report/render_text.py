@@ -183,7 +183,7 @@ def _losses(history: History, width: int) -> Iterator[RenderableType]:
     rows = [_loss(cycle) for cycle in failed]
     yield _table(titles, rows, width, last=False)
     if any("?" in row for row in rows):
-        yield Padding(Text("?: not known; only heartbeats of theirs tell when workers began", "dim"), (0, 0, 0, 2))
+        yield Padding(Text("?: not known; only workers' heartbeats show when they began", "dim"), (0, 0, 0, 2))
 
 
 def _loss(cycle: CycleStory) -> list[str]:

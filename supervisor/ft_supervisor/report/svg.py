@@ -11,7 +11,7 @@ from html import escape
 from markupsafe import Markup
 
 from ft_supervisor.core.words import count, duration, plain
-from ft_supervisor.history.model import CycleEnd, Fault, History, Loss, NodeState, NodeStory, Span
+from ft_supervisor.history.model import CycleEnd, Fault, History, Loss, NodeStory, Span, SpanState
 from ft_supervisor.report.words import clock, deed, interesting
 
 MOST_NODES = 2000
@@ -30,7 +30,7 @@ _LABELLED = 4.0
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
 _FLASH = "M0 12 L-6 0 H6 Z"
 """The shape of a fault's mark, in pixels from its place in the row."""
-_ORDER = (NodeState.STANDBY, NodeState.ACTIVE, NodeState.STOPPED, NodeState.EXCLUDED, NodeState.LOST)
+_ORDER = (SpanState.STANDBY, SpanState.ACTIVE, SpanState.STOPPED, SpanState.EXCLUDED, SpanState.LOST)
 """The order of drawing: a later state covers an earlier one."""
 PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
 
@@ -95,7 +95,7 @@ def _row(node: NodeStory, scale: _Scale, faults: Iterable[Fault]) -> str:
     name = escape(plain(node.name))
     spans = sorted(node.spans, key=lambda span: _ORDER.index(span.state))
     bars = "".join(_bar(span, scale) for span in spans)
-    labels = "".join(_label(span, scale) for span in spans if span.state is NodeState.ACTIVE)
+    labels = "".join(_label(span, scale) for span in spans if span.state is SpanState.ACTIVE)
     hits = "".join(_hit(fault, scale) for fault in faults)
     return (
         f'<tr data-node="{name}"><th scope="row" title="{name}">{name}</th><td><svg height="{_HEIGHT}" role="img"'
@@ -110,10 +110,10 @@ def _spoken(node: NodeStory) -> str:
 def _bar(span: Span, scale: _Scale) -> str:
     end = scale.end if span.end is None else span.end
     x, width = scale.place(span)
-    odd = " odd" if span.state is NodeState.ACTIVE and span.cycle[-1:] in "13579" else ""
-    inset = 4 if span.state is NodeState.STANDBY else 1
+    odd = " odd" if span.state is SpanState.ACTIVE and span.cycle[-1:] in "13579" else ""
+    inset = 4 if span.state is SpanState.STANDBY else 1
     shape = f'x="{x:.3f}%" width="{width:.3f}%" y="{inset}" height="{_HEIGHT - 2 * inset}"'
-    hatch = f'<rect class="hatch" {shape}/>' if span.state in (NodeState.LOST, NodeState.EXCLUDED) else ""
+    hatch = f'<rect class="hatch" {shape}/>' if span.state in (SpanState.LOST, SpanState.EXCLUDED) else ""
     return f'<rect class="{span.state}{odd}" {shape}><title>{escape(_title(span, end))}</title></rect>{hatch}'
 
 

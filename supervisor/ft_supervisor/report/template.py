@@ -50,12 +50,12 @@ PAGE = """\
 {% endmacro %}
 
 {% macro losses(history) %}
-{% set told = history.cycles | selectattr("loss") | list %}
-{% if told %}
+{% set failed = history.cycles | selectattr("loss") | list %}
+{% if failed %}
 <h3>Time lost</h3>
-{% set longest = known(told | map(attribute="loss") | list) %}
+{% set longest = known(failed | map(attribute="loss") | list) %}
 {% call table(["cycle", "failed", "total"] + titles_of_parts + [""]) %}
-  {% for cycle in told %}
+  {% for cycle in failed %}
   {% set loss = cycle.loss %}
   {% set ended = loss.resumed is none %}
   <tr>

@@ -11,19 +11,19 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ft_supervisor.core.words import count, plain
-from ft_supervisor.history.model import History, NodeState, NodeStory, Span
+from ft_supervisor.history.model import History, NodeStory, Span, SpanState
 from ft_supervisor.report.words import clock, interesting
 
 MOST_NODES = 40
-_MARKS = {NodeState.STANDBY: ".", NodeState.STOPPED: "-", NodeState.LOST: "x", NodeState.EXCLUDED: "!"}
+_MARKS = {SpanState.STANDBY: ".", SpanState.STOPPED: "-", SpanState.LOST: "x", SpanState.EXCLUDED: "!"}
 _STYLES = {
-    NodeState.ACTIVE: "green",
-    NodeState.STANDBY: "cyan",
-    NodeState.STOPPED: "yellow",
-    NodeState.LOST: "bold red",
-    NodeState.EXCLUDED: "magenta",
+    SpanState.ACTIVE: "green",
+    SpanState.STANDBY: "cyan",
+    SpanState.STOPPED: "yellow",
+    SpanState.LOST: "bold red",
+    SpanState.EXCLUDED: "magenta",
 }
-_TROUBLE = (NodeState.LOST, NodeState.EXCLUDED)
+_TROUBLE = (SpanState.LOST, SpanState.EXCLUDED)
 _LEGEND = "a digit: active, in the cycle that ends with it; . standby; - stopped; x lost; ! excluded"
 
 
@@ -69,4 +69,4 @@ def _over(span: Span, at: float) -> bool:
 def _mark(span: Span | None) -> str:
     if span is None:
         return " "
-    return span.cycle[-1:] if span.state is NodeState.ACTIVE else _MARKS[span.state]
+    return span.cycle[-1:] if span.state is SpanState.ACTIVE else _MARKS[span.state]

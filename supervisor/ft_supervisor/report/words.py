@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ft_supervisor.core.protocol.model import Again, Verdict
 from ft_supervisor.core.words import UNKNOWN, count, duration, plain
-from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailedWorker, History, NodeState, NodeStory
+from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailedWorker, History, NodeStory, SpanState
 from ft_supervisor.report.model import Report
 
 
@@ -149,9 +149,9 @@ def interesting(history: History, most: int) -> list[NodeStory]:
 
     def weight(node: NodeStory) -> int:
         states = {span.state for span in node.spans}
-        if states & {NodeState.LOST, NodeState.EXCLUDED} or node.name in hit:
+        if states & {SpanState.LOST, SpanState.EXCLUDED} or node.name in hit:
             return 0
-        cycles = {span.cycle for span in node.spans if span.state is NodeState.ACTIVE}
+        cycles = {span.cycle for span in node.spans if span.state is SpanState.ACTIVE}
         return 1 if cycles and first not in cycles else 2
 
     chosen = sorted(history.nodes, key=lambda node: (weight(node), node.infra_rank))[:most]

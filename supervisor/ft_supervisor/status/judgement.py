@@ -11,8 +11,8 @@
     slurm      the job's state in Slurm, if Slurm was asked: {"state", "reason"}, else null
     verdict    {"outcome", "reason", "exit_code", "again"}, null while there is none
     left_running   {"why", "ends_it", "since", "until"} if the job has its verdict and still runs in Slurm, else null:
-               `ends_it` is the command that ends it there, `since` and `until` are seconds since the epoch; a node waits
-               until then to end the job itself, null if none does
+               `ends_it` is the command that ends it there; `since` and `until` are seconds since the epoch; a node
+               waits until `until` to end the job itself, which is null if none does
     notes      odd or missing files, for people: a list of lines
     status     the snapshot, null without one: its fields are those of the run's status.json, but `nodes` has an
                object for each node: {"name", "infra_rank", "group_rank" (null for none), "role", "domain",
@@ -46,7 +46,7 @@ MOST_PATIENCE = 8.0
 POLL = 0.2
 
 
-class JobState(StrEnum):
+class RunState(StrEnum):
     """The state of the job, as far as its files and Slurm show it; see the module."""
 
     RUNNING = "running"
@@ -96,7 +96,7 @@ class JobStatus:
     was made. `left`: not None if the job has its verdict and still runs in Slurm."""
 
     job: str
-    state: JobState
+    state: RunState
     files: Files
     age: float | None
     slurm: Slurm | None
@@ -178,18 +178,18 @@ def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> JobStatus
     age = None if shot is None else max(0.0, wall - shot.time - files.skew)
     notes = list(files.problems)
     if files.verdict is not None:
-        state = JobState.ENDED
+        state = RunState.ENDED
     elif shot is not None:
-        state = JobState.STALE if is_old(files, wall) else JobState.RUNNING
+        state = RunState.STALE if is_old(files, wall) else RunState.RUNNING
     elif slurm is not None and slurm.pending:
-        state = JobState.PENDING
+        state = RunState.PENDING
     else:
-        state = JobState.NONE if files.folder is None else JobState.UNKNOWN
+        state = RunState.NONE if files.folder is None else RunState.UNKNOWN
     if files.skew and shot is not None:
         notes.append(f"the clock of {shot.coordinator.node} is off by {-files.skew:+.0f} s from this host's")
-    if state is JobState.STALE:
+    if state is RunState.STALE:
         notes.append(_why_stale(slurm))
-    elif state is JobState.UNKNOWN and not notes:
+    elif state is RunState.UNKNOWN and not notes:
         notes.append("its coordinator has not written a status yet")
     name = job if files.folder is None else files.folder.name
     return JobStatus(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall)

@@ -17,7 +17,7 @@ from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.run_folder import find, runs
 from ft_supervisor.run_folder.find import Search
 from ft_supervisor.status import judgement as statuses
-from ft_supervisor.status.judgement import Files, JobState, JobStatus, Slurm
+from ft_supervisor.status.judgement import Files, JobStatus, RunState, Slurm
 
 FILES_BOUND = 12.0
 """Seconds to wait for run_dir, with the wait for the next snapshot."""
@@ -64,7 +64,7 @@ class StatusPoller:
         asked = "" if self._search.wanted is None else str(self._search.wanted)
         seen = statuses.judge(asked, files, self._slurm, time.time())
         notes = [*seen.notes, *([self._slurm_note] if self._slurm_note else [])]
-        if seen.state in (JobState.NONE, JobState.PENDING) and not files.problems:
+        if seen.state in (RunState.NONE, RunState.PENDING) and not files.problems:
             notes.append(f"no run of it in {self._search.shown}; --config or --run-dir say where else")
         return replace(seen, notes=tuple(notes))
 
@@ -79,7 +79,7 @@ class StatusPoller:
         return self._files
 
     def _read(self, read: Callable[[Path], Files]) -> Files:
-        # A search for any job stays with the run that it found first: of two that run, each would be the newest in turn.
+        # A search for any job stays with the run that it found first: of two, each would be the newest in turn.
         folder = self._files.folder if self._search.wanted is None else None
         try:
             folder = folder or find.folder(self._search)

@@ -9,7 +9,7 @@ from rich.text import Text
 from ft_supervisor.core.words import count, duration
 from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot
 from ft_supervisor.status import render_nodes
-from ft_supervisor.status.judgement import JobState, JobStatus
+from ft_supervisor.status.judgement import JobStatus, RunState
 from ft_supervisor.status.words import wrap
 
 RULES = 6
@@ -18,10 +18,10 @@ _LABEL = 13
 _WIDE = 60
 """Columns. In a terminal of this width or more the labels have a column of their own."""
 _STATE_STYLES = {
-    JobState.RUNNING: "bold green",
-    JobState.STALE: "bold red",
-    JobState.ENDED: "bold",
-    JobState.PENDING: "bold yellow",
+    RunState.RUNNING: "bold green",
+    RunState.STALE: "bold red",
+    RunState.ENDED: "bold",
+    RunState.PENDING: "bold yellow",
 }
 
 
@@ -39,7 +39,7 @@ def render(seen: JobStatus, width: int, *, everything: bool = False) -> list[Tex
     if shot is not None:
         for label, text, style in _rows(seen, shot):
             lines += _row(label, text, width, style)
-        lines += [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is JobState.ENDED)]
+        lines += [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is RunState.ENDED)]
     return lines
 
 
@@ -50,22 +50,22 @@ def _headline(seen: JobStatus, width: int) -> list[Text]:
     shot, verdict = seen.files.snapshot, seen.files.verdict
     name = f"{shot.job}, run {seen.job}" if shot is not None and shot.job else f"job {seen.job}"
     match seen.state:
-        case JobState.ENDED:
+        case RunState.ENDED:
             assert verdict is not None
             style = "bold green" if verdict.exit_code == 0 else "bold red"
             text = f"{name}: ended: {verdict.outcome.value} (exit code {verdict.exit_code}): {verdict.reason}"
             return _wrapped(text, width, style, indent=2)
-        case JobState.STALE:
+        case RunState.STALE:
             assert seen.age is not None
             text = f"{name}: last seen {duration(seen.age)} ago; this is what was then"
-        case JobState.RUNNING:
+        case RunState.RUNNING:
             assert shot is not None and seen.age is not None
             text = f"{name}: {shot.phase}, seen {duration(seen.age)} ago"
-        case JobState.PENDING:
+        case RunState.PENDING:
             text = f"{name}: has not started"
-        case JobState.UNKNOWN:
+        case RunState.UNKNOWN:
             text = f"{name}: it has a folder, {seen.files.folder}, and no more is known"
-        case JobState.NONE:
+        case RunState.NONE:
             text = f"{name}: nothing of it was found"
     return _wrapped(text, width, _STATE_STYLES.get(seen.state, ""), indent=2)
 
@@ -86,7 +86,7 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
     yield "Nodes", ", ".join(f"{number} {role}" for role, number in _counts(shot)), ""
     if shot.phase == "stopping" and (running := sum(entry.count for entry in shot.nodes if entry.running)):
         yield "Waiting for", f"{count(running, 'node')} to stop the workers", ""
-    if seen.state is not JobState.ENDED:
+    if seen.state is not RunState.ENDED:
         yield "Spares", f"{shot.spares} left; {_survives(shot)}", "" if shot.spares else "yellow"
         yield from _budgets(shot)
         if shot.ends_in is not None:
@@ -99,7 +99,7 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         what = {"cycle_started": "", "cycle_failed": "stop: "}.get(decision.what, f"{decision.what}: ")
         rule = f" [{decision.rule}]" if decision.rule else ""
         yield "Last decision", f"{duration(now - decision.time)} ago: {what}{decision.reason}{rule}", ""
-    if seen.state is not JobState.ENDED and shot.verdict is not None:
+    if seen.state is not RunState.ENDED and shot.verdict is not None:
         yield "Proposed", f"{shot.verdict.outcome}: {shot.verdict.reason}", "bold"
 
 
