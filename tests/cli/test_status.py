@@ -406,7 +406,7 @@ def test_watch_tells_what_slurm_says_anew(monkeypatch: pytest.MonkeyPatch, capfd
             return seen.pop(0)
 
     monkeypatch.setattr(status, "LOOK_AGAIN", 0.0)
-    look = Asked(find.Search(Wanted(12), ()))
+    look = Asked(find.RunSearch(Wanted(12), ()))
     assert status.Watch(look, status.Show(as_json=True, everything=False)).run() == 4
     told = [json.loads(line)["slurm"] for line in capfd.readouterr().out.splitlines()]
     assert [(each["state"], each["reason"]) for each in told] == [

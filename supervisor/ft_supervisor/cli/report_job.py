@@ -41,7 +41,7 @@ def gather(
     return found, join(str(wanted), found.histories, found.records, found.notes, now=time.time())
 
 
-def _newest(search: find.Search, found: ReportSources) -> Path | None:
+def _newest(search: find.RunSearch, found: ReportSources) -> Path | None:
     try:
         return Background("run_dir", lambda: find.folder(search)).result(LOOK_BOUND)
     except Hangs:
@@ -50,7 +50,7 @@ def _newest(search: find.Search, found: ReportSources) -> Path | None:
         return None
 
 
-def _by_slurm(search: find.Search, environ: Mapping[str, str], found: ReportSources) -> list[Path]:
+def _by_slurm(search: find.RunSearch, environ: Mapping[str, str], found: ReportSources) -> list[Path]:
     """Further places, where Slurm says that the job was submitted."""
     try:
         return [place for place in find.by_slurm(search, environ).places if place not in search.places]

@@ -55,7 +55,7 @@ class WrongUse(Exception):
 
 
 @dataclass(frozen=True)
-class Search:
+class RunSearch:
     """The runs to find (`wanted` None: of any job), and the folders that may contain them, the likeliest first; a
     folder may be a pattern. `only`: an option named these places, so there are no others."""
 
@@ -69,7 +69,7 @@ class Search:
         return " or ".join(str(place) for place in self.places)
 
 
-def search(job: str | None, config: Path | None, run_dir: Path | None, environ: Mapping[str, str]) -> Search:
+def search(job: str | None, config: Path | None, run_dir: Path | None, environ: Mapping[str, str]) -> RunSearch:
     """Return the search that JOB, --config and --run-dir ask for. Without JOB it is for $SLURM_JOB_ID, or else for the
     newest run of any job.
 
@@ -81,16 +81,16 @@ def search(job: str | None, config: Path | None, run_dir: Path | None, environ: 
     wanted = _wanted(text, environ) if text else None
     job_id = _ANY if wanted is None else str(wanted.job_id)
     if run_dir is not None:
-        return Search(wanted, (run_dir.absolute(), run_dir.absolute() / job_id), only=True)
+        return RunSearch(wanted, (run_dir.absolute(), run_dir.absolute() / job_id), only=True)
     if config is not None:
-        return Search(wanted, _below(_template(config, environ), job_id, environ), only=True)
+        return RunSearch(wanted, _below(_template(config, environ), job_id, environ), only=True)
     here = Path.cwd()
     places = (*_below(built_in()["run_dir"].value, job_id, environ), here, here / job_id)
     indexed = (entry.run_dir for entry in ([] if wanted is None else _index(str(wanted.job_id), environ)))
-    return Search(wanted, tuple(dict.fromkeys([*places, *indexed])))
+    return RunSearch(wanted, tuple(dict.fromkeys([*places, *indexed])))
 
 
-def by_slurm(search: Search, environ: Mapping[str, str]) -> Search:
+def by_slurm(search: RunSearch, environ: Mapping[str, str]) -> RunSearch:
     """Return the search with the places that Slurm's record of the job leads to: its working folder, and the
     configuration that its batch script names. It is unchanged if an option named the places, and for jobs of `local`.
 
@@ -165,7 +165,7 @@ def _below(template: str, job_id: str, environ: Mapping[str, str]) -> tuple[Path
     return tuple(dict.fromkeys(base / template.replace("{job_id}", job_id) for base in bases))
 
 
-def folder(search: Search) -> Path | None:
+def folder(search: RunSearch) -> Path | None:
     """Return the newest run's folder, None if there is none. Of one job that is the last step of the last restart; of
     any job, the folder that was written last. May hang for as long as the file system does. Raises OSError."""
     if search.wanted is not None:

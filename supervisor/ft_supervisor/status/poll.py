@@ -15,7 +15,7 @@ from ft_slurm.job_states import Means
 from ft_supervisor.core.words import one_line
 from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.run_folder import find, runs
-from ft_supervisor.run_folder.find import Search
+from ft_supervisor.run_folder.find import RunSearch
 from ft_supervisor.status import judgement as statuses
 from ft_supervisor.status.judgement import Files, JobStatus, RunState, Slurm
 
@@ -32,7 +32,7 @@ SLURM_AGAIN = 30.0
 class StatusPoller:
     """Polls the state of one job. `files_bound`: seconds. Slurm is asked if its commands are in PATH."""
 
-    def __init__(self, search: Search, files_bound: float = FILES_BOUND) -> None:
+    def __init__(self, search: RunSearch, files_bound: float = FILES_BOUND) -> None:
         self._search = search
         self._bound = files_bound
         self._reading: Background[Files] | None = None
