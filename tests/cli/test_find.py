@@ -10,7 +10,7 @@ from tests.cli.test_report import runs
 
 from ft_supervisor.fault import request, shell
 from ft_supervisor.run_folder import find, run_index
-from ft_supervisor.run_folder.run_index import Entry
+from ft_supervisor.run_folder.run_index import IndexEntry
 from ft_supervisor.run_folder.runs import Wanted
 
 JOB = """\
@@ -28,7 +28,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """No Slurm, and a user who has an index of runs with job 4242, an array's task 4200_7, in it."""
     monkeypatch.setenv("PATH", "/nothing")
     environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    run_index.note(environ, "cluster", Entry(4242, tmp_path / "mine/4242"), "4200_7")
+    run_index.note(environ, "cluster", IndexEntry(4242, tmp_path / "mine/4242"), "4200_7")
     runs(tmp_path / "mine/4242", "crash")
     (tmp_path / "elsewhere").mkdir()
     return environ
@@ -143,7 +143,7 @@ def test_submit_notes_the_job(command: Command, tmp_path: Path) -> None:
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path / "state")}
     done = command("submit", "--config", "job.yaml", "--chdir=sub", **environ)
     assert (done.returncode, done.stdout) == (0, "4711\n"), done
-    assert run_index.look(environ, "4711") == [Entry(4711, tmp_path / "sub/mine/4711")]
+    assert run_index.look(environ, "4711") == [IndexEntry(4711, tmp_path / "sub/mine/4711")]
 
 
 def test_submit_says_when_it_cannot(command: Command, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_fault_says_what_it_does_not_find(
 
 def test_status_of_a_job_whose_files_slurm_leads_to_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm is asked once for the place, and the files are read from there."""
-    from ft_supervisor.status.poll import Look
+    from ft_supervisor.status.poll import StatusPoller
 
     environ = slurm(tmp_path / "slurm", tmp_path, "#!/bin/sh\nft-supervisor --config job.yaml\n")
     monkeypatch.setenv("PATH", environ["PATH"])
@@ -209,7 +209,7 @@ def test_status_of_a_job_whose_files_slurm_leads_to_is_watched(tmp_path: Path, m
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    look = Look(find.search("4242", None, None, {}))
+    look = StatusPoller(find.search("4242", None, None, {}))
     look.again()
     runs(tmp_path / "mine/4242", "crash")
     seen = look.again()

@@ -21,7 +21,7 @@ from tests.history.test_history import RECORDED
 from ft_supervisor.cli import report_job
 from ft_supervisor.history.model import History
 from ft_supervisor.report import sources
-from ft_supervisor.report.sources import Found, look_for_runs
+from ft_supervisor.report.sources import ReportSources, look_for_runs
 from ft_supervisor.run_folder.runs import Wanted
 
 BOUND = 120.0
@@ -266,7 +266,7 @@ def test_what_may_not_be_read(here: Path, closed: str) -> None:
 def test_a_sacct_that_hangs_is_not_waited_for(here: Path) -> None:
     environ = environment(slurm(here, "cancel"))
     (here / "slurm/hang").touch()
-    found = Found()
+    found = ReportSources()
     began = time.monotonic()
     sources.ask_slurm(4242, environ, found, timeout=0.5)
     assert time.monotonic() - began < BOUND / 2
@@ -301,7 +301,7 @@ def test_a_run_dir_that_hangs_is_not_waited_for(here: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("ft_supervisor.history.read_run.read", hang)
     runs(here / "ft-runs/4242", "crash")
-    found = Found()
+    found = ReportSources()
     look_for_runs([here / "ft-runs/4242"], Wanted(4242), found, bound=0.5)
     assert found.hangs and not found.histories and "does not answer within 0.5 s" in found.notes[0]
 
@@ -311,7 +311,7 @@ def test_a_run_dir_that_hangs_when_it_is_looked_into_is_given_up_soon(
 ) -> None:
     monkeypatch.setattr(sources, "LOOK_BOUND", 0.5)
     monkeypatch.setattr("ft_supervisor.run_folder.runs.folders", lambda *_: time.sleep(3600))
-    found, began = Found(), time.monotonic()
+    found, began = ReportSources(), time.monotonic()
     look_for_runs([here / "ft-runs/4242"], Wanted(4242), found)
     assert time.monotonic() - began < BOUND / 2
     assert found.hangs and found.notes == [f"run_dir: {here}/ft-runs/4242 does not answer within 0.5 s"]

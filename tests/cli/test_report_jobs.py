@@ -84,7 +84,7 @@ def test_the_index_knows_a_run_dir_of_ones_own(slurm: FakeSacct, monkeypatch: py
     monkeypatch.setenv("XDG_STATE_HOME", str(slurm.folder / "state"))
     slurm.rows(row(8, "FAILED", "1:0", UID=ME, WorkDir="/"))
     verdict_file.write(slurm.folder / "mine/8.0.0", Verdict(Outcome.SUCCESS, "trained"), "8.0.0", "nonce")
-    run_index.note(os.environ, "cluster", run_index.Entry(8, slurm.folder / "mine"))
+    run_index.note(os.environ, "cluster", run_index.IndexEntry(8, slurm.folder / "mine"))
     assert lines(report(slurm, "--since", "today"))[1].startswith("8 ! success ")
     named = report(slurm, "--since", "today", "--run-dir", "elsewhere")
     assert lines(named)[1].startswith("8 failed "), "an option says where, and there alone it is looked for"

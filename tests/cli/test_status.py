@@ -30,8 +30,8 @@ from ft_supervisor.run_folder.left_running import LeftRunning
 from ft_supervisor.run_folder.runs import Wanted
 from ft_supervisor.run_folder.snapshot import NAME
 from ft_supervisor.status import poll
-from ft_supervisor.status.judgement import Files, Seen, Slurm, judge
-from ft_supervisor.status.poll import Look
+from ft_supervisor.status.judgement import Files, JobStatus, Slurm, judge
+from ft_supervisor.status.poll import StatusPoller
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all done")
 JOB = """\
@@ -95,12 +95,12 @@ def test_the_newest_run_without_a_job(command: Command, tmp_path: Path) -> None:
 def test_whoever_watches_the_newest_run_sees_no_other(tmp_path: Path) -> None:
     first, second = (a_run(tmp_path / "runs", f"{job}.0.0") for job in (12, 13))
     os.utime(second, (0, 0))
-    look = Look(find.search(None, None, tmp_path / "runs", {}))
+    look = StatusPoller(find.search(None, None, tmp_path / "runs", {}))
     assert look.again().job == first.name
     os.utime(first, (0, 0))
     os.utime(second)
     assert look.again().job == first.name
-    assert Look(find.search(None, None, tmp_path / "runs", {})).again().job == second.name
+    assert StatusPoller(find.search(None, None, tmp_path / "runs", {})).again().job == second.name
 
 
 def test_from_within_its_folders(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_a_status_that_cannot_be_read(command: Command, tmp_path: Path, what: st
 
 def test_a_run_dir_that_hangs(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_run(tmp_path, "12.0.0")
-    monkeypatch.setattr(poll.Look.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(poll.StatusPoller.__init__, "__defaults__", (0.2,))
     monkeypatch.setattr(find, "folder", lambda _search: time.sleep(3))
     began = time.monotonic()
     done = command("status", "12")
@@ -401,12 +401,12 @@ def test_watch_tells_what_slurm_says_anew(monkeypatch: pytest.MonkeyPatch, capfd
     waits = [Slurm("PENDING", reason, pending=True) for reason in ("Priority", "Priority", "Resources")]
     seen = [judge("12", Files(), slurm, 0.0) for slurm in (*waits, Slurm("CANCELLED", over=True))]
 
-    class Asked(Look):
-        def again(self) -> Seen:
+    class Asked(StatusPoller):
+        def again(self) -> JobStatus:
             return seen.pop(0)
 
     monkeypatch.setattr(status, "LOOK_AGAIN", 0.0)
-    look = Asked(find.Search(Wanted(12), ()))
+    look = Asked(find.RunSearch(Wanted(12), ()))
     assert status.Watch(look, status.Show(as_json=True, everything=False)).run() == 4
     told = [json.loads(line)["slurm"] for line in capfd.readouterr().out.splitlines()]
     assert [(each["state"], each["reason"]) for each in told] == [

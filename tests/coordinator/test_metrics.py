@@ -1,4 +1,4 @@
-"""The metrics' values, from stories told to a real machine and from whole simulated jobs."""
+"""Tests the metrics' values, with sequences of events for a real machine and with whole simulated jobs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.simulation.draw import draw
 from tests.simulation.world import Machines, World
 
 from ft_supervisor.coordinator.lost_time import LostTime
-from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, LOSSES, Buckets, Family, Kind, catalogue
-from ft_supervisor.coordinator.metrics import Metrics
+from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, LOSSES, Buckets, Family, MetricType, catalogue
+from ft_supervisor.coordinator.metrics import CoordinatorMetrics
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import messages
@@ -24,17 +24,17 @@ from ft_supervisor.core.protocol.events import CoordinatorEvent
 from ft_supervisor.core.protocol.model import Failure, Job, Memory, Node
 from ft_supervisor.core.protocol.orders import SlurmsWord
 from ft_supervisor.core.protocol.settings import Budget, Cause, Match, Response, Rule
-from ft_supervisor.run_folder.snapshot import Role
+from ft_supervisor.run_folder.snapshot import NodeRole
 
 
 def worker_failed(talk: Talk, infra_rank: int, late: float, cause: Cause = Cause.EXIT) -> messages.WorkersFailed:
-    """A failure that its node has noticed so many seconds ago."""
+    """Return a failure that its node noticed so many seconds ago."""
     failure = replace(FAILURE, infra_rank=infra_rank, time=talk.now - late, cause=cause)
     return messages.WorkersFailed(0, infra_rank, 1, talk.machine.cycle or C0, (failure,))
 
 
 def running(nodes: int = 4, active: int = 3, **other: Any) -> Watched:
-    """Two seconds of waiting, and three of training, of which the first goes until all have been heard."""
+    """Let two seconds pass in waiting, and three in training; after the first of these all nodes were heard."""
     talk = Watched(nodes, active, **other)
     talk.wait(2)
     talk.begin()
@@ -45,7 +45,7 @@ def running(nodes: int = 4, active: int = 3, **other: Any) -> Watched:
 def test_a_job_of_its_own_begins() -> None:
     talk = Watched(4, 3)
     assert talk.value("in_charge") == 0 and talk.value("phase", "joining") == 1
-    assert talk.values("nodes") == {role.value: 4 * (role is Role.UNREGISTERED) for role in Role}
+    assert talk.values("nodes") == {role.value: 4 * (role is NodeRole.UNREGISTERED) for role in NodeRole}
     assert not talk.values("heartbeat_age_seconds") and not talk.values("cycle_number")
     talk.wait(2)
     talk.begin()
@@ -287,9 +287,9 @@ def test_what_trained_before_the_last_restart_is_not_lost_any_more() -> None:
 def test_names_follow_the_conventions(family: Family) -> None:
     """https://prometheus.io/docs/practices/naming/"""
     assert re.fullmatch(r"ft_supervisor_[a-z]+(_[a-z]+)*", family.name)
-    assert family.name.endswith("_total") == (family.kind is Kind.COUNTER)
-    assert family.name.endswith("_info") == (family.kind is Kind.INFO)
-    if family.kind is Kind.HISTOGRAM:
+    assert family.name.endswith("_total") == (family.kind is MetricType.COUNTER)
+    assert family.name.endswith("_info") == (family.kind is MetricType.INFO)
+    if family.kind is MetricType.HISTOGRAM:
         assert family.name.endswith("_seconds")
     assert not re.search(r"_(ms|milliseconds|minutes|percent|count|sum|bucket)\b", family.name)
     assert all(
@@ -307,22 +307,22 @@ def test_the_catalogue_names_all_of_them() -> None:
 # -- whole jobs
 
 
-class Told:
-    """Of all coordinators of a simulated job: what they logged, and their metrics."""
+class JobLogs:
+    """The logs and metrics of all coordinators of a simulated job."""
 
     def __init__(self) -> None:
         self.logged: Counter[str] = Counter()
-        self.metrics: list[Metrics] = []
-        self.before: dict[tuple[Metrics, Family, tuple[str, ...]], float] = {}
+        self.metrics: list[CoordinatorMetrics] = []
+        self.before: dict[tuple[CoordinatorMetrics, Family, tuple[str, ...]], float] = {}
 
     def machine(self) -> type[CoordinatorMachine]:
-        """Tells what it does."""
+        """Record the machine's steps."""
         told = self
 
         class Telling(CoordinatorMachine):
             def __init__(self, a_job: Job, node: Node, incarnation: int, memory: Memory, now: float) -> None:
                 super().__init__(a_job, node, incarnation, memory, now)
-                self.metrics = Metrics(self, "1.2.3", now)
+                self.metrics = CoordinatorMetrics(self, "1.2.3", now)
                 told.metrics.append(self.metrics)
 
             def handle(self, event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:
@@ -334,8 +334,8 @@ class Told:
 
         return Telling
 
-    def look(self, machine: CoordinatorMachine, metrics: Metrics, now: float) -> None:
-        """What holds at any moment."""
+    def look(self, machine: CoordinatorMachine, metrics: CoordinatorMetrics, now: float) -> None:
+        """Check what must hold at any moment."""
         seen: Counter[tuple[str, str]] = Counter()
         for sample in metrics.samples(now):
             name, label = sample.family.name.removeprefix("ft_supervisor_"), sample.labels[0] if sample.labels else ""
@@ -343,25 +343,25 @@ class Told:
             assert not sample.family.values or label in sample.family.values
             value = sample.value.total if isinstance(sample.value, Buckets) else sample.value
             assert value >= 0
-            if sample.family.kind in (Kind.COUNTER, Kind.HISTOGRAM):
+            if sample.family.kind in (MetricType.COUNTER, MetricType.HISTOGRAM):
                 key = metrics, sample.family, sample.labels
                 assert value >= self.before.get(key, 0), f"{sample} goes down"
                 self.before[key] = value
             seen[name, label] += 1
             if name == "nodes":
-                assert value == snapshot(machine, now, now).count(Role(label))
+                assert value == snapshot(machine, now, now).count(NodeRole(label))
             elif name == "spares":
                 assert value == snapshot(machine, now, now).spares
         assert max(seen.values()) == 1, "a series is there twice"
 
     def total(self, name: str) -> float:
-        """Of a counter, over all coordinators and labels."""
+        """Return the sum of a counter over all coordinators and labels."""
         return sum(v for (_, family, _), v in self.before.items() if family.name == f"ft_supervisor_{name}")
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_simulated_jobs(seed: int) -> None:
-    told = Told()
+    told = JobLogs()
     World(draw(seed), Machines(coordinator=told.machine())).run()
     assert told.total("cycles_total") == told.logged["cycle_started"]
     assert told.total("promotions_total") == told.logged["promoted"]

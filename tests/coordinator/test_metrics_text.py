@@ -1,4 +1,4 @@
-"""From the main loop's values to the text that Prometheus reads, by prometheus_client's own parser."""
+"""Tests the text that Prometheus reads, with prometheus_client's own parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.coordinator.watched import Watched
 from tests.core.machines import C0, failed, job, node, stopped
 
 from ft_supervisor.coordinator import exporter, metrics_text
-from ft_supervisor.coordinator.metric_families import FAMILIES, INFO, LOST, RUN_ID, Kind, Sample, catalogue
+from ft_supervisor.coordinator.metric_families import FAMILIES, INFO, LOST, RUN_ID, MetricType, Sample, catalogue
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol.events import Tick
@@ -24,7 +24,7 @@ from ft_supervisor.process import clock
 
 
 def told() -> tuple[Watched, bytes]:
-    """A job with a restart behind it."""
+    """Return the metrics of a job after a restart."""
     talk = Watched(4, 3)
     talk.begin()
     talk.wait(2)
@@ -44,7 +44,7 @@ def test_what_is_told_can_be_parsed_and_is_all_there_is() -> None:
     assert set(found) == {family.name.removesuffix("_total") for family in FAMILIES}
     for family in FAMILIES:
         metric = found[family.name.removesuffix("_total")]
-        assert metric.type == ("gauge" if family.kind is Kind.INFO else family.kind.value)
+        assert metric.type == ("gauge" if family.kind is MetricType.INFO else family.kind.value)
         assert metric.documentation == family.help
         labels = {RUN_ID, *family.labels}
         for sample in metric.samples:
@@ -103,13 +103,13 @@ def test_a_help_text_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_text_of_the_job_becomes_a_label() -> None:
-    """Reasons, commands and variables may hold secrets, and are without bound."""
+    """Reasons, commands and variables may contain secrets, and have no bound."""
     labels = {label for entry in catalogue() for label in entry.labels}
     assert labels == {"run_id", "version", "node", "term", "phase", "state", "percentile", "rule", "cause"}
 
 
 class Asked:
-    """Instead of the server: what it would ask."""
+    """Replaces the server, and asks for the text as the server does."""
 
     text: Callable[[], bytes | None]
 

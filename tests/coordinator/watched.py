@@ -7,7 +7,7 @@ from typing import Any
 from tests.core.machines import Talk
 
 from ft_supervisor.coordinator.metric_families import PREFIX, Buckets
-from ft_supervisor.coordinator.metrics import Metrics
+from ft_supervisor.coordinator.metrics import CoordinatorMetrics
 from ft_supervisor.core.protocol.actions import CoordinatorAction
 from ft_supervisor.core.protocol.events import CoordinatorEvent
 
@@ -15,11 +15,11 @@ from ft_supervisor.core.protocol.events import CoordinatorEvent
 class Watched(Talk):
     """What the machine is given, its metrics see, from the first beat on."""
 
-    metrics: Metrics | None = None
+    metrics: CoordinatorMetrics | None = None
 
     def beat(self) -> list[object]:
         if self.metrics is None:
-            self.metrics = Metrics(self.machine, "1.2.3", self.now)
+            self.metrics = CoordinatorMetrics(self.machine, "1.2.3", self.now)
             handle = self.machine.handle
 
             def watched(event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:

@@ -1,6 +1,6 @@
-"""A whole small job of the real machines, in one thread and without faults of the network, each machine recorded.
+"""Runs a small job of the real machines in one thread, without faults of the network, and records each machine.
 
-Only as much of a world as makes every machine live: what the machines must stand is shown in the simulation.
+It has only what the machines need to run; tests/simulation tests them under faults.
 """
 
 from collections import deque
@@ -24,7 +24,8 @@ PORT = 4711
 
 @dataclass
 class Host:
-    """A node: its processes by kind, its agent's connection, and the contents of its coordinator's store."""
+    """The state of one node: its processes by kind, its agent's connection, and the contents of its coordinator's
+    store."""
 
     rank: int
     folder: Path
@@ -39,7 +40,7 @@ class Host:
 
 
 class SmallJob:
-    """Three nodes, two of them active. `beat` until `over`."""
+    """A job of three nodes, two of them active. Call `beat` until `over`."""
 
     def __init__(self, folder: Path) -> None:
         self.now = 54321.123456789
@@ -58,19 +59,19 @@ class SmallJob:
         return [host for host in self.hosts if host.running]
 
     def finish_workers(self, host: Host, *failures: Failure) -> None:
-        """They exit."""
+        """Let the workers exit."""
         run, host.running = host.running, host.running if failures else None
         self._post(host, "agent", tell.WorkersExited(run.cycle, failures))
 
     def kill(self, host: Host, kind: str) -> None:
-        """SIGKILL to the agent or the coordinator."""
+        """Kill the agent or the coordinator, as SIGKILL would."""
         del host.parts[kind]
         if kind == "agent":
             host.link, host.connection, host.running = None, 0, None
         self._post(host, "daemon", tell.ChildExited(kind, "SIGKILL"))
 
     def beat(self) -> None:
-        """Half a second."""
+        """Let half a second pass."""
         self.now += 0.4987654321
         for host in self.hosts:
             if "agent" in host.parts:

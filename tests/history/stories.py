@@ -1,4 +1,4 @@
-"""Short lives of the real machines, recorded as their shells record them."""
+"""Runs the real machines for a short time, and records them as their shells do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,7 +66,7 @@ class Recorder:
         return actions
 
     def beat(self, times: int, term: int | None, lease_behind: int = 1) -> None:
-        """An agent's heartbeats."""
+        """Send the agent's heartbeats."""
         for _ in range(times):
             round_ = self.machine.round_told = getattr(self.machine, "round_told", 0) + 1
             self.tell(Looked(self.now + 0.4, round_, term, round_ - lease_behind), 0.4012345678)
@@ -75,7 +75,7 @@ class Recorder:
 
 @contextmanager
 def agent(folder: Path, limit: int = LIMIT, name: str = "agent-1") -> Iterator[Recorder]:
-    """A fresh agent of node 1, not started."""
+    """Return a new agent of node 1, not started."""
     now = 12345.678901234
     begin = orders.Begin(JOB, NODES[1], 1, Memory())
     journal = Journal.open(folder, name, begin, now, must_not_fail, limit)
@@ -84,7 +84,7 @@ def agent(folder: Path, limit: int = LIMIT, name: str = "agent-1") -> Iterator[R
 
 
 def become_active(one: Recorder, beats: int) -> None:
-    """From the start to running workers."""
+    """Lead the agent from its start to running workers."""
     one.start()
     one.tell(Connected(0, 1, 7, one.now, 4711))
     one.machine.round_told = 7
@@ -95,7 +95,7 @@ def become_active(one: Recorder, beats: int) -> None:
 
 
 def live(one: Recorder, beats: int = 2) -> None:
-    """From joining over a failure and a new coordinator to success."""
+    """Lead the agent from joining, over a failure and a new coordinator, to success."""
     become_active(one, beats)
     one.tell(WorkersExited(Cycle(0, 1), (Failure(1, 0, signal="SIGKILL", time=1.5),)))
     one.tell(WorkersGone(Cycle(0, 1), 4712))

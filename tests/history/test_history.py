@@ -1,4 +1,4 @@
-"""A run's history from the journals of real runs (recorded/README.md), whole and with parts of them missing."""
+"""Tests a run's history from the journals of real runs (recorded/README.md), whole and with missing parts."""
 
 import json
 import re
@@ -14,11 +14,11 @@ from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.history.builder import build
 from ft_supervisor.history.clocks import offsets
 from ft_supervisor.history.cycles import cycles
-from ft_supervisor.history.fact import Fact, Told
+from ft_supervisor.history.fact import FactKind, JournalFacts, RunFact
 from ft_supervisor.history.facts import facts
-from ft_supervisor.history.from_agent import AgentEvents
-from ft_supervisor.history.from_coordinator import CoordinatorEvent
-from ft_supervisor.history.model import CycleEnd, CycleStory, History, LostNode, State
+from ft_supervisor.history.from_agent import AgentEventReader
+from ft_supervisor.history.from_coordinator import CoordinatorEventReader
+from ft_supervisor.history.model import CycleEnd, CycleStory, History, LostNode, SpanState
 from ft_supervisor.history.nodes import nodes
 from ft_supervisor.history.read_run import read
 from ft_supervisor.journal import lines
@@ -32,24 +32,24 @@ def recorded(case: str) -> History:
     return read(RECORDED / case / "4242.0.0")
 
 
-def told(case: str, only: str = "") -> list[Told]:
+def told(case: str, only: str = "") -> list[JournalFacts]:
     paths = sorted((RECORDED / case / "4242.0.0").glob(f"journal/*/journal-{only}*.jsonl"))
     assert paths
     return [facts(path.read_bytes().splitlines(keepends=True)) for path in paths]
 
 
 def states(history: History, node: int) -> list[str]:
-    """What a node was, with its cycles."""
+    """Return the states of a node, with its cycles."""
     return [f"{span.state} {span.cycle}".strip() for span in history.nodes[node].spans]
 
 
 def times(cycle: CycleStory) -> tuple[float | None, ...]:
-    """What its failure cost."""
+    """Return the parts of the time that the failure cost."""
     return astuple(cycle.loss) if cycle.loss else ()
 
 
 def check(history: History) -> None:
-    """What must hold of any history."""
+    """Check what must hold for any history."""
     for node in history.nodes:
         for one, other in zip(node.spans, node.spans[1:], strict=False):
             assert one.end is not None and one.start <= one.end <= other.start, node
@@ -115,7 +115,7 @@ def test_a_lost_node_is_lost_from_when_it_was_last_heard() -> None:
     assert states(history, 1) == ["standby", "active 0.0", "lost"]
     assert states(history, 2) == ["standby", "active 0.1"]
     lost = history.nodes[1].spans[-1]
-    assert lost.end is None and history.nodes[1].state is State.LOST
+    assert lost.end is None and history.nodes[1].state is SpanState.LOST
     assert first.loss is not None and first.loss.at == lost.start
     assert first.loss.detection == pytest.approx(7.0, abs=0.6), "node_lost is 7 s, and a heartbeat takes half a second"
     assert first.loss.stop is not None and first.loss.stop < 1, "what is lost is not waited for"
@@ -126,7 +126,7 @@ def test_a_takeover_is_told_and_costs_nothing() -> None:
     history = recorded("takeover")
     (takeover,) = history.takeovers
     assert (takeover.node, takeover.term) == ("node1", 1)
-    lost = [fact.at for each in told("takeover", "agent") for fact in each.facts if fact.what == "disconnected"]
+    lost = [fact.at for each in told("takeover", "agent") for fact in each.facts if fact.kind is FactKind.DISCONNECTED]
     first_lost = min(at for at in lost if takeover.at - 5 < at < takeover.at)
     assert takeover.gap == pytest.approx(takeover.at - first_lost)
     assert [cycle.number for cycle in history.cycles] == ["0.0", "1.1", "1.2"]
@@ -164,9 +164,9 @@ def test_a_hang_is_counted_from_the_beginning_of_its_silence() -> None:
 def test_an_agent_s_own_hang_is_counted_so_too() -> None:
     silent = Failure(0, -1, message="not heard by its daemon for 3.5 s", cause=Cause.HANG, silent=3.5)
     story = [
-        Fact(1.0, "began", cycle="0.0", group=(0,)),
-        Fact(9.0, "exited", node=0, cycle="0.0", failures=(silent,)),
-        Fact(9.0, "failed", cycle="0.0", reason=str(silent), cause="hang"),
+        RunFact(1.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(0,)),
+        RunFact(9.0, FactKind.WORKERS_EXITED, node=0, cycle="0.0", failures=(silent,)),
+        RunFact(9.0, FactKind.CYCLE_FAILED, cycle="0.0", reason=str(silent), cause="hang"),
     ]
     (cycle,) = cycles(story, ["n0"], None)
     assert cycle.cause == "hang" and cycle.loss is not None and cycle.loss.detection == 3.5
@@ -175,9 +175,9 @@ def test_an_agent_s_own_hang_is_counted_so_too() -> None:
 def test_a_silence_ends_when_its_node_notices_not_when_its_stacks_are_there() -> None:
     silent = Failure(0, 0, message="no heartbeat for 10 s", time=20.0, cause=Cause.HANG, silent=10.0)
     story = [
-        Fact(1.0, "began", cycle="0.0", group=(0,)),
-        Fact(28.0, "exited", node=0, cycle="0.0", failures=(silent,)),
-        Fact(28.0, "failed", cycle="0.0", reason=str(silent)),
+        RunFact(1.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(0,)),
+        RunFact(28.0, FactKind.WORKERS_EXITED, node=0, cycle="0.0", failures=(silent,)),
+        RunFact(28.0, FactKind.CYCLE_FAILED, cycle="0.0", reason=str(silent)),
     ]
     (cycle,) = cycles(story, ["n0"], None)
     assert cycle.loss is not None and cycle.loss.detection == 18.0
@@ -188,7 +188,7 @@ def test_of_a_running_job_is_told_what_is_known() -> None:
     assert history.verdict is None and history.ended is None
     assert [cycle.ended for cycle in history.cycles] == [CycleEnd.FAILED, CycleEnd.RUNNING]
     assert history.cycles[-1].end is None
-    assert [node.state for node in history.nodes] == [State.ACTIVE, State.ACTIVE, State.STANDBY]
+    assert [node.state for node in history.nodes] == [SpanState.ACTIVE, SpanState.ACTIVE, SpanState.STANDBY]
     loss = history.cycles[0].loss
     assert loss is not None and loss.detection is not None and loss.rendezvous is None and loss.worker_start is None
     assert history.training is not None and history.training > 0
@@ -241,8 +241,10 @@ def test_what_a_deposed_coordinator_says_later_is_left_out() -> None:
     journals = told("takeover", "coordinator")
     old = next(each for each in journals if each.node == 0 and each.facts)
     new = next(each for each in journals if each.node == 1 and each.facts)
-    late = next(fact for fact in new.facts if fact.what == "verdict").at
-    old.facts.append(Fact(late, "lost", term=0, node=3, reason="it was cut off, and did not know", told=late))
+    late = next(fact for fact in new.facts if fact.kind is FactKind.VERDICT_CLOSED).at
+    old.facts.append(
+        RunFact(late, FactKind.NODE_LOST, term=0, node=3, reason="it was cut off, and did not know", noticed=late)
+    )
     history = build("4242.0.0", journals, None)
     assert states(history, 3) == ["standby"]
     assert history == build("4242.0.0", told("takeover", "coordinator"), None)
@@ -267,8 +269,8 @@ def test_a_failing_node_s_clock_that_is_ahead_makes_no_time_negative() -> None:
     assert loss.total is not None and loss.at == history.cycles[0].end
 
 
-def with_failure_time(time: str) -> Told:
-    """The recorded coordinator's journal, in which the failure has this time."""
+def with_failure_time(time: str) -> JournalFacts:
+    """Return the recorded coordinator's journal, with this time in the failure."""
     path = RECORDED / "crash/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
     (failure,) = recorded("crash").cycles[0].failures
     return facts(path.read_text().replace(str(failure.time), time).encode().splitlines(keepends=True))
@@ -304,8 +306,8 @@ def test_a_time_that_cannot_be_is_a_strange_line(now: str) -> None:
     check(build("4242.0.0", [found], None))
 
 
-def shifted(case: str, node: int, seconds: float) -> list[Told]:
-    """A recorded run in which this node's clock was ahead by so much."""
+def shifted(case: str, node: int, seconds: float) -> list[JournalFacts]:
+    """Return a recorded run in which this node's clock was ahead by so many seconds."""
     found = told(case)
     for each in found:
         times = {failure.time for fact in each.facts for failure in fact.failures if failure.infra_rank == node}
@@ -343,16 +345,16 @@ def test_a_clock_that_is_off_makes_no_difference(case: str, node: int, seconds: 
 
 
 def test_clocks_that_contradict_one_another_are_left_alone() -> None:
-    """Two coordinators' clocks differ: of the one it is ahead, of the other it is behind."""
+    """Two coordinators' clocks differ: the agent's clock is ahead of one and behind the other."""
     led = [
-        Fact(100.0, "began", cycle="0.0", group=(1,)),
-        Fact(110.0, "stopped", node=1, cycle="0.0"),
-        Fact(300.0, "began", cycle="1.1", group=(1,)),
+        RunFact(100.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(1,)),
+        RunFact(110.0, FactKind.WORKERS_STOPPED, node=1, cycle="0.0"),
+        RunFact(300.0, FactKind.CYCLE_BEGAN, cycle="1.1", group=(1,)),
     ]
     agents = [
-        Fact(103.0, "run", node=1, cycle="0.0"),
-        Fact(112.0, "gone", node=1, cycle="0.0"),
-        Fact(290.0, "run", node=1, cycle="1.1"),
+        RunFact(103.0, FactKind.WORKERS_STARTED, node=1, cycle="0.0"),
+        RunFact(112.0, FactKind.WORKERS_GONE, node=1, cycle="0.0"),
+        RunFact(290.0, FactKind.WORKERS_STARTED, node=1, cycle="1.1"),
     ]
     assert offsets(led, agents) == {}
     assert offsets(led[:2], agents[:2]) == {1: 2.0}
@@ -365,7 +367,7 @@ def test_clocks_that_agree_are_left_alone() -> None:
 
 
 def test_a_node_was_last_heard_when_it_was_last_heard() -> None:
-    """A coordinator that stood still notices the loss later than node_lost after it."""
+    """A coordinator that stood still notices the loss later than node_lost after the last heartbeat."""
     path = RECORDED / "node-lost/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     at = next(i for i, line in enumerate(lines) if b'"NodeLost"' in line)
@@ -373,19 +375,19 @@ def test_a_node_was_last_heard_when_it_was_last_heard() -> None:
     now = json.loads(lines[at])["now"]
     later = lines[at].replace(json.dumps(now).encode(), json.dumps(now + 3).encode())
     assert later != lines[at]
-    (lost,) = [fact for fact in facts([*lines[:at], later]).facts if fact.what == "lost"]
-    assert lost.told is not None
-    assert lost.told - lost.at == pytest.approx(now + 3 - json.loads(heard)[1], abs=0.01)
+    (lost,) = [fact for fact in facts([*lines[:at], later]).facts if fact.kind is FactKind.NODE_LOST]
+    assert lost.noticed is not None
+    assert lost.noticed - lost.at == pytest.approx(now + 3 - json.loads(heard)[1], abs=0.01)
 
 
 def test_spans_do_not_overlap_though_a_loss_is_told_late() -> None:
     story = [
-        Fact(1.0, "registered", node=0),
-        Fact(2.0, "began", cycle="0.0", group=(0,)),
-        Fact(10.0, "failed", cycle="0.0"),
-        Fact(8.0, "lost", node=0, told=11.0),
-        Fact(9.0, "lost", node=0, told=11.5),
-        Fact(12.0, "registered", node=0),
+        RunFact(1.0, FactKind.NODE_REGISTERED, node=0),
+        RunFact(2.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(0,)),
+        RunFact(10.0, FactKind.CYCLE_FAILED, cycle="0.0"),
+        RunFact(8.0, FactKind.NODE_LOST, node=0, noticed=11.0),
+        RunFact(9.0, FactKind.NODE_LOST, node=0, noticed=11.5),
+        RunFact(12.0, FactKind.NODE_REGISTERED, node=0),
     ]
     (node,) = nodes(story, ["n0"])
     assert [(span.state.value, span.start, span.end) for span in node.spans] == [
@@ -412,11 +414,11 @@ def test_what_a_lost_coordinator_s_rules_have_excluded_is_known_from_its_success
 )
 def test_a_cause_is_what_the_coordinator_has_announced(announced: str, decided: bool, cause: str) -> None:
     story = [
-        Fact(1.0, "began", cycle="0.0", group=(0, 1)),
-        Fact(2.0, "lost", node=0, told=2.0, reason="n0 was not heard for 7 s"),
-        Fact(3.0, "failed", cycle="0.0", reason="n0 was not heard for 7 s", cause=announced),
-        *([Fact(4.0, "decided", cycle="0.0", cause=announced)] if decided else []),
-        Fact(4.0, "began", cycle="0.1", group=(0, 1)),
+        RunFact(1.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(0, 1)),
+        RunFact(2.0, FactKind.NODE_LOST, node=0, noticed=2.0, reason="n0 was not heard for 7 s"),
+        RunFact(3.0, FactKind.CYCLE_FAILED, cycle="0.0", reason="n0 was not heard for 7 s", cause=announced),
+        *([RunFact(4.0, FactKind.DECIDED, cycle="0.0", cause=announced)] if decided else []),
+        RunFact(4.0, FactKind.CYCLE_BEGAN, cycle="0.1", group=(0, 1)),
     ]
     first, second = cycles(story, ["n0", "n1"], None)
     assert (first.cause, first.ended, second.ended) == (cause, CycleEnd.FAILED, CycleEnd.RUNNING)
@@ -428,16 +430,16 @@ def test_journals_of_the_former_version_are_refused_with_both_versions() -> None
     assert not found.facts and found.problem == "it is of version 1; this ft-supervisor reads 2"
     (note,) = [note for note in recorded("former-version").notes if "version 1" in note]
     assert "journal-agent-1.jsonl" in note
-    with pytest.raises(BadJournal, match=r"\(1, 1\): this ft-supervisor replays \(2, 2\) only"):
+    with pytest.raises(BadJournal, match=r"protocol\) \(1, 1\): this ft-supervisor replays \(2, 2\) only"):
         list(lines.read(path))
 
 
 def test_who_has_no_time_did_not_fail_first() -> None:
     timeless, early, late = (Failure(rank, 0, exit_code=1, time=time) for rank, time in ((0, 0.0), (1, 3.0), (2, 4.0)))
     story = [
-        Fact(1.0, "began", cycle="0.0", group=(0, 1, 2)),
-        Fact(5.0, "exited", node=0, cycle="0.0", failures=(timeless, late, early)),
-        Fact(5.0, "failed", cycle="0.0", reason="x"),
+        RunFact(1.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(0, 1, 2)),
+        RunFact(5.0, FactKind.WORKERS_EXITED, node=0, cycle="0.0", failures=(timeless, late, early)),
+        RunFact(5.0, FactKind.CYCLE_FAILED, cycle="0.0", reason="x"),
     ]
     (cycle,) = cycles(story, ["n0", "n1", "n2"], None)
     assert cycle.failures == (early, late, timeless)
@@ -445,20 +447,25 @@ def test_who_has_no_time_did_not_fail_first() -> None:
 
 
 def test_workers_are_up_when_the_last_of_them_was_heard() -> None:
-    agent = AgentEvents(7, 2)
+    agent = AgentEventReader(7, 2)
     start = {"type": "Start", "run": {"cycle": {"term": 0, "n": 3}, "group": "7"}}
 
-    def beat(at: float, rank: int) -> list[str]:
-        return [fact.what for fact in agent.facts(at, {"type": "Beat", "local_rank": rank}, [])]
+    def beat(at: float, rank: int) -> list[FactKind]:
+        return [fact.kind for fact in agent.facts(at, {"type": "Beat", "local_rank": rank}, [])]
 
-    assert [fact.what for fact in agent.facts(1.0, {}, [start])] == ["run"]
+    assert [fact.kind for fact in agent.facts(1.0, {}, [start])] == [FactKind.WORKERS_STARTED]
     assert (beat(2.0, 1), beat(3.0, 1), agent.waits_for_beats) == ([], [], True)
-    assert (beat(4.0, 0), beat(5.0, 0), agent.waits_for_beats) == (["beats"], [], False)
+    assert (beat(4.0, 0), beat(5.0, 0), agent.waits_for_beats) == ([FactKind.ALL_BEAT], [], False)
 
 
 def test_a_failure_of_which_nobody_has_decided_has_no_cause_yet() -> None:
     (story,) = cycles(
-        [Fact(1.0, "began", cycle="0.0", group=(0,)), Fact(2.0, "failed", cycle="0.0", reason="x")], ["n0"], None
+        [
+            RunFact(1.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(0,)),
+            RunFact(2.0, FactKind.CYCLE_FAILED, cycle="0.0", reason="x"),
+        ],
+        ["n0"],
+        None,
     )
     assert story.ended is CycleEnd.FAILED and story.cause == "unknown" and story.loss is not None
     assert (story.loss.detection, story.loss.stop, story.loss.resumed) == (None, None, None)
@@ -466,12 +473,12 @@ def test_a_failure_of_which_nobody_has_decided_has_no_cause_yet() -> None:
 
 def test_a_node_that_calls_itself_unhealthy_is_excluded() -> None:
     story = [
-        Fact(1.0, "registered", node=0),
-        Fact(1.0, "registered", node=1),
-        Fact(2.0, "began", cycle="0.0", group=(0,)),
-        Fact(3.0, "unhealthy", node=1, reason="no disk"),
-        Fact(4.0, "unhealthy", node=0, reason="no GPU"),
-        Fact(5.0, "failed", cycle="0.0"),
+        RunFact(1.0, FactKind.NODE_REGISTERED, node=0),
+        RunFact(1.0, FactKind.NODE_REGISTERED, node=1),
+        RunFact(2.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(0,)),
+        RunFact(3.0, FactKind.NODE_UNHEALTHY, node=1, reason="no disk"),
+        RunFact(4.0, FactKind.NODE_UNHEALTHY, node=0, reason="no GPU"),
+        RunFact(5.0, FactKind.CYCLE_FAILED, cycle="0.0"),
     ]
     found = nodes(story, ["n0", "n1"])
     assert [(span.state.value, span.start, span.reason) for node in found for span in node.spans] == [
@@ -487,19 +494,23 @@ LOST = "n2 was not heard for 7 s"
 
 
 def beaten(*failures: Failure, cause: str = "lost_node") -> History:
-    """Nodes 0 and 1 hear that their peer, node 2, is gone; it was last heard at 10.0. Who decides says `cause`."""
+    """Nodes 0 and 1 fail because their peer, node 2, is gone; it was last heard at 10.0. `cause`: that of the
+    decision."""
     led = [
-        Fact(1.0, "in_charge", term=0, node=0),
-        Fact(1.0, "began", term=0, cycle="0.0", group=(0, 1, 2)),
-        Fact(10.3, "failed", term=0, cycle="0.0", reason="n0: worker 0 of node 0: exit code 1"),
-        Fact(10.0, "lost", term=0, node=2, reason=LOST, told=17.0),
-        Fact(17.0, "decided", term=0, cycle="0.0", reason=LOST, cause=cause, response="restart"),
-        Fact(17.0, "began", term=0, cycle="0.1", group=(0, 1)),
-        Fact(19.0, "lost", term=0, node=1, reason="later", told=26.0),
+        RunFact(1.0, FactKind.TOOK_CHARGE, term=0, node=0),
+        RunFact(1.0, FactKind.CYCLE_BEGAN, term=0, cycle="0.0", group=(0, 1, 2)),
+        RunFact(10.3, FactKind.CYCLE_FAILED, term=0, cycle="0.0", reason="n0: worker 0 of node 0: exit code 1"),
+        RunFact(10.0, FactKind.NODE_LOST, term=0, node=2, reason=LOST, noticed=17.0),
+        RunFact(17.0, FactKind.DECIDED, term=0, cycle="0.0", reason=LOST, cause=cause, response="restart"),
+        RunFact(17.0, FactKind.CYCLE_BEGAN, term=0, cycle="0.1", group=(0, 1)),
+        RunFact(19.0, FactKind.NODE_LOST, term=0, node=1, reason="later", noticed=26.0),
     ]
-    led += [Fact(10.3, "exited", term=0, node=each.infra_rank, cycle="0.0", failures=(each,)) for each in failures]
-    ended = Told(machine="coordinator", nodes=("n0", "n1", "n2"), node=0, per_node=1, first=1.0, last=30.0)
-    ended.facts = sorted(led, key=lambda fact: fact.told or fact.at)
+    led += [
+        RunFact(10.3, FactKind.WORKERS_EXITED, term=0, node=each.infra_rank, cycle="0.0", failures=(each,))
+        for each in failures
+    ]
+    ended = JournalFacts(machine="coordinator", nodes=("n0", "n1", "n2"), node=0, per_node=1, first=1.0, last=30.0)
+    ended.facts = sorted(led, key=lambda fact: fact.noticed or fact.at)
     return build("4242.0.0", [ended], None)
 
 
@@ -513,10 +524,10 @@ def test_a_peer_fails_as_a_consequence_of_a_lost_node() -> None:
 
 def test_who_was_dead_when_a_cycle_began_was_never_in_it() -> None:
     story = [
-        Fact(1.0, "registered", node=0),
-        Fact(5.0, "began", cycle="0.0", group=(0,)),
-        Fact(9.0, "failed", cycle="0.0"),
-        Fact(4.0, "lost", node=0, told=10.0, reason="silent"),
+        RunFact(1.0, FactKind.NODE_REGISTERED, node=0),
+        RunFact(5.0, FactKind.CYCLE_BEGAN, cycle="0.0", group=(0,)),
+        RunFact(9.0, FactKind.CYCLE_FAILED, cycle="0.0"),
+        RunFact(4.0, FactKind.NODE_LOST, node=0, noticed=10.0, reason="silent"),
     ]
     (node,) = nodes(story, ["n0"])
     assert [(span.state.value, span.start, span.end) for span in node.spans] == [
@@ -599,6 +610,6 @@ def test_why_a_node_is_unhealthy_is_read_from_its_register() -> None:
         "node": {"infra_rank": 1},
         "memory": {"newest": None, "group": "", "unhealthy": unhealthy},
     }
-    event = CoordinatorEvent(1.0, 0, 0, ("n0", "n1"), (), lambda _: 0.0)
+    event = CoordinatorEventReader(1.0, 0, 0, ("n0", "n1"), (), lambda _: 0.0)
     (fact,) = event.facts(register, [])
-    assert (fact.what, fact.node, fact.reason) == ("unhealthy", 1, "no disk")
+    assert (fact.kind, fact.node, fact.reason) == (FactKind.NODE_UNHEALTHY, 1, "no disk")

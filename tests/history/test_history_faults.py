@@ -1,4 +1,4 @@
-"""The file that `ft-supervisor fault` leaves in a run's folder, whatever is in it."""
+"""Tests reading the file that `ft-supervisor fault` leaves in a run's folder, also if it is damaged."""
 
 import json
 import os
@@ -24,13 +24,13 @@ LINE = {"time": "2026-01-02T03:04:05.678+00:00", "act": "kill", "target": "worke
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A recorded run's."""
+    """Return a copy of a recorded run's folder."""
     shutil.copytree(RECORDED / "crash/4242.0.0", tmp_path / "4242.0.0")
     return tmp_path / "4242.0.0"
 
 
 def failed_at(history: History) -> float:
-    """When its first cycle ended."""
+    """Return when the first cycle ended."""
     (end,) = [cycle.end for cycle in history.cycles[:1]]
     assert end is not None
     return end

@@ -1,4 +1,4 @@
-"""A run's folder is read whatever is wrong with it, and what is missing is told in one line each."""
+"""Tests reading a run's folder: each damaged or missing file gives one line in the notes."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from tests.history.test_history import RECORDED
 from tests.launch.test_launch_journal import BEGIN, BOUND, record
 
 from ft_supervisor.history import builder, read_run
-from ft_supervisor.history.fact import Told
-from ft_supervisor.history.model import CycleEnd, History, State
+from ft_supervisor.history.fact import JournalFacts
+from ft_supervisor.history.model import CycleEnd, History, SpanState
 from ft_supervisor.history.read_run import read
 from ft_supervisor.launch.journal import Recorder
 
@@ -23,7 +23,7 @@ AGENT = "journal/node1/journal-agent-1.jsonl"
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[[str], Path]:
-    """run(case): a copy of a recorded run's folder."""
+    """Return a function that copies a recorded run's folder."""
 
     def copy(case: str) -> Path:
         folder = tmp_path / "4242.0.0"
@@ -192,10 +192,10 @@ def test_the_journal_of_launch_is_about_no_node(run: Callable[[str], Path]) -> N
 
 
 def test_the_names_of_all_nodes_are_kept_once(run: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of ten thousand journals has them."""
+    """Each of ten thousand journals contains them."""
     kept: list[tuple[str, ...]] = []
 
-    def build(run_id: str, told: Sequence[Told], *rest: Any, **more: Any) -> History:
+    def build(run_id: str, told: Sequence[JournalFacts], *rest: Any, **more: Any) -> History:
         kept.extend(each.nodes for each in told)
         return builder.build(run_id, told, *rest, **more)
 
@@ -222,4 +222,4 @@ def test_ten_thousand_nodes_are_read_in_seconds(tmp_path: Path) -> None:
     (folder / COORDINATOR).write_text("\n".join(changed) + "\n")
     history = read(folder)
     assert len(history.nodes) == 10_000 and len(history.cycles[0].nodes) == 9_999
-    assert history.nodes[9_998].spans[0].state is State.ACTIVE
+    assert history.nodes[9_998].spans[0].state is SpanState.ACTIVE

@@ -1,4 +1,4 @@
-"""The journals that today's machines write are understood: whoever renames something in them is told here."""
+"""Tests that the journals of today's machines are understood: renamed fields and events fail here."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,8 @@ EPOCH = 1_800_000_000.0
 
 
 def write_run(folder: Path) -> None:
-    """A job lives in `folder`/journal: a worker fails, a coordinator is killed, an agent is killed, all succeed."""
+    """Write the journals of a job to `folder`/journal: a worker fails, a coordinator and an agent are killed, all
+    succeed."""
     job = SmallJob(folder / "journal")
     beat_until(job, lambda: trains(job, set()))
     first = job.active()[0].running.cycle
@@ -44,7 +45,7 @@ def write_run(folder: Path) -> None:
 
 
 def _timed(line: Any) -> Any:
-    """With the time of the job's clock in the place of the test's."""
+    """Return the line with the time of the job's clock instead of the test's."""
     if isinstance(line, dict):
         line["time"] = datetime.fromtimestamp(EPOCH + line["now"], UTC).isoformat()
     return line
@@ -59,7 +60,7 @@ def beat_until(job: SmallJob, reached: Callable[[], bool], least: int = 0) -> No
 
 
 def trains(job: SmallJob, but: set[Any]) -> bool:
-    """Two nodes, in one new cycle."""
+    """Return whether two nodes train in one cycle that is not in `but`."""
     active: list[Host] = job.active()
     now = {host.running.cycle for host in active}
     return len(active) == 2 and len(now) == 1 and not now & but

@@ -1,4 +1,5 @@
-"""Files of a run that no part of ours has written: `report`, `status` and `verdict` say so, and never raise."""
+"""Tests files of a run that ft-supervisor did not write: `report`, `status` and `verdict` name them, and never
+raise."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ FAULT = (
 HUGE = "1" + "0" * 400
 
 
-def _spoilt(path: Path, random: Random) -> None:
-    """Some of its lines, each a JSON object, are something else."""
+def _damage(path: Path, random: Random) -> None:
+    """Replace some lines, each a JSON object, by other data."""
     lines = path.read_bytes().splitlines()
     for _ in range(random.choice((1, 3, 10))):
         at = random.randrange(len(lines))
@@ -47,8 +48,8 @@ def _spoilt(path: Path, random: Random) -> None:
     path.write_bytes(b"\n".join(lines) + b"\n")
 
 
-def _told(folder: Path) -> None:
-    """All that is made of it."""
+def _check_readers(folder: Path) -> None:
+    """Check that all readers of the folder work."""
     report = join(RUN, [read(folder)], (), [])
     for text in (render_text.render(report, 100), render_html.render(report), render_json.render(report)):
         assert text
@@ -62,8 +63,8 @@ def test_a_report_of_whatever_is_there(case: str, tmp_path: Path) -> None:
         (folder / FAULTS).write_bytes(FAULT)
         for path in folder.rglob("*.json*"):
             if random.random() < 0.7:
-                _spoilt(path, random)
-        _told(folder)
+                _damage(path, random)
+        _check_readers(folder)
 
 
 def test_a_status_of_whatever_is_there(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_a_status_of_whatever_is_there(tmp_path: Path) -> None:
         random = Random(number)
         (folder / NAME).write_bytes(whole)
         (folder / verdict_file.NAME).write_bytes(decided)
-        _spoilt(folder / random.choice((NAME, verdict_file.NAME)), random)
+        _damage(folder / random.choice((NAME, verdict_file.NAME)), random)
         if number % 2:
             (folder / verdict_file.NAME).unlink()
         seen = judgement.judge("1", judgement.read(folder), None, 1001.0)
@@ -98,6 +99,6 @@ def test_a_number_of_401_digits_is_one_line(tmp_path: Path) -> None:
         dump(snapshot(Talk().machine, 0.0, 1000.0)).replace(b'"time":1000.0', b'"time":' + HUGE.encode())
     )
     (folder / verdict_file.NAME).write_text(f'{{"outcome":"success","reason":"","again":"open","exit_code":{HUGE}}}')
-    _told(folder)
+    _check_readers(folder)
     seen = judgement.judge("1", judgement.read(folder), None, 1001.0)
     assert len(seen.notes) >= 2 and all("\n" not in note and len(note) < 500 for note in seen.notes)

@@ -1,4 +1,4 @@
-"""The journal's file: whole whatever happens to its writer, bounded, and silent about secrets."""
+"""Tests the journal's file: it stays whole if its writer is killed, is bounded, and contains no secrets."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from ft_supervisor.core.protocol.events import Heard, Looked, Ordered, Tick
 from ft_supervisor.core.protocol.model import Cycle, Memory
 from ft_supervisor.core.protocol.orders import Alive, Begin
 from ft_supervisor.journal.journal import LIMIT, Journal, publish
-from ft_supervisor.journal.lines import BadJournal, Entry, Header, Note, is_quiet, parse, quiet_line, read
+from ft_supervisor.journal.lines import BadJournal, Header, JournalEntry, Notice, is_quiet, parse, quiet_line, read
 from ft_supervisor.journal.replay import replay
 
 CYCLE = Cycle(3, 1)
@@ -50,7 +50,7 @@ def open_journal(folder: Path, limit: int = LIMIT, name: str = "agent-1") -> Jou
     return Journal.open(folder, name, Begin(JOB, NODES[1], 1, Memory()), 1.5, must_not_fail, limit)
 
 
-def lines(path: Path) -> list[Header | Entry | Note]:
+def lines(path: Path) -> list[Header | JournalEntry | Notice]:
     return [value for _, value in read(path)]
 
 
@@ -124,7 +124,9 @@ def test_heartbeats_are_short(tmp_path: Path) -> None:
         size = path.stat().st_size
         assert size - before <= 90, path.read_text().splitlines()[-1]
         before = size
-    assert [entry.event for entry in lines(path)[2:] if isinstance(entry, Entry)] == [event for event, _ in beats]
+    assert [entry.event for entry in lines(path)[2:] if isinstance(entry, JournalEntry)] == [
+        event for event, _ in beats
+    ]
 
 
 def test_the_first_heartbeat_of_a_cycle_is_told_at_length(tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_the_first_heartbeat_of_a_cycle_is_told_at_length(tmp_path: Path) -> Non
     for cycle in (None, CYCLE, CYCLE):
         journal.record(2.0, Tick(), [], term=3, cycle=cycle)
     _, *entries = lines(tmp_path / "journal-agent-1.jsonl")
-    assert [(entry.cycle, entry.actions) for entry in entries if isinstance(entry, Entry)] == [
+    assert [(entry.cycle, entry.actions) for entry in entries if isinstance(entry, JournalEntry)] == [
         (None, []),
         ("3.1", []),
         (None, None),
@@ -157,7 +159,7 @@ def test_echoes_keep_their_order(echoes: tuple[tuple[int, int], ...], tmp_path: 
     journal = open_journal(tmp_path)
     for _ in range(2):
         journal.record(2.0, Heard(echoes), [], term=None, cycle=None)
-    events = [entry.event for entry in lines(tmp_path / "journal-agent-1.jsonl") if isinstance(entry, Entry)]
+    events = [entry.event for entry in lines(tmp_path / "journal-agent-1.jsonl") if isinstance(entry, JournalEntry)]
     assert events == [Heard(echoes)] * 2
 
 
@@ -248,13 +250,13 @@ def test_the_newest_is_kept_for_reading(tmp_path: Path) -> None:
         one.beat(1000, None)
         last = one.now
     *_, before, newest = lines(tmp_path / "journal-agent-1.rest.jsonl")
-    assert isinstance(newest, Entry) and newest.now == last
+    assert isinstance(newest, JournalEntry) and newest.now == last
     old = lines(tmp_path / "journal-agent-1.rest-old.jsonl")
-    assert isinstance(old[0], Note) and not old[0].full and "journal-agent-1.jsonl" in old[0].text
+    assert isinstance(old[0], Notice) and not old[0].full and "journal-agent-1.jsonl" in old[0].text
     first = lines(tmp_path / "journal-agent-1.rest.jsonl")[1]
-    assert isinstance(first, Entry) and isinstance(old[-1], Entry)
+    assert isinstance(first, JournalEntry) and isinstance(old[-1], JournalEntry)
     assert old[-1].now < first.now <= old[-1].now + 0.5  # without a gap
-    assert isinstance(before, Entry)
+    assert isinstance(before, JournalEntry)
 
 
 def test_a_full_journal_is_gone_on_with_within_the_bound(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_a_line_longer_than_the_bound_is_written_and_no_other_lost(tmp_path: Pat
     for n in range(3):
         journal.record(2.0 + n, Tick(), [Announce(ConnectionLost("x" * 5_000))], term=None, cycle=None)
     *_, newest = lines(tmp_path / "journal-agent-1.rest.jsonl")
-    assert isinstance(newest, Entry) and newest.now == 4.0
+    assert isinstance(newest, JournalEntry) and newest.now == 4.0
 
 
 # -- what goes wrong
@@ -360,7 +362,7 @@ def test_publish_copies_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_copy_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    """Whoever reads it meanwhile goes on reading the former one."""
+    """A reader that has opened the former copy goes on reading that one."""
     destination = tmp_path / "run" / "journal" / "n1"
     with agent(tmp_path / "node") as one:
         one.start()

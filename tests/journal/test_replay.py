@@ -1,4 +1,4 @@
-"""A recorded run gives the same actions again, in another process too, and a journal that was changed does not."""
+"""Tests replay: a recorded run gives the same actions again, also in another process; a changed journal does not."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def edit(path: Path, change: Edit) -> None:
 
 
 def index_of(values: list[Any], kind: str, message: str | None = None) -> int:
-    """Which line holds the first event of this type."""
+    """Return the index of the line with the first event of this type."""
     for index, value in enumerate(values):
         if isinstance(value, list) and value[0] == kind:
             return index
@@ -197,7 +197,7 @@ def test_a_journal_without_its_header_is_refused(journal: Path) -> None:
 
 @pytest.fixture(scope="module")
 def small_job(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The journals of a job in which a worker fails, then a coordinator is killed, then an agent."""
+    """Return the journals of a job in which a worker fails, then a coordinator is killed, then an agent."""
     folder = tmp_path_factory.mktemp("job")
     job = SmallJob(folder)
 
@@ -251,7 +251,7 @@ def test_a_job_replays_in_another_process(seed: str, small_job: list[Path], repo
 
 @pytest.mark.parametrize("kind", ["daemon", "agent", "coordinator"])
 def test_an_event_that_was_lost_is_noticed(kind: str, small_job: list[Path], tmp_path: Path) -> None:
-    """Each in turn. Of heartbeats most make no difference to what comes later, but what changes something does."""
+    """Leave out each event in turn. Most heartbeats have no effect on later events; all other events have one."""
     path = next(path for path in small_job if path.stem.startswith(f"journal-{kind}"))
     whole, cut = path.read_bytes().splitlines(keepends=True), tmp_path / path.name
     noticed = 0

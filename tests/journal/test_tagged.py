@@ -1,4 +1,4 @@
-"""Everything that a machine can be told or can answer comes back from the journal as what it was."""
+"""Tests that all events and actions of the machines come back from the journal unchanged."""
 
 import inspect
 import json
@@ -39,7 +39,7 @@ def test_no_type_is_forgotten(module: ModuleType) -> None:
 
 
 def check(value: Any) -> None:
-    """It comes back from each of its forms."""
+    """Check that the value comes back from each of its forms."""
     kind = type(value)
     for form in (dump, brief):
         line = text(form(value))

@@ -18,7 +18,7 @@ from ft_supervisor.core.protocol.model import Outcome, Verdict
 from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.process import atomic
 from ft_supervisor.run_folder import verdict_file
-from ft_supervisor.run_folder.snapshot import NAME, VERSION, CoordinatorStatus, NodeStatus, Role, Snapshot, dump
+from ft_supervisor.run_folder.snapshot import NAME, VERSION, CoordinatorStatus, NodeRole, NodeStatus, Snapshot, dump
 
 STEP = environment.read(os.environ)
 
@@ -36,7 +36,7 @@ def hang(deaf: bool) -> None:
 def write_status(folder: Path) -> None:
     """status.json of a coordinator on the first node, with all nodes active."""
     ranks = ",".join(str(rank) for rank in range(len(STEP.nodes)))
-    entry = NodeStatus(Role.ACTIVE, ranks, ranks, "", 0.0, False, 0, 0, True, False, "")
+    entry = NodeStatus(NodeRole.ACTIVE, ranks, ranks, "", 0.0, False, 0, 0, True, False, "")
     leader = CoordinatorStatus(STEP.nodes[0], 0, 0, True, True)
     counts = {"members": len(STEP.nodes), "spares": 0, "survives": 0}
     what = Snapshot(

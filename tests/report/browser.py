@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its debugging protocol through a pipe: no driver, no port."""
+"""Drives a headless Chromium by its debugging protocol through a pipe, without driver and port."""
 
 import json
 import os
@@ -16,12 +16,12 @@ BOUND = 120.0
 
 
 def installed() -> str | None:
-    """The first that is in PATH."""
+    """Return the first browser in PATH."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Browser:
-    """One page. `events`: all that it has said unasked, (method, params)."""
+    """One page. `events`: all events that it has sent, as (method, params)."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -71,7 +71,7 @@ class Browser:
                 self._process.wait()
 
     def call(self, method: str, **params: object) -> dict[str, Any]:
-        """The answer."""
+        """Send a command and return its result."""
         self._number += 1
         session = {"sessionId": self._session} if self._session else {}
         message = {"id": self._number, "method": method, "params": params, **session}
@@ -85,7 +85,7 @@ class Browser:
             self.events.append((found["method"], found.get("params", {})))
 
     def open(self, path: Path, width: int, height: int = 900) -> None:
-        """The page, once it is loaded."""
+        """Open a page and wait until it is loaded."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         before = len(self.events)
         self.call("Page.navigate", url=path.as_uri())
@@ -94,7 +94,7 @@ class Browser:
             self.events.append((found["method"], found.get("params", {})))
 
     def evaluate(self, script: str) -> Any:
-        """What the script is in the page."""
+        """Return the value of the script in the page."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")

@@ -1,4 +1,4 @@
-"""Reports made of recorded runs and of what sacct printed, for the tests of what is made of them."""
+"""Reports from recorded runs and recorded output of sacct, for the tests of their renderers."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from tests.history.test_history import recorded
 
 from ft_slurm.records import AccountingRecord, ExitCode
 from ft_slurm.sacct_text import records
-from ft_supervisor.history.model import Fault, FirstFailure, History
+from ft_supervisor.history.model import Fault, FirstFailedWorker, History
 from ft_supervisor.report.model import Report, join
 
 EVIL = "\x1b[2J</title><script>alert(1)</script>&amp;\"'\x07\u202e [bold]red[/bold] \N{SNOWMAN}"
@@ -17,27 +17,27 @@ EVIL = "\x1b[2J</title><script>alert(1)</script>&amp;\"'\x07\u202e [bold]red[/bo
 
 
 def sacct(name: str) -> tuple[AccountingRecord, ...]:
-    """A recorded answer of 24.11."""
+    """Return a recorded answer of sacct 24.11."""
     return records((RECORDED / "24.11" / f"sacct-{name}.txt").read_text(), 4242)
 
 
 def row(state: str, start: int, *, step: str = "", code: int = 0, nodes: str = "n0") -> AccountingRecord:
-    """One of a made-up job."""
+    """Return one record of an invented job."""
     return AccountingRecord(4242, step, state, ExitCode(code, 0), None, start, start + 9, 9, nodes, "")
 
 
 def report(
     case: str = "takeover", slurm: Sequence[AccountingRecord] = (), notes: Sequence[str] = (), **changes: object
 ) -> Report:
-    """Of a recorded run, with these fields of its history changed."""
+    """Return the report of a recorded run, with these fields of its history changed."""
     return join("4242", [replace(recorded(case), **changes)], slurm, notes)  # type: ignore[arg-type]
 
 
 def evil() -> Report:
-    """Everywhere where somebody else's text may stand."""
+    """Return a report with harmful text in every field that others may write."""
     history = recorded("budget-spent")
     assert history.first_failure is not None
-    first: FirstFailure = replace(
+    first: FirstFailedWorker = replace(
         history.first_failure, lines=(EVIL, "ok"), source=EVIL, node=EVIL, consequence_of=EVIL
     )
     cycles = tuple(
@@ -58,5 +58,5 @@ def evil() -> Report:
 
 
 def controls(text: str) -> list[str]:
-    """What a terminal would obey."""
+    """Return the control characters that a terminal would obey."""
     return re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)

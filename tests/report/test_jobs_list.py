@@ -1,4 +1,4 @@
-"""A list of jobs: who is right about each one's end, Slurm or its verdict, and how that is shown."""
+"""Tests the list of jobs: whether Slurm or the verdict determines a job's outcome, and how that is shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ft_slurm.job_states import STATES
 from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
 from ft_supervisor.core.protocol.summary import Summary, line
 from ft_supervisor.report import jobs_sources, jobs_text
-from ft_supervisor.report.jobs import OUTCOMES, Job, join, judge
+from ft_supervisor.report.jobs import OUTCOMES, ListedJob, join, judge
 from ft_supervisor.report.jobs_sources import Listing
 from ft_supervisor.run_folder import verdict_file
 from ft_supervisor.run_folder.verdict_file import Content
@@ -28,13 +28,13 @@ from ft_supervisor.run_folder.verdict_file import Content
 DEFAULT = ("ft-runs/{job_id}",)
 
 
-def jobs(*rows: str) -> list[Job]:
+def jobs(*rows: str) -> list[ListedJob]:
     found, bad = sacct_jobs.rows("".join(rows))
     assert bad == 0
     return join(found)
 
 
-def only(*rows: str) -> Job:
+def only(*rows: str) -> ListedJob:
     (job,) = jobs(*rows)
     return job
 
@@ -89,10 +89,10 @@ def test_what_an_earlier_run_has_told_is_not_this_runs_end() -> None:
     resized = row(7, "RESIZING", Submit=190, Start=200, End=220)
     second: dict[str, Any] = {"Submit": 220, "Start": 220, "End": 300}
     died = only(first, resized, row(7, "NODE_FAIL", Comment="[ft: interrupted, 2 cycles]", **second))
-    assert (died.restarts, died.began, died.told, died.outcome) == (1, 200, None, "interrupted")
+    assert (died.restarts, died.began, died.verdict, died.outcome) == (1, 200, None, "interrupted")
     told = only(first, row(7, "FAILED", "1:0", Comment="[ft: success (restart 1), 3 cycles]", **second))
     assert (told.outcome, told.contradicts) == ("success", True)
-    assert told.told is not None and (told.told.restart, told.told.summary) == (1, "3 cycles")
+    assert told.verdict is not None and (told.verdict.restart, told.verdict.summary) == (1, "3 cycles")
 
 
 def test_jobs_come_in_the_order_of_their_submission() -> None:
@@ -102,7 +102,7 @@ def test_jobs_come_in_the_order_of_their_submission() -> None:
 def test_what_the_coordinator_writes_is_what_is_read() -> None:
     for outcome in Outcome:
         text = line(Summary(3, 1, 0, ("n3",), 42.0), Verdict(outcome, "over"), "7.1.2")
-        told = only(row(7, "FAILED", "1:0", Comment=f"[ft: {text}]")).told
+        told = only(row(7, "FAILED", "1:0", Comment=f"[ft: {text}]")).verdict
         assert told is not None
         assert (told.outcome, told.restart, told.summary) == (outcome, 2, "3 cycles, 1 node replaced (n3), 42 s lost")
 
@@ -165,33 +165,35 @@ def test_the_file_tells_where_the_comment_does_not(tmp_path: Path) -> None:
         row(9, "FAILED", "1:0", WorkDir=tmp_path),
         row(10, "FAILED", "1:0", WorkDir=tmp_path / "gone", Comment="[ft: success]"),
     )
-    told = [(job.outcome, job.contradicts, job.told and (job.told.source, job.told.code)) for job in listing.jobs]
+    told = [
+        (job.outcome, job.contradicts, job.verdict and (job.verdict.source, job.verdict.code)) for job in listing.jobs
+    ]
     assert told == [
         ("success", True, ("file", 0)),
         ("failed", True, ("file", 93)),
         ("failed", False, None),
         ("success", True, ("comment", 0)),
     ]
-    assert [job.told.summary for job in listing.jobs[:2] if job.told] == ["all workers exited with 0", "2 cycles"]
+    assert [job.verdict.summary for job in listing.jobs[:2] if job.verdict] == ["all workers exited with 0", "2 cycles"]
     assert (listing.notes, listing.hangs) == ([], False)
 
 
 def test_the_newest_run_without_a_verdict_tells_nothing(tmp_path: Path) -> None:
     write(tmp_path, "7.0.0", Verdict(Outcome.SUCCESS, "of the first run"))
     (tmp_path / "ft-runs" / "7" / "7.0.1").mkdir()
-    assert listed(row(7, "FAILED", "1:0", WorkDir=tmp_path)).jobs[0].told is None
+    assert listed(row(7, "FAILED", "1:0", WorkDir=tmp_path)).jobs[0].verdict is None
 
 
 def test_a_file_of_another_run_is_no_verdict(tmp_path: Path) -> None:
     folder = tmp_path / "ft-runs" / "7" / "7.0.0"
     verdict_file.write(folder, Verdict(Outcome.SUCCESS, "copied here"), "6.0.0", "nonce")
-    assert listed(row(7, "FAILED", "1:0", WorkDir=tmp_path)).jobs[0].told is None
+    assert listed(row(7, "FAILED", "1:0", WorkDir=tmp_path)).jobs[0].verdict is None
 
 
 def test_an_older_runs_file_is_not_this_runs_end(tmp_path: Path) -> None:
     write(tmp_path, "7.0.0", Verdict(Outcome.SUCCESS, "of the first run"))
     rows = (row(7, "REQUEUED", Submit=1, WorkDir=tmp_path), row(7, "FAILED", "1:0", Submit=2, WorkDir=tmp_path))
-    assert listed(*rows).jobs[0].told is None
+    assert listed(*rows).jobs[0].verdict is None
 
 
 @pytest.mark.parametrize("work_dir", ["", "relative", "/dev/null", "/nul\0", f"/{'x' * 5000}", "/two\nlines"])
@@ -248,7 +250,7 @@ def test_exit_codes_are_put_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("Error with request: Access/permission denied\n", "this site keeps it as it is"),
+        ("Error with request: Access/permission denied\n", "this site does not allow it"),
         ("Connection refused\n", "trying again may help"),
     ],
 )
@@ -259,7 +261,7 @@ def test_the_first_refusal_is_enough(tmp_path: Path, said: str, why: str) -> Non
     listing = Listing(jobs(row(7, **wrong), row(8, **wrong)))
     jobs_sources.fix_exit_codes(CliClient(slurm.environ), listing)
     (note,) = listing.notes
-    assert note.startswith(f"the DerivedExitCode of 2 jobs is not put right ({why}): ")
+    assert note.startswith(f"the DerivedExitCode of 2 jobs is not set ({why}): ")
     assert (len(slurm.asked("sacctmgr")), listing.fixed) == (1, [])
 
 
@@ -309,7 +311,7 @@ def test_in_a_pipe_each_job_is_one_whole_line(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     time.tzset()
     head, first, *others = text.splitlines()
-    assert " ".join(head.split()) == "JOB OUTCOME SLURM END NAME TOLD"
+    assert " ".join(head.split()) == "JOB OUTCOME SLURM END NAME SUMMARY"
     expected = "7 ! success FAILED 1:0 01-01 00:18 train 3 cycles, 1 node replaced (n3), 42 s lost"
     assert " ".join(first.split()) == expected
     assert others[2:] == [

@@ -1,4 +1,4 @@
-"""What a report says, of a run and of Slurm's records, as text and as JSON; the page is in test_report_page.py."""
+"""Tests a report of a run and of Slurm's records, as text and as JSON. test_report_page.py tests the page."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ from tests.history.test_history import CASES, recorded
 from tests.report.report_texts import controls, evil, report, row, sacct
 
 from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
-from ft_supervisor.history.model import Fault, NodeStory, Span, State
+from ft_supervisor.history.model import Fault, NodeStory, Span, SpanState
 from ft_supervisor.report import render_html, render_json, render_text
 from ft_supervisor.report.model import join
 from ft_supervisor.report.render_text import MOST_CYCLES, MOST_FAULTS
@@ -110,7 +110,7 @@ def test_slurm_alone_is_told_as_well() -> None:
     told = join("4242", [], sacct("cancel"), ["no run of job 4242 in ft-runs/4242"])
     shown = text(told)
     assert "CANCELLED" in shown and "75:0" in shown and "comment: by the user" in shown and "no run of job" in shown
-    assert not told.empty and not told.told
+    assert not told.empty and not told.has_journal
     assert join("4242", [], []).empty
 
 
@@ -234,8 +234,8 @@ def test_a_short_loss_is_seen() -> None:
     whole = recorded("crash")
     start, end = whole.start or 0.0, whole.until or 0.0
     back = start + (end - start) / 2
-    spans = (Span(State.LOST, back, back + 1e-3), Span(State.ACTIVE, back + 1e-3, None, "0.1", 0))
-    node = NodeStory(0, "n0", (Span(State.ACTIVE, start, back, "0.0", 0), *spans))
+    spans = (Span(SpanState.LOST, back, back + 1e-3), Span(SpanState.ACTIVE, back + 1e-3, None, "0.1", 0))
+    node = NodeStory(0, "n0", (Span(SpanState.ACTIVE, start, back, "0.0", 0), *spans))
     (bar,) = [line for line in text(report("crash", nodes=(node,))).splitlines() if line.startswith("  n0")]
     assert bar.count("x") == 1 and "0x1" in bar
 
@@ -282,7 +282,7 @@ def test_what_is_no_time_is_not_known(at: float) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_json_has_its_documented_keys(case: str) -> None:
-    """A key that changes or goes needs a new version; add new ones here."""
+    """A key that changes or is removed needs a new version; add new keys here."""
     value = json.loads(render_json.render(report(case, sacct("requeue-second"), ["a note"])))
     assert value["version"] == 1 and value["job"] == "4242" and value["notes"] == ["a note"]
     assert list(value) == ["version", "job", "runs", "slurm", "left_running", "contradictions", "notes"]

@@ -1,4 +1,4 @@
-"""The report as a page: what is in it, and what a browser makes of it."""
+"""Tests the report's page: its contents, and how a browser shows it."""
 
 import json
 import re
@@ -30,7 +30,7 @@ CHROMIUM = browser.installed()
 
 
 class Tree(HTMLParser):
-    """All tags and attributes; raises when they are not nested well."""
+    """Collects all tags and attributes; raises if they are not nested correctly."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def test_the_page_tells_it_all() -> None:
 
 
 def a_game_day() -> Report:
-    """With a fault on node1 and one on a node that nobody knows."""
+    """Return a history with a fault on node1 and one on an unknown node."""
     history = recorded("crash")
     at = (history.start or 0.0) + 2
     faults = (Fault(at, "kill", "worker", "node1", 1, cycle="0.0"), Fault(at, "kill", "node", "elsewhere"))
@@ -144,7 +144,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("line", HOSTILE)
 def test_a_line_of_the_log_is_shown_as_it_was_printed(line: str) -> None:
-    """As text and in attributes; a template's own marks in it mean nothing."""
+    """It is text, also in attributes; a template's marks in it have no effect."""
     history = recorded("crash")
     assert history.first_failure is not None
     nodes = tuple(replace(node, name=line) for node in history.nodes)
@@ -182,7 +182,7 @@ ODD: st.SearchStrategy[Any] = (
 @given(data=st.data())
 @settings(deadline=None)
 def test_whatever_a_journal_holds_makes_a_report(data: st.DataObject) -> None:
-    """One value anywhere in it is another one, and its lines still are JSON."""
+    """One value at a random place is replaced, and the lines are still JSON."""
     case = data.draw(st.sampled_from(["crash", "takeover", "budget-spent"]))
     told = []
     for path in sorted((RECORDED / case / "4242.0.0").glob("journal/*/journal-[ac]*.jsonl")):
@@ -295,7 +295,7 @@ def test_in_a_browser_other_people_s_texts_do_nothing(chromium: Browser, tmp_pat
 
 
 def assert_quiet(chromium: Browser, page: Path) -> None:
-    """No error on the console, and nothing was asked for but the page."""
+    """Check that the console has no error, and that only the page was loaded."""
     said = [
         (method, params)
         for method, params in chromium.events

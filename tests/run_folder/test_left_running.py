@@ -1,4 +1,4 @@
-"""The file of a job that still runs in Slurm: whole or not there, never believed for a command, whatever is in it."""
+"""Tests the file of a job that still runs in Slurm: it is whole or missing, and no command is ever taken from it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_person_finds_the_command_in_the_file(folder: Path) -> None:
 
 
 def test_the_command_is_not_taken_from_the_file(folder: Path) -> None:
-    """Others may be able to write there."""
+    """Other users may be able to write to the file."""
     write(folder, LEFT)
     content = json.loads((folder / NAME).read_text()) | {"ends_it": "rm -rf /", "why": "bad\nluck"}
     (folder / NAME).write_text(json.dumps(content))

@@ -1,4 +1,4 @@
-"""The run's folder where others may write: what another user has planted there is refused, and links are harmless."""
+"""Tests the run's folder in a place where others can write: files of another user are refused, links do no harm."""
 
 import os
 import stat
@@ -26,7 +26,7 @@ Stranger = Callable[[str], None]
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """A folder like /tmp, which pytest's own ones are not."""
+    """Make a folder like /tmp, unlike pytest's own folders."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o1777)
     yield folder
@@ -35,7 +35,7 @@ def scratch() -> Iterator[Path]:
 
 @pytest.fixture
 def stranger(scratch: Path) -> Stranger:
-    """stranger(commands): another user's shell runs this in `scratch`."""
+    """Return a function that runs commands in another user's shell, in `scratch`."""
     if os.geteuid() != 0:
         pytest.skip("only root can be another user, too")
 
@@ -55,7 +55,7 @@ def stranger(scratch: Path) -> Stranger:
 
 @pytest.fixture
 def precious(scratch: Path) -> Path:
-    """A file of the job's owner, where a stranger may guess it."""
+    """Make a file of the job's owner, in a place that another user may guess."""
     path = scratch / "home" / ".bashrc"
     path.parent.mkdir(mode=0o755)
     path.write_text("mine\n")
@@ -121,7 +121,7 @@ def test_a_folder_of_roots_or_ours_that_anyone_may_write_to_is_good_enough(scrat
 
 
 def test_a_projects_folder_with_group_and_setgid_is_good_enough(scratch: Path, stranger: Stranger) -> None:
-    """Its owner and its group are people whom the user has chosen to share it with."""
+    """The user has chosen to share the folder with its owner and its group."""
     project = scratch / "project"
     project.mkdir(mode=0o755)
     (project / "runs").mkdir()

@@ -1,4 +1,4 @@
-"""The user's index of runs: what is written into it, and what is believed of it."""
+"""Tests writing and reading the user's index of runs."""
 
 import os
 from pathlib import Path
@@ -6,42 +6,42 @@ from pathlib import Path
 import pytest
 
 from ft_supervisor.run_folder import run_index
-from ft_supervisor.run_folder.run_index import Entry, look, note, task_name
+from ft_supervisor.run_folder.run_index import IndexEntry, look, note, task_name
 
 
 def test_what_was_noted_is_found(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
-    note(environ, "big", Entry(125, Path("/runs/a")), "123_4")
-    note(environ, None, Entry(7, Path("/runs/b c")))
-    assert look(environ, "125") == look(environ, "123_4") == [Entry(125, Path("/runs/a"))]
-    assert look(environ, "7") == [Entry(7, Path("/runs/b c"))]
+    note(environ, "big", IndexEntry(125, Path("/runs/a")), "123_4")
+    note(environ, None, IndexEntry(7, Path("/runs/b c")))
+    assert look(environ, "125") == look(environ, "123_4") == [IndexEntry(125, Path("/runs/a"))]
+    assert look(environ, "7") == [IndexEntry(7, Path("/runs/b c"))]
     assert look(environ, "123") == look(environ, "123_5") == []
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert files == [f"ft-supervisor/runs/{name}" for name in ("big/123_4", "big/125", "slurm/7")]
 
 
 def test_below_home_without_the_variable(tmp_path: Path) -> None:
-    note({"HOME": str(tmp_path), "XDG_STATE_HOME": "relative"}, "c", Entry(1, Path("/runs")))
+    note({"HOME": str(tmp_path), "XDG_STATE_HOME": "relative"}, "c", IndexEntry(1, Path("/runs")))
     assert (tmp_path / ".local/state/ft-supervisor/runs/c/1").is_file()
-    assert look({"HOME": str(tmp_path)}, "1") == [Entry(1, Path("/runs"))]
+    assert look({"HOME": str(tmp_path)}, "1") == [IndexEntry(1, Path("/runs"))]
 
 
 def test_no_home_is_no_index(tmp_path: Path) -> None:
-    note({}, "c", Entry(1, Path("/runs")))
+    note({}, "c", IndexEntry(1, Path("/runs")))
     assert look({}, "1") == []
 
 
 def test_of_two_clusters_the_newer_entry_comes_first(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
     for number, cluster in enumerate(("new", "old")):
-        note(environ, cluster, Entry(9, Path(f"/{cluster}")))
+        note(environ, cluster, IndexEntry(9, Path(f"/{cluster}")))
         os.utime(tmp_path / "ft-supervisor/runs" / cluster / "9", (0, 1000 - number))
     assert [entry.run_dir for entry in look(environ, "9")] == [Path("/new"), Path("/old")]
 
 
 @pytest.mark.parametrize("cluster", ["../../up", "a/b", ".", "..", "", "x" * 41, "new\nline"])
 def test_a_cluster_s_name_is_no_path(tmp_path: Path, cluster: str) -> None:
-    note({"XDG_STATE_HOME": str(tmp_path)}, cluster, Entry(9, Path("/runs")))
+    note({"XDG_STATE_HOME": str(tmp_path)}, cluster, IndexEntry(9, Path("/runs")))
     assert [path.name for path in (tmp_path / "ft-supervisor/runs").iterdir()] == ["slurm"]
 
 
@@ -71,7 +71,7 @@ def test_it_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(run_index, "KEPT", 3)
     environ = {"XDG_STATE_HOME": str(tmp_path)}
     for job in (8, 100, 9, 11, 10):
-        note(environ, "c", Entry(job, Path("/runs")))
+        note(environ, "c", IndexEntry(job, Path("/runs")))
     assert sorted(path.name for path in (tmp_path / "ft-supervisor/runs/c").iterdir()) == ["10", "100", "11"]
 
 

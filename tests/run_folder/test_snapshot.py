@@ -1,4 +1,4 @@
-"""What a coordinator shows of itself and its nodes, scene by scene; and that it goes through JSON and back."""
+"""Tests the snapshots of a coordinator in several scenes, and their way through JSON and back."""
 
 import json
 import time
@@ -20,8 +20,8 @@ from ft_supervisor.run_folder.snapshot import (
     CoordinatorStatus,
     CycleStatus,
     DecisionStatus,
+    NodeRole,
     NodeStatus,
-    Role,
     Snapshot,
     VerdictStatus,
     dump,
@@ -33,7 +33,7 @@ EPOCH = 1_000_000.0
 
 
 def seen(talk: Talk) -> Snapshot:
-    """By somebody who looks on now. It is the same again after a journey through JSON."""
+    """Return the present snapshot, and check that it is equal after a way through JSON."""
     found = snapshot(talk.machine, talk.now, EPOCH + talk.now)
     assert load(dump(found)) == found
     return found
@@ -201,7 +201,7 @@ def test_a_verdict_is_proposed_and_then_final() -> None:
 
 
 def successor() -> Talk:
-    """n1's coordinator after n0's loss: n1 and n2 have come back, n3 has not yet."""
+    """Return n1's coordinator after n0's loss: n1 and n2 have registered again, n3 has not."""
     memory = Memory(promise=0, newest=C0, group="0-2")
     talk = Talk(infra_rank=1, memory=memory)
     for rank in (1, 2, 3):
@@ -280,7 +280,7 @@ def test_ten_thousand_nodes_are_cheap() -> None:
     print(f"{min(took) * 1000:.1f} ms, {len(dump(found))} bytes")
     assert min(took) < 0.25  # a quarter of what a heartbeat of so many costs anyway
     assert len(found.nodes) < 10_000 / 18 + 10 and len(dump(found)) < 400_000
-    assert found.count(Role.ACTIVE) == 9_900 and found.spares == 100
+    assert found.count(NodeRole.ACTIVE) == 9_900 and found.spares == 100
     assert entry(found, "n4711").infra_ranks == "4711"
     assert len(list(load(dump(found)).each())) == 10_000
 
@@ -328,4 +328,4 @@ def test_every_field_is_in_the_formats_description() -> None:
     kinds = (Snapshot, NodeStatus, CoordinatorStatus, CycleStatus, BudgetStatus, DecisionStatus, VerdictStatus)
     text = snapshots.__doc__ or ""
     assert {f.name for kind in kinds for f in fields(kind) if f'"{f.name}"' not in text} == set()
-    assert {role.value for role in Role if role.value not in text} == set()
+    assert {role.value for role in NodeRole if role.value not in text} == set()

@@ -1,4 +1,4 @@
-"""What the files of a run are taken for: fresh, stale, ended, broken; and the document for programs."""
+"""Tests the state that a run's files give (fresh, stale, ended, broken), and the document for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ft_supervisor.run_folder import left_running, verdict_file
 from ft_supervisor.run_folder.left_running import LeftRunning
 from ft_supervisor.run_folder.snapshot import NAME, Snapshot, VerdictStatus, dump
 from ft_supervisor.status import judgement
-from ft_supervisor.status.judgement import STALE, Files, Slurm, State, document, judge, read, read_patiently
+from ft_supervisor.status.judgement import STALE, Files, RunState, Slurm, document, judge, read, read_patiently
 
 RUN = "1.0.0"
 SUCCESS = Verdict(Outcome.SUCCESS, "all done")
@@ -99,7 +99,7 @@ def test_whatever_else_is_there_is_one_line(folder: Path, what: str) -> None:
     assert found.snapshot is None
     (problem,) = found.problems
     assert NAME in problem and "\n" not in problem
-    assert judge("1", found, None, 1000.0).state is State.UNKNOWN
+    assert judge("1", found, None, 1000.0).state is RunState.UNKNOWN
 
 
 def test_a_verdict_that_is_none_is_told(folder: Path) -> None:
@@ -113,20 +113,20 @@ def test_a_verdict_that_is_none_is_told(folder: Path) -> None:
 # -- judged
 
 
-def seen(now: float, slurm: Slurm | None = None, **changes: object) -> judgement.Seen:
+def seen(now: float, slurm: Slurm | None = None, **changes: object) -> judgement.JobStatus:
     files = replace(Files(Path("/run") / RUN, shot(1000.0)), **changes)  # type: ignore[arg-type]
     return judge("1", files, slurm, now)
 
 
 def test_the_age_says_whether_it_is_stale() -> None:
     fresh = seen(1000.0 + STALE - 1)
-    assert (fresh.state, fresh.age, fresh.notes, fresh.job) == (State.RUNNING, STALE - 1, (), RUN)
+    assert (fresh.state, fresh.age, fresh.notes, fresh.job) == (RunState.RUNNING, STALE - 1, (), RUN)
     stale = seen(1000.0 + STALE + 1)
-    assert stale.state is State.STALE and "coordinator is lost" in stale.notes[0]
+    assert stale.state is RunState.STALE and "coordinator is lost" in stale.notes[0]
     slow = seen(1000.0 + STALE + 1, snapshot=replace(shot(1000.0), interval=10.0))
-    assert slow.state is State.RUNNING
-    assert seen(5000.0, verdict=SUCCESS).state is State.ENDED
-    assert seen(990.0).state is State.STALE  # from the future: somebody's clock is wrong, nobody knows whose
+    assert slow.state is RunState.RUNNING
+    assert seen(5000.0, verdict=SUCCESS).state is RunState.ENDED
+    assert seen(990.0).state is RunState.STALE  # from the future: somebody's clock is wrong, nobody knows whose
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_the_age_says_whether_it_is_stale() -> None:
     [
         (Slurm("RUNNING"), "Slurm says RUNNING: its coordinator is lost"),
         (Slurm("FAILED", over=True), "Slurm says FAILED: it has ended, without a verdict"),
-        (Slurm(""), "Slurm does not know the job any more"),
+        (Slurm(""), "Slurm has no such job any more"),
     ],
 )
 def test_slurm_says_what_has_become_of_a_stale_job(slurm: Slurm, words: str) -> None:
@@ -158,7 +158,7 @@ def test_slurm_says_what_has_become_of_a_stale_job(slurm: Slurm, words: str) -> 
 )
 def test_a_job_that_has_ended_and_still_runs(slurm: Slurm | None, file: bool, age: float, told: str | None) -> None:
     found = seen(1000.0 + age, slurm, verdict=SUCCESS, ended=1000.0, left=LEFT if file else None)
-    assert found.state is State.ENDED
+    assert found.state is RunState.ENDED
     assert (found.left is None) == (told is None)
     if found.left is not None:
         assert str(told) in found.left.why
@@ -182,16 +182,16 @@ def test_the_file_is_read_beside_the_verdict(folder: Path) -> None:
 
 
 def test_without_any_file() -> None:
-    assert judge("7", Files(), None, 0.0).state is State.NONE
-    assert judge("7", Files(), Slurm("PENDING", "Resources", pending=True), 0.0).state is State.PENDING
-    assert judge("7", Files(Path("/run/7.0.0")), Slurm("RUNNING"), 0.0).state is State.UNKNOWN
+    assert judge("7", Files(), None, 0.0).state is RunState.NONE
+    assert judge("7", Files(), Slurm("PENDING", "Resources", pending=True), 0.0).state is RunState.PENDING
+    assert judge("7", Files(Path("/run/7.0.0")), Slurm("RUNNING"), 0.0).state is RunState.UNKNOWN
 
 
 # -- patience
 
 
 class Writer(threading.Thread):
-    """Puts snapshots there, by a clock that is off, until it is told to stop."""
+    """Writes snapshots by a clock that is wrong, until it is stopped."""
 
     def __init__(self, folder: Path, off: float) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ def test_another_hosts_clock_may_be_wrong(folder: Path, off: float) -> None:
         writer.stop.set()
         writer.join()
     found = judge("1", files, None, time.time())
-    assert found.state is State.RUNNING
+    assert found.state is RunState.RUNNING
     assert found.age is not None and found.age < 60
     assert files.skew == pytest.approx(-off, abs=60)
     assert "clock" in found.notes[0] and f"{off / abs(off) * 3600:+.0f}"[:3] in found.notes[0]
@@ -224,7 +224,7 @@ def test_what_does_not_change_is_stale_after_a_while(folder: Path) -> None:
     began = time.monotonic()
     files = read_patiently(folder)
     assert time.monotonic() - began >= 0.2 * judgement.PATIENCE
-    assert judge("1", files, None, time.time()).state is State.STALE
+    assert judge("1", files, None, time.time()).state is RunState.STALE
 
 
 def test_a_verdict_ends_the_patience(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A status for people, in wide and narrow terminals."""
+"""Tests the status for people, in wide and narrow terminals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ft_supervisor.core.protocol.orders import SlurmsWord
 from ft_supervisor.core.words import plain
 from ft_supervisor.run_folder.left_running import LeftRunning
 from ft_supervisor.run_folder.snapshot import Snapshot
-from ft_supervisor.status.judgement import Files, Seen, Slurm, judge
+from ft_supervisor.status.judgement import Files, JobStatus, Slurm, judge
 from ft_supervisor.status.render_nodes import FEW, MOST
 from ft_supervisor.status.render_status import render
 from ft_supervisor.status.words import wrap
@@ -32,20 +32,20 @@ def shot_of(talk: Talk) -> Snapshot:
     return replace(snapshot(talk.machine, talk.now, 1000.0 + talk.now), job="pretrain")
 
 
-def seen(shot: Snapshot | None, *, later: float = 1.0, verdict: Verdict | None = None) -> Seen:
+def seen(shot: Snapshot | None, *, later: float = 1.0, verdict: Verdict | None = None) -> JobStatus:
     files = Files(Path("/runs/1/1.0.0"), shot, verdict)
     return judge("1", files, None, 0.0 if shot is None else shot.time + later)
 
 
-def text(what: Seen, width: int = 80, *, everything: bool = False) -> str:
+def text(what: JobStatus, width: int = 80, *, everything: bool = False) -> str:
     lines = [line.plain for line in render(what, width, everything=everything)]
     assert all(cell_len(line) <= width for line in lines), lines
     assert all(line == line.rstrip() for line in lines), lines
     return "\n".join(lines)
 
 
-def words(what: Seen, width: int = 80, *, everything: bool = False) -> str:
-    """However it is wrapped."""
+def words(what: JobStatus, width: int = 80, *, everything: bool = False) -> str:
+    """Return the words, independent of line breaks."""
     return " ".join(text(what, width, everything=everything).split())
 
 

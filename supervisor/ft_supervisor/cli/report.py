@@ -101,7 +101,7 @@ def _write(told: Report, as_json: bool, html: Path | None) -> int:
         put(report_job.as_text(told))
     else:
         put(f"{html}\n")
-    return OK if told.told else IN_PART
+    return OK if told.has_journal else IN_PART
 
 
 def _many(since: str, state: str | None, config: Path | None, run_dir: Path | None, fix: bool, as_json: bool) -> int:

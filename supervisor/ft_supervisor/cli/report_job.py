@@ -11,16 +11,16 @@ from ft_supervisor.process import atomic
 from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.report import render_html, render_json, render_text
 from ft_supervisor.report.model import Report, join
-from ft_supervisor.report.sources import LOOK_BOUND, Found, ask_slurm, look_for_runs
+from ft_supervisor.report.sources import LOOK_BOUND, ReportSources, ask_slurm, look_for_runs
 from ft_supervisor.run_folder import find, runs
 
 
 def gather(
     job: str | None, config: Path | None, run_dir: Path | None, environ: Mapping[str, str]
-) -> tuple[Found, Report]:
+) -> tuple[ReportSources, Report]:
     """All that is known. Raises find.WrongUse, ConfigError and OSError."""
     search = find.search(job, config, run_dir, environ)
-    found, wanted, places = Found(), search.wanted, list(search.places)
+    found, wanted, places = ReportSources(), search.wanted, list(search.places)
     if wanted is None:
         newest = _newest(search, found)
         if newest is None:
@@ -41,7 +41,7 @@ def gather(
     return found, join(str(wanted), found.histories, found.records, found.notes, now=time.time())
 
 
-def _newest(search: find.Search, found: Found) -> Path | None:
+def _newest(search: find.RunSearch, found: ReportSources) -> Path | None:
     try:
         return Background("run_dir", lambda: find.folder(search)).result(LOOK_BOUND)
     except Hangs:
@@ -50,7 +50,7 @@ def _newest(search: find.Search, found: Found) -> Path | None:
         return None
 
 
-def _by_slurm(search: find.Search, environ: Mapping[str, str], found: Found) -> list[Path]:
+def _by_slurm(search: find.RunSearch, environ: Mapping[str, str], found: ReportSources) -> list[Path]:
     """Further places, where Slurm says that the job was submitted."""
     try:
         return [place for place in find.by_slurm(search, environ).places if place not in search.places]

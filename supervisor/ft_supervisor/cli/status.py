@@ -19,8 +19,8 @@ from rich.text import Text
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.output import put, replace_letters
 from ft_supervisor.run_folder import find
-from ft_supervisor.status.judgement import Seen, State, document
-from ft_supervisor.status.poll import Look
+from ft_supervisor.status.judgement import JobStatus, RunState, document
+from ft_supervisor.status.poll import StatusPoller
 from ft_supervisor.status.render_status import render
 
 LOOK_AGAIN = 1.0
@@ -90,7 +90,7 @@ def _run(asked: tuple[str | None, Path | None, Path | None], watch: bool, as_jso
         search = find.search(*asked, os.environ)
     except find.WrongUse as error:
         return complain(error)
-    look, show = Look(search), Show(as_json, everything)
+    look, show = StatusPoller(search), Show(as_json, everything)
     if watch:
         return Watch(look, show).run()
     seen = look.now()
@@ -98,11 +98,11 @@ def _run(asked: tuple[str | None, Path | None, Path | None], watch: bool, as_jso
     return exit_code(seen)
 
 
-def exit_code(seen: Seen) -> int:
+def exit_code(seen: JobStatus) -> int:
     """The command's."""
-    if seen.state is State.ENDED or (seen.state is State.RUNNING and not seen.files.problems):
+    if seen.state is RunState.ENDED or (seen.state is RunState.RUNNING and not seen.files.problems):
         return 0
-    return UNKNOWN_JOB if seen.state is State.NONE and not (seen.slurm and seen.slurm.state) else NOT_SURE
+    return UNKNOWN_JOB if seen.state is RunState.NONE and not (seen.slurm and seen.slurm.state) else NOT_SURE
 
 
 class Show:
@@ -120,15 +120,15 @@ class Show:
         """Whether it is a terminal on which that can be done."""
         return not self.as_json and self.console.is_terminal and not self.console.is_dumb_terminal
 
-    def lines(self, seen: Seen) -> list[Text]:
+    def lines(self, seen: JobStatus) -> list[Text]:
         """As wide as the terminal."""
         return render(seen, self.console.width, everything=self.everything)
 
-    def once(self, seen: Seen, *, indent: int | None = 1) -> None:
+    def once(self, seen: JobStatus, *, indent: int | None = 1) -> None:
         """All of it, on stdout; what nobody knows anything of, for people, on stderr."""
         if self.as_json:
             self._write(json.dumps(document(seen), indent=indent) + "\n")
-        elif seen.state is State.NONE and not (seen.slurm and seen.slurm.state):
+        elif seen.state is RunState.NONE and not (seen.slurm and seen.slurm.state):
             asked = f"of job {seen.job}" if seen.job else "of any job here"
             complain(f"nothing is known {asked}: {'; '.join(seen.notes)}")
         else:
@@ -148,10 +148,10 @@ class Show:
 class Watch:
     """Shows a job until it has ended, or nobody can say any more."""
 
-    def __init__(self, look: Look, show: Show) -> None:
+    def __init__(self, look: StatusPoller, show: Show) -> None:
         self._look = look
         self._show = show
-        self._last: Seen | None = None
+        self._last: JobStatus | None = None
 
     def run(self) -> int:
         """The exit code. Main thread only."""
@@ -167,7 +167,7 @@ class Watch:
             self._show.once(self._last)
         return code
 
-    def _until_over(self, draw: Callable[[Seen], object]) -> int:
+    def _until_over(self, draw: Callable[[JobStatus], object]) -> int:
         try:
             while True:
                 seen = self._look.again()
@@ -178,31 +178,31 @@ class Watch:
         except KeyboardInterrupt:
             return LEFT
 
-    def _print(self, seen: Seen) -> None:
+    def _print(self, seen: JobStatus) -> None:
         if self._last is None or _told(seen) != _told(self._last):
             if self._last is not None and not self._show.as_json:
                 self._show.blank()
             self._show.once(seen, indent=None)
 
-    def _fitting(self, seen: Seen) -> list[Text]:
+    def _fitting(self, seen: JobStatus) -> list[Text]:
         lines, height = self._show.lines(seen), self._show.console.height
         if len(lines) <= height:
             return lines
         return [*lines[: height - 1], Text(f"... {len(lines) - height + 1} more lines", "dim")]
 
 
-def is_over(seen: Seen) -> bool:
+def is_over(seen: JobStatus) -> bool:
     """Whether there is nothing to wait for."""
-    if seen.state is State.ENDED:
+    if seen.state is RunState.ENDED:
         return True
-    if seen.state is State.RUNNING or seen.files.problems:
+    if seen.state is RunState.RUNNING or seen.files.problems:
         return False
     if seen.slurm is None:
-        return seen.state is State.NONE
+        return seen.state is RunState.NONE
     return seen.slurm.over or not seen.slurm.state
 
 
-def _told(seen: Seen) -> object:
+def _told(seen: JobStatus) -> object:
     shot = seen.files.snapshot
     return seen.state, seen.notes, seen.slurm, seen.left, None if shot is None else shot.time
 

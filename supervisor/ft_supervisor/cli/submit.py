@@ -161,7 +161,7 @@ def _note(done: Submitted, plan: Plan, settings: JobConfig) -> None:
     if done.job_id is None:
         return
     folder = Path.cwd() / (options.value(plan.users, "chdir") or os.environ.get("SBATCH_CHDIR") or "")
-    entry = run_index.Entry(done.job_id, runs.run_dir(settings.run_dir, folder, done.job_id))
+    entry = run_index.IndexEntry(done.job_id, runs.run_dir(settings.run_dir, folder, done.job_id))
     try:
         Background("run index", lambda: run_index.note(os.environ, done.cluster, entry)).result(INDEX_BOUND)
     except (OSError, Hangs) as error:

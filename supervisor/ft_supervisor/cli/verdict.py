@@ -59,7 +59,7 @@ def _run(job: str | None, config: Path | None, run_dir: Path | None) -> int:
     return INTERRUPTED if found is None else found.exit_code
 
 
-def _read(search: find.Search) -> Verdict | None:
+def _read(search: find.RunSearch) -> Verdict | None:
     """The newest run's. Raises OSError; may hang."""
     folder = find.folder(search)
     if folder is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from ft_supervisor.coordinator.metric_families import Sample
-from ft_supervisor.coordinator.metrics import Metrics
+from ft_supervisor.coordinator.metrics import CoordinatorMetrics
 from ft_supervisor.coordinator.metrics_server import Server, host
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
@@ -35,7 +35,7 @@ class Exporter:
 
     def __init__(self, machine: CoordinatorMachine, now: float) -> None:
         self._run_id = machine.job.run_id
-        self._metrics: Metrics | None = Metrics(machine, _version(), now)
+        self._metrics: CoordinatorMetrics | None = CoordinatorMetrics(machine, _version(), now)
         self._next = now
         self._values: _Values | None = None
         self._rendered: tuple[_Values, bytes] | None = None
@@ -43,7 +43,7 @@ class Exporter:
         Server(host(wanted.listen, machine.node.addr), wanted.port, CONTENT_TYPE, self._text)
 
     def saw(self, event: CoordinatorEvent, actions: Sequence[CoordinatorAction], now: float) -> None:
-        """What the machine was given at `now`, and what it wants done. See Metrics.saw."""
+        """What the machine was given at `now`, and what it wants done. See CoordinatorMetrics.saw."""
         if (metrics := self._metrics) is not None:
             self._guarded(lambda: metrics.saw(event, actions, now))
 

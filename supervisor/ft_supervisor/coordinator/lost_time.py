@@ -1,4 +1,4 @@
-"""How much of the observed time was lost, and to what. Pure; all times in seconds of one clock."""
+"""Counts how much of the observed time was lost, by cause. Pure; all times are seconds of one clock."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ft_supervisor.coordinator.metric_families import LOSSES
 
 
 class LostTime:
-    """`gap`: a longer one between two looks is time in which the observer stood still, and counts for nothing.
+    """The time lost so far. `gap`: a longer time between two calls is not counted, as the process stood still.
 
-    `state`: what the time from the last look on is: one of LOSSES, "" for training, None for what is not counted.
+    `state`: how the time since the last call of `until` counts: as one of LOSSES, "" for training, None for not at all.
     """
 
     def __init__(self, gap: float, now: float) -> None:
@@ -18,10 +18,10 @@ class LostTime:
         self._gap = gap
         self._at = now
         self._trained = 0.0
-        """Since the training last began."""
+        """Seconds since the training last began."""
 
     def until(self, now: float) -> None:
-        """Count what has passed."""
+        """Count the time that has passed since the last call."""
         seconds, self._at = now - self._at, max(now, self._at)
         if self.state is None or not 0 < seconds <= self._gap:
             return
@@ -33,7 +33,7 @@ class LostTime:
             self._trained += seconds
 
     def noticed_late(self, seconds: float) -> None:
-        """So much of what counted as training was none, as is known now."""
+        """Move so many seconds, at most, from training to detection: a failure became known only now."""
         late = min(seconds, self._trained)
         self.lost["detection"] += late
         self._trained -= late

@@ -1,8 +1,8 @@
-"""What the coordinator tells Prometheus, by name: https://prometheus.io/docs/practices/naming/ gives the conventions.
+"""The metrics that the coordinator exposes to Prometheus: names, types, labels and help texts.
 
-All of it is what one coordinator's process knows, from its start on; a takeover begins at zero in another process. So
-what a whole job has seen is a sum over its coordinators, `sum by (run_id) (increase(...))`. Each series has the label
-`run_id`, as a node's port serves one job after the other.
+The names follow https://prometheus.io/docs/practices/naming/. All values are counted by one coordinator process from
+its start on; after a takeover another process begins at zero. So a whole job's value is a sum over its coordinators,
+`sum by (run_id) (increase(...))`. Each series has the label `run_id`, as a node's port serves one job after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ft_supervisor.core.protocol.settings import Cause
-from ft_supervisor.run_folder.snapshot import Role
+from ft_supervisor.run_folder.snapshot import NodeRole
 
 PREFIX = "ft_supervisor_"
 RUN_ID = "run_id"
@@ -24,12 +24,12 @@ OTHER = "other"
 CAUSES = (*(cause.value for cause in Cause), OTHER)
 PHASES = ("joining", "running", "stopping", "closing")
 LOSSES = ("joining", "detection", "decision", "restart")
-STATES = tuple(role.value for role in Role)
+STATES = tuple(role.value for role in NodeRole)
 PERCENTILES = (50, 90, 99, 100)
 
 
-class Kind(StrEnum):
-    """Prometheus' types. INFO is a gauge of 1 whose labels tell something."""
+class MetricType(StrEnum):
+    """Prometheus' types. INFO is a gauge of 1 whose labels carry the information."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -39,11 +39,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Family:
-    """One metric. `name` as PromQL has it, but a histogram's without _bucket, _sum or _count. `labels`: besides
-    run_id and a histogram's le. `values`: what its one label can be, where that is known beforehand."""
+    """One metric. `name`: as in PromQL, a histogram's without _bucket, _sum or _count. `labels`: those besides run_id
+    and a histogram's le. `values`: the possible values of its one label, if they are known beforehand."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     help: str
     labels: tuple[str, ...] = ()
     values: tuple[str, ...] = field(default=(), compare=False)
@@ -51,98 +51,98 @@ class Family:
 
 @dataclass(frozen=True)
 class Buckets:
-    """A histogram: how many were at most BUCKETS' bounds each, then how many there were, and their sum."""
+    """A histogram. `counts`: number of values up to each bound in BUCKETS, then of all values; `total`: their sum."""
 
     counts: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)
     total: float = 0.0
 
     def add(self, seconds: float) -> Buckets:
-        """With one more."""
+        """Return the histogram with one more value."""
         more = [count + (seconds <= bound) for count, bound in zip(self.counts, BUCKETS, strict=False)]
         return Buckets((*more, self.counts[-1] + 1), self.total + seconds)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A value of a family; `labels` are the values of its labels, in their order."""
+    """One value of a family. `labels`: the values of its labels, in the family's order."""
 
     family: Family
     labels: tuple[str, ...]
     value: float | Buckets
 
 
-def _family(name: str, kind: Kind, help_: str, label: str = "", values: Iterable[str] = ()) -> Family:
+def _family(name: str, kind: MetricType, help_: str, label: str = "", values: Iterable[str] = ()) -> Family:
     return Family(PREFIX + name, kind, help_, (label,) if label else (), tuple(values))
 
 
 INFO = Family(
     f"{PREFIX}info",
-    Kind.INFO,
+    MetricType.INFO,
     "The coordinator's node and version, and the term in which it is in charge (empty when it is not).",
     ("version", "node", "term"),
 )
-IN_CHARGE = _family("in_charge", Kind.GAUGE, "1 for the coordinator that is in charge with a majority, else 0.")
-PHASE = _family("phase", Kind.GAUGE, "1 for what the job is at, 0 for the others.", "phase", PHASES)
+IN_CHARGE = _family("in_charge", MetricType.GAUGE, "1 for the coordinator that is in charge with a majority, else 0.")
+PHASE = _family("phase", MetricType.GAUGE, "1 for what the job is at, 0 for the others.", "phase", PHASES)
 NODES = _family(
     "nodes",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "The job's nodes by state, as in status. excluded: by a rule; unhealthy: by a health check; unregistered: a member "
-    "that this coordinator has not heard yet; lost: silent for timeouts.node_lost; left: said goodbye.",
+    "that this coordinator has not heard yet; lost: silent for timeouts.node_lost; left: it ended by itself.",
     "state",
     STATES,
 )
-SPARES = _family("spares", Kind.GAUGE, "Standbys that can replace a node: those that Slurm does not drain.")
+SPARES = _family("spares", MetricType.GAUGE, "Standbys that can replace a node: those that Slurm does not drain.")
 HEARTBEAT_AGE = _family(
     "heartbeat_age_seconds",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "How long ago nodes were last heard, by the coordinator's clock: percentiles over those that are here; 100 is the "
     "most silent one.",
     "percentile",
     map(str, PERCENTILES),
 )
-CYCLE = _family("cycle_number", Kind.GAUGE, "How many cycles the job had before this one, whoever was in charge.")
+CYCLE = _family("cycle_number", MetricType.GAUGE, "How many cycles the job had before this one, under any coordinator.")
 BUDGET = _family(
     "budget_left",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "How often a rule of `failures` may still answer; rule: its number in the list, from 1.",
     "rule",
 )
 TIME_LIMIT = _family(
     "time_limit_timestamp_seconds",
-    Kind.GAUGE,
-    "When Slurm ends the job, in seconds since the epoch; absent where Slurm has not said.",
+    MetricType.GAUGE,
+    "When Slurm ends the job, in seconds since the epoch; absent while Slurm has not answered.",
 )
 RATIO = _family(
     "effective_training_time_ratio",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "Share of the time observed by this coordinator that was not lost (1 - lost / observed).",
 )
-CYCLES = _family("cycles_total", Kind.COUNTER, "Cycles begun, the first one included.")
+CYCLES = _family("cycles_total", MetricType.COUNTER, "Cycles begun, the first one included.")
 RESTARTS = _family(
     "restarts_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Cycles begun after another one, by what ended that; other: growth, or what a takeover left unclear.",
     "cause",
     CAUSES,
 )
 FAILURES = _family(
     "worker_failures_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Failures of workers and agents that nodes have reported, those of peers included.",
     "cause",
     (Cause.EXIT.value, Cause.OOM.value, Cause.HANG.value),
 )
-NODES_LOST = _family("nodes_lost_total", Kind.COUNTER, "Nodes that were silent for timeouts.node_lost.")
-PROMOTIONS = _family("promotions_total", Kind.COUNTER, "Standbys that took the rank of another node.")
-TAKEOVERS = _family("takeovers_total", Kind.COUNTER, "How often this coordinator took charge of a job that ran.")
+NODES_LOST = _family("nodes_lost_total", MetricType.COUNTER, "Nodes that were silent for timeouts.node_lost.")
+PROMOTIONS = _family("promotions_total", MetricType.COUNTER, "Standbys that took the rank of another node.")
+TAKEOVERS = _family("takeovers_total", MetricType.COUNTER, "How often this coordinator took charge of a job that ran.")
 OBSERVED = _family(
     "observed_seconds_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Time in charge, while nodes join or with a majority, until the job's verdict is proposed.",
 )
 LOST = _family(
     "lost_seconds_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Observed time without training. joining: until the first cycle runs; detection, decision, restart: the sums of "
     "those histograms, and of what never came to its end.",
     "phase",
@@ -150,7 +150,7 @@ LOST = _family(
 )
 DETECTION = _family(
     "detection_seconds",
-    Kind.HISTOGRAM,
+    MetricType.HISTOGRAM,
     "Of the failure that ended a cycle: from a lost node's last heartbeat, or from when a node noticed its worker's "
     "exit (by that node's clock), until the coordinator acted on it. Not for hangs, health checks and drains.",
     "cause",
@@ -158,13 +158,13 @@ DETECTION = _family(
 )
 DECISION = _family(
     "decision_seconds",
-    Kind.HISTOGRAM,
+    MetricType.HISTOGRAM,
     "From there until every node of the cycle had stopped its workers or was lost, and the decision was made.",
 )
 RESTART = _family(
     "restart_seconds",
-    Kind.HISTOGRAM,
-    "From there until every node of the next cycle had been heard after it was told to run it: with the rule's pause "
+    MetricType.HISTOGRAM,
+    "From there until every node of the next cycle was heard again after the order to run it: with the rule's pause "
     "and the wait for nodes, to a heartbeat or two, without what the training itself needs to get going.",
 )
 
@@ -176,8 +176,8 @@ FAMILIES = (
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One metric for people: its name, type, labels and what it says."""
+class MetricEntry:
+    """One metric for people: its name, type, labels and help text."""
 
     name: str
     type: str
@@ -185,6 +185,6 @@ class Entry:
     help: str
 
 
-def catalogue() -> list[Entry]:
-    """All metrics, in the order of the exposition."""
-    return [Entry(family.name, family.kind.value, (RUN_ID, *family.labels), family.help) for family in FAMILIES]
+def catalogue() -> list[MetricEntry]:
+    """Return all metrics, in the order of the exposition."""
+    return [MetricEntry(family.name, family.kind.value, (RUN_ID, *family.labels), family.help) for family in FAMILIES]

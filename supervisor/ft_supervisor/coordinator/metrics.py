@@ -1,7 +1,7 @@
-"""From what the coordinator's machine is told and does, and from what it knows, to the values of the metrics.
+"""Computes the values of the metrics from the events, actions and state of the coordinator's machine.
 
-Pure, and only looks at the machine: `saw` after each of its steps, from the thread that feeds it; `samples` gives
-values that nobody changes any more, for any other thread. All times in seconds of the machine's clock.
+Pure, and only reads the machine. Call `saw` after each step of the machine, in the thread that feeds it. `samples`
+returns immutable values, which any other thread may use. All times are seconds of the machine's clock.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from ft_supervisor.core.protocol.model import Failure
 from ft_supervisor.core.protocol.ranks import unfold
 from ft_supervisor.core.protocol.settings import Cause, Response
 from ft_supervisor.core.quorum.majority import PROOF_AGE
-from ft_supervisor.run_folder.snapshot import Role
+from ft_supervisor.run_folder.snapshot import NodeRole
 
 
-class Metrics:
-    """Of one coordinator's process. `version`: ours."""
+class CoordinatorMetrics:
+    """The metrics of one coordinator process. `version`: that of ft-supervisor; `now`: seconds of the machine's
+    clock."""
 
     def __init__(self, machine: CoordinatorMachine, version: str, now: float) -> None:
         self._machine = machine
@@ -51,10 +52,11 @@ class Metrics:
         self._waits_for: set[int] = set()
         self._run_at = 0
 
-    # -- what happens
+    # -- events
 
     def saw(self, event: CoordinatorEvent, actions: Sequence[CoordinatorAction], now: float) -> None:
-        """The machine was given `event` at `now`, and wants `actions` done."""
+        """Count what follows from `event`, which the machine received at `now`, and from the `actions` that it
+        returned."""
         self._lost.until(now)
         failures = _failures(event)
         silent: float | None = None
@@ -97,12 +99,12 @@ class Metrics:
             self._lost.noticed_late(found[1])
 
     def _detection(self, failures: Sequence[Failure], silent: float | None, now: float) -> tuple[str, float] | None:
-        """What the failure was, and how long it took to be known here, if that can be told."""
+        """Return the failure's cause and the seconds until it was known here; None if that is unknown."""
         if silent is not None:
             return Cause.NODE_LOST.value, silent
         for failure in failures:
             late = self._machine.state.wall(now) - failure.time
-            # No node is silent for longer and still a member: it is the clocks that differ.
+            # A node that is silent for longer is no member any more, so a longer time comes from different clocks.
             if failure.cause.value in names.DETECTION.values and late < self._machine.job.timeouts.takeover:
                 return failure.cause.value, max(0.0, late)
         return None
@@ -110,9 +112,9 @@ class Metrics:
     def _count_failures(
         self, event: CoordinatorEvent, failures: Sequence[Failure], actions: Sequence[CoordinatorAction]
     ) -> None:
-        """A Register repeats what may have been heard before: what is new in it ends a cycle."""
-        told = isinstance(event, Received) and isinstance(event.message, WorkersFailed)
-        kind = FailuresHeard if told else CycleFailed
+        """Count the failures, once each: a Register may repeat a failure, and only a new one ends a cycle."""
+        reported = isinstance(event, Received) and isinstance(event.message, WorkersFailed)
+        kind = FailuresHeard if reported else CycleFailed
         if failures and any(isinstance(action, Announce) and isinstance(action.fact, kind) for action in actions):
             for failure in failures:
                 self._counts[names.FAILURES, failure.cause.value] += 1
@@ -125,7 +127,7 @@ class Metrics:
         self._waits_for, self._run_at = runs, self._round
 
     def _heard(self, heard: Heard, now: float) -> None:
-        """A node that has read a round which is younger than its Run lives after it."""
+        """Take the nodes off the waiting list that have read a round newer than their Run: they live after it."""
         self._waits_for.difference_update(rank for rank, round_ in heard.echoes if round_ > self._run_at)
         if not self._waits_for:
             if self._decided is not None:
@@ -133,7 +135,7 @@ class Metrics:
             self._failed = self._decided = None
 
     def _state(self, now: float) -> str | None:
-        """What the time that now begins is: lost to one of names.LOSSES, or "" for training; None: not counted."""
+        """Return how the time from now on counts: as one of names.LOSSES, "" for training, or None for not at all."""
         phase = self._machine.state.phase
         age = self._machine.state.leadership.majority.age(now)
         if phase == "joining":
@@ -149,19 +151,19 @@ class Metrics:
     def _time(self, family: Family, label: str, seconds: float) -> None:
         self._times[family, label] = self._times[family, label].add(seconds)
 
-    # -- what is told
+    # -- samples
 
     def samples(self, now: float) -> tuple[Sample, ...]:
-        """Everything, as of now."""
+        """Return all samples, as of now."""
         return (*self._standing(now), *self._totals(now))
 
     def _standing(self, now: float) -> Iterator[Sample]:
         machine = self._machine
         leads, term = machine.state.majority, machine.term
-        told_term = str(term) if leads and term is not None else ""
-        yield Sample(names.INFO, (self._version, machine.node.name, told_term), 1)
+        shown_term = str(term) if leads and term is not None else ""
+        yield Sample(names.INFO, (self._version, machine.node.name, shown_term), 1)
         yield Sample(names.IN_CHARGE, (), float(leads))
-        if term is None or not (leads or machine.cycle is None):  # cut off: what it knows is old
+        if term is None or not (leads or machine.cycle is None):  # it is cut off, and its state is old
             return
         yield from (Sample(names.PHASE, (phase,), float(phase == machine.state.phase)) for phase in names.PHASES)
         yield from self._nodes(now)
@@ -175,7 +177,7 @@ class Metrics:
             yield Sample(names.TIME_LIMIT, (), machine.state.wall(machine.state.interruptions.end_at))
 
     def _nodes(self, now: float) -> Iterator[Sample]:
-        """One pass over all nodes, as there may be ten thousand."""
+        """Yield the samples about nodes, in one pass: there may be ten thousand."""
         machine = self._machine
         cycles, members = machine.state.cycles, machine.members
         group, listed, selection = (
@@ -183,15 +185,15 @@ class Metrics:
             set(unfold(machine.state.leadership.roster.members)),
             cycles.selection,
         )
-        roles, ages, spares = Counter[Role](), list[float](), 0
+        roles, ages, spares = Counter[NodeRole](), list[float](), 0
         for rank in range(len(machine.job.nodes)):
             member = members.get(rank)
             role = role_of(member, active=rank in group, excluded=rank in selection.excluded, listed=rank in listed)
             roles[role] += 1
-            spares += role is Role.STANDBY and rank not in selection.draining
+            spares += role is NodeRole.STANDBY and rank not in selection.draining
             if member is not None and member.registered:
                 ages.append(max(0.0, now - member.heard))
-        yield from (Sample(names.NODES, (role.value,), roles[role]) for role in Role)
+        yield from (Sample(names.NODES, (role.value,), roles[role]) for role in NodeRole)
         yield Sample(names.SPARES, (), spares)
         ages.sort()
         if ages:
@@ -215,7 +217,7 @@ class Metrics:
 
 
 def _failures(event: CoordinatorEvent) -> tuple[Failure, ...]:
-    """What the event tells of failures."""
+    """Return the failures that the event reports."""
     if not isinstance(event, Received):
         return ()
     match event.message:

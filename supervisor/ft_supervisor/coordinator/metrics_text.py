@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, RUN_ID, Buckets, Family, Kind, Sample
+from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, RUN_ID, Buckets, Family, MetricType, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
@@ -26,7 +26,7 @@ def render(run_id: str, samples: Iterable[Sample]) -> bytes:
 
 def _family(family: Family, run_id: str, samples: Iterable[Sample]) -> Iterator[str]:
     yield f"# HELP {family.name} {family.help.translate(_IN_HELP)}"
-    yield f"# TYPE {family.name} {'gauge' if family.kind is Kind.INFO else family.kind}"
+    yield f"# TYPE {family.name} {'gauge' if family.kind is MetricType.INFO else family.kind}"
     for sample in samples:
         labels = dict(zip((RUN_ID, *family.labels), (run_id, *sample.labels), strict=True))
         if isinstance(sample.value, Buckets):

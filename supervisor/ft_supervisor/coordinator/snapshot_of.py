@@ -1,4 +1,4 @@
-"""A coordinator and its nodes as somebody sees them who looks on: a snapshot, and what a node is to the job."""
+"""Makes the snapshot (run_folder.snapshot) of a coordinator's machine, and determines the role of a node."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from ft_supervisor.run_folder.snapshot import (
     CoordinatorStatus,
     CycleStatus,
     DecisionStatus,
+    NodeRole,
     NodeStatus,
-    Role,
     Snapshot,
     VerdictStatus,
 )
 
 
 def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
-    """`now`: the machine's clock, `wall`: seconds since the epoch. Reads only."""
+    """Return the snapshot of the machine, which is only read. `now`: seconds of the machine's clock; `wall`: seconds
+    since the epoch."""
     job, cycles = machine.job, machine.state.cycles
     nodes = _nodes(machine, now)
-    here = sum(entry.count for entry in nodes if entry.role not in (Role.LOST, Role.LEFT))
-    fit = sum(entry.count for entry in nodes if entry.role in (Role.ACTIVE, Role.STANDBY, Role.UNREGISTERED))
+    here = sum(entry.count for entry in nodes if entry.role not in (NodeRole.LOST, NodeRole.LEFT))
+    fit = sum(
+        entry.count for entry in nodes if entry.role in (NodeRole.ACTIVE, NodeRole.STANDBY, NodeRole.UNREGISTERED)
+    )
     members = len(unfold(machine.state.leadership.roster.members))
     keepers = [rank for rank in candidates(job, machine.state.leadership.roster) if _here(machine.members.get(rank))]
     return Snapshot(
@@ -51,7 +54,7 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
         names=job.nodes,
         candidates=fold(keepers),
         members=members,
-        spares=sum(entry.count for entry in nodes if entry.role is Role.STANDBY and not entry.draining),
+        spares=sum(entry.count for entry in nodes if entry.role is NodeRole.STANDBY and not entry.draining),
         survives=survivable(members, min(here, members), len(keepers), fit - _least(cycles)),
         budgets=_budgets(cycles, wall),
         ends_in=None
@@ -68,13 +71,13 @@ def _here(member: Member | None) -> bool:
 
 
 def _least(cycles: Cycles) -> int:
-    """The nodes that the job needs to go on."""
+    """Return the number of nodes that the job needs to go on."""
     shrinks = cycles.job.settings.placement.on_exhausted in (OnExhausted.SHRINK, OnExhausted.WAIT)
     return cycles.selection.least if shrinks or not cycles.group else max(cycles.selection.least, len(cycles.group))
 
 
 def _nodes(machine: CoordinatorMachine, now: float) -> tuple[NodeStatus, ...]:
-    """One pass over all nodes, as there may be ten thousand."""
+    """Return the nodes, equal ones in one entry; in one pass, as there may be ten thousand."""
     cycles, members = machine.state.cycles, machine.members
     listed = frozenset(unfold(machine.state.leadership.roster.members))
     group = dict(zip(cycles.group, range(len(cycles.group)), strict=True))
@@ -112,24 +115,25 @@ def _nodes(machine: CoordinatorMachine, now: float) -> tuple[NodeStatus, ...]:
     return tuple(_filled(*entry, silent) for entry in same.values())
 
 
-def role_of(member: Member | None, *, active: bool, excluded: bool, listed: bool) -> Role:
-    """`active`: in the present cycle; `excluded`: by a rule; `listed`: a member by the list."""
+def role_of(member: Member | None, *, active: bool, excluded: bool, listed: bool) -> NodeRole:
+    """Return the role of a node. `active`: it is in the present cycle; `excluded`: a rule has excluded it; `listed`:
+    the list of members contains it."""
     if member is None:
-        return Role.UNREGISTERED if listed else Role.LOST
+        return NodeRole.UNREGISTERED if listed else NodeRole.LOST
     if member.lost:
-        return Role.LOST
+        return NodeRole.LOST
     if member.gone:
-        return Role.LEFT
+        return NodeRole.LEFT
     if excluded:
-        return Role.EXCLUDED
+        return NodeRole.EXCLUDED
     if member.problem is not None:
-        return Role.UNHEALTHY
+        return NodeRole.UNHEALTHY
     if member.register is None:
-        return Role.UNREGISTERED
-    return Role.ACTIVE if active else Role.STANDBY
+        return NodeRole.UNREGISTERED
+    return NodeRole.ACTIVE if active else NodeRole.STANDBY
 
 
-def _entry(role: Role, member: Member | None, draining: bool, excluded: bool) -> NodeStatus:
+def _entry(role: NodeRole, member: Member | None, draining: bool, excluded: bool) -> NodeStatus:
     if member is None or member.register is None:
         return NodeStatus(role, "", "", "", None, True, 0, 0, False, draining, "excluded by a rule" if excluded else "")
     problem = "" if member.problem is None else member.problem.reason
@@ -165,7 +169,7 @@ def _cycle(cycles: Cycles, epoch: float) -> CycleStatus | None:
 
 
 def _budgets(cycles: Cycles, wall: float) -> tuple[BudgetStatus, ...]:
-    """Of the rules that restart; the others end the job or change nothing."""
+    """Return the budgets of the rules that restart; the other rules end the job or change nothing."""
     rules = cycles.job.settings.rules
     return tuple(
         BudgetStatus(
@@ -182,8 +186,8 @@ def _budgets(cycles: Cycles, wall: float) -> tuple[BudgetStatus, ...]:
 
 
 def _match(match: Match) -> str:
-    """As short as it can be told; "any" for a rule for any failure."""
-    told = [
+    """Return the rule's match in short; "any" if it matches all failures."""
+    parts = [
         *(cause.value for cause in match.causes),
         *(f"exit code {code}" for code in match.exit_codes),
         *match.signals,
@@ -192,7 +196,7 @@ def _match(match: Match) -> str:
         *([f"node {','.join(match.nodes)}"] if match.nodes else []),
         *([f"check {match.check}"] if match.check else []),
     ]
-    return ", ".join(told) or "any"
+    return ", ".join(parts) or "any"
 
 
 def _decision(cycles: Cycles, epoch: float) -> DecisionStatus | None:
@@ -216,7 +220,7 @@ def _verdict(machine: CoordinatorMachine) -> VerdictStatus | None:
 
 @lru_cache(maxsize=4)
 def _job_name(policy: str) -> str:
-    """The configuration's `name`, which the job carries as JSON."""
+    """Return the configuration's `name`, which the job carries as JSON; "" without one."""
     try:
         name = json.loads(policy).get("name", "")
     except (ValueError, AttributeError):

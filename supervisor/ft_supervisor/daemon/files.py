@@ -53,7 +53,7 @@ def note_run(job: Job, environ: Mapping[str, str]) -> None:
     """Write the job into the user's index of runs. Raises OSError. May hang for as long as the file system does."""
     wanted = runs.parse(job.run_id)
     assert wanted is not None
-    entry = run_index.Entry(wanted.job_id, Path(job.run_folder).parent)
+    entry = run_index.IndexEntry(wanted.job_id, Path(job.run_folder).parent)
     run_index.note(environ, environ.get("SLURM_CLUSTER_NAME"), entry, run_index.task_name(environ))
 
 

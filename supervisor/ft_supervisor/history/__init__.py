@@ -1,2 +1,3 @@
-"""What happened in a run, told from its journals.
-Pure: lines in, a Story out; opens no file but in read_run."""
+"""Builds the history of a run from its journals.
+
+Pure: takes lines, returns a History. Only read_run opens files."""

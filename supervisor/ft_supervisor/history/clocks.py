@@ -1,9 +1,9 @@
-"""Nodes' clocks that differ, as far as their journals prove it. Pure.
+"""Corrects nodes' clocks that are wrong, as far as the journals prove it. Pure.
 
-An agent starts a cycle's workers after the coordinator has begun the cycle, and the coordinator hears of their end
-after the agent has seen it. Where the journals say otherwise the agent's clock is off, at least by so much; that is
-taken off all times that its node has written. What lies within a message's way nobody can tell, and it stays. The
-coordinators' own clocks are believed.
+An agent starts a cycle's workers after the coordinator has begun the cycle, and the coordinator receives the report of
+their end after the agent has seen it. Where the journals show the opposite order, the agent's clock is wrong by at
+least that difference, which is subtracted from all times that its node has written. A difference smaller than the
+travel time of a message cannot be detected, and stays. The coordinators' own clocks are taken as right.
 """
 
 from __future__ import annotations
@@ -11,32 +11,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ft_supervisor.history.fact import Fact
+from ft_supervisor.history.fact import FactKind, RunFact
 
 _LEAST = 0.01
-"""Seconds below which nothing is changed: a header's time of day has milliseconds."""
-_TELL = 1.0
-"""Seconds from which people are told."""
+"""Seconds. Smaller offsets are ignored: a header's time of day has milliseconds."""
+_WORTH_A_NOTE = 1.0
+"""Seconds. Offsets from here on get a note for people."""
 
 
-def offsets(led: Sequence[Fact], agents: Sequence[Fact]) -> dict[int, float]:
-    """Seconds by which a node's clock is at least ahead of the coordinators' (behind: negative), by infra_rank; of
-    nodes alone for which that is certain. `led`: the coordinators' facts; `agents`: all agents'."""
+def offsets(led: Sequence[RunFact], agents: Sequence[RunFact]) -> dict[int, float]:
+    """Return the seconds by which each node's clock is at least ahead of the coordinators' (negative: behind), by
+    infra_rank. Only nodes with a proven offset are included. `led`: the coordinators' facts; `agents`: all agents'."""
     began: dict[str, float] = {}
     heard: dict[tuple[int | None, str], float] = {}
     most: dict[int, float] = {}
     least: dict[int, float] = {}
     for fact in led:
-        if fact.what == "began":
+        if fact.kind is FactKind.CYCLE_BEGAN:
             began.setdefault(fact.cycle, fact.at)
-        elif fact.what in ("stopped", "succeeded"):
+        elif fact.kind in (FactKind.WORKERS_STOPPED, FactKind.WORKERS_SUCCEEDED):
             heard.setdefault((fact.node, fact.cycle), fact.at)
     for fact in agents:
         node = -1 if fact.node is None else fact.node
-        if fact.what == "run" and fact.cycle in began:
+        if fact.kind is FactKind.WORKERS_STARTED and fact.cycle in began:
             ahead = fact.at - began[fact.cycle]
             most[node] = min(most.get(node, ahead), ahead)
-        elif fact.what in ("gone", "exited") and not fact.failures and (node, fact.cycle) in heard:
+        elif (
+            fact.kind in (FactKind.WORKERS_GONE, FactKind.WORKERS_EXITED)
+            and not fact.failures
+            and (node, fact.cycle) in heard
+        ):
             ahead = fact.at - heard[node, fact.cycle]
             least[node] = max(least.get(node, ahead), ahead)
     found = {}
@@ -48,23 +52,24 @@ def offsets(led: Sequence[Fact], agents: Sequence[Fact]) -> dict[int, float]:
     return found
 
 
-def corrected(facts: Sequence[Fact], ahead: dict[int, float], *, own: bool) -> list[Fact]:
-    """By the coordinators' clock. `own`: they are the nodes' own facts; else only the times in them are."""
+def corrected(facts: Sequence[RunFact], ahead: dict[int, float], *, own: bool) -> list[RunFact]:
+    """Return the facts by the coordinators' clock. `own`: the nodes' clocks wrote these facts; if False, those clocks
+    wrote only the times of the failures in them."""
     return [_corrected(fact, ahead, own) for fact in facts] if ahead else list(facts)
 
 
-def _corrected(fact: Fact, ahead: dict[int, float], own: bool) -> Fact:
+def _corrected(fact: RunFact, ahead: dict[int, float], own: bool) -> RunFact:
     failures = tuple(replace(each, time=each.time - ahead.get(each.infra_rank, 0.0)) for each in fact.failures)
     at = fact.at - ahead.get(-1 if fact.node is None else fact.node, 0.0) if own else fact.at
     return replace(fact, at=at, failures=failures) if failures or at != fact.at else fact
 
 
 def notes(ahead: dict[int, float], names: Sequence[str]) -> list[str]:
-    """For people: the clocks that are off by a second or more."""
-    off = {node: offset for node, offset in sorted(ahead.items()) if abs(offset) >= _TELL}
-    told = [
+    """Return lines for people about the clocks that are off by a second or more; five at most, and a count."""
+    off = {node: offset for node, offset in sorted(ahead.items()) if abs(offset) >= _WORTH_A_NOTE}
+    lines = [
         f"the clock of {names[node] if 0 <= node < len(names) else node} is {abs(offset):.1f} s or more"
         f" {'ahead of' if offset > 0 else 'behind'} the coordinator's, which is taken into account"
         for node, offset in off.items()
     ]
-    return told[:5] + ([f"the clocks of {len(told) - 5} more nodes, too"] if len(told) > 5 else [])
+    return lines[:5] + ([f"the clocks of {len(lines) - 5} more nodes, too"] if len(lines) > 5 else [])

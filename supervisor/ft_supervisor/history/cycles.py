@@ -1,4 +1,4 @@
-"""A run's cycles, and what their failures cost. Pure; what is meant by each number is in history.model."""
+"""Builds a run's cycles, with the time that their failures cost. Pure. history.model defines each number."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from itertools import zip_longest
 
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.core.protocol.settings import Cause
-from ft_supervisor.history.fact import Fact
-from ft_supervisor.history.known import Known, collect, order
-from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailure, Loss, LostNode
+from ft_supervisor.history.fact import FactKind, RunFact
+from ft_supervisor.history.known import CycleFacts, collect, order
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, Loss, LostNode
 
 _CLOCKS = 0.25
-"""Seconds by which one node's clock may be behind another's, before a time from one to the other means nothing."""
+"""Seconds. Two nodes' clocks may differ by so much before an interval between times of both is treated as unknown."""
 
 
-def cycles(facts: Sequence[Fact], names: Sequence[str], verdict: Verdict | None) -> tuple[CycleStory, ...]:
-    """All of them, in order. `facts` are everybody's, in order; `names` of nodes by infra_rank."""
-    proposed = next((fact for fact in facts if fact.what == "proposed"), None)
+def cycles(facts: Sequence[RunFact], names: Sequence[str], verdict: Verdict | None) -> tuple[CycleStory, ...]:
+    """Return all cycles, in order. `facts`: all journals', in order; `names`: the nodes' names by infra_rank."""
+    proposed = next((fact for fact in facts if fact.kind is FactKind.VERDICT_PROPOSED), None)
     found = collect(facts, verdict, proposed)
-    trouble = [fact for fact in facts if fact.what in ("lost", "unhealthy")]
+    trouble = [fact for fact in facts if fact.kind in (FactKind.NODE_LOST, FactKind.NODE_UNHEALTHY)]
     return tuple(
         _story(number, cycle, later, trouble, names, proposed)
         for (number, cycle), later in zip_longest(found.items(), list(found.values())[1:])
@@ -27,11 +27,16 @@ def cycles(facts: Sequence[Fact], names: Sequence[str], verdict: Verdict | None)
 
 
 def _story(
-    number: str, cycle: Known, later: Known | None, trouble: Sequence[Fact], names: Sequence[str], proposed: Fact | None
+    number: str,
+    cycle: CycleFacts,
+    later: CycleFacts | None,
+    trouble: Sequence[RunFact],
+    names: Sequence[str],
+    proposed: RunFact | None,
 ) -> CycleStory:
     term, n = order(number)
     failed, failures = cycle.ended is CycleEnd.FAILED, cycle.in_order()
-    reason = cycle.said.reason if cycle.said else str(failures[0]) if failures else ""
+    reason = cycle.reason_fact.reason if cycle.reason_fact else str(failures[0]) if failures else ""
     cause = _cause(cycle, failures) if failed else ""
     lost = _lost(cycle, trouble, names)
     return CycleStory(
@@ -59,15 +64,15 @@ def _name(names: Sequence[str], node: int) -> str:
     return names[node] if 0 <= node < len(names) else f"node {node}"
 
 
-def _cause(cycle: Known, failures: Sequence[Failure]) -> str:
-    """The cause that the coordinator has announced; where no journal has it, that of the first failure."""
-    if cycle.said is None:
+def _cause(cycle: CycleFacts, failures: Sequence[Failure]) -> str:
+    """Return the cause that the coordinator has announced; where no journal has it, the cause of the first failure."""
+    if cycle.reason_fact is None:
         return failures[0].cause.value if failures else "unknown"
-    return cycle.said.cause or ("other" if cycle.decided else "unknown")
+    return cycle.reason_fact.cause or ("other" if cycle.decided else "unknown")
 
 
-def _lost(cycle: Known, trouble: Sequence[Fact], names: Sequence[str]) -> tuple[LostNode, ...]:
-    """Of its nodes, as it ended."""
+def _lost(cycle: CycleFacts, trouble: Sequence[RunFact], names: Sequence[str]) -> tuple[LostNode, ...]:
+    """Return the nodes of the cycle that were lost between its failure and the decision."""
     if cycle.failed is None:
         return ()
     until = cycle.decided.at if cycle.decided else cycle.failed.at
@@ -75,16 +80,17 @@ def _lost(cycle: Known, trouble: Sequence[Fact], names: Sequence[str]) -> tuple[
     return tuple(
         LostNode(_name(names, fact.node), fact.at)
         for fact in trouble
-        if fact.what == "lost" and fact.node in group and cycle.failed.at <= (fact.told or 0.0) <= until
+        if fact.kind is FactKind.NODE_LOST and fact.node in group and cycle.failed.at <= (fact.noticed or 0.0) <= until
     )
 
 
-# -- what it cost
+# -- time lost
 
 
-def _happened(cycle: Known, cause: str, lost: Sequence[LostNode]) -> float | None:
-    """When the first worker failed; where the loss of a node is the cause, or no worker failed, when that was last
-    heard, if that was before. None where a clock says that it was before the cycle."""
+def _happened(cycle: CycleFacts, cause: str, lost: Sequence[LostNode]) -> float | None:
+    """Return when the failure happened: when the first worker failed, or when a lost node was last heard, if that was
+    earlier and the loss is the cause or no worker failed. None if neither time is known; a failure's time before the
+    beginning of the cycle comes from a wrong clock, and is ignored."""
     first = cycle.first_failed
     times = [first] if first is not None and (cycle.start is None or first > cycle.start - _CLOCKS) else []
     if cause == Cause.NODE_LOST or first is None:
@@ -92,7 +98,7 @@ def _happened(cycle: Known, cause: str, lost: Sequence[LostNode]) -> float | Non
     return min(times, default=None)
 
 
-def _loss(cycle: Known, later: Known | None, happened: float | None, proposed: Fact | None) -> Loss | None:
+def _loss(cycle: CycleFacts, later: CycleFacts | None, happened: float | None, proposed: RunFact | None) -> Loss | None:
     if cycle.failed is None:
         return None if happened is None else Loss(happened, None, None, None, None, None, None, None)
     noticed = cycle.failed.at
@@ -101,7 +107,7 @@ def _loss(cycle: Known, later: Known | None, happened: float | None, proposed: F
     settled = later.start if later else proposed.at if proposed else None
     over = cycle.all_over()
     if over is not None and settled is not None and over > settled:
-        over = None  # the end of the job was decided before the last had stopped
+        over = None  # the end of the job was decided before the last node had stopped
     stop = None if over is None else max(0.0, over - noticed)
     decision = None
     if settled is not None and (over is not None or later is None):
@@ -119,7 +125,8 @@ def _between(start: float | None, end: float | None) -> float | None:
 
 
 def training(stories: Sequence[CycleStory], until: float | None) -> float | None:
-    """Seconds in which all workers of a cycle ran; None where a cycle's beginning or end is not known."""
+    """Return the seconds in which all workers of a cycle ran; None if the beginning or end of a cycle is not known.
+    `until`: the last time in any journal."""
     total = 0.0
     for story in stories:
         begin = story.workers_up or story.start
@@ -131,23 +138,27 @@ def training(stories: Sequence[CycleStory], until: float | None) -> float | None
 
 
 def first_failure(
-    facts: Sequence[Fact], stories: Sequence[CycleStory], names: Sequence[str], per_node: int | None
-) -> FirstFailure | None:
-    """Of the last cycle in which a worker failed: whom the coordinator has named, else the first by the clock."""
+    facts: Sequence[RunFact], stories: Sequence[CycleStory], names: Sequence[str], per_node: int | None
+) -> FirstFailedWorker | None:
+    """Return the first failure of the last cycle in which a worker failed: the one that the coordinator has named, else
+    the earliest by the nodes' clocks. None if no worker failed."""
     story = next((each for each in reversed(stories) if each.ended is CycleEnd.FAILED and each.failures), None)
     if story is None:
         return None
-    named = [fact for fact in facts if fact.what == "first_failure" and fact.cycle == story.number]
+    named = [fact for fact in facts if fact.kind is FactKind.FIRST_FAILURE and fact.cycle == story.number]
     failure = named[-1].failures[0] if named else story.failures[0]
     name, rank = _name(names, failure.infra_rank), None
     if name in story.nodes and per_node is not None and failure.local_rank >= 0:
         rank = story.nodes.index(name) * per_node + failure.local_rank
     lines = tuple(failure.last_lines.splitlines())
-    return FirstFailure(story.number, name, rank, failure, lines, consequence_of=_consequence_of(story, name, failure))
+    return FirstFailedWorker(
+        story.number, name, rank, failure, lines, consequence_of=_consequence_of(story, name, failure)
+    )
 
 
 def _consequence_of(story: CycleStory, name: str, failure: Failure) -> str:
-    """Why the cycle ended, if that is the loss of another node that was not heard any more when this worker failed."""
+    """Return why the cycle ended, if the cause is the loss of another node which was silent already when this worker
+    failed; else ""."""
     if story.cause != Cause.NODE_LOST or name in (each.node for each in story.lost):
         return ""
     lost = min((each.at for each in story.lost), default=0.0)

@@ -1,9 +1,10 @@
-"""What is known of a run's history: facts, each from one line of a journal. Types, and what they are made of."""
+"""Facts of a run's history, each taken from one line of a journal: the types, and helpers that read dumped values."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from enum import StrEnum, auto
 from types import NoneType
 from typing import Any
 
@@ -12,34 +13,72 @@ from ft_supervisor.core.protocol.model import Failure, Verdict
 
 _CYCLE = re.compile(r"([0-9]{1,15}\.[0-9]{1,15})?", re.ASCII)
 LATEST = 1e11
-"""Seconds since the epoch: in the year 5138. What claims to be later is damaged."""
+"""Seconds since the epoch: in the year 5138. A line with a later time is damaged."""
+
+
+class FactKind(StrEnum):
+    """What happened. The comments name the journal that records it, and the fields that such a fact has."""
+
+    # From a coordinator's journal, about the coordinator itself: `node` is its own.
+    TOOK_CHARGE = auto()
+    """`takeover`"""
+    STEPPED_DOWN = auto()
+
+    # From a coordinator's journal, about `node`.
+    NODE_REGISTERED = auto()
+    NODE_LOST = auto()
+    """`at`: when the node was last heard; `noticed`: when the coordinator declared it lost."""
+    NODE_UNHEALTHY = auto()
+    NODE_LEFT = auto()
+    WORKERS_STOPPED = auto()
+    WORKERS_SUCCEEDED = auto()
+
+    # From a coordinator's journal, about a cycle or the run.
+    CYCLE_KNOWN = auto()
+    """A node has registered that took part in this cycle, which a former coordinator began. `group`"""
+    NODES_EXCLUDED = auto()
+    """A former coordinator's rules have excluded the nodes in `group`."""
+    CYCLE_BEGAN = auto()
+    """`group`, `choice`, `excluded`"""
+    CYCLE_FAILED = auto()
+    FIRST_FAILURE = auto()
+    DECIDED = auto()
+    """`rule`, `response`"""
+    VERDICT_PROPOSED = auto()
+    VERDICT_CLOSED = auto()
+
+    # From an agent's journal, about its own node.
+    CONNECTED = auto()
+    DISCONNECTED = auto()
+    STANDBY = auto()
+    WORKERS_STARTED = auto()
+    ALL_BEAT = auto()
+    """Each worker of the node has sent its first heartbeat."""
+    WORKERS_GONE = auto()
+    AGENT_ENDS = auto()
+
+    # From either journal.
+    WORKERS_EXITED = auto()
+    """With `failures`, or with success where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """Something that `node` (an infra_rank; None: the coordinator says it) did at `at`. `what` is one of
+class RunFact:
+    """One fact. `at` and `noticed` are seconds since the epoch. `node` is an infra_rank, None for a fact about no
+    single node. `term` is the coordinator's; facts from agents have none. `cycle` is TERM.N. `cause`: a
+    core.protocol.settings.Cause, "growth", or "" for none. `rule`, `response`: those of a decision. `excluded`: the
+    nodes that rules had excluded when a cycle began; `choice`: why its nodes were chosen.
 
-    in_charge, stepped_down                         of a coordinator; `node` is its own
-    registered, lost (`at`: when it was last heard, `told`: when that was noticed),
-    unhealthy, left, stopped, succeeded             of a node, told by a coordinator
-    known (`group`)                                 a cycle that was there already
-    excluded (`group`)                              nodes that a former coordinator's rule has excluded
-    began, failed, first_failure, decided, proposed, verdict      of a cycle or the run
-    connected, disconnected, standby, run, beats, exited, gone, ends    of a node, told by its agent
-
-    `term` is that of the coordinator; an agent's facts have none. `cause`: a core.protocol.settings.Cause, "growth", or
-    "" for none. `rule`, `response`: of a decision. `excluded`: nodes that rules had excluded when a cycle began;
-    `choice`: why its nodes were chosen. `takeover`: of in_charge. Raises ValueError for what can be no number, time or
-    cycle."""
+    Raises ValueError if a value cannot be a number, a time or a cycle."""
 
     at: float
-    what: str
+    kind: FactKind
     term: int | None = None
     node: int | None = None
     cycle: str = ""
     group: tuple[int, ...] = ()
     reason: str = ""
-    told: float | None = None
+    noticed: float | None = None
     failures: tuple[Failure, ...] = ()
     verdict: Verdict | None = None
     cause: str = ""
@@ -51,16 +90,17 @@ class Fact:
 
     def __post_init__(self) -> None:
         whole = all(type(each) in (int, NoneType) for each in (self.term, self.node))
-        times = [self.at] if self.told is None else [self.at, self.told]
+        times = [self.at] if self.noticed is None else [self.at, self.noticed]
         if not whole or not all(0 <= at < LATEST for at in times) or not _CYCLE.fullmatch(self.cycle):
             raise ValueError(f"no fact: {self}")
 
 
 @dataclass
-class Told:
-    """All that one journal says. `nodes` are the job's, by infra_rank; `rules`: where each of
-    its rules stands, as FILE:LINE. `torn`: lines that are no whole ones;
-    `strange`: lines that make no sense; `full`: it reached its bound; `problem`: why no more could be read."""
+class JournalFacts:
+    """The contents of one journal. `node`: the infra_rank of the node that wrote it. `nodes`: the names of the job's
+    nodes by infra_rank; `rules`: the place of each rule, as FILE:LINE. `first`, `last`: times of the first and the last
+    line, in seconds since the epoch. `torn`: number of incomplete lines; `strange`: number of lines that make no sense;
+    `full`: the journal reached its bound; `problem`: why the rest could not be read."""
 
     machine: str = ""
     run_id: str = ""
@@ -71,43 +111,43 @@ class Told:
     active: int | None = None
     first: float | None = None
     last: float | None = None
-    facts: list[Fact] = field(default_factory=list)
+    facts: list[RunFact] = field(default_factory=list)
     torn: int = 0
     strange: int = 0
     full: bool = False
     problem: str = ""
 
 
-# -- of a journal's values
+# -- helpers for dumped values
 
 
 def cycle_text(value: Any) -> str:
-    """A dumped Cycle as TERM.N."""
+    """Return a dumped Cycle as TERM.N."""
     return f"{int(value['term'])}.{int(value['n'])}"
 
 
 def rank_of(message: dict[str, Any]) -> int:
-    """Whose message it is."""
+    """Return the infra_rank of the node that sent the message."""
     return int(message["node"]["infra_rank"] if "node" in message else message["infra_rank"])
 
 
 def announced(actions: list[Any]) -> list[dict[str, Any]]:
-    """The facts among these actions, each with its `type`."""
+    """Return the announced facts among these dumped actions, each with its `type`."""
     return [action["fact"] for action in actions if action["type"] == "Announce"]
 
 
 def cause_of(fact: dict[str, Any]) -> str:
-    """A core.protocol.settings.Cause, "growth", or "" for none: of a CycleFailed or a Decided."""
+    """Return the cause of a dumped CycleFailed or Decided: a core.protocol.settings.Cause, "growth", or "" for none."""
     return "growth" if fact["growth"] else str(fact["cause"] or "")
 
 
 def failures_of(value: dict[str, Any]) -> tuple[Failure, ...]:
-    """What value["failures"] says, as far as this version knows it. `time` is 0 where it is not known."""
+    """Return value["failures"], with the fields that this version has. `time` is 0 where it is not known."""
     return tuple(failure_of(each) for each in value["failures"])
 
 
 def failure_of(value: dict[str, Any]) -> Failure:
-    """One Failure, as far as this version knows it. `time` is 0 where it is not known."""
+    """Return one dumped Failure, with the fields that this version has. `time` is 0 where it is not known."""
     plain = to_plain(Failure(0, 0))
     found: Failure = from_plain(plain | {name: part for name, part in value.items() if name in plain}, Failure)
     return found if 0 <= found.time < LATEST else replace(found, time=0.0)

@@ -1,10 +1,10 @@
-"""What a journal's lines say of a run's history, as facts. Pure: lines in, facts out.
+"""Turns the lines of a journal into facts. Pure.
 
-It reads with less trust than journal.lines, which replays: a line that is torn, or whose fields are not those
-that are expected, is counted and passed over, as a report must work when everything else has failed. It looks only at
-what it needs, so that a message with a new field is still understood.
+journal.lines, which serves replay, is stricter. Here a line that is torn or has unexpected fields is counted and
+skipped, because a report must work when everything else has failed. Only the needed fields are read, so that a message
+with a new field is still understood.
 
-Only the part of a coordinator's journal counts in which it was in charge, that is, has a term.
+Of a coordinator's journal only the part counts in which the coordinator was in charge, that is, has a term.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 from ft_supervisor.core.protocol.bounds import Rank
 from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.ranks import unfold
-from ft_supervisor.history.fact import LATEST, Told, announced, rank_of
-from ft_supervisor.history.from_agent import AgentEvents
-from ft_supervisor.history.from_coordinator import CoordinatorEvent
+from ft_supervisor.history.fact import LATEST, JournalFacts, announced, rank_of
+from ft_supervisor.history.from_agent import AgentEventReader
+from ft_supervisor.history.from_coordinator import CoordinatorEventReader
 
 VERSION = 2
-"""Of the journal's format, journal.journal."""
+"""Version of the journal's format (journal.journal)."""
 _HEARD = 512
-"""How many of the newest heartbeats are kept, to tell when a lost node was last heard."""
+"""Number of the newest heartbeats that are kept, to find when a lost node was last heard."""
 
 
-def facts(lines: Iterable[bytes]) -> Told:
-    """Of one journal: its lines with their line ends, and after them those of its part for reading only."""
+def facts(lines: Iterable[bytes]) -> JournalFacts:
+    """Return the facts of one journal. `lines`: its lines with line ends, followed by its read-only part."""
     reader = _Reader()
     for line in lines:
         if not reader.read(line):
@@ -39,20 +39,21 @@ def facts(lines: Iterable[bytes]) -> Told:
 
 class _Reader:
     def __init__(self) -> None:
-        self.told = Told()
+        self.journal = JournalFacts()
         self._offset: float | None = None
         self._node_lost = 0.0
         self._heard: deque[bytes] = deque(maxlen=_HEARD)
         self._quiet = b""
-        self._spoke: dict[int, float] = {}
-        self._agent = AgentEvents(None, 0)
+        self._messages: dict[int, float] = {}
+        """When each node last sent a message or was heard, by infra_rank and the machine's clock."""
+        self._agent = AgentEventReader(None, 0)
         self._now = 0.0
 
     def read(self, line: bytes) -> bool:
-        """Whether to go on."""
+        """Read one line; return whether to go on."""
         if not line.endswith(b"\n"):
-            self.told.torn += bool(line)
-            return True  # the end of a file that somebody writes, or was killed while writing
+            self.journal.torn += bool(line)
+            return True  # the last line of a file whose writer is still writing it, or was killed
         try:
             if line.startswith(b"["):
                 self._quiet = line
@@ -61,22 +62,22 @@ class _Reader:
             elif not self._skips(line):
                 return self._whole(json.loads(line))
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
-            self.told.torn += 1
+            self.journal.torn += 1
         except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError):
-            self.told.strange += 1
+            self.journal.strange += 1
         return True
 
     def _skips(self, line: bytes) -> bool:
-        """Heartbeats of workers that have all been heard: most of a journal of an agent that has such workers."""
+        """Return whether the line is a heartbeat after each worker's first one: most of such a journal."""
         return not self._agent.waits_for_beats and b'"event":{"type":"Beat"' in line and b'"actions":[]' in line
 
-    def end(self) -> Told:
-        """All of it."""
+    def end(self) -> JournalFacts:
+        """Return the result."""
         self._settle()
-        return self.told
+        return self.journal
 
     def _settle(self) -> None:
-        """Of the heartbeats since the last whole line only the last one's time is looked at: there are millions."""
+        """Take the time of the last heartbeat since the last whole line. The others are skipped: there are millions."""
         line, self._quiet = self._quiet, b""
         if line:
             try:
@@ -84,71 +85,71 @@ class _Reader:
                 _plausible(now + (self._offset or 0.0))
                 self._now = now
             except (ValueError, IndexError, TypeError, RecursionError, OverflowError):
-                self.told.strange += 1
+                self.journal.strange += 1
             self._touch()
 
     def _touch(self) -> None:
         if self._offset is not None:
-            self.told.last = max(self.told.last or 0.0, self._now + self._offset)
+            self.journal.last = max(self.journal.last or 0.0, self._now + self._offset)
 
     def _whole(self, value: Any) -> bool:
         self._settle()
         if not isinstance(value, dict):
-            self.told.torn += 1
+            self.journal.torn += 1
         elif "journal" in value:
             return self._header(value)
         elif "full" in value:
-            self.told.full = True
+            self.journal.full = True
         elif "rest" not in value:
             self._event(value)
         return True
 
     def _header(self, value: dict[str, Any]) -> bool:
-        told = self.told
+        journal = self.journal
         if value["journal"] != VERSION:
-            told.problem = f"it is of version {value['journal']!r:.20}; this ft-supervisor reads {VERSION}"
+            journal.problem = f"it is of version {value['journal']!r:.20}; this ft-supervisor reads {VERSION}"
             return False
         begin, self._now = value["begin"], float(value["now"])
         job = begin["job"]
-        told.machine, told.run_id = str(value["machine"]), str(job["run_id"])
-        told.node, told.nodes = from_plain(begin["node"]["infra_rank"], Rank), tuple(map(str, job["nodes"]))
-        told.rules = tuple(str(rule["where"]) for rule in job["settings"]["rules"])
-        told.per_node, told.active = from_plain(job["per_node"], Rank), from_plain(job["active"], Rank)
+        journal.machine, journal.run_id = str(value["machine"]), str(job["run_id"])
+        journal.node, journal.nodes = from_plain(begin["node"]["infra_rank"], Rank), tuple(map(str, job["nodes"]))
+        journal.rules = tuple(str(rule["where"]) for rule in job["settings"]["rules"])
+        journal.per_node, journal.active = from_plain(job["per_node"], Rank), from_plain(job["active"], Rank)
         self._node_lost = float(job["timeouts"]["node_lost"])
         self._offset = _plausible(datetime.fromisoformat(value["time"]).timestamp()) - self._now
-        told.first = min(told.first or float("inf"), self._now + self._offset)
-        self._heard.clear()  # another process's, with another clock
-        self._spoke.clear()
-        self._agent = AgentEvents(told.node, told.per_node)
+        journal.first = min(journal.first or float("inf"), self._now + self._offset)
+        self._heard.clear()  # they came from another process, with another clock
+        self._messages.clear()
+        self._agent = AgentEventReader(journal.node, journal.per_node)
         self._touch()
         return True
 
     def _event(self, value: dict[str, Any]) -> None:
         now = float(value["now"])
-        if self._offset is None:  # the part for reading only, without its beginning
+        if self._offset is None:  # the read-only part, whose beginning is missing
             self._offset = datetime.fromisoformat(value["time"]).timestamp() - now
         at = _plausible(now + self._offset)
         self._now = now
         self._touch()
         event, actions = value["event"] or {}, value["actions"] or []
-        if self.told.machine == "agent":
-            self.told.facts += self._agent.facts(at, event, actions)
-        elif self.told.machine == "coordinator":
+        if self.journal.machine == "agent":
+            self.journal.facts += self._agent.facts(at, event, actions)
+        elif self.journal.machine == "coordinator":
             message = event.get("message") if event.get("type") == "Received" else None
             if isinstance(message, dict):
-                self._spoke[rank_of(message)] = self._now
+                self._messages[rank_of(message)] = self._now
             if event.get("type") == "Heard":
-                self._spoke |= {int(rank): self._now for rank, _ in event["echoes"]}
+                self._messages |= {int(rank): self._now for rank, _ in event["echoes"]}
             if value["term"] is not None or _steps_down(actions):
-                said = CoordinatorEvent(
-                    at, value["term"], self.told.node, self.told.nodes, self.told.rules, self._last_heard
+                reader = CoordinatorEventReader(
+                    at, value["term"], self.journal.node, self.journal.nodes, self.journal.rules, self._last_heard
                 )
-                self.told.facts += said.facts(message or {}, actions)
+                self.journal.facts += reader.facts(message or {}, actions)
 
     def _last_heard(self, node: int) -> float:
-        """A node that was silent for so long has been silent for node_lost."""
+        """Return when the node was last heard, in seconds since the epoch: at least node_lost ago, since it is lost."""
         at_most = self._now - self._node_lost
-        found = [self._spoke[node]] if node in self._spoke else []
+        found = [self._messages[node]] if node in self._messages else []
         for line in reversed(self._heard):
             try:
                 _, now, _, echoes = json.loads(line)
@@ -156,7 +157,7 @@ class _Reader:
                     found.append(float(now))
                     break
             except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
-                self.told.strange += 1
+                self.journal.strange += 1
         return min(max(found, default=at_most), at_most) + (self._offset or 0.0)
 
 
@@ -165,7 +166,7 @@ def _steps_down(actions: list[Any]) -> bool:
 
 
 def _plausible(at: float) -> float:
-    """Raises ValueError."""
+    """Return `at`. Raises ValueError if it is no plausible time in seconds since the epoch."""
     if not 0 <= at < LATEST:
         raise ValueError(f"{at} is no time")
     return at

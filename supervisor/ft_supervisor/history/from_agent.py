@@ -1,4 +1,4 @@
-"""What an agent's events tell of the run. Pure."""
+"""Turns an agent's events into facts about the run. Pure."""
 
 from __future__ import annotations
 
@@ -7,55 +7,66 @@ from typing import Any
 
 from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.protocol.ranks import unfold
-from ft_supervisor.history.fact import Fact, announced, cycle_text, failures_of
+from ft_supervisor.history.fact import FactKind, RunFact, announced, cycle_text, failures_of
 
 
-class AgentEvents:
-    """One process's, in order."""
+class AgentEventReader:
+    """Reads the events of one agent process, in order. `node`: its infra_rank; `per_node`: workers on the node."""
 
     def __init__(self, node: int | None, per_node: int) -> None:
         self._node = node
         self._per_node = per_node
-        self._unbeaten: dict[str, set[int]] = {}
-        """The local ranks of a cycle that have not been heard yet."""
+        self._awaited: dict[str, set[int]] = {}
+        """The local ranks whose first heartbeat is still to come, by cycle."""
 
     @property
     def waits_for_beats(self) -> bool:
-        """Whether the first heartbeat of a worker is still to come."""
-        return bool(self._unbeaten)
+        """Return whether the first heartbeat of a worker is still to come."""
+        return bool(self._awaited)
 
-    def facts(self, at: float, event: dict[str, Any], actions: list[Any]) -> Iterator[Fact]:
-        """Of one event. Raises as history_coordinator says."""
-        node, kind = self._node, event.get("type")
-        if kind == "WorkersExited" and not event["failures"]:
-            yield Fact(at, "exited", node=node, cycle=cycle_text(event["cycle"]))
-        elif kind == "WorkersGone":
-            yield Fact(at, "gone", node=node, cycle=cycle_text(event["cycle"]))
-        elif kind == "Beat":
-            for cycle, ranks in self._unbeaten.items():
+    def facts(self, at: float, event: dict[str, Any], actions: list[Any]) -> Iterator[RunFact]:
+        """Yield the facts of one event. Raises what from_coordinator.CoordinatorEventReader raises."""
+        node, event_type = self._node, event.get("type")
+        if event_type == "WorkersExited" and not event["failures"]:
+            yield RunFact(at, FactKind.WORKERS_EXITED, node=node, cycle=cycle_text(event["cycle"]))
+        elif event_type == "WorkersGone":
+            yield RunFact(at, FactKind.WORKERS_GONE, node=node, cycle=cycle_text(event["cycle"]))
+        elif event_type == "Beat":
+            for cycle, ranks in self._awaited.items():
                 ranks.discard(int(event["local_rank"]))
                 if not ranks:
-                    yield Fact(at, "beats", node=node, cycle=cycle)
-            self._unbeaten = {cycle: ranks for cycle, ranks in self._unbeaten.items() if ranks}
+                    yield RunFact(at, FactKind.ALL_BEAT, node=node, cycle=cycle)
+            self._awaited = {cycle: ranks for cycle, ranks in self._awaited.items() if ranks}
         facts = announced(actions)
-        failed = any(each["type"] == "WorkerFailed" for each in facts)  # and no rule says that it is to be ignored
+        failed = any(each["type"] == "WorkerFailed" for each in facts)  # and no rule ignores it
         for action in actions:
             if failed and action["type"] == "Tell" and action["order"]["type"] == "Remember":
                 memory = action["order"]["memory"]
-                yield Fact(at, "exited", node=node, cycle=cycle_text(memory["newest"]), failures=failures_of(memory))
+                yield RunFact(
+                    at,
+                    FactKind.WORKERS_EXITED,
+                    node=node,
+                    cycle=cycle_text(memory["newest"]),
+                    failures=failures_of(memory),
+                )
             elif action["type"] == "Start":
                 run = action["run"]
                 cycle = cycle_text(run["cycle"])
-                self._unbeaten = {cycle: set(range(self._per_node))}
-                yield Fact(at, "run", node=node, cycle=cycle, group=unfold(run["group"]))
-            elif action["type"] == "Announce" and (what := _news(action["fact"])):
-                yield Fact(at, what, node=node)
+                self._awaited = {cycle: set(range(self._per_node))}
+                yield RunFact(at, FactKind.WORKERS_STARTED, node=node, cycle=cycle, group=unfold(run["group"]))
+            elif action["type"] == "Announce" and (kind := _connection(action["fact"])):
+                yield RunFact(at, kind, node=node)
             elif action["type"] == "Leave":
-                yield Fact(at, "ends", node=node)
+                yield RunFact(at, FactKind.AGENT_ENDS, node=node)
 
 
-def _news(fact: dict[str, Any]) -> str:
-    """What a fact of the agent tells of its node's connection or state; "" for nothing of interest here."""
-    if fact["type"] == "AgentBecame":
-        return "standby" if fact["state"] == AgentState.STANDBY else ""
-    return {"CoordinatorFound": "connected", "ConnectionLost": "disconnected"}.get(fact["type"], "")
+def _connection(fact: dict[str, Any]) -> FactKind | None:
+    """Return the kind of an announced fact about the node's connection or standby; None for other facts."""
+    match fact["type"]:
+        case "AgentBecame" if fact["state"] == AgentState.STANDBY:
+            return FactKind.STANDBY
+        case "CoordinatorFound":
+            return FactKind.CONNECTED
+        case "ConnectionLost":
+            return FactKind.DISCONNECTED
+    return None

@@ -1,6 +1,6 @@
-"""What `ft-supervisor fault` did to a run: the lines of its faults.jsonl (fault.record). Pure.
+"""Reads the faults that `ft-supervisor fault` injected into a run, from its faults.jsonl (fault.record). Pure.
 
-Read with as little trust as a journal: a line that is torn or makes no sense is counted and passed over.
+The file is not trusted: a line that is torn or makes no sense is counted and skipped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ft_supervisor.history.model import CycleStory, Fault
 
 NAME = "faults.jsonl"
 _AFTER = 1.0
-"""Seconds: a fault is written down when it is done, and the cycle that it hits may be over by then."""
+"""Seconds. A fault is recorded after it was injected, and the cycle that it hits may be over by then."""
 
 
 def faults(lines: Iterable[bytes]) -> tuple[list[Fault], int]:
-    """In the order of the lines, and how many of these are no fault."""
+    """Return the faults in the order of the lines, and the number of lines that are no fault."""
     found: list[Fault] = []
     bad = 0
     for line in lines:
@@ -69,7 +69,7 @@ def _number(value: Any) -> float:
 def placed(
     found: Sequence[Fault], names: Sequence[str], ahead: dict[int, float], stories: Sequence[CycleStory]
 ) -> tuple[Fault, ...]:
-    """In order of time, with their cycles. `ahead`: whose clock is off, history_clocks.offsets."""
+    """Return the faults in order of time, with their cycles. `ahead`: the offsets of nodes' clocks (clocks.offsets)."""
     off = {names[rank]: seconds for rank, seconds in ahead.items() if 0 <= rank < len(names)}
     right = sorted((replace(each, at=each.at - off.get(each.node, 0.0)) for each in found), key=lambda each: each.at)
     return tuple(replace(each, cycle=_cycle(each.at, stories)) for each in right)

@@ -1,4 +1,4 @@
-"""What facts (history.fact) tell of each cycle. Pure."""
+"""Collects the facts (history.fact) of each cycle. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from itertools import zip_longest
 
 from ft_supervisor.core.protocol.model import Failure, Outcome, Verdict
 from ft_supervisor.core.protocol.settings import Cause
-from ft_supervisor.history.fact import Fact
+from ft_supervisor.history.fact import FactKind, RunFact
 from ft_supervisor.history.model import CycleEnd
 
 
 @dataclass
-class Known:
-    """One cycle. The dicts are by infra_rank: when it started workers, had all their first heartbeats, had nothing of
-    the cycle any more, had success. `end`: the cycle's, and of one that runs None."""
+class CycleFacts:
+    """The facts of one cycle. The dicts hold times by infra_rank: when the node started its workers (`runs`), had the
+    first heartbeat of each (`beats`), ran nothing of the cycle any more (`over`), and succeeded. `end`: when the cycle
+    ended, None while it runs."""
 
     group: tuple[int, ...] = ()
-    began: Fact | None = None
-    failed: Fact | None = None
-    first_failure: Fact | None = None
-    decided: Fact | None = None
+    began: RunFact | None = None
+    failed: RunFact | None = None
+    first_failure: RunFact | None = None
+    decided: RunFact | None = None
     failures: set[Failure] = field(default_factory=set)
     runs: dict[int, float] = field(default_factory=dict)
     beats: dict[int, float] = field(default_factory=dict)
@@ -32,17 +33,18 @@ class Known:
 
     @property
     def start(self) -> float | None:
+        """When the coordinator began the cycle; where no journal has that, when the first agent started workers."""
         return self.began.at if self.began else min(self.runs.values(), default=None)
 
     @property
     def started(self) -> float | None:
-        """By the last of the agents whose journals are there."""
+        """When the last agent, of those with a journal, started its workers."""
         return max(self.runs.values(), default=None)
 
     @property
     def up(self) -> float | None:
-        """When the last worker was heard that sends heartbeats, or the last agent had started its own; the cycle's end
-        if that was before. None also while it is still to come."""
+        """When the last worker sent its first heartbeat; without heartbeats, when the last agent started its workers;
+        the cycle's end if that was earlier. None also while this is still to come."""
         if not self.beats:
             return self.started
         up = max(self.beats.values()) if self.runs.keys() <= self.beats.keys() else None
@@ -50,22 +52,22 @@ class Known:
 
     @property
     def beating(self) -> float | None:
-        """When the last worker was first heard; None where they say nothing, or not all did."""
+        """When the last worker sent its first heartbeat; None if not all workers have sent one."""
         complete = self.runs and self.runs.keys() <= self.beats.keys()
         return max(self.beats.values()) if complete else None
 
     @property
-    def said(self) -> Fact | None:
-        """The coordinator's last word on why it failed."""
+    def reason_fact(self) -> RunFact | None:
+        """The newest fact of the coordinator with the reason why the cycle failed."""
         return self.decided or self.failed
 
     def in_order(self) -> list[Failure]:
-        """By the nodes' own clocks, those without a time last."""
+        """Return the failures in order of time, by the nodes' own clocks; those without a time come last."""
         return sorted(self.failures, key=lambda each: (each.time or float("inf"), each.infra_rank, each.local_rank))
 
     @property
     def first_failed(self) -> float | None:
-        """When the first worker failed, as far as that was written down; of one that hangs when it fell silent."""
+        """When the first worker failed, if that is recorded; for a hang, when the worker fell silent."""
         times = [each.time for each in self.failures if each.time]
         if self.failed:
             hung = [each for each in self.failures if each.cause is Cause.HANG and each.silent]
@@ -73,29 +75,29 @@ class Known:
         return min(times, default=None)
 
     def all_over(self) -> float | None:
-        """When nothing of it could run any more."""
+        """Return when nothing of the cycle could run any more; None if that is not known for all nodes."""
         if not self.group or not set(self.group) <= self.over.keys():
             return None
         return max(self.over[node] for node in self.group)
 
 
 def order(number: str) -> tuple[int, int]:
-    """A cycle's TERM.N, for comparing."""
+    """Return a cycle's TERM.N as a pair that can be compared."""
     term, _, n = number.partition(".")
     return int(term), int(n)
 
 
-def collect(facts: Iterable[Fact], verdict: Verdict | None, proposed: Fact | None) -> dict[str, Known]:
-    """By number, in order. `facts` in order."""
-    found: dict[str, Known] = {}
+def collect(facts: Iterable[RunFact], verdict: Verdict | None, proposed: RunFact | None) -> dict[str, CycleFacts]:
+    """Return the facts of each cycle by its number, in order. `facts`: in order of time."""
+    found: dict[str, CycleFacts] = {}
     missing: dict[int, list[float]] = {}
     for fact in facts:
-        if fact.what in ("lost", "left") and fact.node is not None:
-            missing.setdefault(fact.node, []).append(fact.told or fact.at)
+        if fact.kind in (FactKind.NODE_LOST, FactKind.NODE_LEFT) and fact.node is not None:
+            missing.setdefault(fact.node, []).append(fact.noticed or fact.at)
         if fact.cycle:
-            _tell(found.setdefault(fact.cycle, Known()), fact)
+            _add(found.setdefault(fact.cycle, CycleFacts()), fact)
     for cycle in found.values():
-        for node in cycle.group:  # one that is missing runs nothing any more, whatever it was
+        for node in cycle.group:  # a lost node, or one that left, runs nothing of the cycle any more
             gone = next((at for at in missing.get(node, ()) if at >= (cycle.start or 0.0)), None)
             if gone is not None:
                 cycle.over.setdefault(node, gone)
@@ -105,41 +107,42 @@ def collect(facts: Iterable[Fact], verdict: Verdict | None, proposed: Fact | Non
     return {number: found[number] for number in numbers}
 
 
-def _tell(cycle: Known, fact: Fact) -> None:
+def _add(cycle: CycleFacts, fact: RunFact) -> None:
     cycle.group = cycle.group or fact.group
-    if fact.what != "first_failure":  # which repeats one
+    if fact.kind is not FactKind.FIRST_FAILURE:  # it repeats a failure
         cycle.failures |= set(fact.failures)
     node = -1 if fact.node is None else fact.node
-    match fact.what:
-        case "began":
+    match fact.kind:
+        case FactKind.CYCLE_BEGAN:
             cycle.began = cycle.began or fact
-        case "failed":
+        case FactKind.CYCLE_FAILED:
             cycle.failed = cycle.failed or fact
-        case "first_failure":
+        case FactKind.FIRST_FAILURE:
             cycle.first_failure = fact
-        case "decided":
+        case FactKind.DECIDED:
             cycle.decided = fact
-        case "run":
+        case FactKind.WORKERS_STARTED:
             cycle.runs.setdefault(node, fact.at)
-        case "beats":
+        case FactKind.ALL_BEAT:
             cycle.beats.setdefault(node, fact.at)
-        case "stopped" | "gone":
+        case FactKind.WORKERS_STOPPED | FactKind.WORKERS_GONE:
             cycle.over.setdefault(node, fact.at)
-        case "succeeded":
+        case FactKind.WORKERS_SUCCEEDED:
             cycle.succeeded.setdefault(node, fact.at)
             cycle.over.setdefault(node, fact.at)
-        case "exited" if not fact.failures:
+        case FactKind.WORKERS_EXITED if not fact.failures:
             cycle.succeeded.setdefault(node, fact.at)
 
 
 def _end(
-    cycle: Known, later: Known | None, verdict: Verdict | None, proposed: Fact | None
+    cycle: CycleFacts, later: CycleFacts | None, verdict: Verdict | None, proposed: RunFact | None
 ) -> tuple[CycleEnd, float | None]:
+    """Return how the cycle ended, and when. `later`: the next cycle."""
     if cycle.failed:
         return CycleEnd.FAILED, cycle.failed.at
     if cycle.group and set(cycle.group) <= cycle.succeeded.keys():
         return CycleEnd.SUCCESS, max(cycle.succeeded.values())
-    if cycle.failures:  # its coordinator's journal is lost, its agents' are there
+    if cycle.failures:  # its coordinator's journal is lost, but the agents' have the failures
         return CycleEnd.FAILED, cycle.first_failed
     if later is not None:
         return CycleEnd.UNKNOWN, later.start

@@ -1,26 +1,27 @@
-"""What became of one run: its nodes, its cycles, its failures and the time that they took. Types only.
+"""The history of one run: its nodes, its cycles, its failures and the time that they took. Types only.
 
-All times are seconds since the epoch, by the clock of the node that wrote them down; durations are seconds. None stands
-for what the journals that are left cannot tell. `history.builder` makes it of what journals say.
+All times are seconds since the epoch, by the clock of the node that recorded them; durations are seconds. None stands
+for values that the remaining journals do not contain. `history.builder` builds it from the journals.
 
-Time lost. A failure's time is split at the moments that somebody has written down:
+Time lost. A failure's time is split at the moments that a journal has recorded:
 
-    detection     the worker's exit, by its agent's clock, or of a lost node the last time that it was heard, or of a
-                  worker that hangs the beginning of its silence, until the coordinator ends the cycle. None where the
-                  clocks contradict each other
-    stop          until nothing of the cycle can run any more: every one of its nodes has stopped or was given up
-    decision      until the next cycle begins, or the verdict is proposed: what to do, a rule's pause, waiting for nodes
-    rendezvous    until the last of the new cycle's agents starts its workers, of those whose journals are there
+    detection     from the failure until the coordinator ends the cycle. The failure is the worker's exit, by its
+                  agent's clock; for a lost node the last time that it was heard; for a worker that hangs the beginning
+                  of its silence. None where the clocks contradict each other
+    stop          until nothing of the cycle can run any more: each of its nodes has stopped, left or been lost
+    decision      until the next cycle begins, or the verdict is proposed: the decision itself, a rule's pause, and the
+                  wait for nodes
+    rendezvous    until the last agent of the new cycle, of those with a journal, has started its workers
     worker_start  until each of those workers has sent its first heartbeat; None for workers that send none
 
-Slurm's comment (core.protocol.summary) and the metrics are the coordinator's, who knows no more than that it told the
-next cycle to begin: what they call lost ends there.
+Slurm's comment (core.protocol.summary) and the metrics come from the coordinator, which sees only that the next cycle
+begins: the time that they call lost ends there.
 
 Effective training time ratio. The time in which the whole training world was up, divided by the time from the run's
 first line in any journal until its verdict (or, without one, the last line). A cycle counts from the moment at which
 its workers run (the first heartbeat of the last one, else the start by the last agent, else the beginning of the
 cycle) to its first failure, or to the success of its last node. Steps that a failure has undone, back to the last
-checkpoint, are counted as training: nothing in a journal tells them.
+checkpoint, are counted as training: no journal records them.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.run_folder.left_running import LeftRunning
 
 
-class State(StrEnum):
-    """What a node is, as the coordinator in charge sees it."""
+class SpanState(StrEnum):
+    """The state of a node, as the coordinator in charge sees it."""
 
     STANDBY = "standby"
     ACTIVE = "active"
-    """It runs workers of a cycle that nothing is wrong with."""
+    """It runs workers of a cycle that has not failed."""
     STOPPED = "stopped"
     """Its cycle has failed; it waits for the next one."""
     LOST = "lost"
-    """From the last time that it was heard."""
+    """It is silent, counted from the last time that it was heard."""
     EXCLUDED = "excluded"
-    """Not to be chosen again: a rule or a health check says so."""
+    """It must not be chosen again, because of a rule or a health check."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """`end` None: until the end of what is known. `cycle` and `group_rank` of an active node's; `reason` of a lost or
-    excluded one's, "" where nobody gave one."""
+    """A time in which a node had one state. `end` None: until the end of the known time. Active nodes have a `cycle`
+    and a `group_rank`; lost and excluded ones have a `reason`, "" if none is recorded."""
 
-    state: State
+    state: SpanState
     start: float
     end: float | None
     cycle: str = ""
@@ -61,23 +62,23 @@ class Span:
 
 @dataclass(frozen=True)
 class NodeStory:
-    """One node. `spans` are in order and do not overlap; before the first it had not come, after an ended last one it
-    had left."""
+    """One node. `spans` are in order and do not overlap; before the first one the node had not come, after the end of
+    the last one it had left."""
 
     infra_rank: int
     name: str
     spans: tuple[Span, ...]
 
     @property
-    def state(self) -> State | None:
-        """The last that is known; None for a node that has left, or has never come."""
+    def state(self) -> SpanState | None:
+        """The last known state; None for a node that has left, or has never come."""
         return self.spans[-1].state if self.spans and self.spans[-1].end is None else None
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What a failure cost. `at`: when it happened, as far as that is known. `resumed`: when training went on, None if
-    it did not. See the module."""
+    """The time that a failure cost, in the parts that the module defines. `at`: when it happened, as far as that is
+    known. `resumed`: when training went on, None if it did not."""
 
     at: float
     detection: float | None
@@ -91,7 +92,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class LostNode:
-    """`at`: when it was last heard."""
+    """A node that was lost. `at`: when it was last heard."""
 
     node: str
     at: float
@@ -101,23 +102,23 @@ class CycleEnd(StrEnum):
     """How a cycle can end."""
 
     RUNNING = "running"
-    """It did not, as far as is known."""
+    """It has not ended, as far as is known."""
     SUCCESS = "success"
     FAILED = "failed"
     ENDED = "ended"
-    """Nothing was wrong with it: the job was ended, by Slurm or a person."""
+    """Slurm or a person ended the job; the cycle had not failed."""
     UNKNOWN = "unknown"
-    """There is a later one, and the journal that told why is missing."""
+    """A later cycle began, and the journal with the reason is missing."""
 
 
 @dataclass(frozen=True)
 class CycleStory:
-    """One cycle. `number` is TERM.N, `n` how many there were before. `nodes` are names by group_rank. `cause` is one of
-    core.protocol.settings.Cause, `growth`, `other` (what a takeover left unclear, say) or `unknown` (nobody has
-    decided); "" for a cycle that did not fail. `reason` is the decision's, else the first that was given; `rule` the
-    rule that decided, as FILE:LINE (rule N); `response` what came of it: restart, replace_node, gives_up. `failures`:
-    the workers that failed, the first one first, by their nodes' clocks. `lost`: its nodes that were lost as it
-    ended."""
+    """One cycle. `number` is TERM.N, `n` the number of cycles before it. `nodes`: names by group_rank. `began`: why it
+    began; `choice`: why its nodes were chosen. `cause` is one of core.protocol.settings.Cause, `growth`, `other` (for
+    example where a takeover left it unclear) or `unknown` (no decision is recorded); "" for a cycle that did not fail.
+    `reason` is the decision's, else the first recorded one; `rule` the rule that decided, as FILE:LINE (rule N);
+    `response` its answer: restart, replace_node, gives_up. `failures`: the workers that failed, in order of time by
+    their nodes' clocks. `lost`: its nodes that were lost as it ended."""
 
     number: str
     term: int
@@ -140,8 +141,8 @@ class CycleStory:
 
 @dataclass(frozen=True)
 class Takeover:
-    """Another coordinator came to be in charge of a running job. `gap`: since the first agent had lost the former one,
-    None where no journal of an agent tells."""
+    """Another coordinator took charge of a running job. `gap`: seconds since the first agent lost the former one, None
+    if no agent's journal has that."""
 
     at: float
     term: int
@@ -150,12 +151,12 @@ class Takeover:
 
 
 @dataclass(frozen=True)
-class FirstFailure:
-    """The worker that failed first in the last failed cycle. `rank` is its RANK, None where its place in the group is
-    not known, or it was the agent. `lines`: the last that it printed, () where its output was not kept; `source` names
-    the file that they are from, `stacks` the one with what it was doing when it hung, both relative to the run's
-    folder. `consequence_of`: the loss of another node that had ended the cycle before, as peers of a lost node fail as
-    well; "" where nothing came before."""
+class FirstFailedWorker:
+    """The worker that failed first in the last failed cycle. `rank` is its RANK, None if its place in the group is not
+    known, or the agent itself failed. `lines`: the last lines that it printed, () if its output was not kept; `source`:
+    the file that contains them; `stacks`: the file with its stacks when it hung; both are relative to the run's folder.
+    `consequence_of`: the earlier loss of another node that ended the cycle, as peers of a lost node fail as well; ""
+    if there was none."""
 
     cycle: str
     node: str
@@ -169,10 +170,10 @@ class FirstFailure:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that `ft-supervisor fault` did to the run, as it has written it down (fault.record): `act` is kill,
-    freeze, thaw, cut or heal, `target` worker, agent, coordinator, daemon or node. `rank`: of a worker that was named
-    by it; `seconds`: how long a freeze or a cut was to last; `seed`: of a schedule; `cycle`: what ran then, or had just
-    ended, "" for nothing."""
+    """A fault that `ft-supervisor fault` injected and recorded (fault.record). `act` is kill, freeze, thaw, cut or
+    heal; `target` worker, agent, coordinator, daemon or node. `rank`: that of a worker that was chosen by rank;
+    `seconds`: the planned length of a freeze or a cut; `seed`: that of a schedule; `cycle`: the cycle that ran then, or
+    had just ended, "" for none."""
 
     at: float
     act: str
@@ -186,16 +187,17 @@ class Fault:
 
     @property
     def hurts(self) -> bool:
-        """It is no end of another one."""
+        """Whether it does damage; False for the end of a freeze or a cut."""
         return self.act not in ("thaw", "heal")
 
 
 @dataclass(frozen=True)
 class History:
-    """One run. `start`: the first line in any journal; `until`: the last; `ended`: when a coordinator wrote down the
-    verdict. `training`: seconds in which all workers of a cycle ran. `verdict` is the run's file's, else what a
-    coordinator wrote down. `faults`: of a game day, in order. `notes`: what is missing or odd, one line each, for
-    people. `left`: what the run's folder says of a job that still ran in Slurm after its verdict."""
+    """One run. `start`, `until`: times of the first and the last line in any journal; `ended`: when a coordinator
+    recorded the verdict. `training`: seconds in which all workers of a cycle ran. `verdict` is that of verdict.json,
+    else the one that a coordinator recorded. `per_node`: workers on each node; `active`: nodes that are to train.
+    `faults`: those of a game day, in order. `notes`: missing or odd files, one line each, for people. `left`: the note
+    in the run's folder on a job that still ran in Slurm after its verdict."""
 
     run_id: str
     nodes: tuple[NodeStory, ...]
@@ -208,7 +210,7 @@ class History:
     training: float | None
     per_node: int | None = None
     active: int | None = None
-    first_failure: FirstFailure | None = None
+    first_failure: FirstFailedWorker | None = None
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = field(default=())
     left: LeftRunning | None = None
@@ -228,5 +230,5 @@ class History:
 
     @property
     def lost(self) -> float:
-        """Seconds that failures cost, those after which training went on."""
+        """Seconds that failures cost, without those after which training did not go on."""
         return sum(cycle.loss.total for cycle in self.cycles if cycle.loss and cycle.loss.resumed and cycle.loss.total)

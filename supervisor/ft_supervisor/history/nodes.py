@@ -1,42 +1,45 @@
-"""What each node was, and when, made of facts (history.fact). Pure."""
+"""Builds the states of each node over time from facts (history.fact). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ft_supervisor.history.fact import Fact
-from ft_supervisor.history.model import NodeStory, Span, State
+from ft_supervisor.history.fact import FactKind, RunFact
+from ft_supervisor.history.model import NodeStory, Span, SpanState
 
 
-def nodes(facts: Iterable[Fact], names: Sequence[str]) -> tuple[NodeStory, ...]:
-    """By infra_rank. `facts` in order: the coordinators', and agents' of the times in which no coordinator's tell."""
-    lines = [_Line(rank, name) for rank, name in enumerate(names)]
-    fold = _Fold(lines)
+def nodes(facts: Iterable[RunFact], names: Sequence[str]) -> tuple[NodeStory, ...]:
+    """Return the nodes by infra_rank. `facts`: in order of time, those of coordinators, and those of agents for times
+    that no coordinator's journal covers."""
+    spans = [_NodeSpans(rank, name) for rank, name in enumerate(names)]
+    fold = _Fold(spans)
     for fact in facts:
-        fold.see(fact)
-    return tuple(NodeStory(line.rank, line.name, tuple(line.spans)) for line in lines)
+        fold.apply(fact)
+    return tuple(NodeStory(each.rank, each.name, tuple(each.spans)) for each in spans)
 
 
-class _Line:
+class _NodeSpans:
     """One node's spans so far."""
 
     def __init__(self, rank: int, name: str) -> None:
         self.rank = rank
         self.name = name
         self.spans: list[Span] = []
-        self.out = ""
-        """Why it is not to be chosen again."""
+        self.barred = ""
+        """Why the node must not be chosen again; "" if it may be."""
 
     @property
-    def state(self) -> State | None:
-        """None before it has come and after it has left."""
+    def state(self) -> SpanState | None:
+        """The present state; None before the node has come and after it has left."""
         return self.spans[-1].state if self.spans and self.spans[-1].end is None else None
 
-    def be(self, state: State, at: float, cycle: str = "", group_rank: int | None = None, reason: str = "") -> None:
-        """From `at` on; from the beginning of the span before, where that is later: clocks differ."""
-        if self.out and state in (State.STANDBY, State.STOPPED):
-            state, reason = State.EXCLUDED, self.out
+    def change(
+        self, state: SpanState, at: float, cycle: str = "", group_rank: int | None = None, reason: str = ""
+    ) -> None:
+        """Begin a span at `at`, but not before the end of the former span: clocks differ."""
+        if self.barred and state in (SpanState.STANDBY, SpanState.STOPPED):
+            state, reason = SpanState.EXCLUDED, self.barred
         now = Span(state, at, None, cycle, group_rank, reason)
         if self.state is state and self.spans[-1].cycle == cycle:
             return
@@ -45,19 +48,19 @@ class _Line:
             now = replace(now, start=max(at, self.spans[-1].end or at))
         self.spans.append(now)
 
-    def lose(self, at: float, reason: str) -> None:
-        """It has been lost since then, whatever it was believed to be until that was noticed."""
-        if self.state is State.LOST:
+    def mark_lost(self, at: float, reason: str) -> None:
+        """Replace all states since `at` by LOST: the loss was noticed later than it happened."""
+        if self.state is SpanState.LOST:
             return
         while self.spans and self.spans[-1].start >= at:
             self.spans.pop()
         if self.spans:
             last = self.spans[-1]
             self.spans[-1] = replace(last, end=at if last.end is None else min(last.end, at))
-        self.spans.append(Span(State.LOST, at, None, reason=reason))
+        self.spans.append(Span(SpanState.LOST, at, None, reason=reason))
 
     def end(self, at: float) -> None:
-        """It has left, or becomes something else."""
+        """End the present span, because the node has left or changes its state."""
         if self.state is not None:
             last = self.spans.pop()
             if at > last.start:
@@ -65,74 +68,76 @@ class _Line:
 
 
 class _Fold:
-    """One fact after the other."""
+    """Applies the facts to the nodes' spans, one after the other."""
 
-    def __init__(self, lines: list[_Line]) -> None:
-        self._lines = lines
+    def __init__(self, nodes: list[_NodeSpans]) -> None:
+        self._nodes = nodes
         self._cycle = ""
         self._group: dict[int, int] = {}
         """group_rank by infra_rank."""
         self._running = False
         self._reason = ""
 
-    def see(self, fact: Fact) -> None:
-        line = self._lines[fact.node] if fact.node is not None and 0 <= fact.node < len(self._lines) else None
-        match fact.what:
-            case "known" | "run" if fact.cycle != self._cycle and _newer(fact.cycle, self._cycle):
+    def apply(self, fact: RunFact) -> None:
+        line = self._nodes[fact.node] if fact.node is not None and 0 <= fact.node < len(self._nodes) else None
+        match fact.kind:
+            case FactKind.CYCLE_KNOWN | FactKind.WORKERS_STARTED if fact.cycle != self._cycle and _newer(
+                fact.cycle, self._cycle
+            ):
                 self._begin(fact)
-            case "began" if fact.cycle != self._cycle:
+            case FactKind.CYCLE_BEGAN if fact.cycle != self._cycle:
                 self._begin(fact)
-            case "failed" if fact.cycle == self._cycle:
+            case FactKind.CYCLE_FAILED if fact.cycle == self._cycle:
                 self._running = False
                 for each in self._members():
-                    if each.state is State.ACTIVE:
-                        each.be(State.STOPPED, fact.at)
-            case "decided":
+                    if each.state is SpanState.ACTIVE:
+                        each.change(SpanState.STOPPED, fact.at)
+            case FactKind.DECIDED:
                 self._reason = fact.reason
-            case "excluded":
+            case FactKind.NODES_EXCLUDED:
                 self._exclude(fact.group)
-                for each in self._lines:
-                    if each.out and each.state in (State.STANDBY, State.STOPPED):
-                        each.be(State.STOPPED, fact.at)
+                for each in self._nodes:
+                    if each.barred and each.state in (SpanState.STANDBY, SpanState.STOPPED):
+                        each.change(SpanState.STOPPED, fact.at)
             case _ if line is not None:
                 self._of_node(line, fact)
 
-    def _of_node(self, line: _Line, fact: Fact) -> None:
-        match fact.what:
-            case "registered" | "standby" if line.state in (None, State.LOST):
+    def _of_node(self, line: _NodeSpans, fact: RunFact) -> None:
+        match fact.kind:
+            case FactKind.NODE_REGISTERED | FactKind.STANDBY if line.state in (None, SpanState.LOST):
                 if self._running and line.rank in self._group:
-                    line.be(State.ACTIVE, fact.at, self._cycle, self._group[line.rank])
+                    line.change(SpanState.ACTIVE, fact.at, self._cycle, self._group[line.rank])
                 else:
-                    line.be(State.STANDBY, fact.at)
-            case "lost":
-                line.lose(fact.at, fact.reason)
-            case "unhealthy":
-                line.out = line.out or fact.reason or "a health check failed"
-                if line.state is not State.ACTIVE:
-                    line.be(State.STOPPED, fact.at)
-            case "exited" if fact.failures and line.state is State.ACTIVE:
-                line.be(State.STOPPED, fact.at)
-            case "left" | "ends":
+                    line.change(SpanState.STANDBY, fact.at)
+            case FactKind.NODE_LOST:
+                line.mark_lost(fact.at, fact.reason)
+            case FactKind.NODE_UNHEALTHY:
+                line.barred = line.barred or fact.reason or "a health check failed"
+                if line.state is not SpanState.ACTIVE:
+                    line.change(SpanState.STOPPED, fact.at)
+            case FactKind.WORKERS_EXITED if fact.failures and line.state is SpanState.ACTIVE:
+                line.change(SpanState.STOPPED, fact.at)
+            case FactKind.NODE_LEFT | FactKind.AGENT_ENDS:
                 line.end(fact.at)
 
-    def _begin(self, fact: Fact) -> None:
-        """A cycle, or the first that is heard of it."""
+    def _begin(self, fact: RunFact) -> None:
+        """Begin a cycle, with the first fact about it."""
         self._cycle, self._running = fact.cycle, True
         self._group = {rank: group_rank for group_rank, rank in enumerate(fact.group)}
         self._exclude(fact.excluded)
         for group_rank, each in enumerate(self._members()):
-            each.be(State.ACTIVE, fact.at, fact.cycle, group_rank)
-        for line in self._lines:
-            if line.rank not in self._group and line.state in (State.STOPPED, State.STANDBY, State.ACTIVE):
-                line.be(State.STANDBY, fact.at)
+            each.change(SpanState.ACTIVE, fact.at, fact.cycle, group_rank)
+        for line in self._nodes:
+            if line.rank not in self._group and line.state in (SpanState.STOPPED, SpanState.STANDBY, SpanState.ACTIVE):
+                line.change(SpanState.STANDBY, fact.at)
 
     def _exclude(self, ranks: Iterable[int]) -> None:
         for rank in ranks:
-            if rank < len(self._lines):
-                self._lines[rank].out = self._lines[rank].out or self._reason or "a rule says so"
+            if rank < len(self._nodes):
+                self._nodes[rank].barred = self._nodes[rank].barred or self._reason or "excluded by a rule"
 
-    def _members(self) -> list[_Line]:
-        return [self._lines[rank] for rank in self._group if rank < len(self._lines)]
+    def _members(self) -> list[_NodeSpans]:
+        return [self._nodes[rank] for rank in self._group if rank < len(self._nodes)]
 
 
 def _newer(one: str, other: str) -> bool:

@@ -1,8 +1,8 @@
-"""A run's history from its folder. Reads files, which may hang (NFS): for a thread.
+"""Reads a run's history from its folder. The files may hang (NFS), so call it in a thread.
 
-Coordinators' journals are read as a whole, in a stream, of daemons' only the first line, of MOST_DAEMONS of them: it
-names all nodes, and daemons begin at the same time. Agents' are read until BUDGET is used up: those of ten thousand
-nodes would take hours, and tell only when workers started.
+Coordinators' journals are read whole, as a stream. Of daemons' journals only the first line is read, of MOST_DAEMONS of
+them: that line names all nodes, and all daemons start at the same time. Agents' journals are read until BUDGET is used
+up: those of ten thousand nodes would take hours, and add only when workers started.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from ft_supervisor.core.protocol.model import Verdict
 from ft_supervisor.core.words import count
 from ft_supervisor.history import game_days
 from ft_supervisor.history.builder import build
-from ft_supervisor.history.fact import Told
+from ft_supervisor.history.fact import JournalFacts
 from ft_supervisor.history.facts import facts
-from ft_supervisor.history.model import Fault, FirstFailure, History
+from ft_supervisor.history.model import Fault, FirstFailedWorker, History
 from ft_supervisor.run_folder import left_running, smallfile, verdict_file
 from ft_supervisor.run_folder.left_running import LeftRunning
 
 BUDGET = 1024 * 1024 * 1024
-"""Bytes of agents' journals."""
+"""Bytes of agents' journals that are read."""
 MOST_DAEMONS = 64
 MAX_LINE = 16 * 1024 * 1024
-"""Bytes of one line; the longest, a cycle of ten thousand nodes, takes a quarter of it."""
+"""Bytes of one line; the longest, a cycle of ten thousand nodes, takes a quarter of that."""
 LAST_LINES = 20
 MOST_NOTES = 12
 MAX_FAULTS = 4 * 1024 * 1024
-"""Bytes: some ten thousand faults."""
+"""Bytes of faults.jsonl that are read: some ten thousand faults."""
 LAUNCH = "journal-launch"
-"""Begins the name of the journal of `launch`, which knows neither cycles nor workers."""
+"""Prefix of the journal of `launch`, which contains neither cycles nor workers."""
 _TAIL = 64 * 1024
 _LONGEST = 1000
 """Characters of one line that are shown."""
 
 
 def read(folder: Path, budget: int = BUDGET) -> History:
-    """What is known of the run whose folder this is. What cannot be read is in its notes; without any journal it has
-    no cycles."""
+    """Return the history of the run in `folder`. Files that cannot be read get a line in its notes; without any journal
+    it has no cycles. `budget`: bytes of agents' journals to read."""
     notes: list[str] = []
     verdict = _verdict(folder, notes)
     faults = _faults(folder / game_days.NAME, notes)
     journals = _journals(folder, notes)
-    told: list[Told] = []
+    contents: list[JournalFacts] = []
     unread = 0
     names: dict[tuple[str, ...], tuple[str, ...]] = {}
     for name, path in journals:
@@ -55,16 +55,18 @@ def read(folder: Path, budget: int = BUDGET) -> History:
             unread += 1
             continue
         budget -= size
-        told.append(_told(path, name, folder, notes))
-        told[-1].nodes = names.setdefault(told[-1].nodes, told[-1].nodes)  # thousands of them, in thousands of journals
+        contents.append(_read_journal(path, name, folder, notes))
+        contents[-1].nodes = names.setdefault(
+            contents[-1].nodes, contents[-1].nodes
+        )  # thousands of them, in thousands of journals
     if unread:
         notes.append(
             f"{unread} agents' journals were not read, as they are too many: when workers started is uncertain"
         )
-    history = build(folder.name, told, verdict, faults=faults)
+    history = build(folder.name, contents, verdict, faults=faults)
     if len(notes) > MOST_NOTES:  # a disk that was full has damaged the journals of all nodes
         notes[MOST_NOTES:] = [f"and {len(notes) - MOST_NOTES} more lines like these"]
-    notes += [*_missing(history, told), *history.notes]
+    notes += [*_missing(history, contents), *history.notes]
     failure = history.first_failure
     left = _left(folder, notes) if verdict else None
     first_failure = _with_lines(failure, folder) if failure else None
@@ -92,7 +94,7 @@ def _left(folder: Path, notes: list[str]) -> LeftRunning | None:
 
 
 def _faults(path: Path, notes: list[str]) -> list[Fault]:
-    """What a game day has left, as far as MAX_FAULTS goes."""
+    """Return the faults in the file, up to MAX_FAULTS bytes."""
     try:
         with smallfile.opened(path) as file:
             data = file.read(MAX_FAULTS + 1)
@@ -111,7 +113,7 @@ def _faults(path: Path, notes: list[str]) -> list[Fault]:
 
 
 def _problem(error: OSError | smallfile.NotSmall) -> str:
-    """Without the path, which is told already."""
+    """Return the problem without the path, which the note has already."""
     return str(error.strerror) if isinstance(error, OSError) else error.problem
 
 
@@ -119,11 +121,11 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # reading it says why
+        return 0  # the error follows when it is read
 
 
 def _journals(folder: Path, notes: list[str]) -> list[tuple[str, Path]]:
-    """(name, path), the coordinators' first, and no more of daemons' than MOST_DAEMONS."""
+    """Return (name, path) of each journal, the coordinators' first, with MOST_DAEMONS of daemons at most."""
     found: list[tuple[str, Path]] = []
     parent = folder / "journal"
     try:
@@ -152,47 +154,47 @@ def _journals(folder: Path, notes: list[str]) -> list[tuple[str, Path]]:
     return [*(each for each in found if not each[0].startswith("daemon")), *daemons[:MOST_DAEMONS]]
 
 
-def _told(path: Path, name: str, folder: Path, notes: list[str]) -> Told:
+def _read_journal(path: Path, name: str, folder: Path, notes: list[str]) -> JournalFacts:
     where = path.relative_to(folder)
     try:
         if name.startswith("daemon"):
-            told = facts(_lines(path, 1))
+            journal = facts(_lines(path, 1))
         else:
             rest = [path.with_suffix(f".{part}.jsonl") for part in ("rest-old", "rest")]
-            told = facts(chain(_lines(path), *(_lines(part) for part in rest if part.exists())))
+            journal = facts(chain(_lines(path), *(_lines(part) for part in rest if part.exists())))
     except (OSError, smallfile.NotSmall) as error:
         notes.append(f"{where}: {_problem(error)}")
-        return Told()
-    if told.problem:
-        notes.append(f"{where}: {told.problem}")
-    if told.torn:
-        notes.append(f"{where}: {_are(told.torn, 'line')} cut off or damaged")
-    if told.strange:
-        notes.append(f"{where}: {_are(told.strange, 'line')} not understood, of another version perhaps")
-    if told.full:
+        return JournalFacts()
+    if journal.problem:
+        notes.append(f"{where}: {journal.problem}")
+    if journal.torn:
+        notes.append(f"{where}: {_are(journal.torn, 'line')} cut off or damaged")
+    if journal.strange:
+        notes.append(f"{where}: {_are(journal.strange, 'line')} not understood, of another version perhaps")
+    if journal.full:
         notes.append(f"{where}: it reached its bound, and some of it was left out")
-    return told
+    return journal
 
 
 def _lines(path: Path, most: int | None = None) -> Iterator[bytes]:
-    """With their line ends; of one that is too long, pieces without."""
+    """Yield the lines with their line ends; a line that is too long comes in pieces without one."""
     with smallfile.opened(path) as file:
         while (most is None or most > 0) and (line := file.readline(MAX_LINE)):
             yield line
             most = most - 1 if most is not None else None
 
 
-def _missing(history: History, told: list[Told]) -> Iterator[str]:
-    """What would be there after a run whose nodes have all ended well."""
-    if not any(each.run_id for each in told):
+def _missing(history: History, contents: list[JournalFacts]) -> Iterator[str]:
+    """Yield a line for people on each kind of file that is missing."""
+    if not any(each.run_id for each in contents):
         yield "no journal: neither nodes nor cycles are known"
         return
-    if not any(each.facts for each in told if each.machine == "coordinator"):
+    if not any(each.facts for each in contents if each.machine == "coordinator"):
         yield "no coordinator's journal: why cycles began and failed is known from agents alone"
     if history.verdict is None:
         yield "no verdict (yet); while a job runs its coordinator's journal comes some seconds late"
     began = {node for cycle in history.cycles for node in cycle.nodes}
-    agents = {each.nodes[each.node] for each in told if each.machine == "agent" and each.node is not None}
+    agents = {each.nodes[each.node] for each in contents if each.machine == "agent" and each.node is not None}
     if lacking := sorted(began - agents):
         shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
         later = "" if history.verdict else ", which comes when a node ends, unless it dies"
@@ -203,13 +205,13 @@ def _are(number: int, word: str) -> str:
     return f"{count(number, word)} {'is' if number == 1 else 'are'}"
 
 
-def _with_lines(failure: FirstFailure, folder: Path) -> FirstFailure:
-    """With the end of the worker's own file, where there is one: it says more than the agent's last lines."""
+def _with_lines(failure: FirstFailedWorker, folder: Path) -> FirstFailedWorker:
+    """Return the failure with the end of the worker's log file, if there is one: it is longer than the agent's copy."""
     if failure.rank is None:
         return failure
     path = folder / "logs" / failure.cycle / f"rank{failure.rank}.log"
     lines = _last_lines(path)
-    if len(lines) < LAST_LINES:  # a new file may have been begun just then; where its former part is, agent.log_files
+    if len(lines) < LAST_LINES:  # the log may just have been rotated (agent.log_files)
         lines = [*_last_lines(path.with_name(f"{path.name}.1")), *lines][-LAST_LINES:]
     shown = tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
     stacks = folder / "stacks" / failure.cycle / f"{failure.rank}.txt"
@@ -225,7 +227,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _last_lines(path: Path) -> list[str]:
-    """None of a file that is not there, or may not be read."""
+    """Return the last lines of the file; none if it is missing or may not be read."""
     try:
         with smallfile.opened(path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))

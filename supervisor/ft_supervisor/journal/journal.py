@@ -1,21 +1,21 @@
-"""The journal: every event that one of the core's machines was given, and what came out, as JSON lines.
+"""The journal: every event that one of the core's machines has received, with the actions that followed, as JSON lines.
 
 `<folder>/journal-<name>.jsonl`, where the name begins with the machine's kind: daemon, agent-3, coordinator-1, launch.
 A process writes a header and then a line for each event; each line is one write(2), so that a kill leaves whole lines
-and at most one torn last line, which readers skip. Whoever opens the file again goes on below with a header of its own.
+and at most one torn last line, which readers skip. A process that opens the file again appends a header of its own.
 
     header      {"journal": 2, "protocol", "version", "machine", "name", "time", "now", "begin"}
     event       {"time", "now", "term", "cycle", "event", "actions", "reason"}; `event` is null for start(now)
     quiet event [TYPE, now, checksum of the actions (0: there were none), fields of the event...]
     full        {"full": "...", "rest": FILE}: the bound is reached
 
-`now` is the machine's own clock, in seconds and exact, `time` is for people. `reason` is that of the first action which
-has one. A quiet event is one of those that come every heartbeat, with nothing but the usual heartbeat coming out: about
-40 to 90 bytes, a fifth of what it would be. The first half of the bound is kept, as only a journal with its beginning
-can be replayed; the rest goes on in `journal-<name>.rest.jsonl`, which starts anew (the former one becomes `.rest-old`)
-at each quarter, and is for reading only.
+`now` is the machine's own clock, exact and in seconds; `time` is for people. `reason` is that of the first action which
+has one. A quiet event comes with every heartbeat, and only the usual heartbeat follows from it: its line has 40 to 90
+bytes, a fifth of the full form. The first half of the bound is kept, because only a journal with its beginning can be
+replayed. Later lines go to `journal-<name>.rest.jsonl`, which is for reading only; after each quarter of the bound it
+becomes `.rest-old`, and a new one begins.
 
-No secrets: see tagged.hide_secrets. The core does not decide by them.
+The journal contains no secrets (tagged.hide_secrets); the core does not decide by them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from ft_supervisor.process import atomic
 from ft_supervisor.run_folder import ownfolder
 
 LIMIT = 64 * 1024 * 1024
-"""Bytes of one journal, the part for reading only included: 16 hours of heartbeats and more can be replayed."""
+"""Bytes of one journal with its read-only part: at least 16 hours of heartbeats can be replayed."""
 
 _ROOM = 512
-"""Bytes for the line that says where the journal goes on."""
+"""Bytes that are reserved for the line with the name of the next file."""
 
 
 class Journal:
-    """One machine's journal. `failed` is told, once, why nothing is recorded any more: training goes on without it."""
+    """One machine's journal. `failed` is called once with the reason if nothing can be recorded any more: the training
+    goes on without the journal."""
 
     def __init__(self, path: Path, failed: Callable[[str], None], limit: int) -> None:
         self._path = path
@@ -56,7 +57,7 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """The file that it begins with."""
+        """The first file of the journal."""
         return self._path
 
     @classmethod
@@ -69,10 +70,10 @@ class Journal:
         failed: Callable[[str], None],
         limit: int = LIMIT,
     ) -> Journal:
-        """The journal of the machine that was made of `begin` at `now` (the very same number: replay needs it).
+        """Open the journal of the machine that was made from `begin` at `now` (replay needs exactly that number).
 
-        A daemon gives Begin(job, node, 0, Memory(), epoch). `name` begins with the machine's kind. `folder` is made if
-        missing. Never raises: without a file nothing is recorded.
+        A daemon passes Begin(job, node, 0, Memory(), epoch). `name` begins with the machine's kind. `folder` is made if
+        missing. `limit`: bytes. Never raises: without a file nothing is recorded.
         """
         journal = cls(folder / f"journal-{name}.jsonl", failed, limit)
         journal._guarded(lambda: journal._begin(name, begin, now))
@@ -81,16 +82,16 @@ class Journal:
     def record(
         self, now: float, event: object, actions: Sequence[object], *, term: int | None, cycle: Cycle | None
     ) -> None:
-        """That `handle(event, now)` has returned these actions; `event` None means start(now).
+        """Record that `handle(event, now)` has returned these actions; `event` None means start(now).
 
-        To be called in the order of the calls, and before the actions are carried out: the last one may be the end of
-        the process. Never raises.
+        Call it in the order of the machine's calls, and before the actions are carried out: the last one may end the
+        process. Never raises.
         """
         if self._fd is not None:
             self._guarded(lambda: self._event(now, event, actions, (term, None if cycle is None else str(cycle))))
 
     def close(self) -> None:
-        """Record nothing more. A process that ends needs not."""
+        """Close the file and record nothing more. A process that ends need not call it."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -98,7 +99,7 @@ class Journal:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # nothing that is wrong with the journal may end a training
+        except Exception as error:  # no problem of the journal may end a training
             try:
                 self.close()
             finally:
@@ -128,7 +129,7 @@ class Journal:
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
         if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
-            self._put(b"\n")  # somebody was killed in the middle of a line
+            self._put(b"\n")  # the former process was killed in the middle of a line
         if path == self._rest and not self._size:
             self._write_line({"rest": f"for reading only: what comes before is in {self._path.name}"})
 
@@ -139,7 +140,7 @@ class Journal:
         self._put(data)
 
     def _go_on(self, length: int) -> None:
-        """This file is full: go on in the next one."""
+        """Go on in the next file, as this one is full."""
         if not self._in_rest:
             self._write_line({"full": "what follows can be read, but not replayed", "rest": self._rest.name})
             self._in_rest, self._bound = True, self._limit // 4
@@ -161,10 +162,10 @@ class Journal:
 
 
 def publish(folder: Path, run_folder: Path, node: str) -> None:
-    """Copy a node's journals from its own folder to <run folder>/journal/<node>/ (made if missing), each a whole file
-    or not at all, and for the user alone, as the originals are.
+    """Copy a node's journals from its own folder to <run folder>/journal/<node>/ (made if missing). Each copy is a
+    whole file or none, and only the user can read it, like the original.
 
-    For a thread: a shared file system may hang. Raises OSError.
+    Call it in a thread: a shared file system may hang. Raises OSError.
     """
     found = sorted(folder.glob("journal-*.jsonl"))
     if not found:

@@ -1,4 +1,4 @@
-"""The journal's lines, written and read. What they look like is in journal.journal."""
+"""Writes and reads the journal's lines. journal.journal describes their format."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from ft_supervisor.core.protocol.ranks import fold, unfold
 from ft_supervisor.journal.tagged import EVENTS, brief, dump, load, text
 
 VERSION = 2
-"""1: it held log lines instead of facts, and the stages of the verdict had other names."""
+"""Version 1 had log lines instead of facts, and other names for the stages of the verdict."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """A machine of the kind `machine` was made of `begin` at `now`."""
+    """The first line of a process: a machine of the kind `machine` was made from `begin` at `now` (its clock,
+    seconds)."""
 
     journal: int
     protocol: int
@@ -38,11 +39,11 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """An event (None: the start) and what came out, as `dump` gives it.
+class JournalEntry:
+    """An event (None: the start) and its actions, as `dump` returns them.
 
-    Of a quiet event there is only the actions' checksum, and neither time nor term, cycle and reason: those of the
-    entry before hold.
+    A quiet event has only the actions' checksum, and neither time, term, cycle nor reason: those of the former entry
+    still hold.
     """
 
     now: float
@@ -56,28 +57,28 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Note:
-    """Something for people: the bound is reached (`full`), or this is the part for reading only."""
+class Notice:
+    """A line for people: the bound is reached (`full`), or the read-only part begins here."""
 
     full: bool
     text: str
 
 
 class BadJournal(Exception):
-    """The file is no journal, is damaged, or is of another version; says where."""
+    """The file is no journal, is damaged, or has another version. The message names the place."""
 
 
-# -- written
+# -- writing
 
 
 def header_line(name: str, begin: Begin | LaunchBegin, now: float) -> str:
-    """The first line of a process."""
+    """Return the first line of a process."""
     header = Header(VERSION, PROTOCOL, name.partition("-")[0], name, wall(), now, begin)
     return text(dump(header))
 
 
 def event_line(now: float, event: object, actions: Sequence[object], term: int | None, cycle: str | None) -> str:
-    """The line of an event that is not quiet."""
+    """Return the line of an event that is not quiet."""
     line = {
         "time": wall(),
         "now": now,
@@ -91,7 +92,7 @@ def event_line(now: float, event: object, actions: Sequence[object], term: int |
 
 
 def is_quiet(event: object, actions: Sequence[object]) -> bool:
-    """Whether this is a heartbeat's usual, with no more in it than that everything goes on."""
+    """Return whether the event comes with every heartbeat, and only the usual heartbeat follows from it."""
     if not all(isinstance(one, Pulse) or (isinstance(one, Tell) and isinstance(one.order, Alive)) for one in actions):
         return False
     if isinstance(event, Heard):
@@ -100,18 +101,18 @@ def is_quiet(event: object, actions: Sequence[object]) -> bool:
 
 
 def quiet_line(now: float, event: object, actions: Sequence[object]) -> str:
-    """The line of an event that is_quiet."""
+    """Return the line of an event for which is_quiet returns True."""
     name, *parts = ["Heard", _fold_echoes(event)] if isinstance(event, Heard) else brief(event)
     return text([name, now, checksum(dump(actions)), *parts])
 
 
 def checksum(actions: Sequence[object]) -> int:
-    """Of actions as `dump` gives them; 0 for none."""
+    """Return the checksum of actions as `dump` returns them; 0 for no actions."""
     return zlib.crc32(text(actions).encode()) if actions else 0
 
 
 def reason_of(actions: Sequence[object]) -> str | None:
-    """Why: the reason of the first action that gives one."""
+    """Return the reason of the first action that has one."""
     for action in actions:
         match action:
             case Leave(reason=reason):
@@ -125,14 +126,14 @@ def reason_of(actions: Sequence[object]) -> str | None:
 
 
 def wall() -> str:
-    """Now, for people."""
+    """Return the time of day in UTC, for people."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _fold_echoes(heard: Heard) -> dict[str, str] | None:
-    """The ranks that have read each round, folded; None where the order of the event would be lost.
+    """Return the ranks that have read each round, as ranges; None if the order of the event would be lost.
 
-    Nearly all of ten thousand nodes have read the same round: a few bytes instead of 100 KB twice a second.
+    Nearly all of ten thousand nodes have read the same round: this takes a few bytes instead of 100 KB twice a second.
     """
     if any(one >= other for (one, _), (other, _) in pairwise(heard.echoes)):
         return None
@@ -142,11 +143,11 @@ def _fold_echoes(heard: Heard) -> dict[str, str] | None:
     return {str(round_): fold(ranks) for round_, ranks in rounds.items()}
 
 
-# -- read
+# -- reading
 
 
-def read(path: Path) -> Iterator[tuple[int, Header | Entry | Note]]:
-    """What is whole in the file, with the lines' numbers; torn lines, which a kill leaves, are passed over.
+def read(path: Path) -> Iterator[tuple[int, Header | JournalEntry | Notice]]:
+    """Yield the whole lines of the file with their numbers. Torn lines, which a killed process leaves, are skipped.
 
     Raises BadJournal, and OSError.
     """
@@ -154,22 +155,22 @@ def read(path: Path) -> Iterator[tuple[int, Header | Entry | Note]]:
     with path.open("rb") as file:
         for number, data in enumerate(file, 1):
             if not data.endswith(b"\n"):
-                return  # torn, or being written just now
+                return  # torn, or not completely written yet
             try:
                 value = parse(data)
             except CodecError as error:
                 torn = torn or BadJournal(f"{path}:{number}: {error}")
                 continue
             if torn and not isinstance(value, Header):
-                raise torn  # no kill does that: below a torn line there is a new process's header, or nothing
+                raise torn  # a kill does not do that: after a torn line there is a new process's header, or nothing
             torn = None
             yield number, value
     if torn:
         raise torn
 
 
-def parse(data: bytes) -> Header | Entry | Note:
-    """One line. Raises CodecError."""
+def parse(data: bytes) -> Header | JournalEntry | Notice:
+    """Parse one line. Raises CodecError."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -181,7 +182,7 @@ def parse(data: bytes) -> Header | Entry | Note:
     if "journal" in value:
         return _header(value)
     if "rest" in value:
-        return Note("full" in value, f"{value.get('full', value['rest'])}")
+        return Notice("full" in value, f"{value.get('full', value['rest'])}")
     if value.keys() != {"time", "now", "term", "cycle", "event", "actions", "reason"}:
         raise CodecError("not the fields of an event")
     if value["event"] is not None:
@@ -189,7 +190,7 @@ def parse(data: bytes) -> Header | Entry | Note:
     if not isinstance(value["actions"], list):
         raise CodecError("actions: a list expected")
     now = from_plain(value.pop("now"), float)
-    return Entry(now=now, checksum=checksum(value["actions"]), **value)
+    return JournalEntry(now=now, checksum=checksum(value["actions"]), **value)
 
 
 def _header(value: dict[str, Any]) -> Header:
@@ -203,14 +204,14 @@ def _header(value: dict[str, Any]) -> Header:
     return header
 
 
-def _quiet(value: list[Any]) -> Entry:
+def _quiet(value: list[Any]) -> JournalEntry:
     if len(value) < 3:
         raise CodecError("too short for a quiet event")
     name, now, crc, *parts = value
     if name == "Heard":
         parts = [_unfold_echoes(*parts)]
     event = load([name, *parts], EVENTS)
-    return Entry(now=from_plain(now, float), event=event, actions=None, checksum=from_plain(crc, int))
+    return JournalEntry(now=from_plain(now, float), event=event, actions=None, checksum=from_plain(crc, int))
 
 
 def _unfold_echoes(folded: object = None) -> list[list[int]]:

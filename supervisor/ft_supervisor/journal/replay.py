@@ -12,7 +12,7 @@ from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.launch.interface import LaunchBegin
 from ft_supervisor.core.launch.launch import LaunchMachine
-from ft_supervisor.journal.lines import BadJournal, Entry, Header, Note, checksum, read
+from ft_supervisor.journal.lines import BadJournal, Header, JournalEntry, Notice, checksum, read
 from ft_supervisor.journal.tagged import dump, text
 
 Machine = AgentMachine | CoordinatorMachine | DaemonMachine | LaunchMachine
@@ -20,7 +20,7 @@ Machine = AgentMachine | CoordinatorMachine | DaemonMachine | LaunchMachine
 
 @dataclass(frozen=True)
 class Difference:
-    """The first line whose actions the core does not give. `expected` is None where the line has a checksum only."""
+    """The first line whose actions differ from the core's. `expected` is None if the line has only a checksum."""
 
     line: int
     event: object
@@ -30,7 +30,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What came of it. `events`: how many were compared. `note`: what the file says of its own end, if anything."""
+    """The result of a replay. `events`: number of compared events. `note`: the file's own remark on its end, "" for
+    none."""
 
     events: int
     difference: Difference | None
@@ -38,18 +39,18 @@ class Replayed:
 
 
 def replay(path: Path) -> Replayed:
-    """Up to the first difference. Raises BadJournal, and OSError."""
+    """Replay the journal up to the first difference. Raises BadJournal, and OSError."""
     events, note = 0, ""
     machine: Machine | None = None
     for line, value in read(path):
         match value:
             case Header():
                 machine = _make(value, f"{path}:{line}")
-            case Note(full, said):
+            case Notice(full, note_text):
                 if not full:
-                    return Replayed(events, None, said)
-                machine, note = None, said
-            case Entry():
+                    return Replayed(events, None, note_text)
+                machine, note = None, note_text
+            case JournalEntry():
                 if machine is None:
                     raise BadJournal(f"{path}:{line}: an event without a header")
                 events += 1
@@ -73,16 +74,16 @@ def _make(header: Header, where: str) -> Machine:
     raise BadJournal(f"{where}: no machine is called {header.machine!r:.60}")
 
 
-def _handle(machine: Any, entry: Entry) -> list[Any] | str:
-    """The actions as `dump` gives them, or what the machine raised."""
+def _handle(machine: Any, entry: JournalEntry) -> list[Any] | str:
+    """Return the actions as `dump` returns them, or the exception that the machine raised, as text."""
     try:
         actions = machine.start(entry.now) if entry.event is None else machine.handle(entry.event, entry.now)
-    except Exception as error:  # whatever it is, the recorded run did not see it
+    except Exception as error:  # any exception is a difference: the recorded run had none
         return f"{type(error).__name__}: {error}"
     return [dump(action) for action in actions]
 
 
-def _same(entry: Entry, got: list[Any] | str) -> bool:
+def _same(entry: JournalEntry, got: list[Any] | str) -> bool:
     if isinstance(got, str):
         return False
     if entry.actions is None:
@@ -94,10 +95,10 @@ def _same(entry: Entry, got: list[Any] | str) -> bool:
 
 
 def story(path: Path) -> Iterator[str]:
-    """The journal as lines to read. Raises BadJournal, and OSError."""
+    """Yield the journal as lines for people. Raises BadJournal, and OSError."""
     quiet = 0
     for _, value in read(path):
-        if isinstance(value, Entry) and value.actions is None:
+        if isinstance(value, JournalEntry) and value.actions is None:
             quiet += 1
             continue
         if quiet:
@@ -105,16 +106,16 @@ def story(path: Path) -> Iterator[str]:
             quiet = 0
         match value:
             case Header():
-                yield from _tell_header(value)
-            case Note(_, said):
-                yield f"=== {said}"
-            case Entry():
-                yield from _tell(value)
+                yield from _show_header(value)
+            case Notice(_, note_text):
+                yield f"=== {note_text}"
+            case JournalEntry():
+                yield from _show_entry(value)
     if quiet:
         yield f"      ... quiet events: {quiet}"
 
 
-def _tell_header(header: Header) -> Iterator[str]:
+def _show_header(header: Header) -> Iterator[str]:
     begin = header.begin
     if isinstance(begin, LaunchBegin):
         yield f"=== {header.name} of job {begin.job_id}, on {begin.host or 'a login node'}"
@@ -124,7 +125,7 @@ def _tell_header(header: Header) -> Iterator[str]:
         yield f"    {header.time}  made at {header.now}: Memory{show(dump(begin.memory))}"
 
 
-def _tell(entry: Entry) -> Iterator[str]:
+def _show_entry(entry: JournalEntry) -> Iterator[str]:
     where = f"term {'-' if entry.term is None else entry.term} cycle {entry.cycle or '-'}"
     event = "start" if entry.event is None else show(dump(entry.event))
     yield f"{entry.time}  {entry.now:.6f}  {where}  {event}"
@@ -134,7 +135,7 @@ def _tell(entry: Entry) -> Iterator[str]:
 
 
 def show(value: Any) -> str:
-    """What `dump` gave, in short: empty fields are left out."""
+    """Return a dumped value in a short form, without empty fields."""
     match value:
         case {"term": term, "n": n, **rest} if not rest:
             return f"{term}.{n}"

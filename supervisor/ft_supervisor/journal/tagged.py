@@ -1,6 +1,6 @@
-"""Events, actions, facts, orders and messages as JSON that names their types, however deep they lie.
+"""Turns events, actions, facts, orders and messages into JSON that names their types at every depth, and back.
 
-Unlike core.protocol.codec, which is for what comes from the network, it takes what it cannot name as text, and it hides
+Unlike core.protocol.codec, which reads messages from the network, it passes values of other types through, and hides
 secrets."""
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ KINDS: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (*EVENTS, *ACTIONS, *FACTS, *messages.TO_COORDINATOR, *messages.TO_AGENT, *orders.ORDERS, LaunchBegin)
 }
-"""What is tagged with its name; everything else is known by the field that it stands in."""
+"""The types that are tagged with their names. The field determines the type of any other value."""
 
 _TAGGED = frozenset(KINDS.values())
 
 
 def hide_secrets(job: Job) -> Job:
-    """The job without what nobody else may read: the values of its workers' environment, and the nonce."""
+    """Return the job without its secrets: the values of its workers' environment, and the nonce."""
     return replace(job, env=tuple((name, HIDDEN) for name, _ in job.env), nonce=HIDDEN if job.nonce else "")
 
 
 def text(value: object) -> str:
-    """`value` as one line of JSON; the same for equal values."""
+    """Return `value` as one line of JSON. Equal values give equal lines."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def dump(value: object) -> Any:
-    """What json.dumps takes, of events, actions, orders, messages and facts."""
+    """Return an event, action, order, message or fact as a value that json.dumps takes."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -57,14 +57,16 @@ def dump(value: object) -> Any:
 
 
 def brief(value: object) -> Any:
-    """As dump, but what is tagged is [NAME, its fields in order]: for what comes every heartbeat."""
+    """Return the value as `dump` does, but with tagged values as [NAME, fields in order]: for events of each
+    heartbeat."""
     if type(value) in _TAGGED:
         return [type(value).__name__, *(brief(part) for _, part in _parts(value))]
     return dump(value)
 
 
 def load(value: object, kinds: tuple[type, ...] = tuple(KINDS.values())) -> Any:
-    """What `dump` or `brief` was given, which must be one of `kinds`. Raises CodecError with one line."""
+    """Return the value that `dump` or `brief` turned into `value`. It must be one of `kinds`. Raises CodecError with
+    one line."""
     kind = _kind(value, kinds)
     hints = _hints(kind)
     if isinstance(value, list):
@@ -106,7 +108,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _parts(value: Any) -> list[tuple[str, object]]:
-    """The names and values of a dataclass' fields."""
+    """Return the names and values of a dataclass' fields, without secrets."""
     if isinstance(value, Job):
         value = hide_secrets(value)
     return [(field.name, getattr(value, field.name)) for field in fields(value)]

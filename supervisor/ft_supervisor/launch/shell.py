@@ -189,7 +189,7 @@ class Launch:
     def _note(self) -> None:
         """The job into the user's index, so that its id is enough for `status` and the others from any folder."""
         job = self._job
-        entry, task = run_index.Entry(job.job_id, self._run_dir), run_index.task_name(self._environ)
+        entry, task = run_index.IndexEntry(job.job_id, self._run_dir), run_index.task_name(self._environ)
 
         def failed(_what: str, error: Exception) -> None:
             self._events.put(interface.NotIndexed(str(error)))

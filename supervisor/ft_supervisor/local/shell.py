@@ -63,7 +63,7 @@ def run(daemon: Sequence[str], config: JobConfig, nodes: int, quiet: bool, envir
     except OSError as error:
         print(f"ft-supervisor: {where}: {error}", file=sys.stderr)
         return CONFIG_ERROR
-    entry = run_index.Entry(job, folder.parent)
+    entry = run_index.IndexEntry(job, folder.parent)
     Background("run index", lambda: run_index.note(environ, run_index.LOCAL, entry), _not_in_index)
     tree.become_subreaper()
     local = _Local(config, nodes, folder, quiet)

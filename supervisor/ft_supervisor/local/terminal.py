@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ft_supervisor.run_folder.snapshot import NodeStatus, Role, Snapshot
+from ft_supervisor.run_folder.snapshot import NodeRole, NodeStatus, Snapshot
 
 _STOPPING = "stopping"
 
@@ -65,8 +65,8 @@ class Terminal:
 
 def _state(entry: NodeStatus, group_rank: int | None, phase: str) -> str:
     """One or two words."""
-    if entry.role is Role.ACTIVE and phase == _STOPPING and entry.running:
+    if entry.role is NodeRole.ACTIVE and phase == _STOPPING and entry.running:
         return _STOPPING
-    if entry.role is Role.UNREGISTERED:
+    if entry.role is NodeRole.UNREGISTERED:
         return "joining"
-    return entry.role.value if group_rank is None or entry.role is not Role.ACTIVE else f"active {group_rank}"
+    return entry.role.value if group_rank is None or entry.role is not NodeRole.ACTIVE else f"active {group_rank}"

@@ -1,2 +1,3 @@
-"""A run's report as text, HTML and JSON, and the table of a user's jobs.
-Renders what history and Slurm say; decides nothing."""
+"""Renders a job's report as text, HTML and JSON, and the table of a user's jobs.
+
+The input is the history of the runs, and Slurm's records. Decides nothing."""

@@ -1,8 +1,8 @@
-"""A user's jobs and how each has truly ended: Slurm's records joined with our verdicts. Pure.
+"""Determines how each of a user's jobs has ended: joins Slurm's records with our verdicts. Pure.
 
 Slurm calls a job FAILED when its script ends with srun after a node's death, and COMPLETED when its script ends in
-`exit 0` whatever happened. What happened is in our part of the job's Comment (core.protocol.summary.line), and in the
-run's verdict.json."""
+`exit 0`, even after a failure. The true outcome is in our part of the job's Comment (core.protocol.summary.line), and
+in the run's verdict.json."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ft_supervisor.core.words import one_line
 from ft_supervisor.run_folder.verdict_file import Content
 
 OUTCOMES = ("success", "failed", "interrupted", "cancelled", "running", "pending", "unknown")
-_TOLD = re.compile(rf"({'|'.join(Outcome)})(?: \(([a-z0-9 ,]{{1,60}})\))?(?:, (.*))?", re.DOTALL)
+_SUMMARY_LINE = re.compile(rf"({'|'.join(Outcome)})(?: \(([a-z0-9 ,]{{1,60}})\))?(?:, (.*))?", re.DOTALL)
 _RESTART = re.compile(r"(?:^|, )restart ([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a verdict says. `source` is comment or file; `code` is the verdict's exit code; `restart` that of the run
-    that it is of; `exit_code`: the policy lets DerivedExitCode be put right."""
+class JobVerdict:
+    """The verdict of one run. `source`: comment or file, where it was found; `code`: its exit code; `restart`: the
+    run's restart count; `exit_code`: whether the policy allows setting DerivedExitCode."""
 
     source: str
     outcome: Outcome
@@ -36,39 +36,39 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One job. `row` is Slurm's newest record of it, `began` when that run of it began (it has several records where it
-    lost nodes), `restarts` how many runs before it are known. `outcome` is one of OUTCOMES; without `told` it is what
-    Slurm says."""
+class ListedJob:
+    """One job. `row`: Slurm's newest record of it; `began`: when that run began, in seconds since the epoch (a run that
+    lost nodes has several records); `restarts`: number of known runs before it. `outcome` is one of OUTCOMES; without a
+    `verdict` it comes from Slurm's state."""
 
     row: JobRow
     began: int | None
     restarts: int
     outcome: str
-    told: Told | None = None
+    verdict: JobVerdict | None = None
 
     @property
     def state(self) -> StateInfo:
-        """What Slurm says."""
+        """The job's state in Slurm."""
         return job_states.find(self.row.state)
 
     @property
     def contradicts(self) -> bool:
-        """Whether Slurm calls a failure what was a success, or the other way round."""
-        if self.told is None or not self.state.over:
+        """Whether the job succeeded and Slurm calls it a failure, or the other way round."""
+        if self.verdict is None or not self.state.over:
             return False
-        return (self.state.means is Meaning.SUCCESS) != (self.told.outcome is Outcome.SUCCESS)
+        return (self.state.means is Meaning.SUCCESS) != (self.verdict.outcome is Outcome.SUCCESS)
 
     @property
     def wrong_code(self) -> bool:
-        """Whether its DerivedExitCode is not the verdict's, and may be put right."""
-        if self.told is None or not self.state.over or not self.told.exit_code:
+        """Whether its DerivedExitCode differs from the verdict's exit code, and may be set."""
+        if self.verdict is None or not self.state.over or not self.verdict.exit_code:
             return False
-        return self.row.derived_exit_code != ExitCode(self.told.code, 0)
+        return self.row.derived_exit_code != ExitCode(self.verdict.code, 0)
 
 
-def join(rows: Iterable[JobRow]) -> list[Job]:
-    """The jobs, by Slurm's word and their comments, in the order in which they were submitted."""
+def join(rows: Iterable[JobRow]) -> list[ListedJob]:
+    """Return the jobs, with the outcomes from their records and comments, in the order of their submission."""
     by_id: dict[int, list[JobRow]] = {}
     for row in rows:
         by_id.setdefault(row.job_id, []).append(row)
@@ -76,54 +76,57 @@ def join(rows: Iterable[JobRow]) -> list[Job]:
     return sorted(jobs, key=lambda job: _age(job.row))
 
 
-def judge(job: Job, content: Content | None) -> Job:
-    """The job by what its run's verdict.json says, which counts for more than the comment, where it has one."""
-    told = _of_file(content) if content is not None else None
-    return job if told is None or told.restart < job.restarts else _decided(job.row, job.began, job.restarts, told)
+def judge(job: ListedJob, content: Content | None) -> ListedJob:
+    """Return the job with the outcome of its run's verdict.json, which takes precedence over the comment. `content`:
+    None without such a file."""
+    verdict = _of_file(content) if content is not None else None
+    if verdict is None or verdict.restart < job.restarts:
+        return job
+    return _decided(job.row, job.began, job.restarts, verdict)
 
 
 def _age(row: JobRow) -> tuple[int, float]:
     return row.submit or 0, float("inf") if row.start is None else row.start
 
 
-def _job(rows: Sequence[JobRow]) -> Job:
-    """Of its records, the newest last."""
+def _job(rows: Sequence[JobRow]) -> ListedJob:
+    """Return the job of these records, of which the newest is last."""
     row, began, restarts, resizing = rows[-1], rows[-1].start, 0, True
     for earlier in reversed(rows[:-1]):
         if job_states.find(earlier.state).name != "RESIZING":
             restarts, resizing = restarts + 1, False
         elif resizing:
             began = earlier.start if earlier.start is not None else began
-    told = _of_comment(row)
-    # Of an earlier run, which was requeued: the newest one has not told its end.
-    return _decided(row, began, restarts, told if told is not None and told.restart >= restarts else None)
+    verdict = _of_comment(row)
+    # The comment may be of an earlier run, which was requeued: the newest one has not ended yet.
+    return _decided(row, began, restarts, verdict if verdict is not None and verdict.restart >= restarts else None)
 
 
-def _decided(row: JobRow, began: int | None, restarts: int, told: Told | None) -> Job:
+def _decided(row: JobRow, began: int | None, restarts: int, verdict: JobVerdict | None) -> ListedJob:
     state = job_states.find(row.state)
     if state.over:
-        outcome = told.outcome.value if told is not None else state.means.value
+        outcome = verdict.outcome.value if verdict is not None else state.means.value
     elif state.means is Meaning.PART:
         outcome = state.beneath.lower() or Meaning.UNKNOWN.value
     else:
         outcome = state.means.value
-    return Job(row, began, restarts, outcome, told)
+    return ListedJob(row, began, restarts, outcome, verdict)
 
 
-def _of_comment(row: JobRow) -> Told | None:
-    match = _TOLD.fullmatch(comment.part(row.comment, comment.MARK))
+def _of_comment(row: JobRow) -> JobVerdict | None:
+    match = _SUMMARY_LINE.fullmatch(comment.part(row.comment, comment.MARK))
     if match is None:
         return None
     outcome, restart = Outcome(match[1]), _RESTART.search(match[2] or "")
     code = EXIT_CODES[outcome]
     if outcome is Outcome.FAILED and row.exit_code == ExitCode(NEVER_AGAIN, 0):
         code = NEVER_AGAIN
-    return Told("comment", outcome, code, int(restart[1]) if restart else 0, one_line(match[3] or ""))
+    return JobVerdict("comment", outcome, code, int(restart[1]) if restart else 0, one_line(match[3] or ""))
 
 
-def _of_file(content: Content) -> Told | None:
+def _of_file(content: Content) -> JobVerdict | None:
     verdict, restart = content.verdict, content.run_id.rpartition(".")[2]
-    match = _TOLD.fullmatch(content.summary)
+    match = _SUMMARY_LINE.fullmatch(content.summary)
     summary = match[3] if match and match[3] else verdict.reason
     number = int(restart) if re.fullmatch(r"[0-9]{1,9}", restart) else 0
-    return Told("file", verdict.outcome, verdict.exit_code, number, one_line(summary), content.exit_code)
+    return JobVerdict("file", verdict.outcome, verdict.exit_code, number, one_line(summary), content.exit_code)

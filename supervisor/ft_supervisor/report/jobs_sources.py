@@ -1,7 +1,7 @@
-"""Where a list of jobs comes from: one question to sacct, and the verdicts' files of jobs whose comment tells nothing.
+"""Collects a list of jobs: one query to sacct, and the verdicts' files of jobs without a verdict in their comments.
 
-Bounded: sacct may be slow, and a file system may hang. Whoever was told of one that hangs had better leave by os._exit,
-as a thread of ours still waits for it.
+All waits are bounded: sacct may be slow, and a file system may hang. If a file system hangs, the caller should end the
+process by os._exit, as a thread still waits for it.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from pathlib import Path
 from ft_slurm.cli_client import CliClient
 from ft_slurm.errors import Refused, SlurmError
 from ft_supervisor.process.background import Background
-from ft_supervisor.report.jobs import Job, join, judge
+from ft_supervisor.report.jobs import ListedJob, join, judge
 from ft_supervisor.run_folder import run_index, runs, verdict_file
 from ft_supervisor.run_folder.runs import Wanted
 from ft_supervisor.run_folder.verdict_file import BadVerdictFile, Content
 
 SLURM_BOUND = 60.0
-"""Seconds for sacct: a busy database takes its time over a month of jobs."""
+"""Seconds to wait for sacct: a busy database is slow with a month of jobs."""
 FILES_BOUND = 10.0
-"""Seconds for the verdicts' files of all jobs together."""
+"""Seconds to wait for the verdicts' files of all jobs together."""
 CHANGE_BOUND = 20.0
-"""Seconds for one change in the database."""
+"""Seconds to wait for one change in the database."""
 
 
 @dataclass
 class Listing:
-    """`notes`: lines for people, on what is missing. `hangs`: a thread is left behind. `fixed`: jobs whose
-    DerivedExitCode was put right."""
+    """A list of jobs. `notes`: lines for people on missing data. `hangs`: a thread still waits for a file system.
+    `fixed`: jobs whose DerivedExitCode was set to the verdict's exit code."""
 
-    jobs: list[Job]
+    jobs: list[ListedJob]
     notes: list[str] = field(default_factory=list)
     hangs: bool = False
-    fixed: list[Job] = field(default_factory=list)
+    fixed: list[ListedJob] = field(default_factory=list)
 
 
 def ask(client: CliClient, since: str, user_id: int) -> Listing:
-    """The user's jobs since then, by Slurm's word and their comments. Raises what jobs_since raises."""
+    """Return the user's jobs since then, from Slurm's records and comments. Raises what CliClient.jobs_since raises."""
     rows, bad = client.jobs_since(since, user_id, timeout=SLURM_BOUND)
-    return Listing(join(rows), [f"sacct told of {bad} more records that make no sense"] if bad else [])
+    return Listing(join(rows), [f"sacct printed {bad} more records that make no sense"] if bad else [])
 
 
 def read_verdicts(
@@ -51,10 +51,10 @@ def read_verdicts(
     of_all: bool,
     bound: float = FILES_BOUND,
 ) -> None:
-    """Look for the verdict's file of each job that is over and has told nothing in its comment, or `of_all` that are
-    over; `templates`: run_dirs, relative to where the job was submitted; `index`: the environment that leads to the
-    user's index of runs, which is asked for others (None: it is not)."""
-    jobs = [job for job in listing.jobs if job.state.over and (of_all or job.told is None)]
+    """Read the verdict's file of each job that is over and has no verdict in its comment, or with `of_all` of each job
+    that is over. `templates`: run_dirs, relative to where the job was submitted; `index`: the environment that leads to
+    the user's index of runs, which is used for other places (None: it is not used); `bound`: seconds."""
+    jobs = [job for job in listing.jobs if job.state.over and (of_all or job.verdict is None)]
     found: dict[int, Content] = {}
     problems: list[str] = []
 
@@ -68,9 +68,7 @@ def read_verdicts(
 
     if jobs and not Background("the verdicts' files", read).wait(bound):
         listing.hangs = True
-        listing.notes.append(
-            f"a file system does not answer within {bound:g} s: some jobs' verdicts were not looked at"
-        )
+        listing.notes.append(f"a file system does not answer within {bound:g} s: some jobs' verdicts were not read")
     if problems:
         many = f", and of {len(problems) - 1} more" if len(problems) > 1 else ""
         listing.notes.append(f"the verdict's file cannot be read of job {problems[0]}{many}")
@@ -78,8 +76,8 @@ def read_verdicts(
     listing.jobs = [judge(job, known.get(job.row.job_id)) for job in listing.jobs]
 
 
-def _newest(job: Job, templates: Sequence[str], index: Mapping[str, str] | None) -> Content | None:
-    """What the newest run says; None when that run says nothing, whatever older ones say."""
+def _newest(job: ListedJob, templates: Sequence[str], index: Mapping[str, str] | None) -> Content | None:
+    """Return the verdict's file of the newest run; None if that run has none, even if older ones have."""
     for parent in _places(job, templates, index):
         if (folder := next(runs.folders(parent, Wanted(job.row.job_id)), None)) is not None:
             content = verdict_file.read_all(folder)
@@ -87,7 +85,7 @@ def _newest(job: Job, templates: Sequence[str], index: Mapping[str, str] | None)
     return None
 
 
-def _places(job: Job, templates: Sequence[str], index: Mapping[str, str] | None) -> Iterator[Path]:
+def _places(job: ListedJob, templates: Sequence[str], index: Mapping[str, str] | None) -> Iterator[Path]:
     for template in templates:
         yield runs.run_dir(template, Path(job.row.work_dir or "/"), job.row.job_id)
     if index is not None:
@@ -95,19 +93,19 @@ def _places(job: Job, templates: Sequence[str], index: Mapping[str, str] | None)
 
 
 def fix_exit_codes(client: CliClient, listing: Listing) -> None:
-    """Make the verdict's exit code the job's DerivedExitCode, where it is another one and the policy lets us.
+    """Set each job's DerivedExitCode to the verdict's exit code, where they differ and the policy allows it.
 
-    After the end, and so never by the job itself: at the end slurmctld sends its own. Where the site does not let
-    owners do it, or the database is away, the first answer is enough.
+    The job cannot do this itself, because slurmctld sends its own value when the job ends. This stops at the first
+    error: the site does not allow it, or the database is away.
     """
     wrong = [job for job in listing.jobs if job.wrong_code]
     for job in wrong:
-        assert job.told is not None
+        assert job.verdict is not None
         try:
-            client.set_derived_exit_code(job.row.name, job.told.code, timeout=CHANGE_BOUND)
+            client.set_derived_exit_code(job.row.name, job.verdict.code, timeout=CHANGE_BOUND)
         except SlurmError as error:
-            why = "this site keeps it as it is" if isinstance(error, Refused) else "trying again may help"
+            why = "this site does not allow it" if isinstance(error, Refused) else "trying again may help"
             left = len(wrong) - len(listing.fixed)
-            listing.notes.append(f"the DerivedExitCode of {left} jobs is not put right ({why}): {error}")
+            listing.notes.append(f"the DerivedExitCode of {left} jobs is not set ({why}): {error}")
             return
         listing.fixed.append(job)

@@ -1,7 +1,8 @@
-"""A job's report: the histories of its runs, joined with what Slurm's accounting says. Pure.
+"""A job's report: the histories of its runs, joined with Slurm's accounting records. Pure.
 
-Slurm starts a job anew when it is requeued, and each start has its own records: one of the job (several where it lost
-nodes: RESIZING), one for each step. A run's id names the start, `<job>.<step>.<restart>`, which is how the two meet.
+Slurm starts a job anew when it is requeued, and each start has its own records: one of the job (several if it lost
+nodes: RESIZING), and one for each step. A run's id, `<job>.<step>.<restart>`, contains the number of the start, by
+which histories and records are joined.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from ft_supervisor.run_folder.left_running import LeftRunning
 
 
 @dataclass(frozen=True)
-class Start:
-    """One start of the job by Slurm: `rows` of the job, `steps` of its steps, each in the order of their start."""
+class JobStart:
+    """One start of the job by Slurm. `rows`: records of the job; `steps`: records of its steps; both in order of
+    start."""
 
     restart: int
     rows: tuple[AccountingRecord, ...]
@@ -29,13 +31,13 @@ class Start:
 
 @dataclass(frozen=True)
 class Report:
-    """All that is known of a job. `runs` and `starts`: the newest first. `lines`: where Slurm and a verdict contradict
-    each other. `notes`: what is missing, one line each. `left`: the newest run has its verdict, and the job still runs
-    in Slurm; `now`: when that was so, seconds since the epoch."""
+    """All that is known of a job. `runs` and `starts`: the newest first. `contradictions`: lines about Slurm's states
+    that contradict a verdict. `notes`: missing data, one line each. `left`: not None if the newest run has its verdict
+    and the job still runs in Slurm; `now`: the time of that, in seconds since the epoch."""
 
     job: str
     runs: tuple[History, ...]
-    starts: tuple[Start, ...]
+    starts: tuple[JobStart, ...]
     contradictions: tuple[str, ...]
     notes: tuple[str, ...]
     left: LeftRunning | None = None
@@ -43,22 +45,22 @@ class Report:
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """What a person has to know first, one line each."""
+        """The most important messages for people, one line each."""
         return (*((self.left.sentence(self.now),) if self.left else ()), *self.contradictions)
 
     @property
     def empty(self) -> bool:
-        """Nobody knows this job."""
+        """Whether neither a run nor a record of the job was found."""
         return not self.runs and not self.starts
 
     @property
     def running(self) -> bool:
-        """Slurm says so."""
+        """Whether the job runs, according to Slurm."""
         return bool(self.starts) and job_states.find(self.starts[0].rows[-1].state).means is Meaning.RUNNING
 
     @property
-    def told(self) -> bool:
-        """There is a journal of the newest run."""
+    def has_journal(self) -> bool:
+        """Whether the newest run has a journal."""
         return bool(self.runs) and self.runs[0].start is not None
 
 
@@ -70,15 +72,17 @@ def join(
     *,
     now: float = 0.0,
 ) -> Report:
-    """`histories`: the newest first. `records` as the Slurm client gives them. `now`: seconds since the epoch."""
+    """Return the report. `histories`: the newest first. `records`: as the Slurm client returns them. `now`: seconds
+    since the epoch."""
     starts = _starts(records)
     contradictions = _contradictions(histories, starts)
     left = _left(histories[0], starts, now) if histories else None
     return Report(job, tuple(histories), tuple(reversed(starts)), contradictions, tuple(notes), left, now)
 
 
-def _left(newest: History, starts: Sequence[Start], now: float) -> LeftRunning | None:
-    """By the run's folder, unless Slurm says otherwise; by Slurm's word, where the folder does not tell."""
+def _left(newest: History, starts: Sequence[JobStart], now: float) -> LeftRunning | None:
+    """Return whether the job still runs after its verdict: from the run's folder, unless Slurm's records contradict it;
+    else from Slurm's records."""
     run = runs.parse(newest.run_id)
     if run is None or newest.verdict is None:
         return None
@@ -91,8 +95,8 @@ def _left(newest: History, starts: Sequence[Start], now: float) -> LeftRunning |
     return left_running.by_slurm(run.job_id, state.name, newest.ended, now)
 
 
-def _starts(records: Sequence[AccountingRecord]) -> list[Start]:
-    """The oldest first. After a RESIZING record the same start goes on in the next one."""
+def _starts(records: Sequence[AccountingRecord]) -> list[JobStart]:
+    """Return the starts, the oldest first. After a RESIZING record the start continues in the next record."""
     found: list[list[AccountingRecord]] = []
     for row in (each for each in records if not each.step):
         if found and found[-1][-1].state == "RESIZING":
@@ -104,15 +108,16 @@ def _starts(records: Sequence[AccountingRecord]) -> list[Start]:
         begun = [i for i, rows in enumerate(found) if _time(rows[0]) <= _time(step)]
         if found:
             steps[begun[-1] if begun else 0].append(step)
-    return [Start(i, tuple(rows), tuple(steps[i])) for i, rows in enumerate(found)]
+    return [JobStart(i, tuple(rows), tuple(steps[i])) for i, rows in enumerate(found)]
 
 
 def _time(record: AccountingRecord) -> float:
     return float("inf") if record.start is None else record.start
 
 
-def _contradictions(histories: Sequence[History], starts: Sequence[Start]) -> tuple[str, ...]:
-    """Success for one and not for the other. Of a start's runs the last counts, as it does for the batch script."""
+def _contradictions(histories: Sequence[History], starts: Sequence[JobStart]) -> tuple[str, ...]:
+    """Return lines about starts that are a success only in Slurm, or only by verdict. Of several runs in a start the
+    last one counts, as it does for the batch script."""
     newest: dict[int, History] = {}
     for history in histories:
         run = runs.parse(history.run_id)

@@ -1,4 +1,4 @@
-"""The report as one page: no script, nothing from a network, whatever the texts in it are. Pure."""
+"""Renders the report as one HTML page, without scripts and without anything from a network. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from ft_supervisor.core.words import duration, plain
-from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailure, History
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
 from ft_supervisor.report.model import Report
 from ft_supervisor.report.style import CSS
 from ft_supervisor.report.svg import DEFINITIONS, PARTS, known, loss_bar, timeline
@@ -36,7 +36,7 @@ _MOST_FAULTS = 1000
 
 
 def render(report: Report) -> str:
-    """Returns the whole page."""
+    """Return the whole page."""
     return _template().render(report=report).lstrip()  # the macros before it leave empty lines
 
 
@@ -68,12 +68,12 @@ def _template() -> Template:
 
 
 def _shown(value: object) -> object:
-    """Makes each value of the template harmless; Jinja escapes it afterwards. Markup is HTML of our own."""
+    """Make a value of the template harmless; Jinja escapes it afterwards. Markup is HTML of our own."""
     return value if isinstance(value, Markup) else plain(str(value))
 
 
 def _facts(history: History) -> dict[str, str]:
-    """The run in numbers, by title."""
+    """Return the run's figures by title."""
     failed = sum(cycle.ended is CycleEnd.FAILED for cycle in history.cycles)
     return {
         "began": moment(history.start),
@@ -91,10 +91,10 @@ def _first_names(cycle: CycleStory) -> str:
     return ", ".join(cycle.nodes[:_MOST_NAMES]) + (" ..." if len(cycle.nodes) > _MOST_NAMES else "")
 
 
-def _last_lines(failure: FirstFailure) -> Markup:
+def _last_lines(failure: FirstFailedWorker) -> Markup:
     return Markup("\n").join(plain(line.expandtabs()) for line in failure.lines)
 
 
 def _began(cycle: CycleStory, former: CycleStory | None) -> str:
-    """Why the cycle began, without why `former` ended, which stands one row above."""
+    """Return why the cycle began, without the reason why `former` ended, which is in the row above."""
     return cycle.choice if former else cycle.began

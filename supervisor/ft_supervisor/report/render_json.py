@@ -1,8 +1,8 @@
-"""The report as JSON, for programs. Pure.
+"""Renders the report as JSON, for programs. Pure.
 
-Version 1. A key is only ever added; what one means changes with the version alone. Times are seconds since the epoch,
-durations seconds, both floats; null stands for what is not known. What each number of a run means is in
-history.model.
+The JSON has version 1: keys may be added, but the meaning of a key changes only with the version. Times are seconds
+since the epoch, durations are seconds, both floats; null stands for unknown values. history.model defines each number
+of a run.
 
     {"version": 1, "job": "1234",
      "runs": [                            newest first
@@ -21,7 +21,7 @@ history.model.
         "takeovers": [{"at", "term", "node", "gap"}],
         "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source", "stacks", "consequence_of"},
         "faults": [{"at", "act", "target", "node", "rank", "seconds", "seed", "note", "cycle"}],
-        "notes": [what is missing]}],
+        "notes": [missing data, for people]}],
      "slurm": [                           starts of the job, newest first
        {"restart", "records": [{"step", "state", "exit_code", "derived_exit_code", "start", "end", "elapsed", "nodes",
                                 "comment"}]}],
@@ -29,10 +29,10 @@ history.model.
      "contradictions": [lines], "notes": [lines]}
 
 `state` is one of standby, active, stopped, lost, excluded; `ended` of a cycle one of running, success, failed, ended,
-unknown; `exit_code` of a record is as sacct writes it, "75:0"; `step` is "" for the job's own record. `consequence_of`
-is "", or the loss of another node that came before: what a peer's workers raise then says little. `faults` are those of
+unknown; `exit_code` of a record has sacct's form, "75:0"; `step` is "" for the job's own record. `consequence_of`
+is "", or the earlier loss of another node: the errors of its peers' workers are consequences. `faults` are those of
 a game day, from RUN_DIR/RUN_ID/faults.jsonl. `left_running`: the newest run has its verdict, and the job still runs in
-Slurm; `ends_it` is the command that ends it there, `until` when a node waits to end it itself.
+Slurm; `ends_it` is the command that ends it there, `until` the time at which a node stops waiting to end it itself.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from typing import Any
 
 from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.protocol.model import Failure, Verdict
-from ft_supervisor.history.model import CycleStory, FirstFailure, History
-from ft_supervisor.report.model import Report, Start
+from ft_supervisor.history.model import CycleStory, FirstFailedWorker, History
+from ft_supervisor.report.model import JobStart, Report
 from ft_supervisor.run_folder import left_running
 
 VERSION = 1
 
 
 def render(report: Report) -> str:
-    """One JSON object in one line."""
+    """Return one JSON object in one line."""
     value = {
         "version": VERSION,
         "job": report.job,
@@ -133,7 +133,7 @@ def _failure(failure: Failure, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _first(first: FirstFailure) -> dict[str, Any]:
+def _first(first: FirstFailedWorker) -> dict[str, Any]:
     return {
         "cycle": first.cycle,
         "node": first.node,
@@ -146,7 +146,7 @@ def _first(first: FirstFailure) -> dict[str, Any]:
     }
 
 
-def _start(start: Start) -> dict[str, Any]:
+def _start(start: JobStart) -> dict[str, Any]:
     return {"restart": start.restart, "records": [_record(record) for record in (*start.rows, *start.steps)]}
 
 

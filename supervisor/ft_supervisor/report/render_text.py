@@ -1,4 +1,4 @@
-"""The report for a terminal or a file, by rich: whole without colours, and in 40 columns too."""
+"""Renders the report for a terminal or a file, by rich. Nothing depends on colours, and 40 columns are enough."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rich.text import Text
 
 from ft_supervisor.core.protocol.model import Outcome
 from ft_supervisor.core.words import duration, plain
-from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailure, History
-from ft_supervisor.report.model import Report, Start
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
+from ft_supervisor.report.model import JobStart, Report
 from ft_supervisor.report.text_timeline import timeline
 from ft_supervisor.report.words import (
     NOTHING_PRINTED,
@@ -32,13 +32,14 @@ from ft_supervisor.report.words import (
 )
 
 NARROW = 72
-"""Columns below which a table's rows are written below one another."""
+"""Columns. In a narrower terminal the cells of a table's row are written below one another."""
 MOST_CYCLES = 50
 MOST_FAULTS = 50
 
 
 def render(report: Report, width: int | None = None) -> str:
-    """Its lines, in colours if stdout is a terminal. `width`: None for that of the terminal, or 80 columns."""
+    """Return the report's lines, with colours if stdout is a terminal. `width`: columns; None for the terminal's, or
+    80."""
     console = Console(markup=False, highlight=False, width=width)
     with console.capture() as captured:
         for part in _parts(report, console.width):
@@ -67,7 +68,7 @@ def _indented(lines: Iterable[str], style: str = "") -> RenderableType:
 
 
 def _notes(notes: Iterable[str]) -> RenderableType:
-    """A list whose lines, where they break, go on below their words."""
+    """Return a list; a line that is broken continues below its text."""
     table = Table.grid(padding=(0, 1, 0, 0))
     for note in notes:
         table.add_row("-", Text(plain(note)))
@@ -119,7 +120,7 @@ def _faults(history: History) -> Iterator[RenderableType]:
     )
 
 
-def _first(failure: FirstFailure, width: int) -> Iterator[RenderableType]:
+def _first(failure: FirstFailedWorker, width: int) -> Iterator[RenderableType]:
     if failure.consequence_of:
         yield _indented([consequence(failure)], "bold")
     yield _indented([first_failing(failure)])
@@ -133,7 +134,8 @@ def _first(failure: FirstFailure, width: int) -> Iterator[RenderableType]:
 
 
 def _quoted(line: str, width: int) -> Iterator[str]:
-    """Broken where the terminal ends, at a blank if one is near: a long path would leave most of a line empty."""
+    """Yield the line broken at the terminal's width, at a blank if one is near. Breaking at any blank would leave most
+    of a line empty before a long path."""
     rest, room, mark = plain(line.expandtabs()), max(10, width - 4), "| "
     while rest or mark == "| ":
         part = next(iter(chop_cells(rest[:room], room)), "") or rest[:room]
@@ -147,7 +149,7 @@ def _quoted(line: str, width: int) -> Iterator[str]:
 
 
 def _table(titles: list[str], rows: list[list[str]], width: int, last: bool = True) -> RenderableType:
-    """As a table; in a narrow terminal one cell a line. `last`: the last column may wrap."""
+    """Return a table; in a narrow terminal, one line for each cell. `last`: the last column may wrap."""
     if width < NARROW:
         cells = [[f"{title}: {cell}" for title, cell in zip(titles, row, strict=True) if cell] for row in rows]
         return Group(*(Padding(Text(cell), (0, 0, 0, 4 if i else 2)) for row in cells for i, cell in enumerate(row)))
@@ -181,7 +183,7 @@ def _losses(history: History, width: int) -> Iterator[RenderableType]:
     rows = [_loss(cycle) for cycle in failed]
     yield _table(titles, rows, width, last=False)
     if any("?" in row for row in rows):
-        yield Padding(Text("?: not known; only heartbeats of theirs tell when workers began", "dim"), (0, 0, 0, 2))
+        yield Padding(Text("?: not known; only workers' heartbeats show when they began", "dim"), (0, 0, 0, 2))
 
 
 def _loss(cycle: CycleStory) -> list[str]:
@@ -203,7 +205,7 @@ def _slurm(report: Report, width: int) -> Iterator[RenderableType]:
     yield from (Padding(Text(f"comment: {plain(comment)}"), (0, 0, 0, 2)) for comment in comments)
 
 
-def _records(start: Start) -> Iterator[list[str]]:
+def _records(start: JobStart) -> Iterator[list[str]]:
     for record in (*start.rows, *start.steps):
         name = record.step or (f"restart {start.restart}" if start.restart else "job")
         begun = moment(record.start) if record.start is not None else ""

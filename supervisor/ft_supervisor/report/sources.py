@@ -1,7 +1,7 @@
-"""What is left of a job, from its runs' folders and from Slurm. Bounded: a file system may hang, and sacct may be slow.
+"""Collects the data of a report from the runs' folders and from Slurm.
 
-What could not be had is told in lines for people; nothing here raises for it. Whoever was told of a file system that
-hangs had better leave by os._exit, as a thread of ours still waits for it.
+All waits are bounded: a file system may hang, and sacct may be slow. Missing data gives lines for people, and no
+exception. If a file system hangs, the caller should end the process by os._exit, as a thread still waits for it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from ft_supervisor.run_folder import runs
 from ft_supervisor.run_folder.runs import Wanted
 
 LOOK_BOUND = 30.0
-"""Seconds for finding the folders: a file system that hangs does so there."""
+"""Seconds to wait for the folders: a file system that hangs does so here."""
 FILES_BOUND = 300.0
-"""Seconds for reading all journals of a job: a gigabyte from a slow file system takes as long."""
+"""Seconds to wait for all journals of a job: a gigabyte from a slow file system takes that long."""
 SLURM_BOUND = 20.0
 T = TypeVar("T")
 
 
 @dataclass
-class Found:
-    """`histories`: of the job's runs, the newest first. `hangs`: a thread is left behind."""
+class ReportSources:
+    """The collected data. `histories`: the job's runs, the newest first. `hangs`: a thread still waits for a file
+    system."""
 
     histories: list[History] = field(default_factory=list)
     records: tuple[AccountingRecord, ...] = ()
@@ -39,15 +40,15 @@ class Found:
     hangs: bool = False
 
 
-def look_for_runs(places: Sequence[Path], wanted: Wanted, found: Found, bound: float = FILES_BOUND) -> None:
-    """Read the runs in the first of the places that has any."""
+def look_for_runs(places: Sequence[Path], wanted: Wanted, found: ReportSources, bound: float = FILES_BOUND) -> None:
+    """Read the runs in the first place that has any, and add them to `found`. `bound`: seconds."""
     folders = _bounded(partial(_folders, places, wanted), places[0], min(bound, LOOK_BOUND), found)
     if folders:
         found.histories += _bounded(partial(_read, folders), folders[0].parent, bound, found)
 
 
-def _bounded(work: Callable[[], tuple[list[T], list[str]]], place: Path, bound: float, found: Found) -> list[T]:
-    """What the work gives, beside its notes."""
+def _bounded(work: Callable[[], tuple[list[T], list[str]]], place: Path, bound: float, found: ReportSources) -> list[T]:
+    """Return the values from `work`, and add its notes to `found`. `bound`: seconds."""
     try:
         values, notes = Background("run_dir", work).result(bound)
     except Hangs:
@@ -81,9 +82,9 @@ def _read(folders: Sequence[Path]) -> tuple[list[History], list[str]]:
     return histories, notes
 
 
-def ask_slurm(job_id: int, environ: Mapping[str, str], found: Found, timeout: float = SLURM_BOUND) -> None:
-    """All of the job's records, as far as sacct shows them to whoever asks."""
-    if job_id >= runs.SLURMS:
+def ask_slurm(job_id: int, environ: Mapping[str, str], found: ReportSources, timeout: float = SLURM_BOUND) -> None:
+    """Add the job's records that sacct shows to this user to `found`. `timeout`: seconds."""
+    if job_id >= runs.SLURM_IDS_END:
         return
     try:
         found.records = open_client(environ).accounting(job_id, timeout=timeout)

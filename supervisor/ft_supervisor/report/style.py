@@ -1,4 +1,4 @@
-"""How the page looks. No font, picture or script comes from anywhere."""
+"""The page's CSS. It loads no font, picture or script."""
 
 CSS = """
 :root { color-scheme: light dark; --bg: #ffffff; --fg: #1c2330; --soft: #5b6472; --line: #d9dee6; --panel: #f5f7fa;

@@ -1,6 +1,6 @@
-"""The page's drawings: a timeline with a row for each node, and what each failure's time went into. Pure.
+"""Draws the page's timeline, with a row for each node, and a bar with the parts of each failure's time. Pure.
 
-Positions along the time are in per cent of the width, so that they follow the window and the letters keep their size.
+Positions along the time are in per cent of the width, so that they follow the window and letters keep their size.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from html import escape
 from markupsafe import Markup
 
 from ft_supervisor.core.words import count, duration, plain
-from ft_supervisor.history.model import CycleEnd, Fault, History, Loss, NodeStory, Span, State
+from ft_supervisor.history.model import CycleEnd, Fault, History, Loss, NodeStory, Span, SpanState
 from ft_supervisor.report.words import clock, deed, interesting
 
 MOST_NODES = 2000
 MOST_OPEN = 64
-"""Rows that are seen at once, so that what stands below them is not far; the others unfold."""
+"""Rows that are visible at first, to keep the page short; the others unfold."""
 MOST_FAULTS = 1000
 MOST_MARKS = 40
-"""Beyond that nobody could see the bars for lines."""
+"""With more lines than that the bars would be hidden."""
 MOST_SPANS = 40_000
-"""On one page, before a browser takes its time: 8 MB."""
+"""Spans on one page: 8 MB. With more than that browsers are slow."""
 _HEIGHT = 18
 _LEAST = 0.25
-"""Per cent that a span has at least: who looks for a failure of 50 ms in an hour shall see that there was one."""
+"""The least width of a span in per cent: a failure of 50 ms in an hour has to be visible."""
 _LABELLED = 4.0
-"""Per cent from which there is room for a cycle's number; on a telephone thrice as much is needed."""
+"""The least width in per cent of a span with its cycle's number in it; a telephone needs three times as much."""
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
 _FLASH = "M0 12 L-6 0 H6 Z"
-"""In pixels from a fault's place in the row."""
-_ORDER = (State.STANDBY, State.ACTIVE, State.STOPPED, State.EXCLUDED, State.LOST)
-"""What is drawn later lies on top."""
+"""The shape of a fault's mark, in pixels from its place in the row."""
+_ORDER = (SpanState.STANDBY, SpanState.ACTIVE, SpanState.STOPPED, SpanState.EXCLUDED, SpanState.LOST)
+"""The order of drawing: a later state covers an earlier one."""
 PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
 
 DEFINITIONS = Markup(
@@ -42,7 +42,7 @@ DEFINITIONS = Markup(
 
 
 def timeline(history: History) -> Markup:
-    """Rows of nodes, an axis below, and a legend."""
+    """Return rows of nodes, an axis below them, and a legend."""
     start, end = history.start or 0.0, history.until or 0.0
     scale = _Scale(start, max(end, start + 1e-3))
     spans = sum(len(node.spans) for node in history.nodes) / max(1, len(history.nodes))
@@ -75,7 +75,7 @@ def _table(rows: str, history: History, scale: _Scale) -> str:
 
 
 class _Scale:
-    """Time to per cent."""
+    """Converts times to per cent of the width."""
 
     def __init__(self, start: float, end: float) -> None:
         self.start = start
@@ -85,7 +85,7 @@ class _Scale:
         return 100 * min(1.0, max(0.0, (at - self.start) / (self.end - self.start)))
 
     def place(self, span: Span) -> tuple[float, float]:
-        """Its left end and its width."""
+        """Return the left end and the width of a span, in per cent."""
         x = self.x(span.start)
         width = max(_LEAST, self.x(self.end if span.end is None else span.end) - x)
         return min(x, 100 - width), width
@@ -95,7 +95,7 @@ def _row(node: NodeStory, scale: _Scale, faults: Iterable[Fault]) -> str:
     name = escape(plain(node.name))
     spans = sorted(node.spans, key=lambda span: _ORDER.index(span.state))
     bars = "".join(_bar(span, scale) for span in spans)
-    labels = "".join(_label(span, scale) for span in spans if span.state is State.ACTIVE)
+    labels = "".join(_label(span, scale) for span in spans if span.state is SpanState.ACTIVE)
     hits = "".join(_hit(fault, scale) for fault in faults)
     return (
         f'<tr data-node="{name}"><th scope="row" title="{name}">{name}</th><td><svg height="{_HEIGHT}" role="img"'
@@ -110,10 +110,10 @@ def _spoken(node: NodeStory) -> str:
 def _bar(span: Span, scale: _Scale) -> str:
     end = scale.end if span.end is None else span.end
     x, width = scale.place(span)
-    odd = " odd" if span.state is State.ACTIVE and span.cycle[-1:] in "13579" else ""
-    inset = 4 if span.state is State.STANDBY else 1
+    odd = " odd" if span.state is SpanState.ACTIVE and span.cycle[-1:] in "13579" else ""
+    inset = 4 if span.state is SpanState.STANDBY else 1
     shape = f'x="{x:.3f}%" width="{width:.3f}%" y="{inset}" height="{_HEIGHT - 2 * inset}"'
-    hatch = f'<rect class="hatch" {shape}/>' if span.state in (State.LOST, State.EXCLUDED) else ""
+    hatch = f'<rect class="hatch" {shape}/>' if span.state in (SpanState.LOST, SpanState.EXCLUDED) else ""
     return f'<rect class="{span.state}{odd}" {shape}><title>{escape(_title(span, end))}</title></rect>{hatch}'
 
 
@@ -126,7 +126,7 @@ def _label(span: Span, scale: _Scale) -> str:
 
 
 def _hit(fault: Fault, scale: _Scale) -> str:
-    """A flash, whose point is the moment."""
+    """Return a fault's mark, a triangle whose tip is at the moment."""
     title = escape(f"{deed(fault)}\n{clock(fault.at)}")
     return f'<svg class="fault" x="{scale.x(fault.at):.3f}%"><path d="{_FLASH}"><title>{title}</title></path></svg>'
 
@@ -138,7 +138,7 @@ def _title(span: Span, end: float) -> str:
 
 
 def _marks(history: History, scale: _Scale) -> str:
-    """Where cycles failed, and where coordinators took over: lines through all rows."""
+    """Return lines through all rows at the failures of cycles and at takeovers."""
     moments = [cycle.loss.at for cycle in history.cycles if cycle.ended is CycleEnd.FAILED and cycle.loss]
     moments += [takeover.at for takeover in history.takeovers]
     if not 0 < len(moments) <= MOST_MARKS:
@@ -184,7 +184,7 @@ def _legend(faults: bool) -> str:
 
 
 def loss_bar(loss: Loss, longest: float) -> Markup:
-    """What is known of one failure's time, beside each other."""
+    """Return a bar with the known parts of one failure's time. `longest`: seconds of the whole width."""
     x, bars = 0.0, []
     for part in PARTS:
         seconds = getattr(loss, part)
@@ -197,5 +197,5 @@ def loss_bar(loss: Loss, longest: float) -> Markup:
 
 
 def known(losses: Sequence[Loss]) -> float:
-    """The longest sum of known parts: the whole width of loss_bar."""
+    """Return the largest sum of known parts, in seconds: the whole width of loss_bar."""
     return max((sum(getattr(loss, part) or 0.0 for part in PARTS) for loss in losses), default=0.0)

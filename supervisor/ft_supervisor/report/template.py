@@ -1,6 +1,6 @@
-"""The page's HTML as a Jinja template. Whatever it inserts is escaped and `plain`, unless it is Markup of report_svg's.
+"""The page's HTML as a Jinja template. Inserted values are escaped and made `plain`, except Markup of report.svg.
 
-`report` is the report_model.Report; the functions are those of report_words, core.words and report_svg.
+`report` is the report.model.Report; the functions are those of report.words, core.words and report.svg.
 """
 
 PAGE = """\
@@ -50,12 +50,12 @@ PAGE = """\
 {% endmacro %}
 
 {% macro losses(history) %}
-{% set told = history.cycles | selectattr("loss") | list %}
-{% if told %}
+{% set failed = history.cycles | selectattr("loss") | list %}
+{% if failed %}
 <h3>Time lost</h3>
-{% set longest = known(told | map(attribute="loss") | list) %}
+{% set longest = known(failed | map(attribute="loss") | list) %}
 {% call table(["cycle", "failed", "total"] + titles_of_parts + [""]) %}
-  {% for cycle in told %}
+  {% for cycle in failed %}
   {% set loss = cycle.loss %}
   {% set ended = loss.resumed is none %}
   <tr>
@@ -190,7 +190,7 @@ PAGE = """\
 <html lang="en">
 <head>
 <meta charset="utf-8">
-{# A browser loads nothing for this page, should anything in it ask for that. #}
+{# A browser loads nothing for this page, even if a part of it asks for that. #}
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">

@@ -1,4 +1,4 @@
-"""The report's timeline in letters: a line a node, a column for each part of the run's time. Pure."""
+"""Draws the report's timeline in letters: a line for each node, a column for each part of the run's time. Pure."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ft_supervisor.core.words import count, plain
-from ft_supervisor.history.model import History, NodeStory, Span, State
+from ft_supervisor.history.model import History, NodeStory, Span, SpanState
 from ft_supervisor.report.words import clock, interesting
 
 MOST_NODES = 40
-_MARKS = {State.STANDBY: ".", State.STOPPED: "-", State.LOST: "x", State.EXCLUDED: "!"}
+_MARKS = {SpanState.STANDBY: ".", SpanState.STOPPED: "-", SpanState.LOST: "x", SpanState.EXCLUDED: "!"}
 _STYLES = {
-    State.ACTIVE: "green",
-    State.STANDBY: "cyan",
-    State.STOPPED: "yellow",
-    State.LOST: "bold red",
-    State.EXCLUDED: "magenta",
+    SpanState.ACTIVE: "green",
+    SpanState.STANDBY: "cyan",
+    SpanState.STOPPED: "yellow",
+    SpanState.LOST: "bold red",
+    SpanState.EXCLUDED: "magenta",
 }
-_TROUBLE = (State.LOST, State.EXCLUDED)
+_TROUBLE = (SpanState.LOST, SpanState.EXCLUDED)
 _LEGEND = "a digit: active, in the cycle that ends with it; . standby; - stopped; x lost; ! excluded"
 
 
 def timeline(history: History, width: int) -> Iterator[RenderableType]:
-    """Rows, an axis below them, and a legend, `width` columns wide. Of a large job MOST_NODES rows."""
+    """Yield rows, an axis below them, and a legend, `width` columns wide. A large job gets MOST_NODES rows."""
     shown = interesting(history, MOST_NODES)
     start, end = history.start or 0.0, history.until or 0.0
     names = min(max(len(node.name) for node in shown), max(8, width // 3))
@@ -52,7 +52,7 @@ def _bar(node: NodeStory, start: float, end: float, columns: int) -> Text:
         while spans and _over(spans[0], left):
             spans.popleft()
         here = list(takewhile(lambda span: span.start < right, spans))  # noqa: B023 - used at once
-        # A loss is seen, however short it was.
+        # A loss is visible even if it was short.
         seen = next((span for span in here if span.state in _TROUBLE), None)
         seen = seen or next((span for span in here if span.start <= middle and not _over(span, middle)), None)
         shown.append(seen)
@@ -69,4 +69,4 @@ def _over(span: Span, at: float) -> bool:
 def _mark(span: Span | None) -> str:
     if span is None:
         return " "
-    return span.cycle[-1:] if span.state is State.ACTIVE else _MARKS[span.state]
+    return span.cycle[-1:] if span.state is SpanState.ACTIVE else _MARKS[span.state]

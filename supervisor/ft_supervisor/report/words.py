@@ -1,4 +1,4 @@
-"""Times and sentences of a report, in a terminal and as a page. Pure, but for the time zone, which is the reader's."""
+"""Times and sentences of a report, for terminal and page. Pure, except for the time zone, which is the reader's."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from datetime import datetime
 
 from ft_supervisor.core.protocol.model import Again, Verdict
 from ft_supervisor.core.words import UNKNOWN, count, duration, plain
-from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailure, History, NodeStory, State
+from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailedWorker, History, NodeStory, SpanState
 from ft_supervisor.report.model import Report
 
 
 def moment(at: float | None) -> str:
-    """Date and time in the reader's time zone."""
+    """Return date and time in the reader's time zone. `at`: seconds since the epoch; None: unknown."""
     found = _local(at)
     return UNKNOWN if found is None else f"{found:%Y-%m-%d %H:%M:%S}"
 
 
 def clock(at: float | None, since: float | None = None) -> str:
-    """The time, with its day where that is another one than that of `since`."""
+    """Return the time of day in the reader's time zone, with the date if it differs from that of `since`."""
     found, then = _local(at), _local(since)
     if found is None:
         return UNKNOWN
@@ -26,7 +26,7 @@ def clock(at: float | None, since: float | None = None) -> str:
 
 
 def _local(at: float | None) -> datetime | None:
-    """None also for what is no time at all: it was written by somebody else."""
+    """Return the local time; None also for a number that is no time, as others may have written the file."""
     try:
         return None if at is None else datetime.fromtimestamp(at).astimezone()
     except (ValueError, OverflowError, OSError):
@@ -34,17 +34,17 @@ def _local(at: float | None) -> datetime | None:
 
 
 def zone() -> str:
-    """The reader's time zone, now."""
+    """Return the name of the reader's time zone, as of now."""
     return f"{datetime.now().astimezone():%Z}"
 
 
 def share(ratio: float | None) -> str:
-    """`97.3 %`."""
+    """Return a ratio of 0 to 1 as `97.3 %`."""
     return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
 
 
 def outcome(history: History, report: Report) -> str:
-    """One word for how the run ended; several where it has not."""
+    """Return how the run ended, in one word, or in a few words if it has no verdict."""
     if history.verdict is not None:
         return history.verdict.outcome.value
     if report.running and history is report.runs[0]:
@@ -53,13 +53,13 @@ def outcome(history: History, report: Report) -> str:
 
 
 def reason(verdict: Verdict) -> str:
-    """Why, and whether it is to run again."""
+    """Return the verdict's reason, and whether the job is to run again."""
     again = {Again.NEVER: " (not to be run again)", Again.REQUEUE: " (Slurm is to run it again)"}.get(verdict.again, "")
     return f"{plain(verdict.reason)}{again}"
 
 
 def summary(history: History) -> list[str]:
-    """What the run was, in a few lines."""
+    """Return a summary of the run in a few lines."""
     lines = []
     failures = sum(cycle.ended is CycleEnd.FAILED for cycle in history.cycles)
     parts = [count(len(history.nodes), "node") + (f", {history.active} to train" if history.active else "")]
@@ -81,13 +81,13 @@ def summary(history: History) -> list[str]:
 
 
 def game_day(faults: Sequence[Fault]) -> str:
-    """That this was no bad day, or not only."""
+    """Return a sentence which says that ft-supervisor fault caused failures in this run."""
     number = sum(fault.hurts for fault in faults)
     return f"a game day: ft-supervisor fault has hit it {'once' if number == 1 else f'{number} times'}"
 
 
 def deed(fault: Fault) -> str:
-    """What was done, and to whom."""
+    """Return what a fault did, and to which target."""
     rank = "" if fault.rank is None else f", rank {fault.rank}"
     where = fault.node if fault.target == "node" else f"{fault.target}{rank} on {fault.node}"
     how = [f"{fault.act} {where}"]
@@ -99,7 +99,7 @@ def deed(fault: Fault) -> str:
 
 
 def why(cycle: CycleStory) -> str:
-    """What ended the cycle."""
+    """Return why the cycle ended."""
     if cycle.ended is not CycleEnd.FAILED:
         words = {
             CycleEnd.RUNNING: "it runs, as far as is known",
@@ -113,25 +113,25 @@ def why(cycle: CycleStory) -> str:
 
 
 def ran(cycle: CycleStory, until: float | None) -> str:
-    """How long."""
+    """Return how long the cycle ran. `until`: the last known time, for a cycle that still runs."""
     end = cycle.end if cycle.ended is not CycleEnd.RUNNING else until
     return duration(None if cycle.start is None or end is None else end - cycle.start)
 
 
-def first_failing(failure: FirstFailure) -> str:
-    """Who failed first, in one line."""
+def first_failing(failure: FirstFailedWorker) -> str:
+    """Return the first failed worker with its failure, in one line."""
     who = f"rank {failure.rank}" if failure.rank is not None else "a worker"
     return plain(f"{who} on {failure.node}, cycle {failure.cycle}: {failure.failure}")
 
 
-def consequence(failure: FirstFailure) -> str:
-    """What came before it; "" for nothing."""
+def consequence(failure: FirstFailedWorker) -> str:
+    """Return a sentence about the loss of a node before the failure; "" if there was none."""
     lost = f"A node was lost first: {plain(failure.consequence_of)}. What failed then is a consequence:"
     return lost if failure.consequence_of else ""
 
 
 def since_then(history: History) -> str:
-    """Whether cycles have failed after the one of the first failing rank; "" if none has."""
+    """Return a sentence about cycles that failed after the one of the first failing rank; "" if none has."""
     failed = [cycle.number for cycle in history.cycles if cycle.ended is CycleEnd.FAILED]
     if history.first_failure is None or failed[-1:] == [history.first_failure.cycle]:
         return ""
@@ -142,15 +142,16 @@ NOTHING_PRINTED = "nothing that it printed is in run_dir"
 
 
 def interesting(history: History, most: int) -> list[NodeStory]:
-    """At most so many nodes, by infra_rank: first those that something happened to, then those that were promoted."""
+    """Return at most so many nodes, by infra_rank. Nodes that were lost, excluded or hit by a fault are preferred, then
+    those that were promoted."""
     hit = {fault.node for fault in history.faults}
     first = history.cycles[0].number if history.cycles else ""
 
     def weight(node: NodeStory) -> int:
         states = {span.state for span in node.spans}
-        if states & {State.LOST, State.EXCLUDED} or node.name in hit:
+        if states & {SpanState.LOST, SpanState.EXCLUDED} or node.name in hit:
             return 0
-        cycles = {span.cycle for span in node.spans if span.state is State.ACTIVE}
+        cycles = {span.cycle for span in node.spans if span.state is SpanState.ACTIVE}
         return 1 if cycles and first not in cycles else 2
 
     chosen = sorted(history.nodes, key=lambda node: (weight(node), node.infra_rank))[:most]

@@ -1,2 +1,3 @@
-"""Files that a run leaves for people and for other processes, and where they lie.
-Reads and writes them; decides nothing about the job."""
+"""Reads and writes the files that a run leaves for people and for other processes, and finds them.
+
+Decides nothing about the job."""

@@ -1,8 +1,8 @@
-"""A job that has its verdict and still runs in Slurm, as a small file beside the verdict's.
+"""Reads and writes the file which says that a job has its verdict and still runs in Slurm.
 
-The process that sees to the job's end in Slurm writes it before it waits for anything, and removes it before it ends
-the job: so the file is true when that process is killed. Its log often reaches nobody, as srun has died with the batch
-host.
+The process that ends the job in Slurm writes the file, beside the verdict's, before it waits for anything, and removes
+it before it ends the job. So the file is right if that process is killed. Its log is often lost, because srun has died
+with the batch host.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from ft_supervisor.run_folder import ownfolder, runs, smallfile
 NAME = "left_running.json"
 MAX_BYTES = 16 * 1024
 USUAL_END = 120.0
-"""Seconds from a verdict to the job's end in Slurm and its accounting, generously."""
+"""Seconds from a verdict to the job's end in Slurm and its accounting, with a generous margin."""
 
 
 @dataclass(frozen=True)
 class LeftRunning:
-    """`why`: what the job's end in Slurm waits for, or why it cannot be had. `time`: seconds since the epoch.
-    `until`: when the waiting ends, None when nobody waits any more."""
+    """The contents of the file. `why`: what the job's end in Slurm waits for, or why Slurm cannot end it. `time`: when
+    the file was written; `until`: when the waiting ends, None if no process waits any more; both in seconds since the
+    epoch."""
 
     job_id: int
     why: str
@@ -33,18 +34,20 @@ class LeftRunning:
 
     @property
     def ends_it(self) -> str:
-        """The command. Never read from the file, into which others might write a command of their own."""
+        """The command that ends the job. It is never read from the file, in which others could put a command of their
+        own."""
         return f"scancel {self.job_id}"
 
     def sentence(self, wall: float) -> str:
-        """For people, at `wall` seconds since the epoch."""
+        """Return a sentence for people, at `wall` seconds since the epoch."""
         waits = self.until is not None and wall < self.until
         ends = f"it ends there within {self.until - wall:.0f} s, or by" if waits and self.until else "it ends by"
         return f"the job still runs in Slurm: {self.why}; {ends} `{self.ends_it}`"
 
 
 def by_slurm(job_id: int, state: str, ended: float, wall: float) -> LeftRunning | None:
-    """What Slurm's word `state` for a running job amounts to, beside a verdict from `ended`; None for a usual end."""
+    """Return what Slurm's `state` of a running job means after a verdict at `ended`; None while that is a usual end.
+    `ended`, `wall` (now): seconds since the epoch."""
     if wall - ended < USUAL_END:
         return None
     why = f"it is {state} {wall - ended:.0f} s after its verdict, unless its batch script has more to do"
@@ -52,11 +55,11 @@ def by_slurm(job_id: int, state: str, ended: float, wall: float) -> LeftRunning 
 
 
 class BadFile(Exception):
-    """The file is there, but does not say that. One line."""
+    """The file exists, but its contents make no sense. The message is one line."""
 
 
 def write(folder: Path, left: LeftRunning) -> None:
-    """Whole or not at all. Raises OSError. May hang for as long as the file system does."""
+    """Write the file, whole or not at all. Raises OSError. May hang for as long as the file system does."""
     content = {
         "job": left.job_id,
         "why": one_line(left.why),
@@ -68,17 +71,17 @@ def write(folder: Path, left: LeftRunning) -> None:
 
 
 def document(left: LeftRunning) -> dict[str, object]:
-    """For programs."""
+    """Return the contents as JSON for programs."""
     return {"why": left.why, "ends_it": left.ends_it, "since": left.time, "until": left.until}
 
 
 def remove(folder: Path) -> None:
-    """Raises OSError other than "no such file". May hang."""
+    """Remove the file. Raises OSError other than "no such file". May hang."""
     (folder / NAME).unlink(missing_ok=True)
 
 
 def read(folder: Path) -> LeftRunning | None:
-    """What the file in this run's folder says; None without one. Raises BadFile, OSError. May hang."""
+    """Return the contents of the file in this run's folder; None without one. Raises BadFile, OSError. May hang."""
     path, run = folder / NAME, runs.parse(folder.name)
     try:
         content = json.loads(smallfile.read(path, MAX_BYTES))
@@ -98,7 +101,7 @@ def read(folder: Path) -> LeftRunning | None:
 
 
 def _time(value: object) -> float:
-    """A number that a clock can show. Raises ValueError."""
+    """Return a number that can be a time. Raises ValueError."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 2**53:
         raise ValueError(value)
     return float(value)

@@ -1,7 +1,7 @@
-"""The run's folder is made by us or refused, and nothing in it is written through a link.
+"""Makes the run's folder, or refuses one of another user, so that nothing in it is written through a link.
 
-run_dir may lie where others may write, such as a sticky scratch folder, and everybody who sees the queue knows what the
-run's folder in it will be called. Whoever makes that folder first could plant links at the names that we write to.
+run_dir may be in a place where others can write, such as a sticky scratch folder, and the name of the run's folder can
+be guessed from the queue. A user who makes that folder first could plant links at the names that we write to.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class NotOurs(PermissionError):
-    """Somebody else may have put anything into this folder."""
+    """Another user may have put anything into this folder."""
 
     def __init__(self, folder: Path, problem: str) -> None:
         super().__init__(errno.EPERM, f"{folder} is refused: {problem}; {_TODO}")
 
 
 def make(folder: Path, *below: str) -> Path:
-    """The run's folder, made if missing, or the one of this name below it. Nobody else can write to what is made.
+    """Make the run's folder if it is missing, and the folders named `below` in it; return the last one. Other users
+    cannot write to the folders that this makes.
 
     Raises NotOurs, and OSError. May hang for as long as the file system does.
     """
@@ -45,7 +46,8 @@ def make(folder: Path, *below: str) -> Path:
 
 
 def check(folder: Path) -> None:
-    """Whether it is ours, and nobody else can exchange it. Raises NotOurs, and OSError where it is not there."""
+    """Check that the folder is ours and that no other user can replace it. Raises NotOurs, and OSError if it is
+    missing."""
     _check_one(folder)
     if _is_of_one_job(folder):
         _check_one(folder.parent)
@@ -53,7 +55,8 @@ def check(folder: Path) -> None:
 
 
 def _is_of_one_job(folder: Path) -> bool:
-    """Whether run_dir ends in the job's id, as it does by default, so that it is no folder of people's own."""
+    """Return whether run_dir ends in the job's id, as it does by default: then it is ours, and not a folder that users
+    made."""
     return folder.parent.name == folder.name.partition(".")[0]
 
 
@@ -74,7 +77,7 @@ def _check_one(folder: Path) -> None:
 
 
 def _is_ours_by_another_name(folder: Path, owner: int) -> bool:
-    """Whether what we make there belongs to this owner, too: NFS may call us by another uid (root_squash, idmapd)."""
+    """Return whether a file that we make there gets this owner, too: NFS may map our uid (root_squash, idmapd)."""
     probe = folder / f".owner.{secrets.token_hex(8)}"
     try:
         fd = atomic.create(probe, 0o600)
@@ -88,7 +91,8 @@ def _is_ours_by_another_name(folder: Path, owner: int) -> bool:
 
 
 def _check_above(folder: Path) -> None:
-    """A folder above that anyone could have made there, and lets anyone write to, belongs to root or us."""
+    """Refuse a folder above `folder` that any user could have made, that any user may write to, and whose owner is
+    neither root nor we. Raises NotOurs."""
     for above, around in zip([folder, *folder.parents], folder.parents, strict=False):
         found = above.stat()
         anyones = found.st_mode & stat.S_IWOTH and around.stat().st_mode & stat.S_IWOTH

@@ -1,9 +1,9 @@
-"""The user's index of runs: where the runs of a job lie, for commands that are typed in another folder.
+"""The user's index of runs: the places of each job's runs, for commands that are typed in another folder.
 
-One small JSON file a job: $XDG_STATE_HOME/ft-supervisor/runs/CLUSTER/JOB, below ~/.local/state without that variable
-(the XDG Base Directory Specification). A task of a job array has a second one under the name that Slurm prints, 123_4.
-The index is a help and no truth: a run that is not where it says is looked for elsewhere. Functions may hang as long as
-the file system does.
+Each job has one small JSON file: $XDG_STATE_HOME/ft-supervisor/runs/CLUSTER/JOB, below ~/.local/state without that
+variable (the XDG Base Directory Specification). A task of a job array has a second one under the name that Slurm
+prints, 123_4. The index may be wrong: a run that is not in the place that it names is searched elsewhere. Functions may
+hang as long as the file system does.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from ft_supervisor.run_folder import smallfile
 LOCAL = "local"
 """The cluster's name for runs of `ft-supervisor local`."""
 UNKNOWN = "slurm"
-"""The cluster's name where Slurm has not said it."""
+"""The cluster's name if Slurm has not given it."""
 KEPT = 2000
-"""Jobs of one cluster that the index keeps; of more, those with the lowest ids go."""
+"""Jobs of one cluster that the index keeps; the lowest ids are removed beyond that."""
 _LONGEST = 64 << 10
 _NAME = re.compile(r"[0-9]{1,18}(?:_[0-9]{1,10})?")
 
 
 @dataclass(frozen=True)
-class Entry:
-    """`run_dir` is the folder in which the job's runs lie, absolute."""
+class IndexEntry:
+    """One job. `run_dir`: the absolute path of the folder that contains its runs."""
 
     job_id: int
     run_dir: Path
 
 
-def note(environ: Mapping[str, str], cluster: str | None, entry: Entry, task: str = "") -> None:
-    """Write a job into the index, over what is there. `task`: an array task's name, 123_4. Raises OSError.
+def note(environ: Mapping[str, str], cluster: str | None, entry: IndexEntry, task: str = "") -> None:
+    """Write a job into the index, and replace an older entry. `task`: an array task's name, 123_4. Raises OSError.
 
-    Without a home folder there is no index.
+    Does nothing without a home folder.
     """
     top = _top(environ)
     if top is None:
@@ -53,13 +53,13 @@ def note(environ: Mapping[str, str], cluster: str | None, entry: Entry, task: st
 
 
 def task_name(environ: Mapping[str, str]) -> str:
-    """The name of the array task that this environment is a job's of; "" outside of arrays."""
+    """Return the name of the array task in whose environment we run; "" outside of arrays."""
     name = f"{environ.get('SLURM_ARRAY_JOB_ID', '')}_{environ.get('SLURM_ARRAY_TASK_ID', '')}"
     return name if _NAME.fullmatch(name) else ""
 
 
-def look(environ: Mapping[str, str], name: str) -> list[Entry]:
-    """What the index says of the job or array task of this name, of each cluster; the newest first. Raises OSError."""
+def look(environ: Mapping[str, str], name: str) -> list[IndexEntry]:
+    """Return the entries of the job or array task of this name, one for each cluster, newest first. Raises OSError."""
     top = _top(environ)
     if top is None or not _NAME.fullmatch(name):
         return []
@@ -71,7 +71,7 @@ def look(environ: Mapping[str, str], name: str) -> list[Entry]:
 
 
 def _top(environ: Mapping[str, str]) -> Path | None:
-    """XDG: a relative path is none."""
+    """Return the index's folder; None without a home folder. XDG: a relative path counts as unset."""
     state = environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):
         return Path(state) / "ft-supervisor" / "runs"
@@ -83,8 +83,8 @@ def _folder_name(cluster: str | None) -> str:
     return cluster if cluster and re.fullmatch(r"[\w.-]{1,40}", cluster) and cluster.strip(".") else UNKNOWN
 
 
-def _read(path: Path) -> Entry | None:
-    """None for what is no entry."""
+def _read(path: Path) -> IndexEntry | None:
+    """Return the entry in the file; None if it contains none."""
     try:
         value = json.loads(smallfile.read(path, _LONGEST))
         job_id, run_dir = value["job_id"], value["run_dir"]
@@ -92,11 +92,12 @@ def _read(path: Path) -> Entry | None:
         return None
     if type(job_id) is not int or not 0 <= job_id < 10**18 or not isinstance(run_dir, str):
         return None
-    return Entry(job_id, Path(run_dir)) if run_dir.startswith("/") and "\0" not in run_dir else None
+    return IndexEntry(job_id, Path(run_dir)) if run_dir.startswith("/") and "\0" not in run_dir else None
 
 
 def _prune(folder: Path) -> None:
-    """By the ids in the names, as Slurm's grow: so the folder is listed once, and no file is looked at."""
+    """Remove the lowest ids beyond KEPT. Slurm's ids grow, so listing the folder once is enough, and no file is
+    opened."""
     names = [name for name in os.listdir(folder) if _NAME.fullmatch(name)]  # noqa: PTH208 - faster
     if len(names) > KEPT:
         names.sort(key=lambda name: [int(part) for part in name.split("_")])

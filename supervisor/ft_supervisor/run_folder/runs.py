@@ -1,4 +1,4 @@
-"""Where the runs of a job lie. Reads folders, which may hang (NFS)."""
+"""Run ids, and the folders of a job's runs. Reads folders, which may hang (NFS)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SLURMS = 2**32
-"""Slurm's job ids are below this, a federation's too, whose highest bits name the cluster; those of `local` are not."""
+SLURM_IDS_END = 2**32
+"""Slurm's job ids are below this, also in a federation, where the highest bits name the cluster. Those of `local` are
+not."""
 _WANTED = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,10})(?:\.([0-9]{1,10}))?)?")
 
 
@@ -26,19 +27,19 @@ class Wanted:
 
 
 def parse(text: str) -> Wanted | None:
-    """JOB, JOB.STEP or JOB.STEP.RESTART (a run id); None for anything else."""
+    """Parse JOB, JOB.STEP or JOB.STEP.RESTART (a run id); return None for anything else."""
     match = _WANTED.fullmatch(text)
     return Wanted(*(int(part) if part else None for part in match.groups())) if match else None  # type: ignore[arg-type]
 
 
 def run_dir(template: str, submit_dir: Path, job_id: int) -> Path:
-    """The configuration's run_dir for this job, absolute if `submit_dir` is."""
+    """Return the configuration's run_dir for this job; it is absolute if `submit_dir` is."""
     return submit_dir / template.replace("{job_id}", str(job_id))
 
 
 def folders(parent: Path, wanted: Wanted | None) -> Iterator[Path]:
-    """The run folders in `parent`, newest first: by restart, then by step. None where there is no such folder.
-    `wanted` None: of any job.
+    """Yield the run folders in `parent`, newest first: by restart, then by step. Yields nothing if `parent` is missing.
+    `wanted` None means runs of any job.
 
     Raises OSError.
     """

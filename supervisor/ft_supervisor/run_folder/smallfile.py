@@ -1,4 +1,4 @@
-"""Files in whose place somebody may have put anything: no pipe is waited for, and what should be small is."""
+"""Reads files in places where others can write: never waits for a pipe, and bounds the size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 class NotSmall(Exception):
-    """What has the name is no file, or is too long; one line, which ends in `problem`."""
+    """The path is no regular file, or the file is too long. The message is one line, which ends in `problem`."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.problem = problem
@@ -17,8 +17,8 @@ class NotSmall(Exception):
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file, to be read. Raises NotSmall for a pipe, device or folder, which is not waited for; OSError as open
-    does. May hang for as long as the file system does."""
+    """Open the file for reading. Raises NotSmall for a pipe, device or folder, without waiting for it, and OSError as
+    open does. May hang for as long as the file system does."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -30,7 +30,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def read(path: Path, limit: int) -> bytes:
-    """All of it. Raises NotSmall beyond `limit` bytes, and what `opened` raises."""
+    """Return the whole file. Raises NotSmall if it is longer than `limit` bytes, and what `opened` raises."""
     with opened(path) as file:
         data = file.read(limit + 1)
     if len(data) > limit:

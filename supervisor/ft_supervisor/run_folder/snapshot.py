@@ -1,10 +1,10 @@
-"""What the coordinator in charge sees at one moment, as plain data: for status, metrics and whoever else looks on.
+"""The snapshot: the state of the job as the coordinator in charge sees it at one moment, as plain data.
 
-As JSON it is `<run folder>/status.json` (coordinator.live). Nodes that are the same in everything but their ranks share
-one entry, so that 10,000 of them take some lines and not megabytes; programs have it easier with `status --json`.
+As JSON it is `<run folder>/status.json` (coordinator.live). Nodes that differ only in their ranks share one entry, so
+that 10,000 of them take some lines and not megabytes; `status --json` is easier to use in programs.
 
     {"version": 1, "run_id", "job",       the configuration's name
-     "time", "interval",                  when it was made, and how soon the next one is, usually
+     "time", "interval",                  when it was made, and the usual time until the next one
      "coordinator": {"node", "infra_rank", "term", "in_charge", "majority"},
      "phase",                             joining, running, stopping, closing
      "wanted",                            the most nodes that may train
@@ -12,8 +12,8 @@ one entry, so that 10,000 of them take some lines and not megabytes; programs ha
      "nodes": [{"role", "infra_ranks", "group_ranks", "domain", "heartbeat_age", "silent", "restarts", "losses",
                 "running", "draining", "health"}],
      "names": [the nodes' by infra_rank],
-     "candidates",                        who keeps a coordinator, as ranges of infra_ranks: "0-2"
-     "members", "spares", "survives",     counts; how many more nodes may die at the same moment
+     "candidates",                        nodes that keep a coordinator, as ranges of infra_ranks: "0-2"
+     "members", "spares", "survives",     counts; survives: nodes that may still die at the same moment
      "budgets": [{"rule", "match", "action", "used", "max", "window"}],
      "ends_in", "slurm_away",             seconds until Slurm's time limit, null for none; Slurm does not answer
      "decision": null | {"what", "reason", "rule", "cycle", "time"},
@@ -21,7 +21,7 @@ one entry, so that 10,000 of them take some lines and not megabytes; programs ha
 
 `role` is one of active, standby, excluded, unhealthy, unregistered, lost, left; `what` one of cycle_started,
 cycle_failed, restart, replace_node, gives_up. All times are seconds since the epoch by the clock of the coordinator's
-node, all ages and durations seconds. Another set of fields is another version.
+node; all ages and durations are seconds. Another set of fields has another version.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from ft_supervisor.core.protocol.ranks import unfold
 VERSION = 1
 NAME = "status.json"
 EVERY = 2.0
-"""Seconds between two of them, at most."""
+"""Seconds between two snapshots, at most."""
 MAX_BYTES = 32 * 2**20
-"""A hundred thousand nodes that differ in everything would take so much."""
+"""Size of a snapshot of a hundred thousand nodes that differ in everything."""
 
 
-class Role(StrEnum):
-    """What a node is to the job just now. The first that fits, of: lost, left, excluded, unhealthy, unregistered (a
-    member that this coordinator has not heard from yet; it may be training), active, standby."""
+class NodeRole(StrEnum):
+    """The role of a node in the job at this moment. It is the first that fits, of: lost, left, excluded, unhealthy,
+    unregistered (a member that has not registered with this coordinator yet, and may be training), active, standby."""
 
     ACTIVE = "active"
     STANDBY = "standby"
@@ -58,17 +58,18 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node, or several that are the same.
+    """One node, or several equal ones.
 
-    `infra_ranks`: whose, folded, rising. `group_ranks`: theirs in the present cycle, folded, in the same order; "" for
-    none: either all have one or nobody. `heartbeat_age`: since the most silent of them was heard; None for one that
-    has not registered. `silent`: not for `timeouts.coordinator`, or not at all; silent nodes share an entry only with
-    those that are silent for as many whole seconds. `restarts`: how many agents of the node have died; `losses`: how
-    often this coordinator has lost it. `running`: its workers may be. `draining`: Slurm is about to take it away.
-    `health`: what is wrong with it, "" for nothing.
+    `infra_ranks`: the nodes, as ranges in rising order. `group_ranks`: their group_ranks in the present cycle, as
+    ranges in the same order; either all nodes have one, or none has, and it is "". `heartbeat_age`: seconds since the
+    most silent of them was heard; None if it has not registered. `silent`: not heard for `timeouts.coordinator`, or
+    never; silent nodes share an entry only if they have been silent for the same number of whole seconds. `restarts`:
+    number of the node's agents that have died; `losses`: number of times that this coordinator has lost the node.
+    `running`: its workers may be running. `draining`: Slurm is about to take the node away. `health`: its problem, ""
+    for none.
     """
 
-    role: Role
+    role: NodeRole
     infra_ranks: str
     group_ranks: str
     domain: str
@@ -82,13 +83,14 @@ class NodeStatus:
 
     @property
     def count(self) -> int:
-        """How many nodes."""
+        """Number of nodes."""
         return len(unfold(self.infra_ranks))
 
 
 @dataclass(frozen=True)
 class CoordinatorStatus:
-    """`in_charge` with `majority` False: it decides nothing until it hears more nodes."""
+    """The coordinator that made the snapshot. `in_charge` with `majority` False: it decides nothing until it hears from
+    more nodes."""
 
     node: str
     infra_rank: Rank
@@ -99,8 +101,8 @@ class CoordinatorStatus:
 
 @dataclass(frozen=True)
 class CycleStatus:
-    """The newest cycle. `number`: how many there were before it. `started`: None where a former coordinator began it
-    and nobody knows any more. `size`: its active nodes."""
+    """The newest cycle. `number`: number of cycles before it. `started`: when it began; None if a former coordinator
+    began it and the time is not known. `size`: number of active nodes."""
 
     name: str
     number: Count
@@ -110,8 +112,8 @@ class CycleStatus:
 
 @dataclass(frozen=True)
 class BudgetStatus:
-    """What a rule of `failures` has left. `rule`: FILE:LINE and its number; `match`, `action`: what it is for and what
-    it does; `used` counts within `window`, where there is one."""
+    """The budget of a rule of `failures`. `rule`: FILE:LINE and its number; `match`: the failures that it matches;
+    `action`: its answer. `used` counts the answers within `window` seconds, or all of them if that is None."""
 
     rule: str
     match: str
@@ -122,14 +124,14 @@ class BudgetStatus:
 
     @property
     def left(self) -> int:
-        """How often it may still answer."""
+        """Number of times that the rule may still answer."""
         return max(0, self.max - self.used)
 
 
 @dataclass(frozen=True)
 class DecisionStatus:
-    """The newest decision: cycle_failed (it is being stopped), then restart, replace_node or gives_up; cycle_started
-    for the first cycle."""
+    """The newest decision. `what` is cycle_started for the first cycle; cycle_failed while a failed cycle is stopped,
+    and then restart, replace_node or gives_up."""
 
     what: str
     reason: str
@@ -140,7 +142,7 @@ class DecisionStatus:
 
 @dataclass(frozen=True)
 class VerdictStatus:
-    """How the job ends. `final` False: proposed, and not yet kept by a majority."""
+    """How the job ends. `final` False: the verdict is proposed, and a majority does not keep it yet."""
 
     outcome: str
     reason: str
@@ -151,11 +153,12 @@ class VerdictStatus:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`interval`: how soon the next one is made, usually. `names`: the nodes' by infra_rank. `wanted`: the most nodes
-    that may train. `phase`: joining, running, stopping, closing; of a coordinator that is not in charge candidate or
-    preparing. `candidates`: who keeps a coordinator, folded. `members`: how long the members' list is, and `survives`
-    how many more nodes may die at the same moment. `spares`: standbys that can replace somebody. `ends_in`: until
-    Slurm's time limit; None for none, or nobody knows. `slurm_away`: it did not answer when it was last asked."""
+    """The state of the job. `interval`: usual number of seconds until the next snapshot. `names`: the nodes' names by
+    infra_rank. `wanted`: the most nodes that may train. `phase`: joining, running, stopping or closing; for a
+    coordinator that is not in charge, candidate or preparing. `candidates`: the nodes that keep a coordinator, as
+    ranges of infra_ranks. `members`: length of the list of members; `survives`: number of nodes that may still die at
+    the same moment. `spares`: standbys that can replace a node. `ends_in`: seconds until Slurm's time limit; None if
+    there is none, or it is not known. `slurm_away`: Slurm did not answer when it was last asked."""
 
     version: int
     run_id: str
@@ -178,12 +181,12 @@ class Snapshot:
     decision: DecisionStatus | None
     verdict: VerdictStatus | None
 
-    def count(self, role: Role) -> int:
-        """How many nodes have this role."""
+    def count(self, role: NodeRole) -> int:
+        """Return the number of nodes with this role."""
         return sum(entry.count for entry in self.nodes if entry.role is role)
 
     def each(self) -> Iterator[tuple[str, int, int | None, NodeStatus]]:
-        """Every node by itself, by infra_rank: its name, infra_rank, group_rank and its entry. IndexError for a rank
+        """Yield each node, by infra_rank: its name, infra_rank, group_rank and entry. Raises IndexError for a rank
         without a name."""
         found = []
         for entry in self.nodes:
@@ -195,23 +198,23 @@ class Snapshot:
 
 
 class BadSnapshot(Exception):
-    """This is no snapshot, or one of another version; one line."""
+    """The data is no snapshot, or one of another version. The message is one line."""
 
 
 def dump(snapshot: Snapshot) -> bytes:
-    """As one line of JSON."""
+    """Return the snapshot as one line of JSON."""
     return json.dumps(to_plain(snapshot), separators=(",", ":")).encode() + b"\n"
 
 
 def load(data: bytes) -> Snapshot:
-    """What `dump` was given. Raises BadSnapshot."""
+    """Return the snapshot that `dump` turned into `data`. Raises BadSnapshot."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise BadSnapshot(f"not JSON: {error}") from None
     version = value.get("version") if isinstance(value, dict) else None
     if version != VERSION:
-        raise BadSnapshot(f"version {version!r:.40}, not {VERSION}: written by another ft-supervisor, or by nobody")
+        raise BadSnapshot(f"version {version!r:.40}, not {VERSION}: not written by this ft-supervisor")
     try:
         found: Snapshot = from_plain(value, Snapshot)
         for entry in found.nodes:

@@ -1,4 +1,4 @@
-"""The verdict as a file: whoever links it first has decided what it says, and nobody changes it afterwards."""
+"""Writes and reads the verdict's file. The first writer's verdict stays; it is never changed afterwards."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Content:
-    """All that the file says. `summary` is the line for Slurm's accounting, "" without one; `exit_code`: whether the
-    policy lets the job's DerivedExitCode be put right (accounting.exit_code). Older files have neither."""
+    """The contents of the file. `summary`: the line for Slurm's accounting, "" without one; `exit_code`: whether the
+    policy allows setting the job's DerivedExitCode (accounting.exit_code). Older files have neither."""
 
     verdict: Verdict
     run_id: str
@@ -29,7 +29,7 @@ class Content:
 
 
 class BadVerdictFile(Exception):
-    """The file is there, but holds no verdict: somebody else wrote it."""
+    """The file exists, but contains no verdict: another program wrote it."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -38,10 +38,10 @@ class BadVerdictFile(Exception):
 def write(
     folder: Path, verdict: Verdict, run_id: str, nonce: str, summary: str = "", *, exit_code: bool = True
 ) -> Verdict:
-    """Put the verdict into `folder` (made if missing), unless one is there; returns what the file then says.
+    """Write the verdict into `folder` (made if missing) unless one exists; return the verdict that the file then has.
 
-    Readers see a whole file or none. Raises BadVerdictFile when something else has the name, and OSError. May hang for
-    as long as the file system does.
+    Readers see a whole file or none. Raises BadVerdictFile if another program's file has the name, and OSError. May
+    hang for as long as the file system does.
     """
     ownfolder.make(folder)
     content: dict[str, object] = {
@@ -62,7 +62,7 @@ def write(
 
 
 def read(folder: Path, run_id: str | None = None, nonce: str | None = None) -> Verdict | None:
-    """The verdict in `folder`; None without a file, or when it is of another run or carries another nonce.
+    """Return the verdict in `folder`; None without a file, or if it is of another run or has another nonce.
 
     None for `run_id` or `nonce` means any. Raises BadVerdictFile, and OSError other than "no such file".
     """
@@ -73,7 +73,8 @@ def read(folder: Path, run_id: str | None = None, nonce: str | None = None) -> V
 
 
 def read_own(folder: Path, run_id: str, nonce: str) -> Verdict | None:
-    """The same for one who acts on it: a folder that is not ours may hold anything, and raises ownfolder.NotOurs."""
+    """Return the verdict of this run for a caller that acts on it: it must be in a folder of ours, as others' may
+    contain anything. None without one. Raises ownfolder.NotOurs, and what `read` raises."""
     try:
         ownfolder.check(folder)
     except FileNotFoundError:
@@ -82,7 +83,8 @@ def read_own(folder: Path, run_id: str, nonce: str) -> Verdict | None:
 
 
 def read_all(folder: Path) -> Content | None:
-    """All that the file in `folder` says; None without one. Raises as `read` does."""
+    """Return the contents of the file in `folder`; None without one. Raises BadVerdictFile, and OSError other than "no
+    such file"."""
     try:
         return _parse(folder / NAME)
     except FileNotFoundError:

@@ -1,2 +1,3 @@
-"""What `status` shows of a job: judged from its files and from Slurm.
+"""Determines and renders the state of a job that `status` shows, from its files and from Slurm.
+
 Changes nothing of the job."""

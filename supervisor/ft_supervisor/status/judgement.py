@@ -1,19 +1,19 @@
-"""What the files of a run say of it now: the newest snapshot, how old that is, and the verdict. For `status`.
+"""Determines the present state of a run from its files: the newest snapshot, its age, and the verdict. For `status`.
 
 `document` is what `ft-supervisor status --json` prints, one object:
 
     version    1
     state      running; stale (running when last seen, too long ago); ended; unknown (a run without a snapshot that can
                be read); pending (Slurm has not started it); none
-    job        what was asked for, or the run's id
+    job        the job that was asked for, or the run's id
     folder     the run's folder, null without one
     age        seconds since the snapshot was taken, null without one
-    slurm      what Slurm says of the job, where it was asked: {"state", "reason"}, else null
+    slurm      the job's state in Slurm, if Slurm was asked: {"state", "reason"}, else null
     verdict    {"outcome", "reason", "exit_code", "again"}, null while there is none
-    left_running   {"why", "ends_it", "since", "until"} where the job has its verdict and still runs in Slurm: the
-               command that ends it there, since when (seconds since the epoch), and until when a node waits to end it
-               itself, null if none does; else null
-    notes      what is odd or missing, for people: a list of lines
+    left_running   {"why", "ends_it", "since", "until"} if the job has its verdict and still runs in Slurm, else null:
+               `ends_it` is the command that ends it there; `since` and `until` are seconds since the epoch; a node
+               waits until `until` to end the job itself, which is null if none does
+    notes      odd or missing files, for people: a list of lines
     status     the snapshot, null without one: its fields are those of the run's status.json, but `nodes` has an
                object for each node: {"name", "infra_rank", "group_rank" (null for none), "role", "domain",
                "heartbeat_age", "silent", "restarts", "losses", "running", "draining", "health"}; `candidates` is a list
@@ -38,16 +38,16 @@ from ft_supervisor.run_folder.snapshot import BadSnapshot, Snapshot
 
 VERSION = 1
 STALE = 15.0
-"""Seconds: an older snapshot says what was. A takeover takes less."""
+"""Seconds. An older snapshot is out of date. A takeover takes less."""
 PATIENCE = 2.5
-"""Snapshot intervals for which somebody waits for the next one, before he calls the last one stale."""
+"""Snapshot intervals to wait for the next snapshot, before the last one is called stale."""
 MOST_PATIENCE = 8.0
-"""Seconds."""
+"""Seconds to wait for the next snapshot, at most."""
 POLL = 0.2
 
 
-class State(StrEnum):
-    """What can be said of the job."""
+class RunState(StrEnum):
+    """The state of the job, as far as its files and Slurm show it; see the module."""
 
     RUNNING = "running"
     STALE = "stale"
@@ -59,8 +59,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Slurm:
-    """What Slurm says: `state` is all words of the job's state, "" where it does not know the job. `over`: nothing of
-    it runs any more. `pending`: it has no nodes yet. `restart_count`: of the run that it speaks of."""
+    """Slurm's answer about a job. `state`: all words of the job's state, "" if Slurm has no such job. `over`: nothing
+    of the job runs any more. `pending`: it has no nodes yet. `restart_count`: number of the start that the answer is
+    about, None if that is unknown."""
 
     state: str
     reason: str = ""
@@ -69,15 +70,16 @@ class Slurm:
     restart_count: int | None = None
 
     def runs(self, run: runs.Wanted) -> bool:
-        """Whether the job's start that this run belongs to has its nodes still."""
+        """Return whether the job's start that this run belongs to still has its nodes."""
         same = self.restart_count is None or self.restart_count == run.restart_count
         return bool(self.state) and not self.over and not self.pending and same
 
 
 @dataclass(frozen=True)
 class Files:
-    """A run's folder. `skew`: by how many seconds the clock of the snapshot's writer is off, if that was noticed.
-    `ended`: when the verdict's file was written, seconds since the epoch."""
+    """The contents of a run's folder. `skew`: seconds by which this host's clock is ahead of the clock of the
+    snapshot's writer, 0 if no difference was noticed. `problems`: lines for people. `ended`: when the verdict's file
+    was written, in seconds since the epoch."""
 
     folder: Path | None = None
     snapshot: Snapshot | None = None
@@ -89,12 +91,12 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """All that is known of a job at one moment, `wall`, in seconds since the epoch. `left`: it has its verdict, and
-    still runs in Slurm."""
+class JobStatus:
+    """All that is known of a job at one moment, `wall`, in seconds since the epoch. `age`: seconds since the snapshot
+    was made. `left`: not None if the job has its verdict and still runs in Slurm."""
 
     job: str
-    state: State
+    state: RunState
     files: Files
     age: float | None
     slurm: Slurm | None
@@ -104,8 +106,8 @@ class Seen:
 
 
 def read(folder: Path) -> Files:
-    """What is there now. Never raises for what is wrong with the files, and may hang for as long as their file system
-    does."""
+    """Return the present contents of the folder. Problems with the files are in the result, and never raised. May hang
+    for as long as the file system does."""
     problems: list[str] = []
     shot, verdict = None, None
     try:
@@ -136,8 +138,8 @@ def read(folder: Path) -> Files:
 
 
 def read_patiently(folder: Path) -> Files:
-    """The same, but what looks stale is looked at until the next snapshot should have come: the clocks of two hosts may
-    differ, and a takeover takes a while."""
+    """Return the contents of the folder as `read` does, but while the snapshot looks stale wait until the next one
+    should have come: the clocks of two hosts may differ, and a takeover takes some time."""
     files = first = read(folder)
     if first.snapshot is None or first.verdict is not None or not is_old(first, time.time()):
         return files
@@ -151,7 +153,8 @@ def read_patiently(folder: Path) -> Files:
 
 
 def with_skew(files: Files, former: Files, wall: float) -> Files:
-    """A snapshot that has just changed is new, whatever its time says."""
+    """Return `files` with the skew of the writer's clock: a snapshot that has just changed is new, even if its time is
+    old. `wall`: seconds since the epoch."""
     if files.snapshot is None or former.snapshot is None:
         return files
     if files.snapshot.time == former.snapshot.time:
@@ -161,7 +164,7 @@ def with_skew(files: Files, former: Files, wall: float) -> Files:
 
 
 def is_old(files: Files, wall: float) -> bool:
-    """Whether the snapshot says what was, or comes from the future."""
+    """Return whether the snapshot is out of date, or from the future. `wall`: seconds since the epoch."""
     shot = files.snapshot
     if shot is None:
         return False
@@ -169,36 +172,37 @@ def is_old(files: Files, wall: float) -> bool:
     return age > max(STALE, 5 * shot.interval) or age < -2 * shot.interval
 
 
-def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> Seen:
-    """What is to be made of it. `job`: what was asked for; `wall`: seconds since the epoch."""
+def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> JobStatus:
+    """Return the state of the job. `job`: the name that was asked for; `wall`: seconds since the epoch."""
     shot = files.snapshot
     age = None if shot is None else max(0.0, wall - shot.time - files.skew)
     notes = list(files.problems)
     if files.verdict is not None:
-        state = State.ENDED
+        state = RunState.ENDED
     elif shot is not None:
-        state = State.STALE if is_old(files, wall) else State.RUNNING
+        state = RunState.STALE if is_old(files, wall) else RunState.RUNNING
     elif slurm is not None and slurm.pending:
-        state = State.PENDING
+        state = RunState.PENDING
     else:
-        state = State.NONE if files.folder is None else State.UNKNOWN
+        state = RunState.NONE if files.folder is None else RunState.UNKNOWN
     if files.skew and shot is not None:
         notes.append(f"the clock of {shot.coordinator.node} is off by {-files.skew:+.0f} s from this host's")
-    if state is State.STALE:
+    if state is RunState.STALE:
         notes.append(_why_stale(slurm))
-    elif state is State.UNKNOWN and not notes:
+    elif state is RunState.UNKNOWN and not notes:
         notes.append("its coordinator has not written a status yet")
     name = job if files.folder is None else files.folder.name
-    return Seen(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall)
+    return JobStatus(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall)
 
 
 def is_in_doubt(files: Files, wall: float) -> bool:
-    """Whether only Slurm can tell that the job has really ended."""
+    """Return whether Slurm has to be asked if the job has really ended. `wall`: seconds since the epoch."""
     return files.left is not None or (files.ended is not None and wall - files.ended >= left_running.USUAL_END)
 
 
 def _left(files: Files, slurm: Slurm | None, wall: float) -> LeftRunning | None:
-    """By the file, unless Slurm says otherwise; by Slurm's word, where the process that writes the file had no time."""
+    """Return whether the job still runs after its verdict: from the file, unless Slurm's answer contradicts it; from
+    Slurm's answer if the process that writes the file had no time for it."""
     run = None if files.folder is None else runs.parse(files.folder.name)
     if run is None or files.verdict is None or (slurm is not None and not slurm.runs(run)):
         return None
@@ -211,18 +215,18 @@ def _why_stale(slurm: Slurm | None) -> str:
     if slurm is None:
         return "its coordinator is lost, or run_dir hangs on its node"
     if not slurm.state:
-        return "Slurm does not know the job any more: it has ended, without a verdict"
+        return "Slurm has no such job any more: it has ended, without a verdict"
     if slurm.over:
         return f"Slurm says {slurm.state}: it has ended, without a verdict"
     return f"Slurm says {slurm.state}: its coordinator is lost, or run_dir hangs on its node"
 
 
 def _final(shot: Snapshot) -> Verdict | None:
-    said = shot.verdict
-    if said is None or not said.final:
+    status = shot.verdict
+    if status is None or not status.final:
         return None
     try:
-        return Verdict(Outcome(said.outcome), said.reason, Again(said.again))
+        return Verdict(Outcome(status.outcome), status.reason, Again(status.again))
     except ValueError:
         return None
 
@@ -230,8 +234,8 @@ def _final(shot: Snapshot) -> Verdict | None:
 # -- for programs
 
 
-def document(seen: Seen) -> dict[str, Any]:
-    """See above."""
+def document(seen: JobStatus) -> dict[str, Any]:
+    """Return the object that the module describes."""
     verdict, shot = seen.files.verdict, seen.files.snapshot
     return {
         "version": VERSION,

@@ -1,6 +1,6 @@
-"""A job's nodes for people, however many there are.
+"""Renders a job's nodes for people, also of a large job.
 
-Those about which there is something to say get a line each, the others one for all that are alike.
+Nodes with a remark get a line each; the other nodes of a role share one.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from rich.text import Text
 
 from ft_supervisor.core.protocol.ranks import fold, unfold
 from ft_supervisor.core.words import duration, plain
-from ft_supervisor.run_folder.snapshot import NodeStatus, Role, Snapshot
+from ft_supervisor.run_folder.snapshot import NodeRole, NodeStatus, Snapshot
 from ft_supervisor.status.words import wrap
 
 FEW = 24
-"""Nodes that are all listed, as they fit a screen."""
+"""Up to so many nodes are all listed, as they fit a screen."""
 MOST = 30
-"""Nodes of one role with something to say that are listed; of more than that only the ranges."""
+"""Nodes of one role with remarks that are listed; if there are more, only their ranges are shown."""
 
 _ROLE_STYLES = {
-    Role.ACTIVE: "green",
-    Role.STANDBY: "cyan",
-    Role.LOST: "red",
-    Role.UNHEALTHY: "red",
-    Role.EXCLUDED: "magenta",
-    Role.UNREGISTERED: "yellow",
+    NodeRole.ACTIVE: "green",
+    NodeRole.STANDBY: "cyan",
+    NodeRole.LOST: "red",
+    NodeRole.UNHEALTHY: "red",
+    NodeRole.EXCLUDED: "magenta",
+    NodeRole.UNREGISTERED: "yellow",
 }
 _COLUMNS = ("NODE", "ROLE", "RANK", "HEARD", "RESTARTS", "DOMAIN")
 _FIRST_TO_GO = ("DOMAIN", "RESTARTS", "HEARD")
-"""Columns that a narrow terminal does without."""
+"""Columns that are left out in a narrow terminal, in this order."""
 
 
 @dataclass(frozen=True)
 class _Line:
     cells: dict[str, str]
-    role: Role
+    role: NodeRole
     remark: str
 
 
 def render(shot: Snapshot, width: int, everything: bool, *, ended: bool) -> list[Text]:
-    """Lines of at most `width` columns. `everything`: each node has one of its own. `ended`: the job has."""
+    """Return lines of at most `width` columns. `everything`: each node has a line. `ended`: the job has ended."""
     everything = everything or len(shot.names) <= FEW
     listed: list[NodeStatus] = []
-    for role in Role:
+    for role in NodeRole:
         ours = [(entry, _weight(entry, shot, ended)) for entry in shot.nodes if entry.role is role]
-        for least in (0,) if everything else (1, 2):  # of too many, those that wait for nothing but their turn go first
+        for least in (0,) if everything else (1, 2):  # of too many, nodes that are only waited for are left out first
             found = [entry for entry, weight in ours if weight >= least]
             if everything or sum(entry.count for entry in found) <= MOST:
                 listed += found
@@ -55,7 +55,7 @@ def render(shot: Snapshot, width: int, everything: bool, *, ended: bool) -> list
     those = {id(entry) for entry in listed}  # each() gives these very objects
     rows = [_line(*each, shot) for each in shot.each() if id(each[3]) in those]
     lines = _table(rows, width, [column for column in _COLUMNS if column != "HEARD" or not ended])
-    for role in Role:
+    for role in NodeRole:
         alike = (entry for entry in shot.nodes if entry.role is role and id(entry) not in those)
         if ranks := sorted(rank for entry in alike for rank in unfold(entry.infra_ranks)):
             lines += _folded(role, ranks, shot, width, plain=not listed)
@@ -63,25 +63,25 @@ def render(shot: Snapshot, width: int, everything: bool, *, ended: bool) -> list
 
 
 def _weight(entry: NodeStatus, shot: Snapshot, ended: bool) -> int:
-    """How much there is to say of it: 0 nothing, 1 that it is waited for, 2 more than that."""
-    if entry.health or entry.draining or entry.role in (Role.LOST, Role.EXCLUDED, Role.UNHEALTHY):
+    """Return the importance of an entry: 0 without remarks, 1 if the job waits for it, 2 for other remarks."""
+    if entry.health or entry.draining or entry.role in (NodeRole.LOST, NodeRole.EXCLUDED, NodeRole.UNHEALTHY):
         return 2
     if ended:
         return 0
-    if entry.role is Role.UNREGISTERED:
+    if entry.role is NodeRole.UNREGISTERED:
         return 1
-    if entry.silent or entry.restarts or entry.role is Role.LEFT:
+    if entry.silent or entry.restarts or entry.role is NodeRole.LEFT:
         return 2
     return 1 if shot.phase == "stopping" and entry.running else 0
 
 
 def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus, shot: Snapshot) -> _Line:
     remarks = [entry.health, "draining" if entry.draining else ""]
-    if entry.role is Role.ACTIVE and shot.phase == "stopping":
+    if entry.role is NodeRole.ACTIVE and shot.phase == "stopping":
         remarks.append("still stopping" if entry.running else "stopped")
-    if entry.losses and entry.role is not Role.LOST:
+    if entry.losses and entry.role is not NodeRole.LOST:
         remarks.append(f"was lost {entry.losses} times" if entry.losses > 1 else "was lost once")
-    if entry.silent and entry.role in (Role.ACTIVE, Role.STANDBY):
+    if entry.silent and entry.role in (NodeRole.ACTIVE, NodeRole.STANDBY):
         remarks.append("silent")
     cells = {
         "NODE": plain(name),
@@ -95,7 +95,7 @@ def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus,
 
 
 def _table(lines: list[_Line], width: int, columns: list[str]) -> list[Text]:
-    """Columns as wide as what stands in them; a remark after them where it fits, else below its node."""
+    """Return a table whose columns fit their cells; a remark follows them if it fits, else it is below its node."""
     if not lines:
         return []
     widths = {
@@ -129,8 +129,8 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _folded(role: Role, ranks: list[int], shot: Snapshot, width: int, *, plain: bool) -> list[Text]:
-    """So many of one kind, and the ranges that they make in the job's list of nodes, on two lines at most."""
+def _folded(role: NodeRole, ranks: list[int], shot: Snapshot, width: int, *, plain: bool) -> list[Text]:
+    """Return the number of nodes in a role, and their ranges in the job's list of nodes, on two lines at most."""
     more = "" if plain else " more"
     text = f"{len(ranks)}{more} {role.value}: {', '.join(_ranges(ranks, shot.names))}"
     wrapped = wrap(text, width, 2)

@@ -1,4 +1,4 @@
-"""A status for people: lines that fit the terminal, with colours that say nothing which the words do not."""
+"""Renders a status for people: lines that fit the terminal. The words are complete without the colours."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from ft_supervisor.core.words import count, duration
-from ft_supervisor.run_folder.snapshot import Role, Snapshot
+from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot
 from ft_supervisor.status import render_nodes
-from ft_supervisor.status.judgement import Seen, State
+from ft_supervisor.status.judgement import JobStatus, RunState
 from ft_supervisor.status.words import wrap
 
 RULES = 6
-"""Budgets that are shown."""
+"""Number of budgets that are shown."""
 _LABEL = 13
 _WIDE = 60
-"""Columns from which labels have a column of their own."""
+"""Columns. In a terminal of this width or more the labels have a column of their own."""
 _STATE_STYLES = {
-    State.RUNNING: "bold green",
-    State.STALE: "bold red",
-    State.ENDED: "bold",
-    State.PENDING: "bold yellow",
+    RunState.RUNNING: "bold green",
+    RunState.STALE: "bold red",
+    RunState.ENDED: "bold",
+    RunState.PENDING: "bold yellow",
 }
 
 
-def render(seen: Seen, width: int, *, everything: bool = False) -> list[Text]:
-    """Lines of at most `width` columns, which is at least 20. `everything`: each node has one of its own."""
+def render(seen: JobStatus, width: int, *, everything: bool = False) -> list[Text]:
+    """Return lines of at most `width` columns, which is at least 20. `everything`: each node has a line."""
     width = max(20, width)
     shot = seen.files.snapshot
     left = [] if seen.left is None else _wrapped(f"! {seen.left.sentence(seen.wall)}", width, "bold red", indent=2)
@@ -39,38 +39,38 @@ def render(seen: Seen, width: int, *, everything: bool = False) -> list[Text]:
     if shot is not None:
         for label, text, style in _rows(seen, shot):
             lines += _row(label, text, width, style)
-        lines += [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is State.ENDED)]
+        lines += [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is RunState.ENDED)]
     return lines
 
 
-# -- what is told in rows
+# -- rows
 
 
-def _headline(seen: Seen, width: int) -> list[Text]:
+def _headline(seen: JobStatus, width: int) -> list[Text]:
     shot, verdict = seen.files.snapshot, seen.files.verdict
     name = f"{shot.job}, run {seen.job}" if shot is not None and shot.job else f"job {seen.job}"
     match seen.state:
-        case State.ENDED:
+        case RunState.ENDED:
             assert verdict is not None
             style = "bold green" if verdict.exit_code == 0 else "bold red"
             text = f"{name}: ended: {verdict.outcome.value} (exit code {verdict.exit_code}): {verdict.reason}"
             return _wrapped(text, width, style, indent=2)
-        case State.STALE:
+        case RunState.STALE:
             assert seen.age is not None
             text = f"{name}: last seen {duration(seen.age)} ago; this is what was then"
-        case State.RUNNING:
+        case RunState.RUNNING:
             assert shot is not None and seen.age is not None
             text = f"{name}: {shot.phase}, seen {duration(seen.age)} ago"
-        case State.PENDING:
+        case RunState.PENDING:
             text = f"{name}: has not started"
-        case State.UNKNOWN:
+        case RunState.UNKNOWN:
             text = f"{name}: it has a folder, {seen.files.folder}, and no more is known"
-        case State.NONE:
+        case RunState.NONE:
             text = f"{name}: nothing of it was found"
     return _wrapped(text, width, _STATE_STYLES.get(seen.state, ""), indent=2)
 
 
-def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
+def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
     at = shot.time
     now = at + (seen.age or 0.0)
     coordinator = shot.coordinator
@@ -86,7 +86,7 @@ def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
     yield "Nodes", ", ".join(f"{number} {role}" for role, number in _counts(shot)), ""
     if shot.phase == "stopping" and (running := sum(entry.count for entry in shot.nodes if entry.running)):
         yield "Waiting for", f"{count(running, 'node')} to stop the workers", ""
-    if seen.state is not State.ENDED:
+    if seen.state is not RunState.ENDED:
         yield "Spares", f"{shot.spares} left; {_survives(shot)}", "" if shot.spares else "yellow"
         yield from _budgets(shot)
         if shot.ends_in is not None:
@@ -99,12 +99,12 @@ def _rows(seen: Seen, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         what = {"cycle_started": "", "cycle_failed": "stop: "}.get(decision.what, f"{decision.what}: ")
         rule = f" [{decision.rule}]" if decision.rule else ""
         yield "Last decision", f"{duration(now - decision.time)} ago: {what}{decision.reason}{rule}", ""
-    if seen.state is not State.ENDED and shot.verdict is not None:
+    if seen.state is not RunState.ENDED and shot.verdict is not None:
         yield "Proposed", f"{shot.verdict.outcome}: {shot.verdict.reason}", "bold"
 
 
 def _counts(shot: Snapshot) -> list[tuple[str, int]]:
-    counts = [(role.value, shot.count(role)) for role in Role]
+    counts = [(role.value, shot.count(role)) for role in NodeRole]
     return [(role, count) for role, count in counts if count]
 
 
@@ -126,7 +126,7 @@ def _budgets(shot: Snapshot) -> Iterator[tuple[str, str, str]]:
 
 
 def _row(label: str, text: str, width: int, style: str = "") -> list[Text]:
-    """The label in a column of its own, where there is room for it."""
+    """Return a row, with the label in a column of its own if there is room for it."""
     wide = width >= _WIDE
     head = f"{label:<{_LABEL}} " if wide else f"{label}: "
     lines = _wrapped(head + text, width, style, indent=_LABEL + 1 if wide else 2)

@@ -8,8 +8,8 @@ from ft_supervisor.core.words import plain
 
 
 def wrap(text: str, width: int, indent: int) -> list[str]:
-    """Lines of at most `width` columns, of which some letters take two; all but the first are indented, by less than
-    that. A word that is longer than a line is cut."""
+    """Return the text as lines of at most `width` columns; some letters take two columns. All lines but the first are
+    indented by `indent`, which is less than `width`. A word that is longer than a line is cut."""
     text, lines = plain(text), []
     begin = len(text) - len(text.lstrip(" "))
     while (fitting := _fitting(text, width)) < len(text):
@@ -21,7 +21,7 @@ def wrap(text: str, width: int, indent: int) -> list[str]:
 
 
 def _fitting(text: str, width: int) -> int:
-    """How many of its letters fit."""
+    """Return how many of the text's letters fit."""
     columns = 0
     for count, letter in enumerate(text):
         columns += cell_len(letter)
