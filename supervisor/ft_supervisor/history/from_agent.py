@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ft_supervisor.core.protocol.orders import AgentState
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.history.fact import Fact, announced, cycle_text, failures_of
 
 
@@ -47,7 +47,7 @@ class AgentEvents:
                 run = action["run"]
                 cycle = cycle_text(run["cycle"])
                 self._unbeaten = {cycle: set(range(self._per_node))}
-                yield Fact(at, "run", node=node, cycle=cycle, group=unfold(run["group"]))
+                yield Fact(at, "run", node=node, cycle=cycle, group=parse_ranks(run["group"]))
             elif action["type"] == "Announce" and (what := _news(action["fact"])):
                 yield Fact(at, what, node=node)
             elif action["type"] == "Leave":

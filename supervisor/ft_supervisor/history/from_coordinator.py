@@ -9,7 +9,7 @@ from typing import Any
 from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.coordinator_facts import why_lost
 from ft_supervisor.core.protocol.model import Verdict
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.history.fact import Fact, announced, cause_of, cycle_text, failure_of, failures_of, rank_of
 
 
@@ -35,7 +35,7 @@ class CoordinatorEvent:
             memory = message["memory"]
             if memory["newest"]:
                 newest = cycle_text(memory["newest"])
-                yield self._fact("known", cycle=newest, group=unfold(memory["group"]))
+                yield self._fact("known", cycle=newest, group=parse_ranks(memory["group"]))
             if memory.get("unhealthy"):
                 yield self._fact("unhealthy", node=rank_of(message), reason=str(memory["unhealthy"]["reason"]))
         elif kind == "WorkersFailed":
@@ -55,7 +55,7 @@ class CoordinatorEvent:
         facts = announced(actions)
         if any(each["type"] == "TookCharge" for each in facts):  # what it has learnt of its predecessors' rules
             ledgers = {mail["ledger"].get("excluded") for mail in mails if "ledger" in mail} - {"", None}
-            yield from (self._fact("excluded", group=unfold(ranks)) for ranks in ledgers)
+            yield from (self._fact("excluded", group=parse_ranks(ranks)) for ranks in ledgers)
         for fact in facts:
             yield from self._of_fact(fact, runs[0]["ledger"].get("excluded", "") if runs else "")
 
@@ -76,7 +76,7 @@ class CoordinatorEvent:
                 choice, after = str(fact["choice"]), str(fact["after"])
                 reason = f"{after}; {choice}" if after else choice
                 yield self._fact(
-                    "began", cycle=cycle, group=group, reason=reason, choice=choice, excluded=unfold(excluded)
+                    "began", cycle=cycle, group=group, reason=reason, choice=choice, excluded=parse_ranks(excluded)
                 )
             case "CycleFailed":
                 yield self._fact("failed", cycle=cycle, reason=reason, cause=cause_of(fact))

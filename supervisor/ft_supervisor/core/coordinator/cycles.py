@@ -21,7 +21,7 @@ from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, ReadStep
 from ft_supervisor.core.protocol.ledger import Ledger, newer
 from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.summary import Tally
 from ft_supervisor.core.quorum.members import Member, Members
@@ -100,12 +100,12 @@ class Cycles:
 
     def _go_on_with(self, cycle: Cycle, group: str, now: float) -> None:
         self._become(Phase.RUNNING)
-        self.current.adopt(cycle, unfold(group))
+        self.current.adopt(cycle, parse_ranks(group))
         self._since = now
 
     def _take_over(self, other: Ledger) -> None:
         self._failure.ledger = newer(self._failure.ledger, other)
-        self.selection.excluded = frozenset(unfold(self._failure.ledger.excluded))
+        self.selection.excluded = frozenset(parse_ranks(self._failure.ledger.excluded))
 
     def welcome(self, message: messages.Register, member: Member, standing: Standing) -> Step:
         """A node has registered: tell it what to do."""
@@ -168,7 +168,7 @@ class Cycles:
     def _run_or_stop(self, member: Member, now: float) -> None:
         """It said this before it heard of our Run, which may still reach it; or the Run is lost."""
         if self.phase is Phase.RUNNING:
-            self._run(member, fold(self.group), self.group.index(member.node.infra_rank))
+            self._run(member, format_ranks(self.group), self.group.index(member.node.infra_rank))
         else:
             member.running, member.cycle = True, self.cycle
             self._mail(member, self._stop())
@@ -354,7 +354,7 @@ class Cycles:
         self._step.actions += self.announcements.began(
             facts.CycleStarted(self.cycle, former, group, choice, after), now
         )
-        folded = fold(group)
+        folded = format_ranks(group)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], folded, group_rank)
         for member in self._members:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ft_supervisor.core.protocol.bounds import Count, Moment, Rank
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Budget
 
 MAX_TIMES = 1000
@@ -40,7 +40,7 @@ class Ledger:
     excluded: str = ""
 
     def __post_init__(self) -> None:
-        unfold(self.excluded)  # ValueError
+        parse_ranks(self.excluded)  # ValueError
         if max(self.used, self.stalled, self.in_a_row) > self.entries:
             raise ValueError("more was counted than entered")
 
@@ -84,8 +84,8 @@ class Ledger:
 
     def exclude(self, infra_ranks: frozenset[int]) -> Ledger:
         """These nodes are never to be chosen again."""
-        excluded = infra_ranks | set(unfold(self.excluded))
-        return replace(self, entries=self.entries + 1, excluded=fold(sorted(excluded)))
+        excluded = infra_ranks | set(parse_ranks(self.excluded))
+        return replace(self, entries=self.entries + 1, excluded=format_ranks(sorted(excluded)))
 
 
 EMPTY = Ledger()

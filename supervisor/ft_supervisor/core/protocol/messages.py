@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, Duration, Name, Ordinal, Port, Rank, Term, Text
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Failure, Memory, Node, Problem, Roster, Verdict
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Run:
     age: Duration
 
     def __post_init__(self) -> None:
-        if not self.group_rank < len(unfold(self.group)) == self.group_world_size:  # ValueError
+        if not self.group_rank < len(parse_ranks(self.group)) == self.group_world_size:  # ValueError
             raise ValueError(f"rank {self.group_rank} of {self.group_world_size} nodes does not fit the group")
         if self.max_restarts < self.restart_count:
             raise ValueError(f"restart {self.restart_count} of {self.max_restarts}")
@@ -212,7 +212,7 @@ class Stop:
     grace: Duration
 
     def __post_init__(self) -> None:
-        unfold(self.group)  # ValueError
+        parse_ranks(self.group)  # ValueError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ft_supervisor.core import words
 from ft_supervisor.core.protocol import keys
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, LocalRank, Moment, Name, Rank, Term, Text
 from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import DEFAULTS, Cause, Settings
 
 KILL_BOUND = 1.0
@@ -230,7 +230,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Roster:
-    """The members as a numbered list, in the order in which they came; infra_ranks folded (`ranks.fold`).
+    """The members as a numbered list, in the order in which they came; infra_ranks folded (`ranks.format_ranks`).
 
     `former` is the list that this one replaces, "" once that needs no asking any more. (term, number) is its stamp:
     of two rosters the one with the greater stamp counts.
@@ -242,7 +242,7 @@ class Roster:
     former: str = ""
 
     def __post_init__(self) -> None:
-        unfold(self.members), unfold(self.former)  # ValueError
+        parse_ranks(self.members), parse_ranks(self.former)  # ValueError
 
     @property
     def stamp(self) -> tuple[int, int]:
@@ -282,7 +282,7 @@ class Memory:
     verdict: Verdict | None = None
 
     def __post_init__(self) -> None:
-        unfold(self.group)  # ValueError
+        parse_ranks(self.group)  # ValueError
 
     def newer(self, other: Self) -> Self:
         """`other`, a later truth of the same node, but with what this one knows for good: the first verdict that was

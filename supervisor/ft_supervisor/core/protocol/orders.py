@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, ExitCode, Name, Port, Rank
 from ft_supervisor.core.protocol.model import Job, Memory, Node, Problem, Verdict
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.summary import Summary
 
 
@@ -105,7 +105,7 @@ class VerdictDecided:
     summary: Summary = field(default=Summary(), compare=False)
 
     def __post_init__(self) -> None:
-        unfold(self.lost)  # ValueError
+        parse_ranks(self.lost)  # ValueError
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Self
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Memory, Node, Roster
-from ft_supervisor.core.protocol.ranks import highest, unfold
+from ft_supervisor.core.protocol.ranks import highest, parse_ranks
 
 TERM_LEAP = 10**12
 """How far a term may be above all that are known: a vote adds the number of nodes at most, so it takes a million votes
@@ -115,7 +115,7 @@ def _run(run: messages.Run, job: Job, node: Node) -> str:
         return "not a cycle of its term"
     if wrong := _group(run.group, node.infra_rank, job):
         return wrong
-    group = unfold(run.group)
+    group = parse_ranks(run.group)
     if group[run.group_rank] != node.infra_rank or len(group) > job.active:
         return "not a place of this node's"
     if not _fits(run.master_addr, job.hosts[group[0]]):
@@ -170,8 +170,8 @@ def _leaps(cycle: Cycle | None, ledger: Ledger | None, job: Job, known: Heights 
 
 @lru_cache(maxsize=64)
 def members(group: str) -> frozenset[int]:
-    """The ranks of `fold`'s text, to be looked for: 10,000 nodes ask for the same group."""
-    return frozenset(unfold(group))
+    """The ranks of `format_ranks`'s text, to be looked for: 10,000 nodes ask for the same group."""
+    return frozenset(parse_ranks(group))
 
 
 def _fits(addr: str, host: str) -> bool:

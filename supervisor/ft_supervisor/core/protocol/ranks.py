@@ -11,7 +11,7 @@ from ft_supervisor.core.protocol.bounds import MOST_NODES
 _PIECE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
 
-def fold(ranks: Iterable[int]) -> str:
+def format_ranks(ranks: Iterable[int]) -> str:
     """`[0, 1, 2, 7, 4]` as "0-2,7,4": the order stays, rising neighbours become a range."""
     pieces: list[tuple[int, int]] = []
     for rank in ranks:
@@ -23,8 +23,8 @@ def fold(ranks: Iterable[int]) -> str:
 
 
 @lru_cache(maxsize=64)
-def unfold(text: str) -> tuple[int, ...]:
-    """The ranks of `fold`'s text. Raises ValueError for any other text, for more than MOST_NODES, and for
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """The ranks of `format_ranks`'s text. Raises ValueError for any other text, for more than MOST_NODES, and for
     a rank that is there twice."""
     ranks: list[int] = []
     for piece in text.split(",") if text else []:
@@ -42,5 +42,5 @@ def unfold(text: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def highest(text: str) -> int:
-    """The greatest rank of `fold`'s text; -1 where there is none. Raises ValueError as `unfold` does."""
-    return max(unfold(text), default=-1)
+    """The greatest rank of `format_ranks`'s text; -1 where there is none. Raises ValueError as `parse_ranks` does."""
+    return max(parse_ranks(text), default=-1)

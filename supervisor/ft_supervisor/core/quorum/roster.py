@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ft_supervisor.core.protocol.model import Job, Memory, Roster
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 
 
 def first_roster(job: Job) -> Roster:
     """Before anybody has decided anything, all nodes of the job count."""
-    return Roster(term=-1, number=0, members=fold(range(len(job.nodes))))
+    return Roster(term=-1, number=0, members=format_ranks(range(len(job.nodes))))
 
 
 def majority(members: Sequence[int], present: Collection[int]) -> bool:
@@ -23,14 +23,16 @@ def majority(members: Sequence[int], present: Collection[int]) -> bool:
 
 def quorum(roster: Roster, present: Collection[int]) -> bool:
     """A majority of the members, and of the former list for as long as that has to be asked too."""
-    return majority(unfold(roster.members), present) and (not roster.former or majority(unfold(roster.former), present))
+    return majority(parse_ranks(roster.members), present) and (
+        not roster.former or majority(parse_ranks(roster.former), present)
+    )
 
 
 def candidates(job: Job, roster: Roster | None) -> tuple[int, ...]:
     """Whose daemons keep a coordinator, in the order in which agents ask them."""
     if not isinstance(job.candidates, int):
         return job.candidates
-    return unfold((roster or first_roster(job)).members)[: job.candidates]
+    return parse_ranks((roster or first_roster(job)).members)[: job.candidates]
 
 
 def first_candidate(job: Job) -> int:
