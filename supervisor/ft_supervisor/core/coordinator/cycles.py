@@ -83,7 +83,7 @@ class Cycles:
         """Its nodes' infra_ranks by group_rank."""
         return self.current.group
 
-    # -- what nodes say
+    # -- messages from nodes
 
     def adopt(self, memories: Sequence[Memory], standing: Standing) -> Step:
         """Go on from what a majority knows of a former term's cycles; each of them is to be welcomed afterwards."""
@@ -256,7 +256,7 @@ class Cycles:
             self._trouble(Trouble(f"Slurm drains {names}", Cause.DRAIN, min(leaving), charged=False), now)
         return step
 
-    # -- what is said to them
+    # -- messages to nodes
 
     def _stand_by(self, member: Member, *, watch: bool = True) -> None:
         self._mail(member, self.current.standby(self.ledger, self._standing.age, watch=watch))
@@ -272,8 +272,7 @@ class Cycles:
         self._mail(member, self.current.run(group, group_rank, self.ledger, self._standing.age))
 
     def watch(self, standing: Standing) -> Step:
-        """Look what lasts too long, or could be better; for every heartbeat in which a majority is with us, after
-        `advance`."""
+        """Check the bounds, and whether the job can grow. For each heartbeat with a majority, after `advance`."""
         step, now, timeouts = self._enter(standing), standing.now, self.job.timeouts
         if self.phase is Phase.JOINING and now - self._since >= timeouts.join:
             here = sum(member.here for member in self._members)
@@ -303,8 +302,7 @@ class Cycles:
         return step
 
     def begin(self, standing: Standing) -> Step:
-        """Begin a new cycle, if the rule's pause is over and there are enough nodes. For a Step that is `ready`, with
-        the leadership's permission."""
+        """Begin a new cycle, if the pause is over and nodes suffice. For a `ready` Step that the leadership permits."""
         step, now = self._enter(standing), standing.now
         if self.phase is Phase.JOINING:
             self._begin_with(self._succession.first(now), now)
@@ -351,9 +349,8 @@ class Cycles:
         self._since = now
         self.tally.started(former, group, now)
         assert self.cycle is not None
-        self._step.actions += self.announcements.began(
-            facts.CycleStarted(self.cycle, former, group, choice, after), now
-        )
+        started = facts.CycleStarted(self.cycle, former, group, choice, after)
+        self._step.actions += self.announcements.began(started, now)
         folded = format_ranks(group)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], folded, group_rank)
