@@ -16,7 +16,7 @@ from ft_supervisor.core.quorum.roster import quorum
 
 
 class RosterChange:
-    """For a coordinator in charge. Its `roster` counts from the moment when it is proposed."""
+    """The roster of a coordinator in charge, and its changes. A `roster` counts from the moment of its proposal."""
 
     def __init__(self, roster: Roster) -> None:
         self.roster = roster
