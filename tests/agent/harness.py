@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ft_supervisor.core.protocol import codec, messages, orders
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node, Timeouts
-from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.process.link import Link
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys
@@ -205,7 +205,7 @@ def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int | 
     return messages.Run(
         term=0,
         cycle=cycle,
-        group=fold(group),
+        group=format_ranks(group),
         group_rank=group_rank,
         group_world_size=nodes,
         restart_count=restart_count,

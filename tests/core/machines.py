@@ -18,7 +18,7 @@ from ft_supervisor.core.protocol.events import (
     VerdictWritten,
 )
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
-from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.core.protocol.settings import Budget, Health, Rule, Settings
 from ft_supervisor.process.log_lines import FORMS
 
@@ -257,7 +257,7 @@ class Talk:
         run = messages.Run(
             term=other.get("term", 0),
             cycle=cycle,
-            group=fold(self.machine.state.cycles.group),
+            group=format_ranks(self.machine.state.cycles.group),
             group_rank=group_rank,
             group_world_size=self.job.active,
             restart_count=cycle.n,

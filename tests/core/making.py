@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from ft_supervisor.core.protocol.bounds import Within
 from ft_supervisor.core.protocol.messages import Run
-from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.ranks import format_ranks
 
 FOLDED = {"group", "members", "former", "excluded", "lost"}
 """Fields that are lists of ranks as text."""
@@ -63,7 +63,7 @@ class Maker:
             return random.random() < 0.5
         if kind is str:
             if field in FOLDED:
-                return fold(random.sample(range(40), random.randrange(7)))
+                return format_ranks(random.sample(range(40), random.randrange(7)))
             return "".join(random.choice('aZ9 .\n"\\é\u2028😀') for _ in range(random.randrange(min(9, int(high)))))
         if kind is int:
             return int(random.choice((low, high, random.randint(int(low), min(int(low) + 50, int(high))))))
@@ -76,7 +76,7 @@ class Maker:
             }
             if kind is Run:
                 size = self._random.randrange(1, 9)
-                values |= {"group": fold(self._random.sample(range(40), size)), "group_world_size": size}
+                values |= {"group": format_ranks(self._random.sample(range(40), size)), "group_world_size": size}
                 values |= {"group_rank": self._random.randrange(size), "max_restarts": 2**53}
             try:
                 return kind(**values)

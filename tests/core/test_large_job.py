@@ -11,7 +11,7 @@ from ft_supervisor.core.protocol.actions import Send, Tell
 from ft_supervisor.core.protocol.codec import MAX_BYTES, encode
 from ft_supervisor.core.protocol.ledger import Ledger, Spent
 from ft_supervisor.core.protocol.model import Failure, Memory, Outcome, Roster, Verdict
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.process.link import Link, pair
 
@@ -37,8 +37,10 @@ def memory() -> Memory:
         for rank in range(8)
     )
     spent = Spent(0, 100, tuple(1.7e9 + 0.123456 * at for at in range(100)))
-    ledger = Ledger(200, 100, (spent,), 7, excluded=fold(lost[:50]))
-    return Memory(3, Roster(3, 4, fold(left), fold(first)), ledger, C1, fold(group), failures=failures)
+    ledger = Ledger(200, 100, (spent,), 7, excluded=format_ranks(lost[:50]))
+    return Memory(
+        3, Roster(3, 4, format_ranks(left), format_ranks(first)), ledger, C1, format_ranks(group), failures=failures
+    )
 
 
 def test_the_end_of_a_job_whose_every_other_node_is_lost_is_told_and_heard() -> None:
@@ -48,7 +50,7 @@ def test_the_end_of_a_job_whose_every_other_node_is_lost_is_told_and_heard() -> 
     (tell, _) = talk.held(FAILED)
     assert isinstance(tell, Tell) and isinstance(tell.order, orders.VerdictDecided)
     decided = tell.order
-    assert unfold(decided.lost) == tuple(range(1, NODES, 2))
+    assert parse_ranks(decided.lost) == tuple(range(1, NODES, 2))
     assert len(encode(decided)) <= MAX_BYTES
     ours, theirs = map(Link, pair())
     try:

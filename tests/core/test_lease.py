@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.protocol.model import Roster
-from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.core.quorum.lease import Lease, Proof, echo
 from ft_supervisor.core.quorum.roster import quorum
 
@@ -111,7 +111,9 @@ def test_a_lease_outlives_its_connection() -> None:
 @given(st.data())
 def test_the_proof_is_the_newest_round_that_a_majority_has_read(data: st.DataObject) -> None:
     ranks = st.lists(st.integers(0, 3), unique=True, max_size=4)
-    roster = Roster(0, 1, fold(data.draw(ranks.filter(bool), "members")), fold(data.draw(ranks, "former")))
+    roster = Roster(
+        0, 1, format_ranks(data.draw(ranks.filter(bool), "members")), format_ranks(data.draw(ranks, "former"))
+    )
     proof, now, published = Proof(), 0.0, dict[int, float]()
     read: dict[int, int] = {}
     for _ in range(data.draw(st.integers(1, 3), "times")):

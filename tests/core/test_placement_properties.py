@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.placement.placement import Assignment, Candidate, assign, could_grow
-from ft_supervisor.core.placement.pools import NOBODYS, Pools
+from ft_supervisor.core.placement.pools import NO_POOL, Pools
 from ft_supervisor.core.protocol.settings import Placement, Pool
 
 MOST = 9
@@ -159,7 +159,7 @@ def reserves_are_kept(case: Case, chosen: Sequence[Candidate]) -> bool:
     pools = Pools(case.policy.pools)
     sizes = Counter(pools.of(node) for node in case.healthy)
     taken = Counter(pools.of(node) for node in chosen)
-    return all(pool == NOBODYS or taken[pool] <= max(0, sizes[pool] - pools.reserve(pool)) for pool in taken)
+    return all(pool == NO_POOL or taken[pool] <= max(0, sizes[pool] - pools.reserve(pool)) for pool in taken)
 
 
 def is_whole(case: Case, chosen: Sequence[Candidate]) -> bool:

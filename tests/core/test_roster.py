@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.core.machines import job
 
 from ft_supervisor.core.protocol.model import NO_PROMISE, Memory, Roster
-from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.core.quorum.roster import (
     candidates,
     coordinator_of,
@@ -63,7 +63,7 @@ def test_a_change_meets_both_what_was_and_what_comes() -> None:
     """Whatever the two lists are: of those who know of a change, one is in every majority of either list."""
     for former in ((0,), (0, 1), (1, 0), (0, 1, 2), (2, 0, 1), (0, 1, 2, 3)):
         for members in lists(4):
-            joint = Roster(0, 1, fold(members), fold(former))
+            joint = Roster(0, 1, format_ranks(members), format_ranks(former))
             both = [some for some in subsets(range(4)) if quorum(joint, some)]
             assert both
             for list_ in (members, former):

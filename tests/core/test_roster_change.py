@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ft_supervisor.core.protocol.model import Roster
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.quorum.roster import majority
 from ft_supervisor.core.quorum.roster_change import RosterChange
 
@@ -106,7 +106,11 @@ def test_whoever_may_work_is_known_to_every_majority(data: st.DataObject) -> Non
             mailed.append(proposal)
         for found in set(keeps.values()):
             knows = {rank for rank, kept in keeps.items() if kept.stamp <= found.stamp}
-            if majority(unfold(found.members), knows) and (
-                not found.former or majority(unfold(found.former), knows)
+            if majority(parse_ranks(found.members), knows) and (
+                not found.former or majority(parse_ranks(found.former), knows)
             ):  # a successor may see nothing newer than this one
-                assert change.eligible <= set(unfold(found.members)), (found, change.roster, fold(change.eligible))
+                assert change.eligible <= set(parse_ranks(found.members)), (
+                    found,
+                    change.roster,
+                    format_ranks(change.eligible),
+                )

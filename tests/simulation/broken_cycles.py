@@ -11,7 +11,7 @@ from ft_supervisor.core.coordinator.policy import Decision
 from ft_supervisor.core.coordinator.succession import Succession, Successors
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.model import Memory, Outcome, Verdict
-from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.core.quorum.members import Member
 
 
@@ -113,5 +113,5 @@ class RunsAfterTheVerdict(CoordinatorMachine):
         for member in self.members:
             if member.registered and self.cycle is not None:
                 step = self.state.cycles._enter(self.state.standing(now))
-                self.state.cycles._run(member, fold(self.state.cycles.group), 0)
+                self.state.cycles._run(member, format_ranks(self.state.cycles.group), 0)
                 self._actions += step.actions

@@ -41,7 +41,7 @@ from ft_supervisor.core.protocol.messages import (
     ToCoordinator,
 )
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Outcome, Verdict
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.quorum.roster import candidates
 from ft_supervisor.core.transitions import InvalidState
 
@@ -84,12 +84,12 @@ class Checks(Endings):
         if newest is not None and run.cycle <= newest:
             raise Breach("7", f"{node.name} starts {run.cycle}, though it started {newest} before")
         self._newest[node.rank] = run.cycle
-        group = self.groups.setdefault(run.cycle, unfold(run.group))
-        if group != unfold(run.group) or group[run.group_rank] != node.rank:
+        group = self.groups.setdefault(run.cycle, parse_ranks(run.group))
+        if group != parse_ranks(run.group) or group[run.group_rank] != node.rank:
             raise Breach("2", f"{node.name} is told that {run.group} are {run.cycle}, others that {group}")
         if world.plan.gentle and len(self.ranks) > 1:
             raise Breach("8", f"training is disturbed: {node.name} starts {run.cycle}")
-        if node.rank in unfold(run.ledger.excluded) or node.daemon.machine.memory.unhealthy:
+        if node.rank in parse_ranks(run.ledger.excluded) or node.daemon.machine.memory.unhealthy:
             raise Breach("3", f"{node.name} starts {run.cycle}, though it is excluded")
         self._check_ranks(node, run)
         later = max(self.ranks)

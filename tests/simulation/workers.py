@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ft_supervisor.core.protocol.events import WorkersExited, WorkersGone
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 
 if TYPE_CHECKING:
     from tests.simulation.agent import SimAgent
@@ -132,7 +132,7 @@ class SimWorkers:
         if self.agent.world.plan.peers == "independent":
             return True
         done = self.agent.world.checks.succeeded(self.cycle)
-        for rank in unfold(self.run.group):
+        for rank in parse_ranks(self.run.group):
             workers = self.agent.world.nodes[rank].workers
             there = workers is not None and workers.cycle == self.cycle and not workers.over
             if not there and rank not in done:

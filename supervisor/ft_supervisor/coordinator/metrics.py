@@ -27,7 +27,7 @@ from ft_supervisor.core.protocol.coordinator_facts import (
 from ft_supervisor.core.protocol.events import CoordinatorEvent, Heard, Received
 from ft_supervisor.core.protocol.messages import Register, Run, WorkersFailed
 from ft_supervisor.core.protocol.model import Failure
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import Cause, Response
 from ft_supervisor.core.quorum.majority import PROOF_AGE
 from ft_supervisor.run_folder.snapshot import NodeRole
@@ -182,7 +182,7 @@ class CoordinatorMetrics:
         cycles, members = machine.state.cycles, machine.members
         group, listed, selection = (
             set(cycles.group),
-            set(unfold(machine.state.leadership.roster.members)),
+            set(parse_ranks(machine.state.leadership.roster.members)),
             cycles.selection,
         )
         roles, ages, spares = Counter[NodeRole](), list[float](), 0

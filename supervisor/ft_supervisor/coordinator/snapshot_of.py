@@ -8,7 +8,7 @@ from functools import lru_cache
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.protocol.coordinator_facts import Decided
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Match, OnExhausted, Response
 from ft_supervisor.core.quorum.members import Member
 from ft_supervisor.core.quorum.roster import candidates, survivable
@@ -36,7 +36,7 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
     fit = sum(
         entry.count for entry in nodes if entry.role in (NodeRole.ACTIVE, NodeRole.STANDBY, NodeRole.UNREGISTERED)
     )
-    members = len(unfold(machine.state.leadership.roster.members))
+    members = len(parse_ranks(machine.state.leadership.roster.members))
     keepers = [rank for rank in candidates(job, machine.state.leadership.roster) if _here(machine.members.get(rank))]
     return Snapshot(
         version=VERSION,
@@ -52,7 +52,7 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
         cycle=_cycle(cycles, wall - now),
         nodes=nodes,
         names=job.nodes,
-        candidates=fold(keepers),
+        candidates=format_ranks(keepers),
         members=members,
         spares=sum(entry.count for entry in nodes if entry.role is NodeRole.STANDBY and not entry.draining),
         survives=survivable(members, min(here, members), len(keepers), fit - _least(cycles)),
@@ -79,7 +79,7 @@ def _least(cycles: Cycles) -> int:
 def _nodes(machine: CoordinatorMachine, now: float) -> tuple[NodeStatus, ...]:
     """Return the nodes, equal ones in one entry; in one pass, as there may be ten thousand."""
     cycles, members = machine.state.cycles, machine.members
-    listed = frozenset(unfold(machine.state.leadership.roster.members))
+    listed = frozenset(parse_ranks(machine.state.leadership.roster.members))
     group = dict(zip(cycles.group, range(len(cycles.group)), strict=True))
     excluded, draining = cycles.selection.excluded, cycles.selection.draining
     silent = machine.job.timeouts.coordinator
@@ -148,8 +148,8 @@ def _filled(
 ) -> NodeStatus:
     return NodeStatus(
         entry.role,
-        fold(ranks),
-        fold(group_ranks),
+        format_ranks(ranks),
+        format_ranks(group_ranks),
         entry.domain,
         round(max(ages), 3) if ages else None,
         not ages or max(ages) >= silent,

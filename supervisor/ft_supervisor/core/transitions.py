@@ -1,4 +1,4 @@
-"""Checks a machine's state against its table of transitions: state -> next state -> what takes it there, in words.
+"""Checks a machine's state against its table of transitions: state -> next state -> the reason, in words.
 
 A violation is a bug. The process that runs the machine ends with one line, and its daemon starts another.
 """
@@ -14,7 +14,7 @@ Transitions = Mapping[S, Mapping[S, str]]
 
 
 class InvalidState(RuntimeError):
-    """A machine has taken a transition that its table lacks, or one of its invariants does not hold. One line."""
+    """Raised for a transition that the machine's table lacks, or an invariant that does not hold. One line."""
 
 
 def check_transition(table: Transitions[S], former: S, state: S) -> None:

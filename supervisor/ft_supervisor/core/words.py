@@ -1,7 +1,7 @@
 """Text for people: counts, durations, lists of names, and text from outside made harmless. Pure.
 
-Text from outside (names, reasons, what workers print) may hold control characters, which are orders to a terminal,
-changes of direction, which hide what a line says, and lone surrogates, which no file takes. Two functions remove them:
+Text from outside (names, reasons, output of workers) may hold control characters, which command a terminal, changes of
+direction, which hide the text of a line, and lone surrogates, which no file takes. Two functions remove them:
 `one_line` for log lines, reasons and messages, which are short; `plain` where a text is shown with its spacing.
 """
 
@@ -12,24 +12,24 @@ from collections.abc import Sequence
 
 UNKNOWN = "?"
 MARK = "\N{REPLACEMENT CHARACTER}"
-"""Stands where a character was that cannot be printed."""
+"""Replaces a character that cannot be printed."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-"""What colours and moves a terminal (ECMA-48: CSI and OSC sequences, two-byte escapes)."""
+"""The sequences that set colours and move the cursor (ECMA-48: CSI and OSC sequences, two-byte escapes)."""
 
 
 def count(number: int, word: str) -> str:
-    """`1 cycle`, `2 cycles`."""
+    """Return `1 cycle` or `2 cycles`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def names(first: Sequence[str], total: int, between: str = ", ") -> str:
-    """`a, b and 3 more`: the first names of a list that has `total`."""
+    """Return `a, b and 3 more`: the first names of a list that has `total`."""
     more = f" and {total - len(first)} more" if total > len(first) else ""
     return between.join(first) + more
 
 
 def duration(seconds: float | None) -> str:
-    """`3 ms`, `0.32 s`, `7.1 s`, `1 min 12 s`, `2 h 3 min`, `3 d 4 h`; `?` for None.
+    """Return `3 ms`, `0.32 s`, `7.1 s`, `1 min 12 s`, `2 h 3 min` or `3 d 4 h`; `?` for None.
 
     A negative number, the difference of two machines' clocks, counts as 0.
     """
@@ -49,24 +49,24 @@ def duration(seconds: float | None) -> str:
 
 
 def one_line(text: str, limit: int = 500) -> str:
-    """`text` with each run of white space as one blank and without anything that cannot be printed
+    """Return `text` with each run of white space as one blank and without anything that cannot be printed
     (str.isprintable), at most `limit` characters."""
     line = "".join(filter(str.isprintable, " ".join(without_escapes(text).split())))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def plain(text: str, limit: int = 2000) -> str:
-    """`printable`, without colours and at most `limit` characters."""
+    """Return `text` without escape sequences, made `printable`, at most `limit` characters."""
     return printable(without_escapes(text if len(text) <= limit else f"{text[: limit - 1]}…"))
 
 
 def printable(text: str) -> str:
-    """`text` with its spacing: a blank for each other white space, MARK for each character that cannot be printed."""
+    """Return `text` with its spacing: a blank for each white space, MARK for each character that cannot be printed."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else " " if each.isspace() else MARK for each in text)
 
 
 def without_escapes(text: str) -> str:
-    """`text` without the sequences that colour and move a terminal."""
+    """Return `text` without the sequences that set a terminal's colours and move its cursor."""
     return _ESCAPES.sub("", text) if "\x1b" in text else text

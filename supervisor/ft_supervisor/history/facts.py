@@ -17,7 +17,7 @@ from typing import Any
 
 from ft_supervisor.core.protocol.bounds import Rank
 from ft_supervisor.core.protocol.codec import from_plain
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.history.fact import LATEST, JournalFacts, announced, rank_of
 from ft_supervisor.history.from_agent import AgentEventReader
 from ft_supervisor.history.from_coordinator import CoordinatorEventReader
@@ -153,7 +153,7 @@ class _Reader:
         for line in reversed(self._heard):
             try:
                 _, now, _, echoes = json.loads(line)
-                if any(node in unfold(ranks) for ranks in echoes.values()):
+                if any(node in parse_ranks(ranks) for ranks in echoes.values()):
                     found.append(float(now))
                     break
             except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ft_supervisor.core.protocol.orders import AgentState
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.history.fact import FactKind, RunFact, announced, cycle_text, failures_of
 
 
@@ -53,7 +53,7 @@ class AgentEventReader:
                 run = action["run"]
                 cycle = cycle_text(run["cycle"])
                 self._awaited = {cycle: set(range(self._per_node))}
-                yield RunFact(at, FactKind.WORKERS_STARTED, node=node, cycle=cycle, group=unfold(run["group"]))
+                yield RunFact(at, FactKind.WORKERS_STARTED, node=node, cycle=cycle, group=parse_ranks(run["group"]))
             elif action["type"] == "Announce" and (kind := _connection(action["fact"])):
                 yield RunFact(at, kind, node=node)
             elif action["type"] == "Leave":

@@ -9,7 +9,7 @@ from typing import Any
 from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.coordinator_facts import why_lost
 from ft_supervisor.core.protocol.model import Verdict
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.history.fact import (
     FactKind,
     RunFact,
@@ -44,7 +44,7 @@ class CoordinatorEventReader:
             memory = message["memory"]
             if memory["newest"]:
                 newest = cycle_text(memory["newest"])
-                yield self._fact(FactKind.CYCLE_KNOWN, cycle=newest, group=unfold(memory["group"]))
+                yield self._fact(FactKind.CYCLE_KNOWN, cycle=newest, group=parse_ranks(memory["group"]))
             if memory.get("unhealthy"):
                 yield self._fact(
                     FactKind.NODE_UNHEALTHY, node=rank_of(message), reason=str(memory["unhealthy"]["reason"])
@@ -67,7 +67,7 @@ class CoordinatorEventReader:
         facts = announced(actions)
         if any(each["type"] == "TookCharge" for each in facts):  # nodes that its predecessors' rules have excluded
             ledgers = {mail["ledger"].get("excluded") for mail in mails if "ledger" in mail} - {"", None}
-            yield from (self._fact(FactKind.NODES_EXCLUDED, group=unfold(ranks)) for ranks in ledgers)
+            yield from (self._fact(FactKind.NODES_EXCLUDED, group=parse_ranks(ranks)) for ranks in ledgers)
         for fact in facts:
             yield from self._of_fact(fact, runs[0]["ledger"].get("excluded", "") if runs else "")
 
@@ -94,7 +94,7 @@ class CoordinatorEventReader:
                     group=group,
                     reason=reason,
                     choice=choice,
-                    excluded=unfold(excluded),
+                    excluded=parse_ranks(excluded),
                 )
             case "CycleFailed":
                 yield self._fact(FactKind.CYCLE_FAILED, cycle=cycle, reason=reason, cause=cause_of(fact))

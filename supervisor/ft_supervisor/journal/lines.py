@@ -17,7 +17,7 @@ from ft_supervisor.core.protocol.codec import CodecError, from_plain
 from ft_supervisor.core.protocol.events import Heard, Looked, Ordered, Tick
 from ft_supervisor.core.protocol.model import PROTOCOL
 from ft_supervisor.core.protocol.orders import Alive, Begin
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.journal.tagged import EVENTS, brief, dump, load, text
 
 VERSION = 2
@@ -140,7 +140,7 @@ def _fold_echoes(heard: Heard) -> dict[str, str] | None:
     rounds: dict[int, list[int]] = {}
     for rank, round_ in heard.echoes:
         rounds.setdefault(round_, []).append(rank)
-    return {str(round_): fold(ranks) for round_, ranks in rounds.items()}
+    return {str(round_): format_ranks(ranks) for round_, ranks in rounds.items()}
 
 
 # -- reading
@@ -218,6 +218,6 @@ def _unfold_echoes(folded: object = None) -> list[list[int]]:
     if not isinstance(folded, dict):
         raise CodecError("Heard: an object of ranks by round expected")
     try:
-        return sorted([rank, int(round_)] for round_, ranks in folded.items() for rank in unfold(ranks))
+        return sorted([rank, int(round_)] for round_, ranks in folded.items() for rank in parse_ranks(ranks))
     except (ValueError, AttributeError) as error:
         raise CodecError(f"Heard: {error}") from None

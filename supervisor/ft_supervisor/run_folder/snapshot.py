@@ -33,7 +33,7 @@ from enum import StrEnum
 
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, Duration, ExitCode, Moment, Rank
 from ft_supervisor.core.protocol.codec import CodecError, from_plain, to_plain
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 
 VERSION = 1
 NAME = "status.json"
@@ -84,7 +84,7 @@ class NodeStatus:
     @property
     def count(self) -> int:
         """Number of nodes."""
-        return len(unfold(self.infra_ranks))
+        return len(parse_ranks(self.infra_ranks))
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ class Snapshot:
         without a name."""
         found = []
         for entry in self.nodes:
-            ranks = unfold(entry.infra_ranks)
-            groups: tuple[int | None, ...] = unfold(entry.group_ranks) or (None,) * len(ranks)
+            ranks = parse_ranks(entry.infra_ranks)
+            groups: tuple[int | None, ...] = parse_ranks(entry.group_ranks) or (None,) * len(ranks)
             found += [(rank, group, entry) for rank, group in zip(ranks, groups, strict=True)]
         for rank, group, entry in sorted(found, key=lambda each: each[0]):
             yield self.names[rank], rank, group, entry
@@ -218,10 +218,10 @@ def load(data: bytes) -> Snapshot:
     try:
         found: Snapshot = from_plain(value, Snapshot)
         for entry in found.nodes:
-            ranks, groups = unfold(entry.infra_ranks), unfold(entry.group_ranks)
+            ranks, groups = parse_ranks(entry.infra_ranks), parse_ranks(entry.group_ranks)
             if max(ranks, default=-1) >= len(found.names) or len(groups) not in (0, len(ranks)):
                 raise BadSnapshot("the nodes' ranks make no sense")
-        unfold(found.candidates)
+        parse_ranks(found.candidates)
     except (CodecError, ValueError) as error:
         raise BadSnapshot(str(error)) from None
     return found

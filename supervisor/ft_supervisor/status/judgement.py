@@ -30,7 +30,7 @@ from typing import Any
 
 from ft_supervisor.core.protocol.codec import to_plain
 from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.run_folder import left_running, runs, smallfile, snapshot, verdict_file
 from ft_supervisor.run_folder.left_running import LeftRunning
 from ft_supervisor.run_folder.smallfile import NotSmall
@@ -254,7 +254,7 @@ def document(seen: JobStatus) -> dict[str, Any]:
 def _unfolded(shot: Snapshot) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(replace(shot, nodes=(), names=()))
     del plain["names"]
-    plain["candidates"] = list(unfold(shot.candidates))
+    plain["candidates"] = list(parse_ranks(shot.candidates))
     plain["budgets"] = [{**to_plain(budget), "left": budget.left} for budget in shot.budgets]
     plain["nodes"] = []
     for name, infra_rank, group_rank, entry in shot.each():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.words import duration, plain
 from ft_supervisor.run_folder.snapshot import NodeRole, NodeStatus, Snapshot
 from ft_supervisor.status.words import wrap
@@ -57,7 +57,7 @@ def render(shot: Snapshot, width: int, everything: bool, *, ended: bool) -> list
     lines = _table(rows, width, [column for column in _COLUMNS if column != "HEARD" or not ended])
     for role in NodeRole:
         alike = (entry for entry in shot.nodes if entry.role is role and id(entry) not in those)
-        if ranks := sorted(rank for entry in alike for rank in unfold(entry.infra_ranks)):
+        if ranks := sorted(rank for entry in alike for rank in parse_ranks(entry.infra_ranks)):
             lines += _folded(role, ranks, shot, width, plain=not listed)
     return lines
 
@@ -140,6 +140,6 @@ def _folded(role: NodeRole, ranks: list[int], shot: Snapshot, width: int, *, pla
 
 
 def _ranges(ranks: Iterable[int], names: tuple[str, ...]) -> Iterator[str]:
-    for piece in fold(ranks).split(","):
+    for piece in format_ranks(ranks).split(","):
         low, _, high = piece.partition("-")
         yield f"{names[int(low)]} to {names[int(high)]}" if high else names[int(low)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Job
-from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.core.quorum.members import Member
 
 
@@ -55,7 +55,7 @@ class CurrentCycle:
     def stop(self, grace: float) -> messages.Stop:
         """For the nodes of the group when the cycle cannot go on."""
         assert self.name is not None
-        return messages.Stop(self._term, self.name, fold(self.group), grace)
+        return messages.Stop(self._term, self.name, format_ranks(self.group), grace)
 
     def run(self, group: str, group_rank: int, ledger: Ledger, age: float | None) -> messages.Run:
         """For the node of this group_rank. `group` is ours, folded: for 1,000 nodes that takes longer than the rest."""

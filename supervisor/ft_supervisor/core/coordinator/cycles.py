@@ -21,7 +21,7 @@ from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, ReadStep
 from ft_supervisor.core.protocol.ledger import Ledger, newer
 from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.summary import Tally
 from ft_supervisor.core.quorum.members import Member, Members
@@ -83,7 +83,7 @@ class Cycles:
         """Its nodes' infra_ranks by group_rank."""
         return self.current.group
 
-    # -- what nodes say
+    # -- messages from nodes
 
     def adopt(self, memories: Sequence[Memory], standing: Standing) -> Step:
         """Go on from what a majority knows of a former term's cycles; each of them is to be welcomed afterwards."""
@@ -100,12 +100,12 @@ class Cycles:
 
     def _go_on_with(self, cycle: Cycle, group: str, now: float) -> None:
         self._become(Phase.RUNNING)
-        self.current.adopt(cycle, unfold(group))
+        self.current.adopt(cycle, parse_ranks(group))
         self._since = now
 
     def _take_over(self, other: Ledger) -> None:
         self._failure.ledger = newer(self._failure.ledger, other)
-        self.selection.excluded = frozenset(unfold(self._failure.ledger.excluded))
+        self.selection.excluded = frozenset(parse_ranks(self._failure.ledger.excluded))
 
     def welcome(self, message: messages.Register, member: Member, standing: Standing) -> Step:
         """A node has registered: tell it what to do."""
@@ -168,7 +168,7 @@ class Cycles:
     def _run_or_stop(self, member: Member, now: float) -> None:
         """It said this before it heard of our Run, which may still reach it; or the Run is lost."""
         if self.phase is Phase.RUNNING:
-            self._run(member, fold(self.group), self.group.index(member.node.infra_rank))
+            self._run(member, format_ranks(self.group), self.group.index(member.node.infra_rank))
         else:
             member.running, member.cycle = True, self.cycle
             self._mail(member, self._stop())
@@ -256,7 +256,7 @@ class Cycles:
             self._trouble(Trouble(f"Slurm drains {names}", Cause.DRAIN, min(leaving), charged=False), now)
         return step
 
-    # -- what is said to them
+    # -- messages to nodes
 
     def _stand_by(self, member: Member, *, watch: bool = True) -> None:
         self._mail(member, self.current.standby(self.ledger, self._standing.age, watch=watch))
@@ -272,8 +272,7 @@ class Cycles:
         self._mail(member, self.current.run(group, group_rank, self.ledger, self._standing.age))
 
     def watch(self, standing: Standing) -> Step:
-        """Look what lasts too long, or could be better; for every heartbeat in which a majority is with us, after
-        `advance`."""
+        """Check the bounds, and whether the job can grow. For each heartbeat with a majority, after `advance`."""
         step, now, timeouts = self._enter(standing), standing.now, self.job.timeouts
         if self.phase is Phase.JOINING and now - self._since >= timeouts.join:
             here = sum(member.here for member in self._members)
@@ -303,8 +302,7 @@ class Cycles:
         return step
 
     def begin(self, standing: Standing) -> Step:
-        """Begin a new cycle, if the rule's pause is over and there are enough nodes. For a Step that is `ready`, with
-        the leadership's permission."""
+        """Begin a new cycle, if the pause is over and nodes suffice. For a `ready` Step that the leadership permits."""
         step, now = self._enter(standing), standing.now
         if self.phase is Phase.JOINING:
             self._begin_with(self._succession.first(now), now)
@@ -351,10 +349,9 @@ class Cycles:
         self._since = now
         self.tally.started(former, group, now)
         assert self.cycle is not None
-        self._step.actions += self.announcements.began(
-            facts.CycleStarted(self.cycle, former, group, choice, after), now
-        )
-        folded = fold(group)
+        started = facts.CycleStarted(self.cycle, former, group, choice, after)
+        self._step.actions += self.announcements.began(started, now)
+        folded = format_ranks(group)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], folded, group_rank)
         for member in self._members:

@@ -36,7 +36,7 @@ from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, LookForVerdict, Mail, Pulse
 from ft_supervisor.core.protocol.model import NO_PROMISE, Cycle, Job, Memory, Node, Roster
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.quorum.election import Election
 from ft_supervisor.core.quorum.majority import Majority
 from ft_supervisor.core.quorum.members import Member, Members
@@ -114,7 +114,7 @@ class Leadership:
 
     def validate(self) -> None:
         """Raise InvalidState if an invariant does not hold. For tests: takes time."""
-        term, listed = self.election.term, frozenset(unfold(self.rosters.roster.members))
+        term, listed = self.election.term, frozenset(parse_ranks(self.rosters.roster.members))
         check_invariants(
             self._role,
             {
@@ -158,7 +158,7 @@ class Leadership:
 
     def campaign(self, now: float) -> list[CoordinatorAction]:
         """As a CANDIDATE, ask for promises if a majority is present."""
-        if self._role is not Role.CANDIDATE or 2 * len(self.members) < len(unfold(self.election.roster.members)):
+        if self._role is not Role.CANDIDATE or 2 * len(self.members) < len(parse_ranks(self.election.roster.members)):
             return []  # without counting: 1,000 Registers shall not cost 1,000 squared
         present = self.members.present(now, self._job.timeouts.coordinator)
         if not self.election.may_ask(present):
@@ -202,7 +202,7 @@ class Leadership:
         self.become(Role.LEADING)
         self.takeovers += 1
         self.members, self.rosters = Members(), RosterChange(election.roster)
-        for rank in unfold(election.roster.members):
+        for rank in parse_ranks(election.roster.members):
             former = known.get(rank)
             self.members.expect(former.node if former else Node(rank, self._job.nodes[rank], ""), now)
         for message in election.promises.values():
@@ -270,7 +270,7 @@ class Leadership:
         """Propose a list without lost members and with new ones, if it differs and no change is under way."""
         if self.term is None or self.rosters.pending:
             return []
-        listed = unfold(self.rosters.roster.members)
+        listed = parse_ranks(self.rosters.roster.members)
         here = {member.node.infra_rank for member in self.members if member.here}
         members = [rank for rank in listed if rank in here] + sorted(here - set(listed))
         roster = self.rosters.change(self.term, members) if members else None

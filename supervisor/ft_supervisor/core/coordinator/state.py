@@ -12,7 +12,7 @@ from ft_supervisor.core.coordinator.leadership import Leadership, Role
 from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
 from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node
 from ft_supervisor.core.protocol.plausible import Heights
-from ft_supervisor.core.protocol.ranks import fold
+from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.core.protocol.summary import Summary
 from ft_supervisor.core.transitions import check_invariants
 
@@ -96,7 +96,7 @@ class CoordinatorState:
     def lost(self) -> str:
         """The infra_ranks of nodes that are not here any more, and have not said Goodbye; folded."""
         here = {m.node.infra_rank for m in self.leadership.members if m.registered or m.gone}
-        return fold(rank for rank in range(len(self.job.nodes)) if rank not in here)
+        return format_ranks(rank for rank in range(len(self.job.nodes)) if rank not in here)
 
     def deputy(self) -> int | None:
         """The node that sees to the job's end in Slurm where Slurm does not answer ours: slurmctld may have lost this

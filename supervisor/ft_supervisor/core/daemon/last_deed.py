@@ -47,7 +47,7 @@ from ft_supervisor.core.protocol.events import (
 )
 from ft_supervisor.core.protocol.model import KILL_BOUND, Again, Job, Outcome
 from ft_supervisor.core.protocol.orders import VerdictDecided
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.summary import head, line
 from ft_supervisor.core.transitions import check_transition
 
@@ -236,7 +236,7 @@ class LastDeed:
     def _lost(self) -> bool:
         """Whether the coordinator has lost the batch host. On that host only its own agent can be meant."""
         host, nodes = self._batch.host, self._job.nodes
-        return host != self._node and host in nodes and nodes.index(host) in unfold(self._closed.lost)
+        return host != self._node and host in nodes and nodes.index(host) in parse_ranks(self._closed.lost)
 
     def _is_ours(self) -> bool:
         if self._lost:

@@ -1,4 +1,4 @@
-"""The machine of `ft-supervisor launch`: what the batch script does with srun, signals and the verdict's file.
+"""The machine of `ft-supervisor launch`: it decides how the batch script handles srun, signals and the verdict's file.
 
-It is pure as the rest of the core is, and knows neither daemons nor coordinators.
+It is pure as the rest of the core is, and depends on neither daemons nor coordinators.
 """

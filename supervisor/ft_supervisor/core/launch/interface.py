@@ -1,4 +1,4 @@
-"""What LaunchMachine is made of, which events it takes, and which actions it returns."""
+"""The interface of LaunchMachine: its first data, the events that it handles, and the actions that it returns."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SrunEnded:
 
 @dataclass(frozen=True)
 class VerdictRead:
-    """After WatchForVerdict: the verdict's file of the run that this srun has started."""
+    """After WatchForVerdict: the content of the verdict's file of the run that this srun has started."""
 
     verdict: Verdict
     run_id: str
@@ -81,16 +81,15 @@ class NotIndexed:
 
 @dataclass(frozen=True)
 class CommentWritten:
-    """After WriteEndComment. `problem` is empty where the comment tells the job's end, or cannot be changed any
-    more."""
+    """After WriteEndComment. `problem` is empty where the comment has the job's end, or cannot be changed any more."""
 
     problem: str = ""
 
 
 @dataclass(frozen=True)
 class RequeueForbidden:
-    """After ForbidAnotherRun. `done`: Slurm would have run the job again, and does not any more. `problem` says why it
-    is not known whether Slurm would; empty where it is known."""
+    """After ForbidAnotherRun. `done`: Slurm would have run the job again, and does not any more. `problem`: why it is
+    not known whether Slurm would; empty where it is known."""
 
     done: bool = False
     problem: str = ""
@@ -144,7 +143,7 @@ LaunchEvent = (
 
 @dataclass(frozen=True)
 class Say:
-    """One line for people on stderr."""
+    """Write one line for people to stderr."""
 
     text: str
 
@@ -176,7 +175,7 @@ class SignalSrun:
 
 @dataclass(frozen=True)
 class WriteEndComment:
-    """Make the job's comment tell the end of this run. CommentWritten follows, within a bound."""
+    """Write the end of this run into the job's comment. CommentWritten follows, within a bound."""
 
     verdict: Verdict
     run_id: str
@@ -203,8 +202,8 @@ class AskForHost:
 
 @dataclass(frozen=True)
 class EndJob:
-    """End the job in Slurm with this exit code. `run_id` is empty where no verdict was read: then other steps of the
-    job are waited for. CompletingEnded follows, after minutes perhaps."""
+    """End the job in Slurm with this exit code. `run_id` is empty where no verdict was read: then the end of the job's
+    other steps is awaited. CompletingEnded follows, perhaps after minutes."""
 
     run_id: str
     code: int
@@ -212,7 +211,7 @@ class EndJob:
 
 @dataclass(frozen=True)
 class GiveUpCompleting:
-    """This process leaves before CompletingEnded; `why` says for what."""
+    """Stop EndJob: this process leaves before CompletingEnded, for the reason `why`."""
 
     why: str
 

@@ -1,12 +1,12 @@
 """`launch`: starts srun, waits for the job's verdict or for srun's end, and decides the exit code that sacct shows.
 
 One srun, one machine. The whole order of events is launch.states.STATES. While srun runs (RUNNING without a verdict,
-CLOSING with it) two moments may be set:
+CLOSING with it) two deadlines may be set:
 
-    until       srun is ended then. Set by the verdict and by a signal, to the graces that the job's end may take;
-                the earlier one counts
+    until       srun is ended then. The verdict and a signal set it, to the graces that the job's end may take; the
+                earlier one counts
     pass_on_at  SIGTERM is passed on to the tasks then, by srun. Slurm sends its own SIGTERM to the tasks too, and these
-                make a verdict of it; a SIGTERM for the batch script alone (sbatch --signal=B:TERM) would be lost
+                reach a verdict by it; a SIGTERM for the batch script alone (sbatch --signal=B:TERM) would be lost
 
 srun's exit code counts only without a verdict: srun returns 1 after a node's death, however the job has ended.
 """
@@ -51,7 +51,7 @@ from ft_supervisor.core.protocol.model import CONFIG_ERROR, INTERRUPTED, Again, 
 from ft_supervisor.core.transitions import check_transition
 
 TASKS_HEAR = 2.0
-"""Seconds after Slurm's SIGTERM in which its tasks, had they got it too, would have made a verdict of it."""
+"""Seconds after Slurm's SIGTERM in which the tasks, if they got it too, reach a verdict by it."""
 GONE_BOUND = 10.0
 """Seconds from SIGKILL until srun is left to itself: the kernel does not end it while its file server hangs."""
 KILLED = 128 + 9
@@ -61,7 +61,7 @@ NO_SRUN = "there is no srun on this machine: launch needs Slurm's commands, so r
 
 
 class LaunchMachine:
-    """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
+    """The pure machine: `handle` takes an event and returns actions. All times in seconds."""
 
     def __init__(self, begin: LaunchBegin) -> None:
         self.begin = begin
@@ -70,7 +70,7 @@ class LaunchMachine:
         self._found: VerdictRead | None = None
         self._srun_code: int | None = None
         self._asked = False
-        """A signal has come while srun ran, and was not about to be ended."""
+        """A signal has come while srun ran and was not being ended."""
         self._impatient = False
         """SIGINT has come again: a late verdict is not waited for."""
         self._until = math.inf
@@ -84,12 +84,12 @@ class LaunchMachine:
         return min(self._until, self._pass_on_at)
 
     def start(self, now: float) -> list[LaunchAction]:
-        """The first actions."""
+        """Return the first actions."""
         self._actions = [StartSrun()]
         return self._actions
 
     def handle(self, event: LaunchEvent, now: float) -> list[LaunchAction]:
-        """One event in, actions out, in order."""
+        """Handle one event; return the actions, in order."""
         self._actions = []
         match event:
             case Tick():
@@ -106,7 +106,7 @@ class LaunchMachine:
             case VerdictRead():
                 self._read(event, now)
             case OthersVerdict():
-                pass  # another launch's srun has left it
+                pass  # the srun of another launch has written it
             case BrokenFile(problem):
                 self._say(problem)
             case NotIndexed(problem):
@@ -116,7 +116,7 @@ class LaunchMachine:
         return self._actions
 
     def validate(self) -> None:
-        """Check what must hold between two events. Raises AssertionError."""
+        """Check the invariants that hold between two events. Raises AssertionError."""
         state, settled, left = self.state, self.state in SETTLED, self.state is State.LEFT
         runs = state is State.STARTING or state in SRUN_RUNS
         _require(left or runs == (self._srun_code is None), f"srun's code is {self._srun_code} while {state}")
@@ -168,7 +168,7 @@ class LaunchMachine:
             self._be_asked(name, now)
 
     def _be_asked(self, name: str, now: float) -> None:
-        """The job is to end in its own way, within a bound."""
+        """Let the job end in its own way, within a bound."""
         self._asked = True
         self._end_within(max(grace for _, grace in self.begin.graces), now)
         self._say(f"{name}: waiting for the verdict")
@@ -178,7 +178,7 @@ class LaunchMachine:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """SIGINT, as srun hands that on to the tasks; SIGTERM would make it kill them."""
+        """Send srun SIGINT, which it passes on to the tasks; on SIGTERM it would kill them."""
         self._pass_on_at = math.inf
         self._say("telling the tasks, by srun")
         self._do(SignalSrun("SIGINT"))
@@ -208,7 +208,7 @@ class LaunchMachine:
                 self._settle()
 
     def _end_srun(self, now: float) -> None:
-        """SIGTERM makes srun kill all tasks. After a node's death it may go on waiting for that node: then SIGKILL."""
+        """Send srun SIGTERM, on which it kills all tasks. After a node's death it may still wait: then SIGKILL."""
         self._become(State.ENDING)
         self._pass_on_at, self._until = math.inf, now + self.begin.srun_margin
         self._say("ending srun")
@@ -231,7 +231,7 @@ class LaunchMachine:
             self._until = now + self.begin.close_grace
 
     def _settle(self) -> None:
-        """Nothing changes the exit code any more: what Slurm has to know follows, one after the other."""
+        """Fix the exit code. The requests to Slurm follow, one after the other."""
         self._until = math.inf
         if self._found is None:
             self._code = self._srun_code or INTERRUPTED
@@ -250,7 +250,7 @@ class LaunchMachine:
         self._do(ForbidAnotherRun(self._code))
 
     def _slurm_answered(self, event: LaunchEvent) -> None:
-        """The answers of Slurm, each in the state that asks for it."""
+        """Handle Slurm's answers, each in the state that asks for it."""
         match event, self.state:
             case CommentWritten(problem), State.COMMENTING:
                 if problem:
@@ -305,7 +305,7 @@ class LaunchMachine:
         self._become(State.LEFT)
         self._do(Leave(code, self._found.verdict if self._found is not None else None, reason))
 
-    # -- small things
+    # -- helpers
 
     def _become(self, state: State) -> None:
         check_transition(STATES, self.state, state)

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What the machine waits for: while srun runs, for srun's end (from CLOSING on the verdict may be known); LATE: for
-    a verdict's file after srun's end; then for what Slurm answers."""
+    """The states of LaunchMachine. While srun runs it waits for srun's end (from CLOSING on the verdict may be known),
+    in LATE for a verdict's file after srun's end, and then for Slurm's answers."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -65,11 +65,11 @@ STATES: Mapping[State, Mapping[State, str]] = {
     State.COMPLETING: {State.LEFT: "the job is ended in Slurm | a signal comes"},
     State.LEFT: {},
 }
-"""The next states of each state, and what leads there."""
+"""The next states of each state, with the reason for each transition."""
 
 SRUN_RUNS = frozenset({State.RUNNING, State.CLOSING, State.ENDING, State.KILLING})
-"""States in which srun has not been seen to end."""
+"""States in which srun has not ended yet, as far as `launch` has seen."""
 TIMED = frozenset({State.CLOSING, State.ENDING, State.KILLING, State.LATE})
 """States that a bound ends."""
 SETTLED = frozenset({State.COMMENTING, State.FORBIDDING, State.REQUEUEING, State.ASKING, State.COMPLETING})
-"""States in which the exit code is decided, and Slurm is still to be told or asked something."""
+"""States in which the exit code is decided, and a request to Slurm is still to come."""

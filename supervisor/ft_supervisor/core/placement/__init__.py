@@ -1,2 +1,4 @@
-"""Which nodes train: pools, vacancies, growth, and the choice among them.
-Knows the nodes and their roster; knows nothing of processes, terms or messages."""
+"""Chooses the nodes that train: pools, vacancies, growth, and the choice among them.
+
+It depends on the nodes and their roster, and not on processes, terms or messages.
+"""

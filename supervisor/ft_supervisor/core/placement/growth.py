@@ -1,4 +1,4 @@
-"""New segments, for a fresh job or one that grows: whole ones, and none of what a pool keeps in reserve."""
+"""Makes new segments for a fresh job or one that grows: only whole ones, and none of a pool's reserve."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import heapq
 from collections import Counter
 from collections.abc import Mapping
 
-from ft_supervisor.core.placement.pools import NOBODYS, Free
+from ft_supervisor.core.placement.pools import NO_POOL, Free
 
 
 def grow(free: Free, segment: int, count: int) -> list[list[int]]:
-    """At most `count` new segments out of the free nodes, which are then no longer free.
+    """Return at most `count` new segments of free nodes, which are then no longer free.
 
     Nodes of no explicit pool go first, then the explicit pools in their order; each segment takes as few nodes of the
     later pool as it can. Where that makes fewer than `count`, pools without a reserve go first instead, if that makes
@@ -32,7 +32,7 @@ def grow(free: Free, segment: int, count: int) -> list[list[int]]:
 
 
 class _Attempt:
-    """One order of the pools: those in `later` come after all others, one after another."""
+    """One attempt with an order of the pools: those in `later` come after all others, one after another."""
 
     def __init__(self, free: Free, segment: int, count: int, later: list[int]) -> None:
         self._pool = free.pool
@@ -42,7 +42,7 @@ class _Attempt:
         ranks = free.ranks()
         sizes = Counter(self._pool[rank] for rank in ranks)
         self._budget = {
-            pool: max(0, size - free.pools.reserve(pool)) for pool, size in sizes.items() if pool != NOBODYS
+            pool: max(0, size - free.pools.reserve(pool)) for pool, size in sizes.items() if pool != NO_POOL
         }
         self._left: dict[str, list[int]] = {}
         for rank in ranks:
@@ -71,7 +71,7 @@ class _Attempt:
         return found
 
     def _fill_one_by_one(self) -> None:
-        """As `_fill` at all levels, for segments of one node: they all cost the same."""
+        """Take segments of one node, in order: they all cost the same, so that levels do not matter."""
         for rank in self._left.get("", ()):
             pool = self._pool[rank]
             if self._made < self._count and self._budget.get(pool, 1):
@@ -81,8 +81,8 @@ class _Attempt:
                     self._budget[pool] -= 1
 
     def _fill(self, level: int) -> None:
-        """Take segments of nodes up to this level while there are any, those first that need the fewest of it."""
-        # The others have nothing more to give than at the last level.
+        """Take segments of nodes up to this level while there are any: first those with the fewest nodes of it."""
+        # Domains without nodes of this level were exhausted at the level before.
         there = {domain for domain, left in self._left.items() if any(self._level_of(rank) == level for rank in left)}
         heap = [(self._cost(self._next(domain, level), level), self._order[domain], domain) for domain in there]
         heapq.heapify(heap)
@@ -91,7 +91,7 @@ class _Attempt:
             ranks = self._next(domain, level)
             if len(ranks) < self._segment:
                 continue
-            if (now := self._cost(ranks, level)) > cost:  # a pool's budget is spent that was not when it was counted
+            if (now := self._cost(ranks, level)) > cost:  # since it was counted a pool's budget was spent
                 heapq.heappush(heap, (now, order, domain))
                 continue
             self._take(domain, ranks)
@@ -101,7 +101,7 @@ class _Attempt:
         return sum(self._level_of(rank) == level for rank in ranks)
 
     def _next(self, domain: str, level: int) -> list[int]:
-        """The domain's next segment, or fewer nodes where there is none."""
+        """Return the domain's next segment, or fewer nodes if there is none."""
         found: list[int] = []
         used: Counter[int] = Counter()
         for rank in self._left[domain]:

@@ -1,27 +1,29 @@
-"""Who trains: a pure choice from healthy nodes, the previous cycle and the policy to group_ranks, with a reason.
+"""Chooses the nodes that train. A pure function of healthy nodes, the previous cycle and the policy returns the nodes
+by group_rank, with a reason.
 
 Segments. With `segment: k` the group_ranks from i*k to (i+1)*k are segment i, k nodes of one domain. Nodes without a
-domain are of one nameless domain. With k = 1 domains only say what is near.
+domain are of one nameless domain. With k = 1 domains only tell which nodes are near.
 
-A fresh job takes nodes that are in no explicit pool (one with `nodes` or `domains`) first, then the explicit pools' in
-their order, and leaves every pool its `reserve`; whole segments, domain by domain and by infra_rank.
+A fresh job takes nodes that are in no explicit pool (one with `nodes` or `domains`) first, then those of the explicit
+pools in their order, and leaves every pool its `reserve`; whole segments, domain by domain and by infra_rank.
 
 A vacancy is filled by a standby whose pool serves the domain of the node that is gone: of the same domain first, then
-in the pools' order, then by infra_rank; vacancies that find one of their own domain go before the others. The reserve
-is there for this. With k > 1 only the segment's own domain can fill a vacancy; where it cannot, the segment moves as a
-whole to k standbys of another domain, and its other nodes become standbys, who may fill other vacancies.
+in the pools' order, then by infra_rank; vacancies that find a standby of their own domain go before the others. The
+reserve is there for this. With k > 1 only the segment's own domain can fill a vacancy; where it cannot, the segment
+moves as a whole to k standbys of another domain, and its other nodes become standbys, which may fill other vacancies.
 
 The size is fixed where `least` is `active`. Else it is the largest multiple of k that can be had, from `least` to
-`active`: what cannot be replaced is dropped, and new segments are taken as by a fresh job (so beyond the reserve, and
-whatever their pool serves), into the gaps first and then after the old ones. Survivors keep their group_rank unless
-the group shrinks; then they keep their order. Nobody who survives in a whole segment is moved to make room.
+`active`: segments that cannot be replaced are dropped, and new segments are taken as by a fresh job (so beyond the
+reserve, from pools that serve any domain), into the gaps first and then after the old ones. Survivors keep their
+group_rank unless the group shrinks; then they keep their order. No node that survives in a whole segment is moved to
+make room.
 
-Whole segments of few nodes out of many pools are a hard problem, and this is a greedy answer. A group is found whenever
-there is one, and an elastic one is as large as can be,
+To make whole segments of few nodes out of many pools is a hard problem, and this algorithm is greedy. It finds a group
+whenever there is one, and the largest elastic group,
   fresh                       where at most one pool has a reserve
   replacing, fixed size       with k = 1 always; with k > 1 where every pool serves any domain
   replacing, elastic          where no pool has a reserve
-and elsewhere it may be missed, though what is found keeps all the rules.
+and elsewhere it may miss it. A group that it finds keeps all the rules.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Assignment:
-    """Infra_ranks by group_rank, None if there is no group of `least` nodes. `reason`: one line for people."""
+    """A choice. `group`: infra_ranks by group_rank, None if there is no group of `least` nodes. `reason`: one line for
+    people."""
 
     group: tuple[int, ...] | None
     reason: str
@@ -58,11 +61,11 @@ def assign(
     least: int,
     names: Sequence[str] = (),
 ) -> Assignment:
-    """The next cycle's active nodes, chosen from the healthy `nodes`; the same whatever their order.
+    """Return the next cycle's active nodes, chosen from the healthy `nodes`, whose order does not matter.
 
     `former`: the previous cycle's infra_ranks by group_rank, none for a fresh job. `domains`: the domain_id of every
-    node that was ever known, by infra_rank. `active` and `least`: the most and the fewest active nodes, multiples of
-    `policy.segment`. `names`: of all nodes by infra_rank, for the reason (Job.nodes).
+    node that has ever registered, by infra_rank. `active` and `least`: the most and the fewest active nodes, multiples
+    of `policy.segment`. `names`: of all nodes by infra_rank, for the reason (Job.nodes).
     """
     segment = policy.segment
     if len(nodes) < least:
@@ -96,18 +99,18 @@ def could_grow(
     domains: Mapping[int, str],
     least: int,
 ) -> int:
-    """How many active nodes `assign` would find now; 0 for no group. `nodes`: the active ones too."""
+    """Return how many active nodes `assign` would find now; 0 for no group. `nodes` has the active ones too."""
     return len(assign(nodes, former, active, policy, domains=domains, least=least).group or ())
 
 
 def _slots(former: Sequence[int], segment: int, free: Free, known: Mapping[int, str]) -> list[Slot]:
-    """The former segments with the survivors in their places. All other nodes are free."""
+    """Return the former segments with the survivors in their places, and add all other nodes to `free`."""
     slots: list[Slot] = []
     placed: set[int | None] = set()
     healthy = free.nodes
     for at in range(0, len(former) - segment + 1, segment):
         ranks = tuple(former[at : at + segment])
-        # Who has registered anew may sit elsewhere by its own word: the survivors' domain counts, the first's.
+        # A node that has registered anew may report another domain: the first survivor's domain counts.
         home = known.get(next((rank for rank in ranks if rank in healthy), ranks[0]), "")
         here = [rank if rank in healthy and (segment == 1 or known[rank] == home) else None for rank in ranks]
         placed.update(here)
@@ -118,7 +121,7 @@ def _slots(former: Sequence[int], segment: int, free: Free, known: Mapping[int, 
 
 
 class _Words:
-    """The reasons."""
+    """Writes the reasons."""
 
     def __init__(self, free: Free, known: Mapping[int, str], names: Sequence[str]) -> None:
         self._free = free
@@ -126,7 +129,7 @@ class _Words:
         self._names = names
 
     def changes(self, slots: Sequence[Slot]) -> list[str]:
-        """Who replaces whom, one by one; a segment that moved is one change."""
+        """Return a text for each node that was replaced; a segment that moved is one change."""
         said: list[str] = []
         for slot in slots:
             here = slot.present
@@ -144,7 +147,7 @@ class _Words:
     def outcome(
         self, size: int, before: int, moves: list[str], lost: Sequence[Slot], new: Sequence[Sequence[int]]
     ) -> str:
-        """Why this group."""
+        """Return why this group was chosen."""
         if not before:
             return f"{size} nodes to begin with"
         said = _some(moves, "; ")
@@ -158,7 +161,7 @@ class _Words:
         return said or f"the same {size} nodes"
 
     def too_few(self, size: int, least: int, segment: int, lost: Sequence[Slot]) -> str:
-        """Why no group."""
+        """Return why there is no group."""
         said = f"of {len(self._free.nodes)} healthy nodes {size} can be placed, {least} are needed: "
         if lost and segment == 1:
             return said + f"no pool's node may replace {self._list([slot.former[0] for slot in lost])}"

@@ -1,4 +1,4 @@
-"""Pools: which standby belongs to which, whom it may replace, and who is free."""
+"""Pools: to which pool each standby belongs, which nodes it may replace, and which nodes are free."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ft_supervisor.core.protocol.settings import Pool
 
-NOBODYS = -1
-"""The pool of a node that is in none: it replaces nobody, but may be chosen to begin with or to grow."""
+NO_POOL = -1
+"""The pool of a node that is in none: it replaces no node, but may be chosen when a job begins or grows."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Pools:
         self._pools = tuple(pools)
         self._by_node: dict[str, int] = {}
         self._by_domain: dict[str, int] = {}
-        self._rest = NOBODYS
+        self._rest = NO_POOL
         for index, pool in enumerate(self._pools):
             for name in pool.nodes:
                 self._by_node.setdefault(name, index)
             for domain in pool.domains:
                 self._by_domain.setdefault(domain, index)
-            if self._rest == NOBODYS and not self.explicit(index):
+            if self._rest == NO_POOL and not self.explicit(index):
                 self._rest = index
         self._for_any = frozenset(index for index, pool in enumerate(self._pools) if not pool.serves)
         self._for: dict[str, frozenset[int]] = {}
@@ -47,21 +47,21 @@ class Pools:
         return self._pools[index]
 
     def of(self, node: Candidate) -> int:
-        """The first pool that names the node or its domain, else the first that names nothing, else NOBODYS."""
+        """Return the first pool that names the node or its domain, else the first that names nothing, else NO_POOL."""
         none = len(self._pools)
         named = min(self._by_node.get(node.name, none), self._by_domain.get(node.domain_id, none))
         return named if named < none else self._rest
 
     def explicit(self, index: int) -> bool:
-        """Whether the pool says itself who is in it."""
-        return index != NOBODYS and bool(self._pools[index].nodes or self._pools[index].domains)
+        """Whether the pool names its nodes or their domains."""
+        return index != NO_POOL and bool(self._pools[index].nodes or self._pools[index].domains)
 
     def reserve(self, index: int) -> int:
-        """How many of its nodes are kept for replacing."""
-        return 0 if index == NOBODYS else self._pools[index].reserve
+        """Return how many of the pool's nodes are kept for replacing."""
+        return 0 if index == NO_POOL else self._pools[index].reserve
 
     def serving(self, home: str) -> frozenset[int]:
-        """The pools whose nodes may replace one of the domain `home`."""
+        """Return the pools whose nodes may replace a node of the domain `home`."""
         return self._for.get(home, self._for_any)
 
 
@@ -70,36 +70,36 @@ class Free:
 
     def __init__(self, nodes: Iterable[Candidate], pools: Pools) -> None:
         self.nodes = {node.infra_rank: node for node in nodes}
-        """All that are healthy, free or not."""
+        """All healthy nodes, free or not."""
         self.pools = pools
         self.pool = {rank: pools.of(node) for rank, node in self.nodes.items()}
         self._free: dict[str, dict[int, list[int]]] = {}
 
         self._offers: dict[tuple[frozenset[int], int], list[tuple[list[tuple[int, int]], str]]] = {}
-        """For `nearest`: a heap of what domains offered, for who asked and for how many."""
+        """For `nearest`: a heap of the domains' offers for each (pools, count) that was asked for."""
 
     def add(self, rank: int) -> None:
-        """The node is free (again)."""
+        """Note that the node is free (again)."""
         domain = self._free.setdefault(self.nodes[rank].domain_id, {})
         insort(domain.setdefault(self.pool[rank], []), rank)
         self._offers.clear()
 
     def remove(self, rank: int) -> None:
-        """The node has a place."""
+        """Note that the node has a place."""
         ranks = self._free[self.nodes[rank].domain_id][self.pool[rank]]
         del ranks[bisect_left(ranks, rank)]
 
     def ranks(self) -> list[int]:
-        """All that are free, by infra_rank."""
+        """Return all free nodes, by infra_rank."""
         return sorted(rank for domain in self._free.values() for ranks in domain.values() for rank in ranks)
 
     def count(self, domain: str, serving: frozenset[int]) -> int:
-        """How many nodes of these pools are free in `domain`."""
+        """Return how many nodes of these pools are free in `domain`."""
         pools = self._free.get(domain, {})
         return sum(len(ranks) for pool, ranks in pools.items() if pool in serving)
 
     def first(self, domain: str, serving: frozenset[int], count: int) -> list[tuple[int, int]]:
-        """(pool, infra_rank) of the first `count`, or of fewer, that are free in `domain` and of these pools."""
+        """Return (pool, infra_rank) of the first `count` nodes, or fewer, free in `domain` and of these pools."""
         found: list[tuple[int, int]] = []
         pools = self._free.get(domain, {})
         for pool in sorted(pools):
@@ -108,9 +108,9 @@ class Free:
         return found
 
     def nearest(self, serving: frozenset[int], count: int) -> list[tuple[int, int]]:
-        """The first `count` of one domain and of these pools: of the domain with the first of the first.
+        """Return the first `count` free nodes of one domain and of these pools: the offer that sorts first.
 
-        Empty where no domain has so many.
+        The list is empty where no domain has so many.
         """
         if (serving, count) not in self._offers:
             offers = [(self.first(domain, serving, count), domain) for domain in self._free]
@@ -122,12 +122,12 @@ class Free:
             now = self.first(domain, serving, count)
             if now == offer:
                 return offer
-            # Somebody else has taken of it: what the domain has now comes later.
+            # A node of this offer was taken meanwhile: the domain's present offer sorts later.
             heapq.heapreplace(heap, (now, domain)) if len(now) == count else heapq.heappop(heap)
         return []
 
     def take(self, offer: Iterable[tuple[int, int]]) -> list[int]:
-        """The offer's nodes by infra_rank, no longer free."""
+        """Return the offer's nodes by infra_rank. They are then no longer free."""
         ranks = sorted(rank for _, rank in offer)
         for rank in ranks:
             self.remove(rank)

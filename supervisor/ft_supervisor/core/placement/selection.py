@@ -1,4 +1,4 @@
-"""Who may train next, and for how long it is worth waiting for more nodes. All times in seconds."""
+"""Selects the nodes that may train next, and decides how long to wait for more nodes. All times in seconds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ft_supervisor.core.quorum.members import Members
 
 
 class Selection:
-    """Of the members that are `eligible`, `excluded` and `draining`, as their owner keeps these."""
+    """Selects among the members. The owner keeps `eligible`, `excluded` and `draining` up to date."""
 
     def __init__(self, job: Job, members: Members) -> None:
         self.eligible: frozenset[int] = frozenset()
         """Members that a successor would certainly ask: only these may be given work."""
         self.excluded: frozenset[int] = frozenset()
-        """By a rule."""
+        """Nodes that a rule has excluded."""
         self.draining: frozenset[int] = frozenset()
-        """By Slurm: not chosen if it can be helped."""
+        """Nodes that Slurm drains: they are chosen only if there are too few others."""
         self._job = job
         self._members = members
         self._settings = job.settings.placement
@@ -32,22 +32,22 @@ class Selection:
         return self._job.active if self._settings.least is None else self._settings.least
 
     def healthy(self, now: float) -> set[int]:
-        """Who can be chosen."""
+        """Return the nodes that can be chosen."""
         return self._fit(self._members.healthy(now, self._job.timeouts.coordinator)) & self.eligible
 
     def unfit(self, now: float) -> int:
-        """How many are here and will never be chosen."""
+        """Return how many nodes are here and will never be chosen."""
         here = self._members.present(now, self._job.timeouts.coordinator)
         return len(here) - len(self._fit(here))
 
     def coming(self, now: float) -> bool:
-        """Whether somebody cannot be chosen yet, but may be soon, or be lost."""
+        """Whether some node may still become eligible, or be lost, so that it is worth waiting."""
         silence = self._job.timeouts.coordinator
         early = self._fit(self._members.healthy(now, silence)) - self.eligible
         return bool(early) or self._members.undecided(now, silence)
 
     def enough(self, since: float, now: float) -> bool:
-        """Whether a fresh job is to begin with those who are here: it waits for them from `since` on."""
+        """Whether a fresh job is to begin with the nodes that are here. `since`: when it began to wait for them."""
         timeouts, healthy = self._job.timeouts, self.healthy(now)
         if len(healthy) < self.least or self._members.anybody_runs():
             self._enough_since = None
@@ -57,12 +57,12 @@ class Selection:
         return waited or len(healthy) + self.unfit(now) == len(self._job.nodes)
 
     def first(self, now: float) -> Assignment:
-        """The active nodes of a fresh job."""
+        """Return the active nodes of a fresh job."""
         return self._assign((), self.healthy(now), self.least)
 
     def next(self, former: Sequence[int], now: float, waited: float) -> Assignment:
-        """The active nodes after `former`; fewer than before only where the policy says so. `waited`: seconds for which
-        there have been too few, and nobody to come."""
+        """Return the active nodes after `former`; fewer than before only where the policy allows it. `waited`: seconds
+        for which there have been too few nodes, and none that may still come."""
         exhausted = self._settings.on_exhausted
         shrinks = (exhausted is OnExhausted.SHRINK and not self.coming(now)) or (
             exhausted is OnExhausted.WAIT and waited >= self._job.timeouts.join
@@ -70,7 +70,7 @@ class Selection:
         least = self.least if shrinks else max(len(former), self.least)
         healthy = self.healthy(now)
         found = self._assign(former, healthy - self.draining, least)
-        if found.group is None and self.draining & healthy:  # better a node that is to go than none
+        if found.group is None and self.draining & healthy:  # a node that will be taken away is better than none
             found = self._assign(former, healthy, least)
         return found
 
@@ -81,14 +81,14 @@ class Selection:
 
     def may_go(self, failing: Collection[int], former: Sequence[int], now: float) -> bool:
         """Whether these nodes, which fail too often, are to be replaced: others can take their places, or the policy
-        says how to go on with too few. Nobody is better off with a job that ends for it."""
+        allows the job to go on with too few. Else the replacement would only end the job."""
         if self._settings.on_exhausted is not OnExhausted.FAIL:
             return True
         others = self.healthy(now) - set(failing) - self.draining
         return self._assign(former, others, max(len(former), self.least)).group is not None
 
     def can_grow(self, group: Sequence[int], now: float) -> int | None:
-        """To how many active nodes the training could grow; None while it cannot, or could only just now."""
+        """Return to how many active nodes the training could grow; None unless it could for `node_lost` seconds."""
         present = self._present(now)
         size = 0
         if len(group) < self._job.active and len(present - set(group)) >= self._settings.segment:

@@ -1,9 +1,9 @@
-"""Replacing: who takes the places of nodes that are gone, one segment of the group after another.
+"""Fills the places of nodes that are gone, one segment of the group after another.
 
-First every segment that its own domain can make whole stays; where the domain has too few nodes for all of its
-segments, those go that have the most vacancies, and what is left of them is free for whoever stays. Then those that
-went find a place in another domain, in the group's order. Nothing becomes free after that, and each segment is looked
-at once in each step, so that this ends.
+First, each segment stays that its own domain can make whole. Where the domain has too few nodes for all of its
+segments, those with the most vacancies leave it, and their other nodes are free for the segments that stay. Then the
+segments that left find a place in another domain, in the group's order. No node becomes free after that, and each step
+looks at each segment once, so that this ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ft_supervisor.core.placement.pools import Free
 class Slot:
     """A segment's place in the group. `home`: the domain of its former nodes.
 
-    `nodes`: who is there now, None for a vacancy. Once `fill` is done all of them are there, or none.
+    `nodes`: the present nodes, None for a vacancy. Once `fill` is done all of them are there, or none.
     """
 
     index: int
@@ -29,17 +29,17 @@ class Slot:
 
     @property
     def vacant(self) -> int:
-        """How many are missing."""
+        """How many nodes are missing."""
         return self.nodes.count(None)
 
     @property
     def present(self) -> list[int]:
-        """Who is there."""
+        """The nodes that are there."""
         return [node for node in self.nodes if node is not None]
 
 
 _Filled = dict[int, dict[frozenset[int], list[Slot]]]
-"""Who was replaced: by the pool of the node that did, and the pools that may."""
+"""The slots that were filled: by the pool of the node that filled them, and the pools that may fill them."""
 
 
 def fill(slots: Sequence[Slot], free: Free) -> None:
@@ -59,9 +59,9 @@ def fill(slots: Sequence[Slot], free: Free) -> None:
 
 
 def _stay(broken: list[Slot], free: Free) -> None:
-    """Make as many whole as the domain can; empty the others.
+    """Make as many segments whole as the domain has nodes for; empty the others.
 
-    A segment that stays costs its vacancies, and what its other nodes could lend if it went: so the cheapest stay.
+    A segment that stays costs its vacancies, and the nodes that it could lend if it left: so the cheapest stay.
     """
     home = broken[0].home
     serving = free.pools.serving(home)
@@ -82,10 +82,10 @@ def _stay(broken: list[Slot], free: Free) -> None:
 
 
 def _rearrange(slots: Sequence[Slot], left: Sequence[Slot], free: Free) -> None:
-    """For segments of one node: let some that were replaced take another pool's node, so that more can be.
+    """Let some slots of one node that were filled take another pool's node, so that more slots can be filled.
 
-    Augmenting paths (a largest matching), between pools and what a vacancy may have: with them, everybody is replaced
-    whenever the pools' `serves` allow it at all.
+    This is a maximum matching by augmenting paths, between pools and vacancies: with it every node is replaced whenever
+    the pools' `serves` allow it at all.
     """
     spare: dict[int, list[int]] = {}
     for node in reversed(free.ranks()):
@@ -101,7 +101,7 @@ def _rearrange(slots: Sequence[Slot], left: Sequence[Slot], free: Free) -> None:
         if not path:
             hopeless.add(serving)
             continue
-        # From the pool with a spare back to `slot`: everybody takes the node that was just given up.
+        # From the pool with a spare back to `slot`: each slot takes the node that was just given up.
         node = spare[path[0][0]].pop()
         free.remove(node)
         for pool, other, serves in path:
@@ -114,9 +114,10 @@ def _rearrange(slots: Sequence[Slot], left: Sequence[Slot], free: Free) -> None:
 def _path(
     start: frozenset[int], filled: _Filled, spare: dict[int, list[int]]
 ) -> list[tuple[int, int | None, frozenset[int]]]:
-    """The shortest chain from a pool with a spare: (pool, which other pool's node is given up for it, by whom).
+    """Return the shortest chain from a pool with a spare: (pool, the other pool whose node is given up for it, and the
+    pools that may serve the slot that gives it up).
 
-    The last one gives up none: it is who started. Empty if there is no chain.
+    The last entry gives up none: it is the vacancy at which the search began. The chain is empty if there is none.
     """
     came: dict[int, tuple[int | None, frozenset[int]]] = {}
     queue: deque[tuple[int | None, frozenset[int]]] = deque([(None, start)])

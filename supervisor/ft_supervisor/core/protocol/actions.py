@@ -1,4 +1,4 @@
-"""What the three machines want done. The shells carry actions out in the order given, and decide nothing."""
+"""The actions that the three machines return. The shells carry them out in the order given, and decide nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Mail:
 
 @dataclass(frozen=True)
 class Pulse:
-    """Set the store's pulse: see events.Looked."""
+    """Set the store's pulse; see events.Looked."""
 
     round: int
     term: int | None
@@ -86,24 +86,25 @@ class Dial:
 
 @dataclass(frozen=True)
 class Send:
-    """Push `message` to the coordinator's inbox; dropped without a connection (the next Register tells all)."""
+    """Push `message` to the coordinator's inbox. Without a connection it is dropped: the next Register has it all."""
 
     message: ToCoordinator
 
 
 @dataclass(frozen=True)
 class Start:
-    """Start the workers. WorkersExited follows, also when their command can't be run, or CannotStart."""
+    """Start the workers. WorkersExited follows, also when their command cannot be run; or CannotStart."""
 
     run: Run
 
 
 @dataclass(frozen=True)
 class StopWorkers:
-    """`signal`, SIGKILL after `grace` seconds (0: at once), then every descendant. WorkersGone follows.
+    """Send `signal` to the workers, SIGKILL after `grace` seconds (0: at once), then end every descendant. WorkersGone
+    follows.
 
-    A later one with a shorter grace brings the SIGKILL forward. `signal` "": only wait for `grace`, as somebody else
-    has signalled the workers already.
+    A later StopWorkers with a shorter grace brings the SIGKILL forward. `signal` "": only wait for `grace`, because the
+    workers have got a signal already.
     """
 
     cycle: Cycle
@@ -113,7 +114,7 @@ class StopWorkers:
 
 @dataclass(frozen=True)
 class TakeStacks:
-    """Write down what these workers of `cycle` are doing; StacksTaken follows, within a bound."""
+    """Write the stacks of these workers of `cycle` to files; StacksTaken follows, within a bound."""
 
     cycle: Cycle
     local_ranks: tuple[int, ...]
@@ -129,7 +130,7 @@ class EnterBarrier:
 
 @dataclass(frozen=True)
 class Tell:
-    """An order to the other end of the link: a child's goes to its daemon, the daemon's to `child`."""
+    """Send an order to the other end of the link: a child's goes to its daemon, the daemon's to `child`."""
 
     order: Order
     child: str = "agent"
@@ -156,7 +157,7 @@ class SpawnCoordinator:
 
 @dataclass(frozen=True)
 class KillChild:
-    """SIGKILL to the child and everything below it. ChildExited follows."""
+    """Send SIGKILL to the child and everything below it. ChildExited follows."""
 
     child: str
 
@@ -194,7 +195,7 @@ class FinishFiles:
 
 @dataclass(frozen=True)
 class KillLeftovers:
-    """SIGKILL to all processes that this node's children have left behind, within a bound."""
+    """Send SIGKILL to all processes that this node's children have left behind, within a bound."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ class AskBatchHost:
 
 @dataclass(frozen=True)
 class WriteComment:
-    """Make `text` our part of the job's comment, unless that part begins with `head` already, and so is of this run.
+    """Set our part of the job's comment to `text`, unless it begins with `head` already: then it is of this run.
     DeedDone follows, within a bound."""
 
     text: str
@@ -228,7 +229,7 @@ class RequeueJob:
 class CompleteJob:
     """End the job in Slurm with this exit code as soon as its batch script cannot (ft_slurm.completion.complete).
 
-    `host_lost`: the coordinator has lost the batch host. DeedDone follows, after minutes perhaps.
+    `host_lost`: the coordinator has lost the batch host. DeedDone follows, perhaps after minutes.
     """
 
     exit_code: int
@@ -237,7 +238,7 @@ class CompleteJob:
 
 @dataclass(frozen=True)
 class StopCompleting:
-    """Stop waiting for CompleteJob, and write down that the job is left running; `why` says why."""
+    """Stop waiting for CompleteJob, and log that the job is left running, with `why`."""
 
     why: str
 
@@ -247,7 +248,7 @@ Fact = AgentFact | CoordinatorFact | DaemonFact
 
 @dataclass(frozen=True)
 class Announce:
-    """This has happened: log it, and let everything know that looks on."""
+    """Announce a fact: write it to the log, the journal, metrics and status."""
 
     fact: Fact
 

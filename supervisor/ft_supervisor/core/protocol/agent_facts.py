@@ -1,8 +1,8 @@
-"""What an agent announces, as data.
+"""The facts that an agent announces, as data.
 
-Everything that looks on takes facts: the log (process.log_lines makes a line of each), the journal, metrics, status and
-the history of a run. Nodes are infra_ranks, times are seconds, and nothing here has to be parsed: a `reason` is one
-line for people. A new fact needs a line in process.log_lines.
+The log (process.log_lines makes a line of each fact), the journal, metrics, status and the history of a run are made of
+facts. Nodes are infra_ranks, times are seconds, and nothing here has to be parsed: a `reason` is one line for people. A
+new fact needs a line in process.log_lines.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class AgentUnhealthy:
 
 @dataclass(frozen=True)
 class FailureIgnored:
-    """A worker failed, and a rule says that the others go on."""
+    """A worker failed, and by a rule the others go on."""
 
     failure: Failure
 
@@ -93,14 +93,14 @@ class WorkerHangs:
 
 @dataclass(frozen=True)
 class TerminationPassedOn:
-    """The agent tells the coordinator that this node was asked to end."""
+    """The agent reports to the coordinator that a signal asks this node to end."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ConfigDiffers:
-    """The coordinator found has another configuration than this node."""
+    """The coordinator that was found has another configuration than this node."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""What a number or text that comes from outside may be. A field says so in its annotation, and the codec looks at it.
+"""Bounds of numbers and texts that come from outside. A field's annotation names its bounds; the codec checks them.
 
 The bounds are far beyond what a job needs and far below what breaks arithmetic, clocks and JSON readers.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 MOST = 2**53
-"""The greatest integer: JSON readers that know only floats take all up to here exactly."""
+"""The greatest integer: JSON readers that have only floats read all integers up to here exactly."""
 YEAR = 366 * 86400.0
 """Seconds."""
 MOST_NODES = 100_000
@@ -17,7 +17,7 @@ MOST_NODES = 100_000
 
 @dataclass(frozen=True)
 class Within:
-    """From `low` to `high`, both included: a number itself, of a text or list its length."""
+    """From `low` to `high`, both included. Bounds a number by its value, a text or a list by its length."""
 
     low: float
     high: float
@@ -25,13 +25,13 @@ class Within:
 
 Count = Annotated[int, Within(0, MOST)]
 Ordinal = Annotated[int, Within(1, MOST)]
-"""What is counted from 1."""
+"""A number that counts from 1."""
 Rank = Annotated[int, Within(0, MOST_NODES - 1)]
 LocalRank = Annotated[int, Within(-1, MOST_NODES - 1)]
-"""Or model.AGENT_RANK."""
+"""A worker's local_rank, or model.AGENT_RANK."""
 Term = Annotated[int, Within(0, MOST)]
 AnyTerm = Annotated[int, Within(-1, MOST)]
-"""Or model.NO_PROMISE."""
+"""A term, or model.NO_PROMISE."""
 Port = Annotated[int, Within(1, 65535)]
 ExitCode = Annotated[int, Within(0, 255)]
 Duration = Annotated[float, Within(0.0, YEAR)]
@@ -39,6 +39,6 @@ Duration = Annotated[float, Within(0.0, YEAR)]
 Moment = Annotated[float, Within(0.0, 1e11)]
 """Seconds since the epoch, before the year 5138: `datetime` can show it."""
 Name = Annotated[str, Within(0, 1024)]
-"""Of a host, signal or exception."""
+"""The name of a host, signal or exception."""
 Text = Annotated[str, Within(0, 4096)]
 """A reason, a message, a path."""

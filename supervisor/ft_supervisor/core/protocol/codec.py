@@ -1,10 +1,10 @@
-"""Dataclasses to JSON and back, every field checked against its annotation: nothing else is ever believed.
+"""Encodes dataclasses as JSON and decodes them. Each field is checked against its annotation; all else is refused.
 
 An annotation may have bounds (core.protocol.bounds); other marks are ignored. Without bounds an integer is at most
-bounds.MOST, a float is finite.
+bounds.MOST, and a float is finite.
 
-A library would not do: msgspec decodes dataclasses with unknown fields, and fills in fields that are missing where they
-have a default; a text with a lone surrogate, as a command line may have, it neither writes nor reads.
+msgspec does not fit: it accepts unknown fields of dataclasses, and fills in missing fields that have a default. It
+neither writes nor reads a text with a lone surrogate, which a command line may contain.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _GREATEST: dict[type, float] = {int: MOST, float: 1.7976931348623157e308}
 
 
 class CodecError(ValueError):
-    """What arrived is not one of our messages."""
+    """Raised for data that is not one of our messages, or for a message that is too long."""
 
 
 def encode(message: object, limit: int = MAX_BYTES) -> bytes:
-    """One line of JSON without its newline: {"type": NAME, field: value, ...}.
+    """Return one line of JSON without its newline: {"type": NAME, field: value, ...}.
 
     Raises CodecError if it would be longer than `limit` bytes.
     """
@@ -43,9 +43,9 @@ def encode(message: object, limit: int = MAX_BYTES) -> bytes:
 
 
 def decode(data: bytes, types: Sequence[type], limit: int = MAX_BYTES) -> Any:
-    """The message in `data`, which must be of one of `types`, with exactly its fields.
+    """Return the message in `data`, which must be of one of `types`, with exactly its fields.
 
-    Raises CodecError with one line that says what is wrong.
+    Raises CodecError with one line about the error.
     """
     if len(data) > limit:
         raise CodecError(f"{len(data)} bytes; {limit} are allowed")
@@ -63,12 +63,12 @@ def decode(data: bytes, types: Sequence[type], limit: int = MAX_BYTES) -> Any:
 
 
 def from_plain(value: object, kind: Any) -> Any:
-    """A `kind`, which may have bounds, from parsed JSON. Raises CodecError."""
+    """Return a `kind`, which may have bounds, made from parsed JSON. Raises CodecError."""
     return _load(value, kind, kind.__name__)
 
 
 def to_plain(value: object) -> Any:
-    """What json.dumps takes, of a dataclass."""
+    """Return a dataclass as data that json.dumps takes."""
     return _dump(value)
 
 
@@ -79,7 +79,7 @@ def _dump(value: object) -> Any:
 
 @cache
 def _dumper(kind: type) -> Callable[[Any], Any]:
-    """Makes plain data of a `kind`. Made once, as loaders are."""
+    """Return a function that turns a `kind` into plain data. It is made once for each kind, as loaders are."""
     if issubclass(kind, Enum):
         return attrgetter("value")
     if is_dataclass(kind):
@@ -91,7 +91,7 @@ def _dumper(kind: type) -> Callable[[Any], Any]:
 
 
 class _Wrong(Exception):
-    """What is wrong with a value; `where` it lies grows on the way out of what contains it."""
+    """An error in a value. Each container that the exception leaves adds to `where`, the path to the value."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -110,7 +110,10 @@ Loader = Callable[[Any], Any]
 
 @cache
 def _loader(kind: Any) -> Loader:
-    """Takes parsed JSON, and raises _Wrong for what is no `kind`. Made once: thousands of messages come at a time."""
+    """Return a function that turns parsed JSON into a `kind`, or raises _Wrong.
+
+    It is made once for each kind, because thousands of messages arrive at a time.
+    """
     if get_origin(kind) is Annotated:
         kind, *more = get_args(kind)
         within = next((one for one in more if isinstance(one, Within)), None)
@@ -148,7 +151,7 @@ def _number(kind: type, low: float, high: float) -> Loader:
         found = type(value)
         if found is not int and (found is not float or not of_float):
             raise _Wrong(f"{kind.__name__} expected, not {found.__name__}")
-        if not low <= value <= high:  # a NaN is nowhere
+        if not low <= value <= high:  # this also refuses NaN
             raise _Wrong(f"not within {low:g} and {high:g}")
         return float(value) if of_float else value
 

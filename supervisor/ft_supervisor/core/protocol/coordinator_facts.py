@@ -1,8 +1,8 @@
-"""What a coordinator announces, as data.
+"""The facts that a coordinator announces, as data.
 
-Everything that looks on takes facts: the log (process.log_lines makes a line of each), the journal, metrics, status and
-the history of a run. Nodes are infra_ranks, times are seconds, and nothing here has to be parsed: a `reason` is one
-line for people. A new fact needs a line in process.log_lines.
+The log (process.log_lines makes a line of each fact), the journal, metrics, status and the history of a run are made of
+facts. Nodes are infra_ranks, times are seconds, and nothing here has to be parsed: a `reason` is one line for people. A
+new fact needs a line in process.log_lines.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class SteppedDown:
 
 @dataclass(frozen=True)
 class MajorityLost:
-    """No majority of these members (folded ranks) is heard: nothing is decided until it is."""
+    """No majority of these members (`ranks.format_ranks`) answers: nothing is decided until one does."""
 
     members: str
 
 
 @dataclass(frozen=True)
 class MajorityBack:
-    """A majority of these members (folded ranks) is heard again."""
+    """A majority of these members (`ranks.format_ranks`) answers again."""
 
     term: int
     members: str
@@ -62,8 +62,8 @@ class MajorityBack:
 
 @dataclass(frozen=True)
 class RosterChanged:
-    """The members' list with this number is kept by the members from now on; folded ranks. `former`: the list that it
-    replaces, "" when that needs no asking any more."""
+    """The members keep the list of members with this number from now on. `former`: the list that it replaces, "" once
+    that needs no asking any more. Both are written by `ranks.format_ranks`."""
 
     number: int
     members: str
@@ -72,7 +72,7 @@ class RosterChanged:
 
 @dataclass(frozen=True)
 class TickLate:
-    """The coordinator's process stood still for `seconds`."""
+    """The coordinator's process was suspended for `seconds`."""
 
     seconds: float
 
@@ -94,7 +94,7 @@ class MessageDropped:
 
 @dataclass(frozen=True)
 class NodeRegistered:
-    """A node has promised the coordinator's term and has told it all that it knows."""
+    """A node has promised the coordinator's term and has sent its whole memory."""
 
     infra_rank: int
     incarnation: int
@@ -102,7 +102,7 @@ class NodeRegistered:
 
 @dataclass(frozen=True)
 class NodeLost:
-    """A node was not heard for `bound` seconds. `heard`: when it last was, by the coordinator's own clock."""
+    """A node sent nothing for `bound` seconds. `heard`: when it last did, by the coordinator's own clock."""
 
     infra_rank: int
     heard: float
@@ -110,7 +110,7 @@ class NodeLost:
 
 
 def why_lost(name: str, bound: float) -> str:
-    """One line for people about a NodeLost; `name` is its node's."""
+    """Return one line for people about a NodeLost. `name`: the node's; `bound`: in seconds."""
     return f"{name} was not heard for {bound:g} s"
 
 
@@ -132,7 +132,7 @@ class NodesSuspected:
 
 @dataclass(frozen=True)
 class SlurmNews:
-    """Slurm's answer about the job has changed. `problem`: it could not be asked."""
+    """Slurm's answer about the job has changed. `problem`: Slurm could not be asked."""
 
     reason: str
     problem: bool
@@ -144,7 +144,7 @@ class SlurmNews:
 @dataclass(frozen=True)
 class CycleStarted:
     """A training world begins with the nodes of `group`; `former`: those of the cycle before it; both by group_rank.
-    `choice`: why these nodes. `after`: the reason of the decision that it follows, "" for the first cycle."""
+    `choice`: why these nodes were chosen. `after`: the reason of the decision before it, "" for the first cycle."""
 
     cycle: Cycle
     former: tuple[int, ...]
@@ -178,7 +178,7 @@ class FailuresHeard:
 
 @dataclass(frozen=True)
 class CycleFailed:
-    """The running cycle cannot go on, by what was reported first. `infra_rank`: whose failure it is. `cause` None:
+    """The running cycle cannot go on, according to the first report. `infra_rank`: the node that failed. `cause` None:
     none that a rule could name. `growth`: nothing failed, the job can have more nodes."""
 
     cycle: Cycle | None
@@ -190,7 +190,7 @@ class CycleFailed:
 
 @dataclass(frozen=True)
 class Decided:
-    """What the end of a cycle leads to. `response`: the rule's; `gives_up`: the job ends. `rule`: the index of the rule
+    """A decision after a failed cycle. `response`: the rule's; `gives_up`: the job ends. `rule`: the index of the rule
     that answers, None where none is needed. `used`: restarts that all rules together have charged. `replaced`: nodes
     that are excluded from now on. `pause`: seconds until the next cycle. `cause`, `growth`: as in CycleFailed, of the
     failure that decides."""
@@ -209,8 +209,8 @@ class Decided:
 
 @dataclass(frozen=True)
 class FirstFailure:
-    """Whose failure it was that decides, with the last lines of that worker in `failure`. `rank`: None where it is not
-    one of the cycle's workers."""
+    """The failure that decides, with the last lines of that worker in `failure`. `rank`: the worker's; None if it is
+    not one of the cycle's workers."""
 
     cycle: Cycle | None
     rank: int | None
@@ -220,7 +220,7 @@ class FirstFailure:
 
 @dataclass(frozen=True)
 class TooFewNodes:
-    """No group can be made of the nodes that are left. `on_exhausted`: what the policy says about that."""
+    """No group can be made of the nodes that are left. `on_exhausted`: the policy's answer to that."""
 
     reason: str
     on_exhausted: OnExhausted
@@ -243,7 +243,7 @@ class VerdictFileHangs:
 
 @dataclass(frozen=True)
 class VerdictClosed:
-    """The verdict is claimed, and the nodes are told."""
+    """The verdict is claimed, and it is sent to the nodes."""
 
     verdict: Verdict
 

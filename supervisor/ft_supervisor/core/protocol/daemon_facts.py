@@ -1,8 +1,8 @@
-"""What a daemon announces, as data.
+"""The facts that a daemon announces, as data.
 
-Everything that looks on takes facts: the log (process.log_lines makes a line of each), the journal, metrics, status and
-the history of a run. Nodes are infra_ranks, times are seconds, and nothing here has to be parsed: a `reason` is one
-line for people. A new fact needs a line in process.log_lines.
+The log (process.log_lines makes a line of each fact), the journal, metrics, status and the history of a run are made of
+facts. Nodes are infra_ranks, times are seconds, and nothing here has to be parsed: a `reason` is one line for people. A
+new fact needs a line in process.log_lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ft_supervisor.core.protocol.settings import OnFail
 
 @dataclass(frozen=True)
 class JobIntroduced:
-    """Once for each job: `candidates` keep a coordinator, and any `losses` nodes may die at the same moment."""
+    """The job's first fact, once for each job: `candidates` keep a coordinator, and any `losses` nodes may die at the
+    same moment."""
 
     candidates: tuple[int, ...]
     losses: int
@@ -83,14 +84,14 @@ class VerdictFound:
 
 @dataclass(frozen=True)
 class LastLookHangs:
-    """A late comer has waited for the run's verdict file for so many seconds, in vain."""
+    """A daemon that started late has waited for the run's verdict file for `seconds` without an answer."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class DaemonLeaves:
-    """No child is left, and the node's files are written. `verdict` None: it is not known here."""
+    """The daemon ends: no child is left, and the node's files are written. `verdict` None: it is not known here."""
 
     code: int
     verdict: Verdict | None
@@ -99,8 +100,8 @@ class DaemonLeaves:
 
 @dataclass(frozen=True)
 class DeputyStandsIn:
-    """This node ends the job in Slurm instead of the closer, after `seconds` for other nodes' last grace. `host` runs
-    the batch script."""
+    """This node ends the job in Slurm instead of the node that closed it, after `seconds` for other nodes' last grace.
+    `host` runs the batch script."""
 
     job_id: int
     host: str
@@ -109,7 +110,7 @@ class DeputyStandsIn:
 
 @dataclass(frozen=True)
 class BatchHostUnknown:
-    """Slurm has not answered whether the batch script's node is in the job; `why` says how."""
+    """Slurm has not answered whether the batch script's node is in the job; `why` describes the problem."""
 
     job_id: int
     host: str

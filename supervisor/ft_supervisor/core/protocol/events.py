@@ -1,4 +1,4 @@
-"""What the three machines are told, one group a machine."""
+"""The events that the three machines handle, in one group for each machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ft_supervisor.core.protocol.orders import Order, SlurmSaid
 
 @dataclass(frozen=True)
 class Tick:
-    """Time has passed; each machine gets one every heartbeat."""
+    """Time has passed; each machine gets a Tick every heartbeat."""
 
 
 # -- the coordinator's
@@ -21,14 +21,14 @@ class Tick:
 
 @dataclass(frozen=True)
 class Received:
-    """A message came out of the inbox."""
+    """A message was read from the inbox."""
 
     message: ToCoordinator
 
 
 @dataclass(frozen=True)
 class Heard:
-    """The heartbeats of these nodes have moved since the last look: (infra_rank, the round that it has read)."""
+    """The heartbeats of these nodes have changed since the last look: (infra_rank, the round that it has read)."""
 
     echoes: tuple[tuple[int, int], ...]
 
@@ -49,14 +49,14 @@ class VerdictWritten:
 
 @dataclass(frozen=True)
 class StepRead:
-    """After ReadStep: the step of the job's newest checkpoint; None without a file with a number in it."""
+    """After ReadStep: the step of the job's newest checkpoint; None if no file with a number in it exists."""
 
     step: int | None
 
 
 @dataclass(frozen=True)
 class SlurmToldUs:
-    """After Tell(AskSlurm): see orders.SlurmSaid."""
+    """After Tell(AskSlurm): Slurm's answer; see orders.SlurmSaid."""
 
     said: SlurmSaid
 
@@ -89,16 +89,16 @@ class Disconnected:
 
 @dataclass(frozen=True)
 class Mailed:
-    """A message came out of our mail."""
+    """A message was read from our mail."""
 
     message: ToAgent
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The store's pulse, asked for at `asked` (seconds of the caller's monotonic clock): its coordinator's round, the
-    term in which it is in charge, or another one of which it knows (None: of none), and the newest round that a
-    majority has read."""
+    """The store's pulse, asked for at `asked` (seconds of the caller's monotonic clock): its coordinator's `round`; the
+    `term` in which that is in charge, or the term of another coordinator that it follows (None: no term); and in
+    `lease` the newest round that a majority has read."""
 
     asked: float
     round: int
@@ -108,8 +108,8 @@ class Looked:
 
 @dataclass(frozen=True)
 class BarrierPassed:
-    """The store's key says that all active nodes of `cycle` have entered its exit barrier. Anyone on the network may
-    have set it."""
+    """By the store's key all active nodes of `cycle` have entered its exit barrier. Anyone on the network may have set
+    that key."""
 
     cycle: Cycle
 
@@ -124,7 +124,7 @@ class WorkersExited:
 
 @dataclass(frozen=True)
 class CannotStart:
-    """After Start: this node was not able to start the workers of `cycle`, by no fault of theirs; `reason` is the
+    """After Start: this node was not able to start the workers of `cycle`, through no fault of theirs; `reason` is the
     system's. Some of them may run, until a StopWorkers."""
 
     cycle: Cycle
@@ -141,9 +141,9 @@ class WorkersGone:
 
 @dataclass(frozen=True)
 class Beat:
-    """What a worker has said by systemd's notify protocol since it was last asked: what weighs most, of trigger (it
-    calls itself hung), stopping, ready and beat. `after`: seconds of silence from which it hangs, if it has said so;
-    0: never."""
+    """A worker's notification by systemd's notify protocol. `kind`: of all since the last look the first of trigger (it
+    reports itself as hung), stopping, ready and beat. `after`: seconds of silence after which it hangs, if it has
+    sent that; 0: never."""
 
     local_rank: int
     kind: str
@@ -152,7 +152,8 @@ class Beat:
 
 @dataclass(frozen=True)
 class StacksTaken:
-    """After TakeStacks, or its bound. `rules`: (local_rank, Failure.rules) of each; `last_lines` alike."""
+    """After TakeStacks, or its bound. `rules`: (local_rank, Failure.rules) of each worker; `last_lines`: (local_rank,
+    Failure.last_lines)."""
 
     cycle: Cycle
     rules: tuple[tuple[int, tuple[int, ...]], ...] = ()
@@ -161,7 +162,7 @@ class StacksTaken:
 
 @dataclass(frozen=True)
 class CheckAnswered:
-    """After Tell(Check): `problem` is what keeps this node from running `cycle`; None: nothing does."""
+    """After Tell(Check): `problem` keeps this node from running `cycle`; None: it may run."""
 
     cycle: str
     problem: Problem | None
@@ -176,8 +177,9 @@ class TurnedUnhealthy:
 
 @dataclass(frozen=True)
 class PolicyDiffers:
-    """A store that answers as a candidate's has another configuration; `reason` says where. The search for one with
-    ours goes on. `certain`: the job's own address file names that store; else anyone on that host may have made it."""
+    """A store that answers as a candidate's has another configuration; `reason` names the first difference. The search
+    for one with ours goes on. `certain`: the job's own address file names that store; else anyone on that host may have
+    made it."""
 
     reason: str
     certain: bool = True
@@ -185,12 +187,12 @@ class PolicyDiffers:
 
 @dataclass(frozen=True)
 class Terminated:
-    """The daemon was told by a signal to end the node."""
+    """A signal to the daemon asks the node to end; `reason` names it."""
 
     reason: str
 
 
-# -- everybody's
+# -- of all machines
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class VerdictFileFound:
 
 @dataclass(frozen=True)
 class ChildExited:
-    """`child` ("agent" or "coordinator") is gone, and everything below it. `status` says how, for people."""
+    """`child` ("agent" or "coordinator") has ended, and everything below it. `status` tells people how."""
 
     child: str
     status: str
@@ -220,7 +222,7 @@ class ChildExited:
 
 @dataclass(frozen=True)
 class Ordered:
-    """A child said something over its link."""
+    """A child has sent an order over its link."""
 
     child: str
     order: Order
@@ -228,14 +230,14 @@ class Ordered:
 
 @dataclass(frozen=True)
 class Signalled:
-    """The daemon got a signal; `name` as in SIGTERM."""
+    """The process got a signal; `name` is for example "SIGTERM"."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class ChecksDone:
-    """After RunChecks: what came of the round's checks."""
+    """After RunChecks: the results of the round's checks."""
 
     number: int
     outcomes: tuple[CheckOutcome, ...]
@@ -243,7 +245,7 @@ class ChecksDone:
 
 @dataclass(frozen=True)
 class SlurmAnswered:
-    """After CallSlurm."""
+    """After CallSlurm: Slurm's answer."""
 
     said: SlurmSaid
 
@@ -273,14 +275,14 @@ class BatchHost(StrEnum):
 
 @dataclass(frozen=True)
 class BatchHostAnswered:
-    """After AskBatchHost. `host` None: Slurm does not answer, and `why` says how."""
+    """After AskBatchHost. `host` None: Slurm does not answer, and `why` describes the problem."""
 
     host: BatchHost | None
     why: str = ""
 
 
 class Deed(StrEnum):
-    """What a daemon can ask Slurm to do at the job's end."""
+    """A request that a daemon can make to Slurm at the job's end."""
 
     COMMENT = "comment"
     FORBID_REQUEUE = "forbid_requeue"
@@ -290,8 +292,8 @@ class Deed(StrEnum):
 
 @dataclass(frozen=True)
 class DeedDone:
-    """After WriteComment, ForbidRequeue, RequeueJob or CompleteJob: it has come to its end. `done`: it has succeeded,
-    as far as that is of interest: a requeue that Slurm does by itself has."""
+    """After WriteComment, ForbidRequeue, RequeueJob or CompleteJob: the request has come to its end. `done`: its aim is
+    reached, also if Slurm requeues the job by itself."""
 
     deed: Deed
     done: bool = True

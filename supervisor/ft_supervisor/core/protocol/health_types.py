@@ -11,14 +11,14 @@ from ft_supervisor.core.protocol.settings import Check, When
 DISK = "disk"
 GPU = "gpu"
 WORKERS = "workers"
-"""No check that is run: it stands for an agent that could not start its workers."""
+"""The check's name of a node whose agent could not start its workers. No command is run for it."""
 BUILT_IN_TIMEOUT = 10.0
 PAUSE = 1.0
 """Seconds between two attempts of one check."""
 KILL_TIME = 2.0
 """Seconds that the end of an attempt may take: from SIGKILL to all its processes until none is left."""
 START_TIME = 10.0
-"""Seconds for the start of a check and for the way of its result, on a busy machine."""
+"""Seconds for the start of a check and for the delivery of its result, on a busy machine."""
 
 
 class Result(StrEnum):
@@ -27,7 +27,7 @@ class Result(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     UNCHECKED = "unchecked"
-    """The check could not be done, which says nothing about the node."""
+    """The check could not be done; the node may be healthy."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class Round:
-    """`checks` to be run now, at the same time; a check without a command is a built-in one. `cycle`: the cycle that
-    waits for the results, "" if none does."""
+    """A round of `checks` that run at the same time; a check without a command is a built-in one. `cycle`: the cycle
+    that waits for the results, "" if none does."""
 
     number: int
     when: When
@@ -52,7 +52,7 @@ class Round:
 
     @property
     def bound(self) -> float:
-        """Seconds that the round takes at most."""
+        """The seconds that the round takes at most."""
         return bound(self.checks)
 
 

@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The key's name where it differs from the field's. One with a dot names its section as well: "nodes.segment"."""
+    """The key's name where it differs from the field's. A name with a dot has its section too: "nodes.segment"."""
 
     name: str
 
@@ -35,21 +35,21 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """The key must be given. `right` says in the error message what to write."""
+    """Marks a key that must be given. `right` tells in the error message what to write."""
 
     right: str
 
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A cluster's policy may bound the key by `limits.NAME`: a job may ask for no more."""
+    """Marks a key that a cluster's policy may bound by `limits.NAME`: a job may ask for no more."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """Seconds. 0 only where `zero` allows it; at least `least`, at most 168 hours."""
+    """A duration in seconds. It is 0 only where `zero` allows it, else at least `least`; it is at most 168 hours."""
 
     zero: bool = False
     least: float = 0.0
@@ -113,7 +113,7 @@ class Expression:
 
 
 class Special(Enum):
-    """Values with a syntax of their own; the module of `ft_supervisor.config` that checks each is given."""
+    """Values with a syntax of their own. Each names the module of `ft_supervisor.config` that checks it."""
 
     ACTIVE = auto()
     """A number of nodes, or {min: 4, max: 6} (job)."""
@@ -122,7 +122,7 @@ class Special(Enum):
     COMMAND = auto()
     """A list of arguments, the program first (health)."""
     DISK = auto()
-    """off, or what is asked of the disk (health)."""
+    """off, or the demands on the disk (health)."""
     FRACTION = auto()
     """A number from 0 to 1 (scalars)."""
     GPU = auto()
@@ -139,7 +139,7 @@ class Special(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OneOrMore:
-    """A tuple; in YAML one item or a list of them. `of` says what an item may hold, None where its type does.
+    """A tuple; in YAML one item or a list of them. `of` tells what an item may hold, None where its type does.
 
     `any_word`: a word that stands for the empty tuple, "" if none does.
     """
@@ -152,7 +152,7 @@ class OneOrMore:
 class Records:
     """A tuple of records, in YAML a list of from `least` to `most` maps. `example` shows one with its brackets.
 
-    `empty` says in the error message what is wrong with a list without items.
+    `empty` is the error message's text for a list without items.
     """
 
     example: str

@@ -1,12 +1,14 @@
-"""What the coordinator has spent of the rules' budgets, and whom it has excluded: told to every node, so that a
-successor goes on from there."""
+"""The ledger: what the rules' budgets were spent on, and which nodes are excluded.
+
+The coordinator sends it to every node, so that a successor goes on from there.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from ft_supervisor.core.protocol.bounds import Count, Moment, Rank
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Budget
 
 MAX_TIMES = 1000
@@ -15,8 +17,8 @@ MAX_TIMES = 1000
 
 @dataclass(frozen=True)
 class Spent:
-    """What one rule has answered. `times`: when, in seconds since the epoch by the coordinator's clock, for a rule with
-    a window only. `nodes`: (infra_rank, how often), for a rule that counts by node only."""
+    """How often one rule has answered. `times`: when it did, in seconds since the epoch by the coordinator's clock;
+    only for a rule with a window. `nodes`: (infra_rank, how often); only for a rule that counts by node."""
 
     rule: Rank
     count: Count
@@ -26,10 +28,11 @@ class Spent:
 
 @dataclass(frozen=True)
 class Ledger:
-    """`entries`: how many there have ever been; of two ledgers the one with more is the newer. `used`: restarts charged
-    to any rule. `step`, `stalled`: the newest checkpoint's, and how many charged restarts in a row have not moved it.
-    `in_a_row`: charged restarts since a cycle last ran steadily. `excluded`: infra_ranks that a rule has excluded,
-    folded."""
+    """The account of all rules. `entries`: how many there have ever been; of two ledgers the one with more is newer.
+    `used`: restarts charged to any rule. `step`: that of the newest checkpoint; `stalled`: how many charged restarts in
+    a row have not moved it.
+    `in_a_row`: charged restarts since a cycle last ran steadily. `excluded`: infra_ranks that a rule has excluded, as
+    `ranks.format_ranks` writes them."""
 
     entries: Count = 0
     used: Count = 0
@@ -40,27 +43,27 @@ class Ledger:
     excluded: str = ""
 
     def __post_init__(self) -> None:
-        unfold(self.excluded)  # ValueError
+        parse_ranks(self.excluded)  # ValueError
         if max(self.used, self.stalled, self.in_a_row) > self.entries:
             raise ValueError("more was counted than entered")
 
     def of(self, rule: int) -> Spent:
-        """What this rule has spent."""
+        """Return what this rule has spent."""
         return next((spent for spent in self.spent if spent.rule == rule), Spent(rule, 0))
 
     def count(self, rule: int, budget: Budget, at: float) -> int:
-        """How often the rule has answered, within its window if it has one."""
+        """Return how often the rule has answered, within its window if it has one. `at`: seconds since the epoch."""
         spent = self.of(rule)
         if budget.window is None:
             return spent.count
         return sum(time > at - budget.window for time in spent.times)
 
     def of_node(self, rule: int, infra_rank: int) -> int:
-        """How often the rule has answered failures of this node."""
+        """Return how often the rule has answered failures of this node."""
         return dict(self.of(rule).nodes).get(infra_rank, 0)
 
     def charge(self, rule: int, budget: Budget, infra_rank: int | None, at: float) -> Ledger:
-        """One more answer of the rule, at `at`, to a failure of this node."""
+        """Return the ledger after one more answer of the rule, at `at`, to a failure of this node."""
         old = self.of(rule)
         times, nodes = old.times, dict(old.nodes)
         if budget.window is not None:
@@ -73,24 +76,24 @@ class Ledger:
         return replace(self, entries=self.entries + 1, used=self.used + 1, in_a_row=self.in_a_row + 1, spent=spent)
 
     def progressed(self, step: int | None) -> Ledger:
-        """A charged restart with this checkpoint; None: there is none that could be read."""
+        """Return the ledger after a charged restart with this checkpoint's step; None: no checkpoint can be read."""
         if step is not None and (self.step is None or step > self.step):
             return replace(self, entries=self.entries + 1, step=step, stalled=0)
         return replace(self, entries=self.entries + 1, stalled=self.stalled + 1)
 
     def steady(self) -> Ledger:
-        """A cycle has run long enough for the next failure to be a first one."""
+        """Return the ledger after a cycle that ran so long that the next failure counts as a first one."""
         return self if not self.in_a_row else replace(self, entries=self.entries + 1, in_a_row=0)
 
     def exclude(self, infra_ranks: frozenset[int]) -> Ledger:
-        """These nodes are never to be chosen again."""
-        excluded = infra_ranks | set(unfold(self.excluded))
-        return replace(self, entries=self.entries + 1, excluded=fold(sorted(excluded)))
+        """Return the ledger with these nodes excluded as well."""
+        excluded = infra_ranks | set(parse_ranks(self.excluded))
+        return replace(self, entries=self.entries + 1, excluded=format_ranks(sorted(excluded)))
 
 
 EMPTY = Ledger()
 
 
 def newer(one: Ledger, other: Ledger) -> Ledger:
-    """The one of which more is known."""
+    """Return the ledger with more entries; `one` if both have as many."""
     return other if other.entries > one.entries else one

@@ -1,8 +1,8 @@
-"""What agents and coordinators say to one another through the store (docs/internals/design.md).
+"""The messages between agents and coordinators, which go through the store (docs/internals/design.md).
 
 Every message carries a term: a coordinator's its own, an agent's the one that its node has promised. A receiver drops
-what is of an older term, cycle, incarnation or connection than it knows. Mail travels in a queue for one connection
-of one incarnation, so whatever comes out of it was said after the Register of that connection.
+messages of an older term, cycle, incarnation or connection than it has seen. Mail travels in a queue for one connection
+of one incarnation, so every message in it was sent after the Register of that connection.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, Duration, Name, Ordinal, Port, Rank, Term, Text
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Failure, Memory, Node, Problem, Roster, Verdict
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 
 
 @dataclass(frozen=True)
 class Register:
-    """A node and its whole truth, so that no old mail need ever be sent again; also the answer to Prepare.
+    """A node with its whole state, so that no old mail has to be sent again; also the answer to Prepare.
 
     `connection` counts this incarnation's connections. `round`: the store's, as read on this connection.
     `running`: the cycle whose workers may live on this node. `port`: free on this node just now, for the workers'
     own store, should this node get group_rank 0. The term is `memory.promise`. `serial` counts this incarnation's
-    Registers: an old one that comes once more is none. `told`: the signal that told this node to end, as in Leaving.
+    Registers: a repeated old one is ignored. `told`: the signal that asks this node to end, as in Leaving.
     """
 
     node: Node
@@ -37,12 +37,12 @@ class Register:
 
     @property
     def infra_rank(self) -> int:
-        """Whose message this is."""
+        """The infra_rank of the sender."""
         return self.node.infra_rank
 
     @property
     def term(self) -> int:
-        """What the node has promised."""
+        """The term that the node has promised."""
         return self.memory.promise
 
 
@@ -69,7 +69,7 @@ class WorkersSucceeded:
 
 @dataclass(frozen=True)
 class Stopping:
-    """The Stop was heard: the answer to the probe that every Stop is."""
+    """This node has received the Stop. Every Stop is a probe too; this is the answer."""
 
     term: Term
     infra_rank: Rank
@@ -119,7 +119,7 @@ class Unhealthy:
 
 @dataclass(frozen=True)
 class Leaving:
-    """This node was told to end by a signal: somebody cancels the job, or Slurm ends it."""
+    """A signal asks this node to end: a person cancels the job, or Slurm ends it."""
 
     term: Term
     infra_rank: Rank
@@ -129,7 +129,7 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Goodbye:
-    """The last message of a node that ends, with the job's verdict if it knows that."""
+    """The last message of a node that ends, with the job's verdict if the node has it."""
 
     term: Term
     infra_rank: Rank
@@ -154,7 +154,7 @@ class Members:
 
 @dataclass(frozen=True)
 class Standby:
-    """Wait. `cycle` is the one that runs now, whose exit barrier the standby watches. Implies stop what runs.
+    """Wait. `cycle` runs now, and the standby watches its exit barrier. Implies: stop workers that run.
 
     `age`: seconds since the coordinator's last proof that it has a majority; None without one.
     """
@@ -167,9 +167,9 @@ class Standby:
 
 @dataclass(frozen=True)
 class Run:
-    """Run workers as `group_rank` of `group_world_size` nodes. Implies stop what runs.
+    """Run workers as `group_rank` of `group_world_size` nodes. Implies: stop workers that run.
 
-    `group`: infra_ranks by group_rank, folded. `ledger`: what the budgets have been used for. `age` as in Standby.
+    `group`: infra_ranks by group_rank, as `ranks.format_ranks` writes them. `age` as in Standby.
     """
 
     term: Term
@@ -185,7 +185,7 @@ class Run:
     age: Duration
 
     def __post_init__(self) -> None:
-        if not self.group_rank < len(unfold(self.group)) == self.group_world_size:  # ValueError
+        if not self.group_rank < len(parse_ranks(self.group)) == self.group_world_size:  # ValueError
             raise ValueError(f"rank {self.group_rank} of {self.group_world_size} nodes does not fit the group")
         if self.max_restarts < self.restart_count:
             raise ValueError(f"restart {self.restart_count} of {self.max_restarts}")
@@ -193,7 +193,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Continue:
-    """A new coordinator, or a new connection to the old one: the workers of `cycle` simply go on. `age` as above."""
+    """The workers of `cycle` go on under a new coordinator, or on a new connection to the old. `age`: see Standby."""
 
     term: Term
     cycle: Cycle
@@ -203,8 +203,8 @@ class Continue:
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop the workers of `cycle`, with SIGKILL after `grace` seconds, and answer: a new cycle waits for it. `group` as
-    in Run, which may have been lost."""
+    """Stop the workers of `cycle`, with SIGKILL after `grace` seconds, and answer: a new cycle waits for it. `group`:
+    as in Run; it is repeated here because the Run may have been lost."""
 
     term: Term
     cycle: Cycle
@@ -212,14 +212,14 @@ class Stop:
     grace: Duration
 
     def __post_init__(self) -> None:
-        unfold(self.group)  # ValueError
+        parse_ranks(self.group)  # ValueError
 
 
 @dataclass(frozen=True)
 class Propose:
     """Keep this verdict, which becomes the job's once a majority does; the answer is VerdictKept.
 
-    `deputy`: see model.Accepted. It goes with the proposal, as nodes may learn of the end from the key.
+    `deputy`: see model.Accepted. It goes with the proposal, because a node may learn of the end from the store's key.
     """
 
     term: Term
@@ -236,7 +236,7 @@ class Close:
 
 
 OfWorkers = WorkersFailed | WorkersSucceeded | Stopping | WorkersStopped
-"""What has become of a node's workers."""
+"""Messages about the state of a node's workers."""
 OF_WORKERS: tuple[type, ...] = (WorkersFailed, WorkersSucceeded, Stopping, WorkersStopped)
 
 ToCoordinator = (

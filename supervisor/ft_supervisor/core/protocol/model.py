@@ -11,7 +11,7 @@ from ft_supervisor.core import words
 from ft_supervisor.core.protocol import keys
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, LocalRank, Moment, Name, Rank, Term, Text
 from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import DEFAULTS, Cause, Settings
 
 KILL_BOUND = 1.0
@@ -27,7 +27,7 @@ MOST_NAMES = 8
 """Nodes that one line names."""
 
 PROTOCOL = 2
-"""Version of what is said through the store and over the links; different versions do not talk."""
+"""Version of the messages in the store and over the links; different versions do not talk to one another."""
 
 
 @dataclass(frozen=True, order=True)
@@ -51,11 +51,11 @@ class Outcome(StrEnum):
 
 
 class Again(StrEnum):
-    """What the verdict says of another run of the job."""
+    """Whether the job is to run again, by the verdict."""
 
     OPEN = "open"
     NEVER = "never"
-    """A rule says that it would fail again."""
+    """By a rule it would fail again."""
     REQUEUE = "requeue"
     """Slurm is to run it again."""
 
@@ -88,8 +88,8 @@ class Verdict:
 @dataclass(frozen=True)
 class Failure:
     """One failed worker, or with local_rank AGENT_RANK its agent. `time` is when the node noticed, in seconds since the
-    epoch by its own clock: for people, never compared. `silent`: for how many seconds nothing had come by then from a
-    worker that hangs.
+    epoch by its own clock: for people, never compared. `silent`: for how many seconds a worker that hangs had sent
+    nothing by then.
 
     `exception`: the class's name in torch's error file. `rules`: which of the settings' rules have a log pattern that
     the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
@@ -122,7 +122,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a node is not to be chosen any more: the name of the check that failed there, and one line for people."""
+    """The reason why a node is not chosen any more: the check that failed there, and one line for people."""
 
     check: Name
     reason: Text
@@ -130,7 +130,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """In seconds. `config.cross_checks` checks how they relate."""
+    """The timeouts, in seconds. `config.cross_checks` checks how they relate."""
 
     heartbeat: Annotated[float, keys.Duration(), "How often agents say that they are alive."] = 0.5
     coordinator: Annotated[float, keys.Duration(), "A silent coordinator counts as lost; at least twice heartbeat."] = (
@@ -166,7 +166,7 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class Node:
-    """Who a node is, for the job's life. `addr` is what peers connect to; `domain_id` is "" where there is none."""
+    """A node's identity, for the job's life. Peers connect to `addr`; `domain_id` is "" where there is none."""
 
     infra_rank: Rank
     name: Name
@@ -176,15 +176,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """What the processes of one node must know of the job: configuration and Slurm's environment, boiled down.
+    """The job as the processes of one node need it: the essence of the configuration and of Slurm's environment.
 
     `nodes` are Slurm's names by infra_rank. `hosts` are the addresses of the nodes' stores by infra_rank, with
-    "" where only the address file can tell, and `ports` the ports to try there, in this order.
+    "" where only the address file has it, and `ports` the ports to try there, in this order.
     `candidates`: how many of the first members keep a coordinator, or the infra_ranks of those that do.
     `run_folder` is shared between nodes, `local_folder` is this node's own; both absolute.
-    `listen` is the address of this node that its store listens on, "" all of them.
-    `signal_workers` says that this job's daemon passes SIGTERM on to workers (there is no Slurm that does it).
-    `policy` is the whole merged configuration as JSON, the same on every node of the job or something is wrong.
+    `listen` is the address of this node that its store listens on, "" for all of them.
+    `signal_workers`: this job's daemon passes SIGTERM on to workers (there is no Slurm that does it).
+    `policy` is the whole merged configuration as JSON. It must be the same on every node of the job.
     """
 
     run_id: str
@@ -206,31 +206,31 @@ class Job:
     policy: str = ""
 
     def names_of(self, nodes: Sequence[int]) -> str:
-        """The names of these nodes in one line, the first MOST_NAMES of them."""
+        """Return the names of these nodes in one line, the first MOST_NAMES of them."""
         return words.names([self.nodes[node] for node in nodes[:MOST_NAMES]], len(nodes), ",")
 
     @property
     def max_restarts(self) -> int:
-        """How many the rule for any failure allows."""
+        """How many restarts the rule for any failure allows."""
         return self.settings.rules[-1].budget.max
 
     def last_grace(self, verdict: Verdict) -> float:
-        """See last_grace."""
+        """Return the seconds that workers get to end by themselves after this verdict."""
         return last_grace(self.timeouts, self.settings, verdict.outcome)
 
     def log_file(self, cycle: Cycle, rank: int) -> str:
-        """Where this rank's output in this cycle is; its former parts have .1, .2 and so on after that name."""
+        """Return the path of this rank's output in this cycle; former parts have .1, .2 and so on after that name."""
         return f"{self.run_folder}/logs/{cycle}/rank{rank}.log"
 
     @property
     def longest_grace(self) -> float:
-        """The most of those."""
+        """The most seconds that workers get to end by themselves after any verdict."""
         return max(last_grace(self.timeouts, self.settings, outcome) for outcome in Outcome)
 
 
 @dataclass(frozen=True)
 class Roster:
-    """The members as a numbered list, in the order in which they came; infra_ranks folded (`ranks.fold`).
+    """The members as a numbered list, in the order in which they came; infra_ranks as `ranks.format_ranks` writes them.
 
     `former` is the list that this one replaces, "" once that needs no asking any more. (term, number) is its stamp:
     of two rosters the one with the greater stamp counts.
@@ -242,11 +242,11 @@ class Roster:
     former: str = ""
 
     def __post_init__(self) -> None:
-        unfold(self.members), unfold(self.former)  # ValueError
+        parse_ranks(self.members), parse_ranks(self.former)  # ValueError
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Which roster this is."""
+        """(term, number), which identifies the roster."""
         return self.term, self.number
 
 
@@ -254,7 +254,7 @@ class Roster:
 class Accepted:
     """A verdict that the coordinator of `term` has proposed and this node has accepted: not yet the job's.
 
-    `deputy`: Slurm does not answer that coordinator, and so this node sees to the job's end in Slurm.
+    `deputy`: Slurm does not answer that coordinator, so this node ends the job in Slurm.
     """
 
     term: Term
@@ -264,10 +264,10 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a node's daemon keeps for it while agents come and go; it only ever grows.
+    """A node's state, which its daemon keeps while agents come and go; it only ever grows.
 
-    `promise`: the highest term that the node has promised to. `group`: the active nodes of `newest` by group_rank,
-    folded. `unhealthy`: why it is not to be chosen, None if it may be. `verdict`: the job's.
+    `promise`: the highest term that the node has promised. `group`: the active nodes of `newest` by group_rank, as
+    `ranks.format_ranks` writes them. `unhealthy`: why it is not to be chosen, None if it may be. `verdict`: the job's.
     """
 
     promise: AnyTerm = NO_PROMISE
@@ -282,15 +282,15 @@ class Memory:
     verdict: Verdict | None = None
 
     def __post_init__(self) -> None:
-        unfold(self.group)  # ValueError
+        parse_ranks(self.group)  # ValueError
 
     def newer(self, other: Self) -> Self:
-        """`other`, a later truth of the same node, but with what this one knows for good: the first verdict that was
-        learnt stays, and what is unhealthy stays so."""
+        """Return `other`, a later state of the node, but with the final parts of this one: the first verdict that was
+        received stays, and an unhealthy node stays unhealthy."""
         verdict, unhealthy = self.verdict or other.verdict, self.unhealthy or other.unhealthy
         return replace(other, verdict=verdict, unhealthy=unhealthy)
 
 
 def last_grace(timeouts: Timeouts, settings: Settings, outcome: Outcome) -> float:
-    """Seconds that workers get to end by themselves once the job has this outcome."""
+    """Return the seconds that workers get to end by themselves once the job has this outcome."""
     return settings.interruption.grace if outcome is Outcome.INTERRUPTED else timeouts.stop_grace

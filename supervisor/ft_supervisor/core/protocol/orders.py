@@ -1,4 +1,4 @@
-"""What a daemon and its children say to one another over their socket pair: one JSON object a line."""
+"""The messages between a daemon and its children, over their socket pair: one JSON object in each line."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from enum import StrEnum
 
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, ExitCode, Name, Port, Rank
 from ft_supervisor.core.protocol.model import Job, Memory, Node, Problem, Verdict
-from ft_supervisor.core.protocol.ranks import unfold
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.summary import Summary
 
 
 @dataclass(frozen=True)
 class Begin:
-    """Daemon to a new child: who it is, what its node remembers. Agents and coordinators are counted each.
+    """Daemon to a new child: its identity, and its node's memory. `incarnation` counts agents and coordinators apart.
 
-    `epoch`: what makes seconds since the epoch of this node's monotonic clock. `waited`: for how many seconds the node
-    has been looking for its first coordinator; 0 once it has had one.
+    `epoch`: the offset from this node's monotonic clock to seconds since the epoch. `waited`: for how many seconds the
+    node has been looking for its first coordinator; 0 once it has had one.
     """
 
     job: Job
@@ -35,7 +35,7 @@ class Terminate:
 
 
 class AgentState(StrEnum):
-    """What an agent does. Its daemon decides by it."""
+    """The states of an agent, on which its daemon decides."""
 
     JOINING = "joining"
     STANDBY = "standby"
@@ -50,9 +50,9 @@ class AgentState(StrEnum):
 class Alive:
     """Child to daemon, each heartbeat and from its main loop, so that a hung child is a silent one.
 
-    `state`: an agent's state; a coordinator's phase, which is a word for people alone. `fence_in`: seconds until the
-    agent will end its workers for want of a lease; should it be frozen then, its daemon does it. `look`: the job may be
-    over, so that without a coordinator the verdict's file is worth a look.
+    `state`: an agent's state; or a coordinator's phase, for people alone. `fence_in`: seconds until the agent will end
+    its workers for want of a lease; if it is frozen then, its daemon ends them. `look`: the job may be over, so that
+    without a coordinator the verdict's file is worth a look.
     """
 
     state: AgentState | Name
@@ -64,21 +64,21 @@ class Alive:
 
 @dataclass(frozen=True)
 class Remember:
-    """Agent to daemon: keep this for my successors."""
+    """Agent to daemon: keep this memory for the agent's successors."""
 
     memory: Memory
 
 
 @dataclass(frozen=True)
 class Promise:
-    """Daemon to coordinator: what its node has promised, perhaps to another one."""
+    """Daemon to coordinator: the term that its node has promised, perhaps to another coordinator."""
 
     term: AnyTerm
 
 
 @dataclass(frozen=True)
 class Done:
-    """Child to daemon: my last word, nothing of mine is left running. `code` is what the daemon leaves with."""
+    """Child to daemon: the child's last message; it has left nothing running. `code`: the daemon's exit code."""
 
     code: ExitCode
     verdict: Verdict | None
@@ -94,10 +94,10 @@ class Listening:
 
 @dataclass(frozen=True)
 class VerdictDecided:
-    """Coordinator to daemon: this is the job's verdict; should I die now, write its file.
+    """Coordinator to daemon: the job's verdict. If the coordinator dies now, the daemon writes the verdict's file.
 
-    `lost`: infra_ranks, folded, of the nodes that are not there any more, without having said Goodbye. `summary` goes
-    along, and makes no other end of it.
+    `lost`: the nodes that are gone and have sent no Goodbye; infra_ranks as `ranks.format_ranks` writes them. `summary`
+    does not count when two of these are compared.
     """
 
     verdict: Verdict
@@ -105,7 +105,7 @@ class VerdictDecided:
     summary: Summary = field(default=Summary(), compare=False)
 
     def __post_init__(self) -> None:
-        unfold(self.lost)  # ValueError
+        parse_ranks(self.lost)  # ValueError
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Checked:
-    """Daemon to agent: `problem` is what keeps this node from running `cycle`; None: nothing does."""
+    """Daemon to agent: `problem` keeps this node from running `cycle`; None: it may run."""
 
     cycle: Name
     problem: Problem | None
@@ -132,16 +132,16 @@ class Sick:
 
 @dataclass(frozen=True)
 class AskSlurm:
-    """Coordinator to daemon: what does Slurm say of the job and its nodes? SlurmSaid is the answer.
+    """Coordinator to daemon: ask Slurm about the job and its nodes. SlurmSaid is the answer.
 
-    `urgent`: of the job alone, and soon.
+    `urgent`: ask about the job alone, and soon.
     """
 
     urgent: bool = False
 
 
 class SlurmsWord(StrEnum):
-    """What Slurm does with the job."""
+    """Slurm's treatment of the job."""
 
     NOTHING = "nothing"
     CANCELLED = "cancelled"
@@ -152,8 +152,9 @@ class SlurmsWord(StrEnum):
 
 @dataclass(frozen=True)
 class SlurmSaid:
-    """Daemon to coordinator. `end_in`: seconds until Slurm ends the job, `limit`: for how many it may run in all; None
-    where that is not known. `draining`: infra_ranks, None if that was not asked. `problem`: why there is no answer."""
+    """Daemon to coordinator: Slurm's answer. `end_in`: seconds until Slurm ends the job, `limit`: for how many it may
+    run in all; None where that is not known. `draining`: infra_ranks of draining nodes, None if Slurm was not asked
+    about them. `problem`: why there is no answer."""
 
     word: SlurmsWord = SlurmsWord.NOTHING
     end_in: float | None = None

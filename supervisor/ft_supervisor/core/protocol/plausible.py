@@ -1,7 +1,7 @@
-"""Whether a message can be true of this job and its receiver. To be asked before it changes anything.
+"""Checks whether a message can be true of this job and its receiver, before it changes anything.
 
-What is wrong in itself the codec has refused already (core.protocol.bounds). The network on which messages come may
-have other users, and a bug or a damaged file on one node shall not spread to the others."""
+The codec has refused malformed messages already (core.protocol.bounds). The network on which messages come may have
+other users, and a bug or a damaged file on one node must not spread to the others."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Self
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Memory, Node, Roster
-from ft_supervisor.core.protocol.ranks import highest, unfold
+from ft_supervisor.core.protocol.ranks import highest, parse_ranks
 
 TERM_LEAP = 10**12
-"""How far a term may be above all that are known: a vote adds the number of nodes at most, so it takes a million votes
-among a million nodes. Without this bound one message could use up all terms that there are."""
+"""How far a term may be above all known terms: a vote adds the number of nodes at most, so to get this far takes a
+million votes among a million nodes. Without this bound one message could use up all terms that there are."""
 LEAP = 10**6
-"""The same of what is counted one by one: cycles, entries of the ledger, rosters."""
+"""How far a number may be above the known ones that counts one by one: cycles, entries of the ledger, rosters."""
 
 
 @dataclass(frozen=True)
 class Heights:
-    """The greatest numbers that were believed so far."""
+    """The greatest numbers that were accepted so far."""
 
     term: int = 0
     cycle: int = 0
@@ -33,7 +33,7 @@ class Heights:
     roster: int = 0
 
     def with_(self, memory: Memory) -> Self:
-        """Also what this memory knows."""
+        """Return the heights with this memory's numbers taken into account."""
         return type(self)(
             max(self.term, memory.promise),
             max(self.cycle, memory.newest.n if memory.newest else 0),
@@ -43,7 +43,7 @@ class Heights:
 
 
 def from_node(message: messages.ToCoordinator, job: Job, known: Heights) -> str:
-    """What keeps this from being a message of one of the job's nodes; "" nothing."""
+    """Return why this cannot be a message of one of the job's nodes; "" if it can."""
     if not 0 <= message.infra_rank < len(job.nodes):
         return "the job has no such node"
     match message:
@@ -61,7 +61,7 @@ def from_node(message: messages.ToCoordinator, job: Job, known: Heights) -> str:
 
 
 def to_node(message: messages.ToAgent, job: Job, node: Node, memory: Memory) -> str:
-    """What keeps this from being a message of the job's coordinator to `node`, which has this memory; "" nothing."""
+    """Return why this cannot be a message of the job's coordinator to `node`, which has this memory; "" if it can."""
     fresh = memory.newest is None and not memory.ledger.entries
     known = Heights().with_(memory)
     match message:
@@ -115,7 +115,7 @@ def _run(run: messages.Run, job: Job, node: Node) -> str:
         return "not a cycle of its term"
     if wrong := _group(run.group, node.infra_rank, job):
         return wrong
-    group = unfold(run.group)
+    group = parse_ranks(run.group)
     if group[run.group_rank] != node.infra_rank or len(group) > job.active:
         return "not a place of this node's"
     if not _fits(run.master_addr, job.hosts[group[0]]):
@@ -151,7 +151,7 @@ def _failures(failures: Iterable[Failure], infra_rank: int, job: Job) -> str:
 
 
 def _leaps(cycle: Cycle | None, ledger: Ledger | None, job: Job, known: Heights | None) -> str:
-    """`known` None: a late node, which has nothing to compare with."""
+    """Return why these numbers are too large; "" if they are not. `known` None: a late node has nothing to compare."""
     if known is not None and cycle is not None and cycle.n > known.cycle + LEAP:
         return "the cycle leaps"
     if ledger is None:
@@ -170,12 +170,12 @@ def _leaps(cycle: Cycle | None, ledger: Ledger | None, job: Job, known: Heights 
 
 @lru_cache(maxsize=64)
 def members(group: str) -> frozenset[int]:
-    """The ranks of `fold`'s text, to be looked for: 10,000 nodes ask for the same group."""
-    return frozenset(unfold(group))
+    """Return the ranks in `group` as a set. It is cached, because 10,000 nodes ask for the same group."""
+    return frozenset(parse_ranks(group))
 
 
 def _fits(addr: str, host: str) -> bool:
-    """Whether this can be the node's: its name in the job, or a number, as it is the node that knows its interfaces."""
+    """Whether this can be the node's: its name in the job, or an IP address, which only the node itself can choose."""
     if addr == host or not host:
         return True
     try:

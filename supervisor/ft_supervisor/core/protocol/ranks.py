@@ -1,4 +1,4 @@
-"""Lists of infra_ranks as short text: ten thousand nodes must fit into a message."""
+"""Writes lists of infra_ranks as short text, so that ten thousand nodes fit into a message."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ft_supervisor.core.protocol.bounds import MOST_NODES
 _PIECE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
 
-def fold(ranks: Iterable[int]) -> str:
-    """`[0, 1, 2, 7, 4]` as "0-2,7,4": the order stays, rising neighbours become a range."""
+def format_ranks(ranks: Iterable[int]) -> str:
+    """Return `[0, 1, 2, 7, 4]` as "0-2,7,4": the order stays, and ascending neighbours become a range."""
     pieces: list[tuple[int, int]] = []
     for rank in ranks:
         if pieces and pieces[-1][1] + 1 == rank:
@@ -23,9 +23,11 @@ def fold(ranks: Iterable[int]) -> str:
 
 
 @lru_cache(maxsize=64)
-def unfold(text: str) -> tuple[int, ...]:
-    """The ranks of `fold`'s text. Raises ValueError for any other text, for more than MOST_NODES, and for
-    a rank that is there twice."""
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """Return the ranks that `format_ranks` wrote as `text`.
+
+    Raises ValueError for any other text, for more than MOST_NODES ranks, and for a rank that occurs twice.
+    """
     ranks: list[int] = []
     for piece in text.split(",") if text else []:
         match = _PIECE.fullmatch(piece)
@@ -42,5 +44,5 @@ def unfold(text: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def highest(text: str) -> int:
-    """The greatest rank of `fold`'s text; -1 where there is none. Raises ValueError as `unfold` does."""
-    return max(unfold(text), default=-1)
+    """Return the greatest rank in `text`; -1 if it is empty. Raises ValueError as `parse_ranks` does."""
+    return max(parse_ranks(text), default=-1)

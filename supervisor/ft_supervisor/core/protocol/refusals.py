@@ -1,4 +1,4 @@
-"""How often it is told that something was not believed: however much of it comes, it fills no log."""
+"""Limits how often refused messages are logged, so that a flood of them does not fill the log."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ PAUSE = 10.0
 
 
 class Refusals:
-    """What one place refuses; for one thread."""
+    """The refusals of one receiver, counted by kind. For one thread."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
         self._untold: dict[str, int] = {}
 
     def due(self, kind: str, now: float) -> int | None:
-        """One more of this kind, of which there are few, at `now` (seconds of any steady clock). Whether it is time for
-        a line: of how many others none has told; None if it is too soon."""
+        """Count one more refusal of this kind at `now` (seconds of any monotonic clock). There are few kinds.
+
+        Return how many refusals since the last line were not logged, if a line is due; None if it is too soon.
+        """
         if now < self._next.get(kind, now):
             self._untold[kind] = self._untold.get(kind, 0) + 1
             return None

@@ -1,7 +1,7 @@
-"""Declares what job.yaml and the cluster's policy may ask of the machines beyond the timeouts; see
-`core.protocol.keys`.
+"""Declares the settings that job.yaml and the cluster's policy have beyond the timeouts; see `core.protocol.keys`.
 
-Plain data, checked when it is loaded. Durations are seconds. Nodes have Slurm's names, domains their domain_id.
+They are plain data, checked when they are loaded. Durations are seconds. Nodes have Slurm's names, domains their
+domain_id.
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ _EXCEPTION = keys.Text(
 
 
 class Cause(StrEnum):
-    """What kind of failure something is."""
+    """The kinds of failure."""
 
     EXIT = "exit"
     """A worker exited with a code other than 0, or was killed by a signal."""
     OOM = "oom"
     """The kernel killed a worker for want of memory."""
     HANG = "hang"
-    """A worker's heartbeat, or its agent's, stayed away."""
+    """A worker, or its agent, sent no heartbeat in time."""
     NODE_LOST = "lost_node"
     HEALTH = "health"
     """A health check failed on an active node."""
@@ -40,7 +40,7 @@ class Cause(StrEnum):
 
 
 class Response(StrEnum):
-    """What a rule makes of a failure."""
+    """A rule's answer to a failure."""
 
     RESTART = "restart"
     REPLACE_NODE = "replace_node"
@@ -50,12 +50,12 @@ class Response(StrEnum):
     STOP_FOR_REQUEUE = "stop_for_requeue"
     """End the job as interrupted, and have Slurm run it again."""
     IGNORE = "ignore"
-    """As if the worker had exited with 0, or nothing had been noticed."""
+    """Go on as if the worker had exited with 0, or nothing had been noticed."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """Which failures a rule applies to: those for which all that is given here holds. With nothing given: any failure.
+    """The failures that a rule applies to: those that fit every field that is given. Without fields: any failure.
 
     `exceptions`: class names as torch's error file has them. `nodes`: of the failed worker.
     """
@@ -105,7 +105,7 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Rule:
-    """One entry of `failures`. `where`: where it was written, FILE:LINE."""
+    """One entry of `failures`. `where`: its place in the configuration, FILE:LINE."""
 
     match: Annotated[
         Match, keys.Required(f"write {_RULES}"), "Which failures this rule is for: a word, or all that its keys say."
@@ -122,15 +122,15 @@ class Rule:
 
 
 ANY_FAILURE = Rule(budget=Budget(max=10, same_node=2), backoff=Backoff(first=0.1))
-"""The built-in one. One bad node costs three restarts at most where there is a spare; the first restarts come almost at
-once, and the pauses of ten in a row are 102 s, give or take the jitter."""
+"""The built-in rule. One bad node costs three restarts at most where there is a spare; the first restarts come almost
+at once, and the pauses of ten in a row add up to 102 s, give or take the jitter."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Standbys that may replace some nodes: the nodes named, those in the domains, or, with neither, all that are in no
-    other pool. `serves`: domains, () for any. `reserve`: so many are kept for replacing; they are not chosen when the
-    job begins or grows."""
+    """Standbys that may replace some nodes: the named nodes, those in the domains, or, with neither, all nodes that are
+    in no other pool. `serves`: domains, () for any. `reserve`: so many are kept for replacing; they are not chosen when
+    the job begins or grows."""
 
     name: Annotated[
         str,
@@ -147,7 +147,7 @@ class Pool:
 
 
 class OnExhausted(StrEnum):
-    """What happens when there are too few nodes."""
+    """The policy for too few nodes."""
 
     WAIT = "wait"
     SHRINK = "shrink"
@@ -194,7 +194,7 @@ class When(StrEnum):
 
 
 class OnFail(StrEnum):
-    """What a failed check does to its node."""
+    """The effect of a failed check on its node."""
 
     EXCLUDE = "exclude"
     WARN = "warn"
@@ -224,8 +224,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Health:
-    """`min_free`: bytes that run_dir's file system must have free, None where nobody looks at disks; it comes from the
-    key health.disk, as `disk` does. `gpu`: None where NVML is not asked."""
+    """The health checks. `min_free`: bytes that run_dir's file system must have free, None where disks are not checked;
+    it comes from the key health.disk, as `disk` does. `gpu`: None where NVML is not asked."""
 
     checks: Annotated[
         tuple[Check, ...],
@@ -243,8 +243,8 @@ class Health:
 
 @dataclass(frozen=True)
 class Hang:
-    """A worker hangs that says nothing for `after`, or nothing at all within `first` of its start (systemd's notify
-    protocol). faulthandler prints the stacks where there is no py-spy."""
+    """When a worker counts as hung: it has sent nothing for `after`, or nothing at all within `first` of its start
+    (systemd's notify protocol). faulthandler prints the stacks where there is no py-spy."""
 
     after: Annotated[float, keys.Duration(), "A worker that says nothing for so long hangs."] = 600.0
     first: Annotated[float, keys.Duration(), "The same until it first says something."] = 1800.0
@@ -275,7 +275,7 @@ class Interruption:
 
 
 class Tee(StrEnum):
-    """Whose output goes to the step's output as well as to its files."""
+    """The workers whose output goes to the step's output as well as to its files."""
 
     ALL = "all"
     RANK0 = "rank0"
@@ -285,7 +285,7 @@ class Tee(StrEnum):
 
 @dataclass(frozen=True)
 class Logs:
-    """What becomes of the workers' output and of our own log. Files in run_dir have at most `max_size` bytes each."""
+    """Settings of the workers' output and of our own log. Files in run_dir have at most `max_size` bytes each."""
 
     tee: Annotated[Tee, "Whose output goes to the job's output too."] = Tee.ALL
     prefix: Annotated[bool, "Begin each line there with its rank and node."] = False
@@ -296,7 +296,7 @@ class Logs:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Where each coordinator answers Prometheus."""
+    """The address at which each coordinator answers Prometheus."""
 
     listen: Annotated[str, Special.LISTEN, "Where the coordinator answers Prometheus."] = "off"
     port: Annotated[int, keys.Whole(1024, 65535), "The port of that."] = 9474
@@ -304,8 +304,8 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Accounting:
-    """What is written into Slurm's accounting: the job's Comment at its end, by the coordinator's node; its
-    DerivedExitCode later, by `report --fix-exit-codes`."""
+    """The entries in Slurm's accounting: the job's Comment at its end, by the coordinator's node; its DerivedExitCode
+    later, by `report --fix-exit-codes`."""
 
     comment: Annotated[bool, "Write how the job ended into its Comment."] = True
     exit_code: Annotated[bool, "Let `report --fix-exit-codes` put the job's DerivedExitCode right."] = True
@@ -313,8 +313,8 @@ class Accounting:
 
 @dataclass(frozen=True)
 class Settings:
-    """All of it. `rules` end with one for any failure. `step_file`: absolute, or relative to the submit directory; ""
-    for none. `hang`: None where heartbeats of workers are not waited for."""
+    """All settings. `rules` end with one for any failure. `step_file`: absolute, or relative to the submit directory;
+    "" for none. `hang`: None where heartbeats of workers are not waited for."""
 
     rules: Annotated[
         tuple[Rule, ...],

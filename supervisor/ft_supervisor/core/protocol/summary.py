@@ -1,4 +1,4 @@
-"""What a job's end tells in one line, for Slurm's accounting: how it ended, and what it had to live through."""
+"""One line about a job's end for Slurm's accounting: how it ended, and what was lost and replaced before."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MOST_NAMES = 8
 
 @dataclass(frozen=True)
 class Summary:
-    """What the coordinator that closes the job knows of it.
+    """The counts of the coordinator that closes the job.
 
     `cycles`: how many there were. `replaced`: nodes whose place another one took; `dropped`: nodes that were left out
     without one; `names`: the first MOST_NAMES of both. `lost`: seconds without training, each time from the last
-    sign of the cycle that could not go on until the next one was told to run. `takeovers`: how often this coordinator
-    took over; after one, the last four are what it has seen itself, and the truth is no less.
+    sign of the cycle that could not go on until the next one began. `takeovers`: how often this coordinator took over.
+    After a takeover the other numbers cover only its own time, so they are lower bounds.
     """
 
     cycles: Count = 0
@@ -31,7 +31,7 @@ class Summary:
 
 
 class Tally:
-    """Counts while the cycles go on. `nodes` are their names by infra_rank; all times in seconds."""
+    """Counts while the cycles go on. `nodes` are the nodes' names by infra_rank; all times in seconds."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self._nodes = nodes
@@ -41,11 +41,11 @@ class Tally:
         self._broken: float | None = None
 
     def broken(self, since: float) -> None:
-        """The running cycle cannot go on, and gave its last sign at `since`; of several the earliest counts."""
+        """Note that the running cycle cannot go on, and gave its last sign at `since`. The earliest call counts."""
         self._broken = since if self._broken is None else min(since, self._broken)
 
     def started(self, former: Sequence[int], group: Sequence[int], now: float) -> None:
-        """A new cycle of these nodes begins after one of those."""
+        """Note that a cycle of the nodes `group` begins after one of the nodes `former`."""
         stay = set(group)
         gone = [node for node in former if node not in stay]
         new = len(group) - (len(former) - len(gone))
@@ -56,7 +56,7 @@ class Tally:
             self._broken = None
 
     def summary(self, cycles: int, takeovers: int) -> Summary:
-        """What has been counted; the stop that led to the job's end is no lost time."""
+        """Return the counts. The stop that led to the job's end is not lost time."""
         names = tuple(self._nodes[node] for node in (*self._replaced, *self._dropped))
         return Summary(
             cycles, len(self._replaced), len(self._dropped), names[:MOST_NAMES], round(self._lost, 1), takeovers
@@ -64,14 +64,14 @@ class Tally:
 
 
 def head(verdict: Verdict, run_id: str) -> str:
-    """How `line` begins: the outcome, and which of the job's runs it was, unless it was the first."""
+    """Return the beginning of `line`: the outcome, and which of the job's runs it was, unless it was the first."""
     _, step, restart = (*run_id.split("."), "0", "0")[:3]
     which = [f"{what} {number}" for what, number in (("step", step), ("restart", restart)) if number != "0"]
     return f"{verdict.outcome.value} ({', '.join(which)})" if which else verdict.outcome.value
 
 
 def line(summary: Summary, verdict: Verdict, run_id: str) -> str:
-    """`success, 3 cycles, 1 node replaced (n3), 42 s lost`."""
+    """Return the whole line, such as `success, 3 cycles, 1 node replaced (n3), 42 s lost`."""
     least = "at least " if summary.takeovers else ""
     parts = [head(verdict, run_id)]
     if summary.cycles:

@@ -1,7 +1,7 @@
 """Elects a coordinator: a candidate is in charge once a majority of the members has promised its term.
 
 A candidate asks only when a majority is connected to it, so that a node which has only lost its own network does not
-disturb the coordinator in charge. coordinator/leadership.py tells the whole takeover.
+disturb the coordinator in charge. coordinator/leadership.py describes the whole takeover.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ PATIENCE = 2
 
 
 class Election:
-    """One candidate's. `term`: the one that it asks promises for. `asked_at`: since when, in seconds; None for the term
-    of a fresh job, which needs no promises. `roster`: the newest that it knows."""
+    """The election as one candidate sees it. `term`: the one that it asks promises for. `asked_at`: since when, in
+    seconds; None for the term of a fresh job, which needs no promises. `roster`: the newest that it has received."""
 
     def __init__(self, job: Job, infra_rank: int, memory: Memory) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""The lease: why no worker of a node that has lost touch still lives when its replacement starts.
+"""The lease: it ends the workers of a node that is cut off before their replacements start.
 
 The coordinator counts rounds in its store. Agents read the round and write it back, which is their heartbeat. A round r
 that a majority has written back proves that no other coordinator was in charge at the moment when r appeared: one that
@@ -8,7 +8,7 @@ is in charge later has the promise of one of those agents, given after that agen
     not there yet (Lease), and
     a coordinator that takes charge replaces nobody within `node_lost` after that,
 
-and no clock is ever compared with another host's: only their rates matter, over seconds.
+and no clock is compared with another host's: only their rates matter, over seconds.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def echo(round_: int, *, abandoned: bool) -> int | None:
     `abandoned`: whether, looked at after the round was read, the agent has given this connection up. The order is the
     proof. An agent promises a term to another coordinator only on a newer connection, so after it has abandoned this
     one. If it is not abandoned now, it was not when the round was read: the node had promised no other term by then,
-    and that is what an echo says, however late it is written. If it is abandoned, the promise may have come first, and
+    and an echo states just that, however late it is written. If it is abandoned, the promise may have come first, and
     the echo would be false.
     """
     return None if abandoned else round_

@@ -1,4 +1,4 @@
-"""Tells whether a majority of the members is with the coordinator in charge. Without one it decides nothing.
+"""Tells whether a majority of the members follows the coordinator in charge. Without one it decides nothing.
 
 All times are seconds of the coordinator's own clock.
 """
@@ -13,7 +13,7 @@ PROOF_AGE = 2
 
 
 class Majority:
-    """One coordinator's. `proof`: since when each node was certainly with it (quorum/lease.py)."""
+    """The majority of one coordinator. `proof`: since when each node has certainly followed it (quorum/lease.py)."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self.proof = Proof()
@@ -22,15 +22,15 @@ class Majority:
         self._fenced = float("-inf")
 
     def look(self, roster: Roster) -> None:
-        """Count again, over the members of this roster."""
+        """Count again, among the members of this roster."""
         self._since = self.proof.since(roster)
 
     def age(self, now: float) -> float | None:
-        """Return the seconds since a majority was certainly there, as last counted; None if it never was."""
+        """Return the seconds since a majority certainly followed, as last counted; None if none ever has."""
         return None if self._since is None else now - self._since
 
     def is_here(self, roster: Roster, now: float) -> bool:
-        """Count again; return whether the newest proof of a majority is young enough to decide by."""
+        """Count again; return whether the newest proof of a majority is young enough for decisions."""
         self.look(roster)
         return self._since is not None and now - self._since < PROOF_AGE * self._timeouts.coordinator
 
@@ -39,6 +39,6 @@ class Majority:
         self._fenced = max(self._fenced, heard + self._timeouts.fence)
 
     def is_alone(self) -> bool:
-        """Whether a majority was with us after the fence of every lost node: then no such node can have found another
-        coordinator and go on with its workers."""
+        """Whether a majority followed us after the fence of every lost node: then no such node can have found another
+        coordinator and still run its workers."""
         return self._since is not None and self._since >= self._fenced

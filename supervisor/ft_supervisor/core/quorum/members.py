@@ -57,7 +57,7 @@ class Member:
 
 
 class Members:
-    """Members by infra_rank."""
+    """The members, by infra_rank."""
 
     def __init__(self) -> None:
         self._members: dict[int, Member] = {}

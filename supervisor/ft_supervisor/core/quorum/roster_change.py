@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ft_supervisor.core.protocol.model import Roster
-from ft_supervisor.core.protocol.ranks import fold, unfold
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.quorum.roster import quorum
 
 
 class RosterChange:
-    """For a coordinator in charge. Its `roster` counts from the moment when it is proposed."""
+    """The roster of a coordinator in charge, and its changes. A `roster` counts from the moment of its proposal."""
 
     def __init__(self, roster: Roster) -> None:
         self.roster = roster
@@ -38,7 +38,7 @@ class RosterChange:
     def begin(self) -> None:
         """Begin with the first roster of a fresh job, which all nodes know."""
         self._done = True
-        self.eligible = frozenset(unfold(self.roster.members))
+        self.eligible = frozenset(parse_ranks(self.roster.members))
 
     def take_over(self, term: int) -> Roster:
         """Propose the roster that was found, as the first one of this term: every member has to keep it."""
@@ -46,10 +46,10 @@ class RosterChange:
 
     def change(self, term: int, members: Iterable[int]) -> Roster | None:
         """Propose these members, in the order given. None if they are the list already, or a change is under way."""
-        folded = fold(members)
+        folded = format_ranks(members)
         if self.pending or folded == self.roster.members:
             return None
-        self.eligible &= frozenset(unfold(folded))
+        self.eligible &= frozenset(parse_ranks(folded))
         return self._propose(Roster(term, self.roster.number + 1, folded, former=self.roster.members))
 
     def keep(self, infra_rank: int, stamp: tuple[int, int]) -> Roster | None:
@@ -59,7 +59,7 @@ class RosterChange:
         self._kept.add(infra_rank)
         if not quorum(self.roster, self._kept):
             return None
-        self.eligible = frozenset(unfold(self.roster.members))
+        self.eligible = frozenset(parse_ranks(self.roster.members))
         if self.roster.former:
             return self._propose(replace(self.roster, number=self.roster.number + 1, former=""))
         self._done = True
