@@ -54,6 +54,8 @@ class Wire:
         self._outbox: list[ToCoordinator] = []
         self._ended = False
         self._passed: Cycle | None = None
+        self._ask_at = inf
+        """When the dialling is asked next."""
         self.clock.after(PAUSE if number > 1 else 0.0, agent.do, self._begin)
 
     # -- looking for a candidate
@@ -74,8 +76,15 @@ class Wire:
         for route in dialling.begin(self.clock.now):
             there = self.agent.world.nodes[route.candidate].host
             Attempt(self, route, Channel(network, here, there), Channel(network, there, here))
-        if dialling.due_at < inf:
-            self.clock.at(dialling.due_at, self.agent.do, self._ask, dialling)
+        if dialling.due_at < self._ask_at:
+            self._ask_at = dialling.due_at
+            self.clock.at(self._ask_at, self.agent.do, self._ask_again, dialling, self._ask_at)
+
+    def _ask_again(self, dialling: Dialling, at: float) -> None:
+        """Ask, unless an earlier time was set meanwhile."""
+        if at == self._ask_at:
+            self._ask_at = inf
+            self._ask(dialling)
 
     def failed(self, route: Route) -> None:
         """A route does not lead to the candidate's store, or not in time."""

@@ -95,7 +95,9 @@ def test_a_run_beside_live_workers_is_dropped_and_the_coordinator_learns_of_them
     play = running()
     if stops:
         play.feed(mail(STOP))
-    assert play.feed(mail(run(C1))) == [register(1, C0, knows(C0), serial=2)]
+    assert play.feed(mail(run(C1)), mail(run(C1))) == []
+    assert play.feed(Tick()) == [register(1, C0, knows(C0), serial=2)]
+    assert play.feed(Tick()) == []
     assert play.machine.state is (AgentState.STOPPING if stops else AgentState.ACTIVE)
     assert play.machine.memory.newest == C0
     play.feed(mail(STOP))

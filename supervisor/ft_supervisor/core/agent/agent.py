@@ -73,6 +73,8 @@ class AgentMachine:
         self.job = job
         self.node = node
         self.incarnation = incarnation
+        self._register_due = False
+        """Whether the next Tick sends a Register; not at once, as its answer may be the same Run again."""
         self._actions: list[AgentAction] = []
         self._follower = Follower(job, node, incarnation, memory, self._do)
         self._giving_up = GiveUp(job, memory.newest, now, waited)
@@ -213,7 +215,7 @@ class AgentMachine:
             self._follower.again()
         elif self.running is not None:  # the coordinator has to wait for these workers, or does not know of them
             self._follower.drop_beside(run, self.running, now)
-            self._register()
+            self._register_due = True
         else:
             self._follower.begin(run.cycle, run.group)
             self._giving_up.watch(run.cycle)
@@ -278,6 +280,9 @@ class AgentMachine:
         self._tell_alive(now)
         self._life.tick(now)
         self._follower.tick(now)
+        if self._register_due:
+            self._register_due = False
+            self._register()
         if self.state is not AgentState.CLOSING:
             self._give_up_if_due(now)
             if self.running is None and self._follower.led and self._giving_up.asks(now):

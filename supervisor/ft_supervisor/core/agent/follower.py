@@ -142,8 +142,8 @@ class Follower:
 
     def send(self, kind: type, **fields: object) -> None:
         """Send a message of this kind to the coordinator. Without a connection it is dropped: the next Register has all
-        that matters."""
-        if self.search.connected:
+        that matters. So it is before the first promise: no coordinator leads this node then."""
+        if self.search.connected and self.memory.promise != NO_PROMISE:
             self._do(Send(kind(self.memory.promise, self._node.infra_rank, self._incarnation, **fields)))
 
     def drop_beside(self, run: messages.Run, running: Cycle, now: float) -> None:
