@@ -1,4 +1,4 @@
-"""What scripts/chaos does once the venv is there; the rest is in tests/slurm_lab/chaos."""
+"""The program of scripts/chaos, once the venv is there; the rest is in tests/slurm_lab/chaos."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""What scripts/quickstart does once the venv is there.
+"""The program of scripts/quickstart, once the venv is there.
 
-Runs configs/examples/ddp with `ft-supervisor local` on three active nodes and a hot spare, kills one active node with
-all its processes as soon as there is a checkpoint, and judges by what the training itself prints whether it went on.
-Exit code 0 when it did and the job ended with success and left no process behind, else 1 with the end of the log.
+It runs configs/examples/ddp with `ft-supervisor local` on three active nodes and a hot spare, kills one active node
+with all its processes as soon as there is a checkpoint, and judges by the training's own output whether it went on. It
+exits with 0 when it did and the job ended with success and left no process behind, else with 1 and the end of the log.
 """
 
 import json
@@ -34,12 +34,12 @@ ACTIVE = re.compile(r"(node\d+) active (\d+)")
 
 
 class Disappointment(Exception):
-    """Something is not as quickstart promises; the text says what."""
+    """Raised when something is not as quickstart promises; the text names it."""
 
 
 @dataclass
 class Story:
-    """What has been seen in the output of `ft-supervisor local`."""
+    """The output of `ft-supervisor local`, as far as it was read."""
 
     log: list[str] = field(default_factory=list)
     training: list[dict[str, Any]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Story:
 
 
 class Job:
-    """`ft-supervisor local` in `folder`, its output read as it comes."""
+    """`ft-supervisor local` in `folder`. A thread reads its output as it comes."""
 
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
         assert process.stdout is not None
@@ -82,14 +82,14 @@ class Job:
         return line is not None
 
     def pid_of(self, node: str) -> int:
-        """The process id of this pretended node's daemon."""
+        """Return the process id of this pretended node's daemon."""
         (state,) = self.folder.glob("ft-runs/*/*/local.json")
         return next(int(entry["pid"]) for entry in json.loads(state.read_text())["nodes"] if entry["name"] == node)
 
 
 @contextmanager
 def started(folder: Path) -> Iterator[Job]:
-    """The job, running; when the block ends it has ended, too."""
+    """Start the job and yield it. When the block ends the job has ended, too."""
     bin_dir = Path(sys.executable).parent
     command = [str(bin_dir / "ft-supervisor"), "local", "--config", str(EXAMPLE / "job.yaml"), "-N", str(NODES)]
     env = {
@@ -114,7 +114,7 @@ def started(folder: Path) -> Iterator[Job]:
 
 
 def kill_node(pid: int) -> list[psutil.Process]:
-    """SIGKILL to the daemon and everything below it, as when a node loses its power; the processes that were hit."""
+    """Send SIGKILL to the daemon and everything below it, as a power failure would. Return the processes."""
     daemon = psutil.Process(pid)
     node = [daemon, *daemon.children(recursive=True)]
     for process in node:
@@ -134,7 +134,7 @@ def until_checkpoint(job: Job) -> None:
 
 
 def check(job: Job, before: Story, victim: str, rank: int, node: list[psutil.Process], died: float) -> list[str]:
-    """The report's lines. Raises Disappointment when something is not as it should be."""
+    """Return the report's lines. Raises Disappointment when something is not as it should be."""
     last = before.training[-1]
     after = [step for step in job.story.training if step["cycle"] > last["cycle"]]
     verdicts = [json.loads(path.read_text()) for path in job.folder.glob("ft-runs/*/*/verdict.json")]
@@ -166,13 +166,13 @@ def check(job: Job, before: Story, victim: str, rank: int, node: list[psutil.Pro
 
 
 def play(job: Job) -> list[str]:
-    """Watches the job, kills a node on the way, and returns the report."""
+    """Watch the job, kill a node on the way, and return the report."""
     print(f"Starting {NODES} nodes: three train, one stands by as a hot spare. (torch takes some seconds to load.)")
     until_checkpoint(job)
     before = Story(training=list(job.story.training), places=dict(job.story.places))
     rank, victim = max(before.places.items(), default=(0, ""))
     if rank == 0:
-        raise Disappointment(f"nobody but the first node is active: {before.places}")
+        raise Disappointment(f"only the first node is active: {before.places}")
     print(f"\nThere is a checkpoint. Killing {victim}, the node with rank {rank}, and everything that runs on it.\n")
     died = time.monotonic()
     node = kill_node(job.pid_of(victim))
@@ -183,7 +183,7 @@ def play(job: Job) -> list[str]:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Run quickstart, and return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="ft-quickstart-"))
     story = Story()
     began = time.monotonic()

@@ -13,8 +13,8 @@ from ft_supervisor.journal.replay import Difference, replay, show, story
 from ft_supervisor.journal.tagged import dump
 
 DESCRIPTION = """\
-Feeds the events of each JOURNAL back through the same core, at the times at which they happened then, and compares
-what comes out with what is written there. A replay needs the version of ft-supervisor that wrote the journal.
+Feeds the events of each JOURNAL back through the same core, at the times at which they happened then, and compares the
+actions with those in the journal. A replay needs the version of ft-supervisor that wrote the journal.
 """
 EXAMPLES = """\
 examples:
@@ -22,8 +22,8 @@ examples:
   scripts/replay /tmp/ft-$UID/17.0.0/node3/journal-agent-1.jsonl    on the node itself, also while the job runs
   scripts/replay --print journal-coordinator-1.jsonl | less    what was decided, when and why
 
-Of what comes every heartbeat there is only a checksum of the actions. What was written once a journal had reached its
-bound (*.rest.jsonl, *.rest-old.jsonl) can be printed, but not replayed: its beginning is missing.
+For events of every heartbeat a journal has only a checksum of the actions. The parts that were written once a journal
+had reached its bound (*.rest.jsonl, *.rest-old.jsonl) can be printed, but not replayed: their beginning is missing.
 
 Exit code 0: the same actions; 1: others; 2: a journal can't be read, or holds no event.
 """
@@ -31,7 +31,7 @@ EQUAL, DIFFERENT, UNREADABLE = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Replay or print the journals, and return the exit code."""
     parser = argparse.ArgumentParser(
         "replay", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _replay(path: Path) -> tuple[int, int]:
-    """The exit code for this journal, and how many of its events were compared."""
+    """Return the exit code for this journal, and how many of its events were compared."""
     try:
         result = replay(path)
     except (BadJournal, OSError) as error:

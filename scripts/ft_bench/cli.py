@@ -30,7 +30,7 @@ Prints a table: medians and 95th percentiles of n repetitions, the target, torch
 """
 EXAMPLES = """\
 what:
-  rendezvous  N agents join at one moment, in threads of a few processes: until the last one is told to run
+  rendezvous  N agents join at one moment, in threads of a few processes: until the last one gets its Run
   faults      8 nodes, a worker is killed: until the other nodes know, and until all workers run again
   takeover    the coordinator is killed, alone or with its node, among 8 nodes and among 1,000 agents: until another is
               in charge, agents are registered again, and all workers run; what torchrun does without its first node
@@ -41,19 +41,19 @@ what:
 examples:
   scripts/bench                            everything, about twenty minutes on two cores
   scripts/bench --only faults --only ending
-  scripts/bench --quick                    small and once, to see that it works: its figures say nothing
+  scripts/bench --quick                    small and once, to see that it works: its figures mean nothing
   scripts/bench --json bench.json          the table's figures and every sample; `-` for stdout instead of the table
 
-On a machine that does other things the figures are worse; the table's title has the load when it began.
+On a machine that does other things the figures are worse; the table's title has the load at the beginning.
 Exit code 0 also when a target is missed; 1 when something could not be measured, 130 when interrupted.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Measure, and return the exit code."""
     options = _parser().parse_args(arguments)
-    tree.become_subreaper()  # so that what a killed daemon leaves behind is ended, too
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing may stay then either
+    tree.become_subreaper()  # so that the processes that a killed daemon leaves behind are ended, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process may stay then either
     try:
         return _measure(options.only or list(SECTIONS), options.quick, options.json)
     except KeyboardInterrupt:

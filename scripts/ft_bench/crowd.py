@@ -1,6 +1,6 @@
 """Many agents in one process, by their own code: the machine that decides, and the wire to the coordinator's store.
 
-Only the workers are missing: whoever is told to run counts as running.
+Only the workers are missing: an agent that gets a Run counts as running.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ft_supervisor.process import clock
 from ft_supervisor.process.log_lines import render
 
 PORT = 1
-"""What the agents say is free: nobody uses it."""
+"""The port that the agents report as free. It is not used."""
 
 Sees = Callable[[AgentEvent | None, Sequence[AgentAction]], bool]
-"""Whether this event of an agent, or what it does then, is what one waits for."""
+"""Whether an agent's event, or its actions then, are the awaited ones."""
 
 
-class Crowd:
+class Agents:
     """The agents `ranks` of a job, for one thread."""
 
     def __init__(self, job: Job, ranks: Sequence[int]) -> None:
@@ -49,16 +49,16 @@ class Crowd:
         self._sees: Sees = lambda _event, _actions: False
 
     def start(self) -> None:
-        """All agents look for their coordinator."""
+        """Let all agents look for their coordinator."""
         for rank, machine in self._machines.items():
             self._carry_out(rank, None, machine.start(clock.now()))
 
     def until_all(self, sees: Sees) -> None:
-        """Be the agents until each has seen it. Raises RuntimeError when one leaves."""
+        """Run the agents until `sees` was true for each of them. Raises RuntimeError when one leaves."""
         self._waiting, self._sees = set(self._machines), sees
         while self._waiting:
             self._take(self._ticks[0][0] - clock.now())
-            while not self._said.empty():  # before any clock: nobody is silent while its words lie here unread
+            while not self._said.empty():  # before any clock: no peer is silent while its messages are unread here
                 self._take(0.0)
             while self._ticks[0][0] <= clock.now():
                 self._tick(self._ticks[0][1])

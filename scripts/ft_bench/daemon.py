@@ -1,4 +1,4 @@
-"""What a node pays: the daemon's memory, its time to start, and its share of a core while training goes on."""
+"""Measures a node's costs: the daemon's memory, its time to start, and its share of a core while training goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ft_supervisor.process import tree
 
 
 def measure(quick: bool) -> list[Row]:
-    """Jobs of one node. torchrun is one process, so it is compared with the daemon, and with all three of ours."""
+    """Measure jobs of one node. torchrun is one process: it is compared with the daemon, and with all three of ours."""
     with ExitStack() as stack:
         ours = jobs.start_daemon(stack.enter_context(jobs.folder()))
         ours.workers.wait("start", 1)
@@ -39,7 +39,7 @@ def measure(quick: bool) -> list[Row]:
 
 
 def _start() -> tuple[float, float]:
-    """Seconds from the daemon's exec to its agent's, and to the worker's."""
+    """Return the seconds from the daemon's exec to its agent's, and to the worker's."""
     with jobs.folder() as path:
         began = time.time()
         job = jobs.start_daemon(path)
@@ -56,7 +56,7 @@ def _start_torchrun() -> float:
 
 
 def _cpu_shares(pids: list[int], seconds: float) -> list[float]:
-    """Per cent of a core that each process uses, over so many seconds."""
+    """Return the per cent of a core that each process uses, over so many seconds."""
     before, began = [jobs.cpu(pid) for pid in pids], time.monotonic()
     time.sleep(seconds)
     took = time.monotonic() - began
@@ -64,6 +64,6 @@ def _cpu_shares(pids: list[int], seconds: float) -> list[float]:
 
 
 def _resident(pid: int) -> float:
-    """MB (10^6 bytes) of physical memory, what is shared with others included (proc(5), statm)."""
+    """Return the MB (10^6 bytes) of physical memory, including pages shared with others (proc(5), statm)."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,4 +1,4 @@
-"""All workers exit with 0 at once: from the last one's exit to the last daemon's."""
+"""Measures a job's end when all workers exit with 0 at once: from the last one's exit to the last daemon's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ft_bench.told import Exits
 
 
 def measure(quick: bool) -> list[Row]:
-    """torchrun has no standbys, so it runs on the active nodes alone."""
+    """Measure both. torchrun has no standbys, so it runs on the active nodes alone."""
     nodes, active = (3, 2) if quick else (8, 6)
     ours: list[float] = []
     torchrun: list[float] = []

@@ -1,6 +1,6 @@
-"""A worker is killed: until the other nodes know, and until all workers run again.
+"""Measures the death of a worker: until the other nodes detect it, and until all workers run again.
 
-Many faults in one job, at random moments between two heartbeats. The workers end on SIGTERM at once.
+One job has many faults, at random moments between two heartbeats. The workers end on SIGTERM at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Samples:
 
 
 def measure(quick: bool) -> list[Row]:
-    """torchrun's peers know when their workers get SIGTERM: it says nothing before."""
+    """Measure both. torchrun's peers have detected it when their workers get SIGTERM: there is no earlier sign."""
     nodes = 3 if quick else 8
     ours, torchrun = _Samples(), _Samples()
     for _ in range(1 if quick else 3):
@@ -83,5 +83,5 @@ def _torchrun(nodes: int, faults: int, samples: _Samples) -> None:
 
 
 def _pause() -> None:
-    """At least a heartbeat, and never the same part of one."""
+    """Sleep for at least a heartbeat, and each time for another part of one."""
     time.sleep(random.uniform(0.5, 1.5))

@@ -1,4 +1,4 @@
-"""Jobs of worker.py, by ft-supervisor or by torchrun: starting them, freezing and killing what is theirs."""
+"""Starts jobs of worker.py, by ft-supervisor or by torchrun, and freezes and kills their processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ft_bench.seen import Seen
+from ft_bench.seen import GrowingList
 from ft_bench.told import BOUND, LogLine, Workers, parse
 from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.local import environment
@@ -23,19 +23,19 @@ from ft_supervisor.process import tree
 from ft_supervisor.process.ports import free_port
 
 _CPUCLOCK_SCHED = 2
-"""What a process has used of all cores (clock_getcpuclockid(3); the kernel's posix-timers.h has the arithmetic)."""
+"""The clock of a process's CPU time (clock_getcpuclockid(3); the kernel's posix-timers.h has the arithmetic)."""
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
 class Job:
-    """Processes, one for each node, with their workers' words and, where they are ours, their log lines."""
+    """A job's processes, one for each node, with their workers' reports and, where they are ours, their log lines."""
 
     def __init__(self, folder: Path) -> None:
         self.workers = Workers(folder)
         self.pids: list[int] = []
-        """One for each node, by infra_rank: the daemons, or the torchruns, of which the first is everybody's host."""
+        """One for each node, by infra_rank: the daemons, or the torchruns, of which the first hosts the rendezvous."""
         self.torchruns: list[subprocess.Popen[str]] = []
-        self._lines: Seen[LogLine] = Seen()
+        self._lines: GrowingList[LogLine] = GrowingList()
 
     def follow(self, process: subprocess.Popen[str]) -> None:
         """Read its log lines from its standard output, in a thread."""
@@ -50,9 +50,9 @@ class Job:
         threading.Thread(target=read, daemon=True).start()
 
     def logged(self, event: str, nodes: int = 1, after: float = 0.0, by: str = "host", **fields: str) -> list[LogLine]:
-        """The first line with this event and these fields of each node after that time, once so many nodes have one.
+        """Return each node's first line with this event and these fields after that time, once `nodes` have one.
 
-        `by`: the field that tells which node's it is.
+        `by`: the field that names the node.
         """
 
         def pick(lines: Sequence[LogLine]) -> list[LogLine] | None:
@@ -68,7 +68,7 @@ class Job:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A temporary one; at the end all that this process started is killed."""
+    """Make a temporary folder. At the end all processes that this one started are killed, and the folder is removed."""
     path = Path(tempfile.mkdtemp(prefix="ft-bench-"))
     try:
         yield path
@@ -81,13 +81,13 @@ def folder() -> Iterator[Path]:
 
 
 def environ() -> dict[str, str]:
-    """This process's, for children that import ft_supervisor."""
+    """Return this process's environment, for children that import ft_supervisor."""
     paths = [str(REPOSITORY / "supervisor"), str(REPOSITORY / "slurm"), str(REPOSITORY / "scripts")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def write_config(path: Path, active: int, command: Sequence[str], candidates: Sequence[int] = ()) -> Path:
-    """A job.yaml with every timeout as it comes, candidates too without any, and a budget that no bench spends."""
+    """Write a job.yaml with the built-in timeouts, these candidates if any, and a budget that no bench spends."""
     config = path / "job.yaml"
     words = ", ".join(f"'{word}'" for word in command)
     config.write_text(
@@ -100,7 +100,7 @@ def write_config(path: Path, active: int, command: Sequence[str], candidates: Se
 
 
 def start_local(path: Path, nodes: int, active: int, candidates: Sequence[int] = (), step: float | None = None) -> Job:
-    """`ft-supervisor local` in this folder; returns when all workers run and all nodes have met the coordinator.
+    """Start `ft-supervisor local` in this folder. Return when all workers run and all nodes are connected.
 
     `candidates` as in write_config; `step` in seconds, as in worker.py.
     """
@@ -117,7 +117,7 @@ def start_local(path: Path, nodes: int, active: int, candidates: Sequence[int] =
 
 
 def start_daemon(path: Path) -> Job:
-    """The daemon of a job with one node, started directly; returns at once."""
+    """Start the daemon of a job with one node directly. Return at once."""
     job = Job(path)
     config = write_config(path, 1, job.workers.command)
     number = environment.new_job_id()
@@ -131,7 +131,7 @@ def start_daemon(path: Path) -> Job:
 
 
 def start_torchrun(path: Path, nodes: int) -> Job:
-    """One torchrun for each node, meeting by its c10d rendezvous; returns at once."""
+    """Start one torchrun for each node, with its c10d rendezvous. Return at once."""
     job = Job(path)
     endpoint = f"127.0.0.1:{free_port('127.0.0.1')}"
     for rank in range(nodes):
@@ -147,14 +147,14 @@ def start_torchrun(path: Path, nodes: int) -> Job:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of a core that it has used so far."""
+    """Return the seconds of a core that the process has used so far."""
     return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
 
 
 def freeze(root: int) -> float:
-    """SIGSTOP to it and everything below it: as a dead host, they leave their connections open and say nothing more.
+    """Send SIGSTOP to the process and everything below it. As a dead host they keep connections open, silently.
 
-    When it began, in seconds since the epoch.
+    Return when it began, in seconds since the epoch.
     """
     now = time.time()
     stopped = {root}
@@ -168,7 +168,7 @@ def freeze(root: int) -> float:
 
 
 def kill(pid: int) -> float:
-    """SIGKILL; when, in seconds since the epoch."""
+    """Send SIGKILL. Return when, in seconds since the epoch."""
     now = time.time()
     os.kill(pid, signal.SIGKILL)
     return now

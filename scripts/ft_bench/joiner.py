@@ -2,8 +2,8 @@
 
 Prints `ready`, waits for a line, lets its agents join, and prints when the first began and the last was released, in
 seconds of the monotonic clock, which is the same for all processes of a machine. With two coordinators it prints
-`steady` once all have a lease, and, once the second one has told each what to do, when that was, and how many had to
-stop workers.
+`steady` once all have a lease. Once the second coordinator has sent each agent its message, it prints when that was,
+and how many agents had to stop workers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ft_supervisor.store import tcp  # isort: skip - before torch, as in an agen
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler, RendezvousTimeout
 
-from ft_bench.crowd import Crowd
+from ft_bench.crowd import Agents
 from ft_bench.joining import HOST, RUN_ID, Task, job
 from ft_supervisor.core.protocol.actions import AgentAction, Start
 from ft_supervisor.core.protocol.events import AgentEvent, Looked, Mailed
@@ -31,8 +31,8 @@ from ft_supervisor.core.protocol.messages import Continue, Run, Standby
 
 
 def join_ours(task: Task) -> None:
-    """What agents do, by their own code."""
-    crowd = Crowd(job(task.size, task.port, "/nonexistent", task.coordinators), task.ranks)
+    """Join as our agents do, by their own code."""
+    crowd = Agents(job(task.size, task.port, "/nonexistent", task.coordinators), task.ranks)
     began = time.monotonic()
     crowd.start()
     crowd.until_all(_runs)
@@ -57,7 +57,7 @@ def _goes_on(event: AgentEvent | None, _actions: Sequence[AgentAction]) -> bool:
 
 
 def join_c10d(task: Task) -> None:
-    """What torchruns do."""
+    """Join as torchrun's agents do."""
 
     def join(_rank: int) -> None:
         store = tcp.connect(HOST, task.port, 60.0).torch_store
@@ -68,21 +68,21 @@ def join_c10d(task: Task) -> None:
 
     began = time.monotonic()
     with ThreadPoolExecutor(len(task.ranks)) as threads:
-        list(threads.map(join, task.ranks))  # raises what any of them raises
+        list(threads.map(join, task.ranks))  # raises the exception of any of them
     say({"began": began, "released": time.monotonic()})
 
 
 def say(times: dict[str, float]) -> None:
-    """One line for rendezvous.py or takeover.py."""
+    """Print one line for rendezvous.py or takeover.py."""
     print(json.dumps(times), flush=True)
 
 
 def main() -> None:
-    """Leaves by os._exit: what waits in threads is not waited for."""
+    """Run the task. Leave by os._exit, because threads may still wait."""
     task = Task(**json.loads(sys.argv[1]))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # Threads that wait for the interpreter ask for it so often: thousands would do little else.
+    # Waiting threads ask for the interpreter once in this interval: thousands would do little else by default.
     sys.setswitchinterval(0.5)
     threading.stack_size(2**18)  # small enough for the C library to use the same ones again
     print("ready", flush=True)
@@ -92,7 +92,7 @@ def main() -> None:
     except BaseException:
         traceback.print_exc()
         os._exit(1)
-    sys.stdin.readline()  # until all have been released: others still need what is ours
+    sys.stdin.readline()  # until all agents are released: others may still need this process
     os._exit(0)
 
 

@@ -1,6 +1,6 @@
-"""Many agents in a few processes: what they are told, starting them (joiner.py), and real coordinators to join.
+"""Starts many agents in a few processes (joiner.py), and real coordinators for them to join.
 
-A module of its own, because joiner.py loads torch.
+It is a module of its own, because joiner.py loads torch.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 RUN_ID = "1.0.0"
 HOST = "127.0.0.1"
 CALM = Timeouts(heartbeat=2.0, coordinator=10.0, fence=30.0, node_lost=40.0, agent=20.0)
-"""For agents that go on after they have joined. A thousand that beat twice a second would be all that a few cores can
-do, while in a job each has a host of its own. A takeover waits for none of these when connections break."""
+"""Timeouts of agents that go on after they have joined. A thousand agents that beat twice a second would keep a few
+cores busy, while in a job each has a host of its own. A takeover after broken connections waits for none of these."""
 _MOST_PROCESSES = 8
-"""One for each core, but no more: each loads torch."""
+"""The most processes, one for each core: each loads torch."""
 _MOST_AGENTS = 250
-"""In one process, where its memory is no matter: threads that wait for one another are no agent's in a job."""
+"""The most agents in one process, if its memory allows: more threads would wait for one another, as in no real job."""
 
 _NO_DNS = 'mount --bind /dev/null /etc/resolv.conf && exec "$@"'
 
 
 @dataclass(frozen=True)
 class Task:
-    """Be the agents `ranks` of `size`, whose store, or the stores of so many candidates, listen on `port`.
+    """The task of one process: run the agents `ranks` of `size`. The stores of the candidates listen on `port`.
 
-    Without coordinators it is torch's c10d rendezvous. With two, the agents go on after they were told to run.
+    Without coordinators it is torch's c10d rendezvous. With two, the agents go on after they got their Run.
     """
 
     coordinators: int
@@ -51,7 +51,7 @@ class Task:
 
 
 def job(size: int, port: int, folder: str, coordinators: int = 1) -> Job:
-    """A job without spares of so many nodes, all of them on this machine."""
+    """Return a job of so many nodes without spares, all of them on this machine."""
     names = tuple(f"node{rank}" for rank in range(size))
     return Job(
         run_id=RUN_ID,
@@ -69,13 +69,13 @@ def job(size: int, port: int, folder: str, coordinators: int = 1) -> Job:
 
 
 def address(rank: int) -> str:
-    """Where this candidate's store listens."""
+    """Return the address on which this candidate's store listens."""
     return f"127.0.0.{1 + rank}"
 
 
 @contextmanager
 def coordinators(job: Job, path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The candidates' coordinators, started as their daemons do it, once all of them listen."""
+    """Start the candidates' coordinators as their daemons do, and yield them once all of them listen."""
     processes, links = [], []
     try:
         with (path / "coordinators.log").open("wb") as log:
@@ -104,7 +104,7 @@ def coordinators(job: Job, path: Path) -> Iterator[list[subprocess.Popen[bytes]]
 
 @contextmanager
 def joiners(count: int, size: int, port: int, path: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes with `size` agents between them, ready to be told `go`; `count` as in Task.coordinators."""
+    """Start processes with `size` agents in all, and yield them when they wait for `go`. `count`: coordinators."""
     shares = min(max(len(os.sched_getaffinity(0)), size // _MOST_AGENTS), _MOST_PROCESSES, size)
     with (path / "joiners.log").open("wb") as log:
         processes = [
@@ -120,7 +120,7 @@ def joiners(count: int, size: int, port: int, path: Path) -> Iterator[list[subpr
         ]
     try:
         if set(lines(processes, BOUND, path)) != {"ready"}:
-            raise BenchError(f"agents could not be started: {told(path)}")
+            raise BenchError(f"agents could not be started: {last_lines(path)}")
         yield processes
     finally:
         for process in processes:
@@ -137,7 +137,7 @@ def go(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def lines(processes: Sequence[subprocess.Popen[str]], bound: float, path: Path) -> list[str]:
-    """The next line of each. Raises TimeoutError, and BenchError when one ends instead."""
+    """Return the next line of each process. Raises TimeoutError, and BenchError when one ends instead."""
     until = time.monotonic() + bound
     said = []
     for process in processes:
@@ -147,13 +147,13 @@ def lines(processes: Sequence[subprocess.Popen[str]], bound: float, path: Path) 
             raise TimeoutError
         line = process.stdout.readline()
         if not line:
-            raise BenchError(f"a process with agents has ended: {told(path)}")
+            raise BenchError(f"a process with agents has ended: {last_lines(path)}")
         said.append(line.strip())
     return said
 
 
-def told(path: Path) -> str:
-    """The end of what coordinators and agents have logged."""
+def last_lines(path: Path) -> str:
+    """Return the last lines of the logs of coordinators and agents."""
     logs = [path / name for name in ("coordinators.log", "joiners.log")]
     return " | ".join(line for log in logs if log.exists() for line in log.read_text().splitlines()[-3:])
 
@@ -164,7 +164,7 @@ def _command(task: Task) -> list[str]:
 
 @cache
 def without_dns() -> tuple[str, ...]:
-    """What to put before a command so that it finds no name server; nothing where the machine does not allow it."""
+    """Return the words before a command that hide the name server from it; none where the machine does not allow it."""
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     words = ("unshare", *user, "--mount", "sh", "-c", _NO_DNS, "sh")
     try:

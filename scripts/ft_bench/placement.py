@@ -1,6 +1,6 @@
-"""Choosing the active nodes of a large job: the time of one call, which the coordinator's loop waits for.
+"""Measures the choice of a large job's active nodes: the CPU time of one call, for which the coordinator's loop waits.
 
-CPU time: the call waits for nothing, and what else this machine does is not its affair.
+CPU time does not depend on other processes of this machine, and the call waits for nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DOMAINS = {node.infra_rank: node.domain_id for node in _KNOWN}
 
 
 def measure(quick: bool) -> list[Row]:
-    """A row for each segment, policy and loss: nobody (a fresh job), a node, and a domain. The size may shrink."""
+    """Return a row for each segment, policy and loss: none (a fresh job), a node, and a domain. The size may shrink."""
     rows: list[Row] = []
     for segment in SEGMENTS:
         for called, pools in (("one pool", Placement().pools), (f"{len(_DEMANDING)} pools", _DEMANDING)):
@@ -35,7 +35,7 @@ def measure(quick: bool) -> list[Row]:
 
 
 def _demanding() -> tuple[Pool, ...]:
-    """A pool for each domain, which replaces nodes there and in the next one, and keeps two."""
+    """Return a pool for each domain, which replaces nodes there and in the next one, and keeps two."""
     domains = list(dict.fromkeys(_DOMAINS.values()))
     after = [*domains[1:], domains[0]]
     return tuple(

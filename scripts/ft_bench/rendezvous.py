@@ -1,8 +1,8 @@
-"""N agents that join at one moment: from the first join to the last release.
+"""Measures N agents that join at one moment: from the first join to the last release.
 
-torch looks up the peer's name at each connection, four times for an agent. So many questions at once from one machine
-say more of its name server than of a job, whose nodes ask one by one: a lost packet is a second. So where namespaces
-are allowed, the agents, torchrun's too, see an empty /etc/resolv.conf, and a look-up fails at once.
+torch looks up the peer's name at each connection, four times for an agent. So many requests at once from one machine
+would measure its name server and not a job, whose nodes ask one by one: a lost packet costs a second. So where
+namespaces are allowed, the agents, torchrun's too, see an empty /etc/resolv.conf, and a look-up fails at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ C10D_BOUND = 60.0
 
 
 def measure(quick: bool) -> list[Row]:
-    """A row for each N, and one that compares the largest two."""
+    """Return a row for each N, and one that compares the largest two."""
     sizes = (8, 32) if quick else (32, 128, 1000)
     rows: list[Row] = []
     for size in sizes:
@@ -47,17 +47,19 @@ def measure(quick: bool) -> list[Row]:
 
 
 def ours(size: int) -> float:
-    """Seconds, with a coordinator as its daemon starts it."""
+    """Return the seconds, with a coordinator as its daemon starts it."""
     port = free_port(joining.HOST)
     with folder() as path, joining.coordinators(joining.job(size, port, str(path)), path):
         try:
             return _joined(1, size, port, BOUND, path)
         except TimeoutError:
-            raise BenchError(f"{size} agents did not all get a Run within {BOUND:g} s: {joining.told(path)}") from None
+            raise BenchError(
+                f"{size} agents did not all get a Run within {BOUND:g} s: {joining.last_lines(path)}"
+            ) from None
 
 
 def c10d(size: int) -> float:
-    """Seconds. Raises TimeoutError after C10D_BOUND."""
+    """Return the seconds with torch's rendezvous. Raises TimeoutError after C10D_BOUND."""
     from ft_supervisor.store import tcp  # torch, which no other bench needs here
 
     sock: socket.socket = bind_first(joining.HOST, [free_port(joining.HOST)])
@@ -71,7 +73,7 @@ def c10d(size: int) -> float:
 
 
 def _joined(coordinators: int, size: int, port: int, bound: float, path: Path) -> float:
-    """Start agents in several processes, let them go at once. Raises TimeoutError."""
+    """Start agents in several processes, and let them go at once. Return the seconds. Raises TimeoutError."""
     with joining.joiners(coordinators, size, port, path) as processes:
         joining.go(processes)
         times = [json.loads(line) for line in joining.lines(processes, bound, path)]

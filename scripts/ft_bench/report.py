@@ -1,4 +1,4 @@
-"""Figures to rows, rows to a table and to JSON."""
+"""Makes rows of figures, and a table and JSON of rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NO_TORCHRUN = "-"
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that was measured, in `unit`, once for each of `samples`; none where there is only torchrun's.
+    """One measured quantity, in `unit`, with its `samples`; none where there are only torchrun's.
 
-    `judged` names the figure that `target` is for: median or p95. `torchrun` holds its samples for the same thing, and
-    `torchrun_note` says what there is instead of them.
+    `judged` names the figure that `target` is for: median or p95. `torchrun` holds torchrun's samples of it, and
+    `torchrun_note` is shown where there are none.
     """
 
     what: str
@@ -51,18 +51,18 @@ class Row:
 
 
 def median(samples: Sequence[float]) -> float:
-    """The middle one, or the mean of the middle two."""
+    """Return the middle sample, or the mean of the middle two."""
     ordered = sorted(samples)
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def p95(samples: Sequence[float]) -> float:
-    """The smallest sample that at least 95 % of them do not exceed: of fewer than 20, the largest."""
+    """Return the smallest sample that at least 95 % of them do not exceed: of fewer than 20, the largest."""
     return sorted(samples)[math.ceil(0.95 * len(samples)) - 1]
 
 
 def machine() -> dict[str, Any]:
-    """On what, and beside what load, the figures were taken."""
+    """Return the machine of the figures, and its load."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "cores": len(os.sched_getaffinity(0)),
@@ -74,7 +74,7 @@ def machine() -> dict[str, Any]:
 
 
 def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The rows for JSON: what the table shows, and every sample."""
+    """Return the rows for JSON: the table's figures, and every sample."""
     return [
         {
             "what": row.what,
@@ -111,7 +111,7 @@ def show(rows: Sequence[Row], about: dict[str, Any], console: Console) -> None:
 
 
 def text(value: float, unit: str) -> str:
-    """A figure with three digits that count, at least."""
+    """Return a figure with at least three significant digits."""
     digits = 0 if value == 0 or abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
     return f"{value:.{digits}f} {unit}".rstrip()
 

@@ -1,4 +1,4 @@
-"""What a thread reads from a process, and waiting for more of it."""
+"""A list that one thread fills from a process, while another waits for items."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ R = TypeVar("R")
 
 
 class BenchError(Exception):
-    """Something did not happen that has to happen for a figure; the text says what."""
+    """Raised when an event that a figure needs did not happen; the text names it."""
 
 
-class Seen(Generic[T]):
+class GrowingList(Generic[T]):
     """A list that grows, for one writer and one reader."""
 
     def __init__(self) -> None:
@@ -22,13 +22,13 @@ class Seen(Generic[T]):
         self._changed = threading.Condition()
 
     def add(self, item: T) -> None:
-        """The writer's."""
+        """Append an item. For the writer."""
         with self._changed:
             self._items.append(item)
             self._changed.notify_all()
 
     def wait(self, pick: Callable[[Sequence[T]], R | None], bound: float, what: str) -> R:
-        """What `pick` makes of the items, as soon as that is not None. Raises BenchError after `bound` seconds."""
+        """Return the result of `pick` for the items, once it is not None. Raises BenchError after `bound` seconds."""
         found: R | None = None
 
         def looked() -> bool:

@@ -1,7 +1,7 @@
-"""The coordinator dies: until another one is in charge, and what training notices of it.
+"""Measures the coordinator's death: until another one is in charge, and its effect on the training.
 
 Processes are killed with SIGKILL, and their connections break at once. A node's death is silent: its host sends nothing
-any more, not even that connections are over. So here a node "dies" by SIGSTOP to all of its processes.
+any more, and does not close its connections. So here a node "dies" by SIGSTOP to all of its processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ft_supervisor.process import tree
 from ft_supervisor.process.ports import free_port
 
 TIMEOUTS = Timeouts()
-"""What the jobs use."""
+"""The timeouts of the jobs."""
 CANDIDATES = Job.candidates
 STEP = 0.01
 """Seconds of a worker's step."""
@@ -37,15 +37,15 @@ class _Samples:
     in_charge: list[float] = field(default_factory=list)
     registered: list[float] = field(default_factory=list)
     calm: list[float] = field(default_factory=list)
-    """Longest pauses between steps before, in seconds."""
+    """Longest pauses between steps before the death, in seconds."""
     pauses: list[float] = field(default_factory=list)
-    """And from the death until all is in place again."""
+    """Longest pauses from the death until all is in place again, in seconds."""
     restarted: list[float] = field(default_factory=list)
     """Workers that had to be started anew."""
 
 
 def measure(quick: bool) -> list[Row]:
-    """torchrun's first node is compared with ours; of the rest it has nothing."""
+    """Measure takeovers. torchrun's first node is compared with ours; it has no counterpart for the rest."""
     nodes, active = (3, 2) if quick else (8, 6)
     assert isinstance(CANDIDATES, int)
     killed, standby = _Samples(), _Samples()
@@ -83,7 +83,7 @@ def measure(quick: bool) -> list[Row]:
 
 
 def measure_many(quick: bool) -> list[Row]:
-    """torchrun's agents end at once."""
+    """Measure takeovers with many agents. torchrun's agents end at once."""
     size, real = (32, False) if quick else (1000, True)
     taken = [_many(size) for _ in range(1 if quick else 5)]
     seconds, interrupted, successor, agents = zip(*taken, strict=True)
@@ -100,7 +100,7 @@ def measure_many(quick: bool) -> list[Row]:
 def _rows(
     what: str, samples: _Samples, *, registered: float | None = None, in_charge: float | None = None
 ) -> list[Row]:
-    """`registered` and `in_charge`: the targets."""
+    """Return the rows. `registered` and `in_charge`: the targets, in seconds."""
     return [
         Row(f"{what}successor in charge", "s", samples.in_charge, in_charge, torchrun_note=_ENDS),
         Row(f"{what}all registered again", "s", samples.registered, registered, torchrun_note=_ENDS),
@@ -111,7 +111,7 @@ def _rows(
 
 
 class _Training:
-    """A job whose workers train, and what they notice."""
+    """A job whose workers train, and the pauses between their steps."""
 
     def __init__(self, job: jobs.Job, active: int) -> None:
         self._job = job
@@ -119,19 +119,19 @@ class _Training:
         self.pause()
 
     def pause(self) -> float:
-        """The longest between two steps of any worker since the last call, in seconds."""
+        """Return the longest pause between two steps of any worker since the last call, in seconds."""
         asked = time.time()
         for pid in self._pids:
             os.kill(pid, signal.SIGUSR2)
         return max(word.seconds for word in self._job.workers.wait("pause", len(self._pids), asked))
 
     def restarted(self) -> float:
-        """How many workers were started after the first ones."""
+        """Return how many workers were started after the first ones."""
         return float(self._job.workers.said("start") - len(self._pids))
 
 
 def _coordinator(nodes: int, active: int, deaths: int, samples: _Samples) -> None:
-    """One job, whose coordinator in charge is killed again and again, when all candidates could take over."""
+    """Kill the coordinator in charge of one job again and again, when all candidates can take over."""
     assert isinstance(CANDIDATES, int)
     with jobs.folder() as path:
         job = jobs.start_local(path, nodes, active, step=STEP)
@@ -149,7 +149,7 @@ def _coordinator(nodes: int, active: int, deaths: int, samples: _Samples) -> Non
 
 
 def _standby(nodes: int, active: int, samples: _Samples) -> None:
-    """The last node is the first candidate. Lasts until the dead node is off the list: later than any fence."""
+    """Freeze the first candidate, the last node. Wait until it is off the list, which is later than any fence."""
     last = nodes - 1
     with jobs.folder() as path:
         job = jobs.start_local(path, nodes, active, candidates=[last, 0, 1], step=STEP)
@@ -165,7 +165,7 @@ def _standby(nodes: int, active: int, samples: _Samples) -> None:
 
 
 def _take_over(job: jobs.Job, nodes: int, since: float, samples: _Samples) -> str:
-    """Until a successor is in charge and so many nodes have registered with it; its node's name."""
+    """Wait until a successor is in charge and so many nodes have registered with it. Return its node's name."""
     (charged,) = job.logged("in_charge", 1, since)
     samples.in_charge.append(charged.time - since)
     registered = job.logged("registered", nodes, since, "infra_rank", host=charged.fields["host"])
@@ -174,7 +174,7 @@ def _take_over(job: jobs.Job, nodes: int, since: float, samples: _Samples) -> st
 
 
 def _first_node(nodes: int, active: int) -> tuple[float, float]:
-    """Seconds until the workers of a cycle without node0 run, and how many of them from that cycle's beginning."""
+    """Return the seconds until the workers of a cycle without node0 run, and those of them since that cycle began."""
     assert isinstance(CANDIDATES, int)
     with jobs.folder() as path:
         job = jobs.start_local(path, nodes, active)
@@ -188,8 +188,8 @@ def _first_node(nodes: int, active: int) -> tuple[float, float]:
 
 
 def _many(size: int) -> tuple[float, float, float, float]:
-    """Seconds from the death of the first of two coordinators until the other has told the last agent to go on, how
-    many agents had to stop their workers, and the CPU seconds of the successor and of all agents meanwhile."""
+    """Return the seconds from the death of the first of two coordinators until the last agent goes on with the other,
+    how many agents had to stop their workers, and the CPU seconds of the successor and of all agents meanwhile."""
     port = free_port()
     with jobs.folder() as path:
         job = joining.job(size, port, str(path), 2)
@@ -214,11 +214,11 @@ def _many(size: int) -> tuple[float, float, float, float]:
                     sum(jobs.cpu(process.pid) for process in processes) - used[1],
                 )
         except TimeoutError:
-            raise BenchError(f"{size} agents do not go on within {BOUND:g} s: {joining.told(path)}") from None
+            raise BenchError(f"{size} agents do not go on within {BOUND:g} s: {joining.last_lines(path)}") from None
 
 
 def _torchrun(nodes: int, *, silent: bool) -> tuple[float, list[int]]:
-    """Seconds until all others have ended, and their exit codes. Raises BenchError after TORCHRUN_BOUND."""
+    """Return the seconds until all others have ended, and their exit codes. Raises BenchError after TORCHRUN_BOUND."""
     with jobs.folder() as path:
         job = jobs.start_torchrun(path, nodes)
         job.workers.wait("start", nodes)
@@ -237,7 +237,7 @@ def _torchrun(nodes: int, *, silent: bool) -> tuple[float, list[int]]:
 
 
 def _torchrun_silent(nodes: int) -> str:
-    """What the other torchruns do when their first node dies silently."""
+    """Return what the other torchruns do when their first node dies silently, in a few words."""
     try:
         seconds, _ = _torchrun(nodes, silent=True)
     except BenchError:

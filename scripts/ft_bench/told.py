@@ -1,4 +1,4 @@
-"""What a job tells: its log lines, its workers' words, and the ends of its processes."""
+"""The observable signs of a job: its log lines, its workers' reports, and the ends of its processes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from ft_bench.seen import BenchError, Seen
+from ft_bench.seen import BenchError, GrowingList
 
 BOUND = 180.0
-"""Seconds for anything that has to happen once, on a machine with too few cores for so many nodes."""
+"""Seconds for an event that must happen once, on a machine with too few cores for so many nodes."""
 _WORKER = Path(__file__).with_name("worker.py")
 _OURS = re.compile(r"(?:\s*\S+\| )?(\d{4}-\d\d-\d\dT[0-9:.]+Z) \w+ event=(\w+)(.*)")
 _FIELD = re.compile(r' (\w+)=([^ "]+)')
@@ -24,7 +24,7 @@ _FIELD = re.compile(r' (\w+)=([^ "]+)')
 
 @dataclass(frozen=True)
 class LogLine:
-    """One of ft-supervisor's own lines; `time` in seconds since the epoch, of which a log line has the milliseconds."""
+    """One of ft-supervisor's own lines. `time`: seconds since the epoch, with the milliseconds of the log line."""
 
     time: float
     event: str
@@ -32,8 +32,8 @@ class LogLine:
 
 
 @dataclass(frozen=True)
-class Told:
-    """One word of a worker's; `time` in seconds since the epoch, `seconds` what the word says."""
+class WorkerReport:
+    """One line of a worker. `time`: seconds since the epoch; `seconds`: the line's own figure."""
 
     what: str
     time: float
@@ -43,22 +43,22 @@ class Told:
 
 
 class Workers:
-    """The workers' end of the named pipe."""
+    """The workers' reports, from a named pipe."""
 
     def __init__(self, folder: Path) -> None:
         pipe = folder / "workers"
         os.mkfifo(pipe)
         self.command = [sys.executable, "-I", "-S", str(_WORKER), str(pipe)]
-        self._told: Seen[Told] = Seen()
+        self._told: GrowingList[WorkerReport] = GrowingList()
         # Also open for writing, so that it does not end when no worker is there.
         self._fd = os.open(pipe, os.O_RDWR)
         threading.Thread(target=self._read, daemon=True).start()
 
-    def wait(self, what: str, count: int, after: float = 0.0) -> list[Told]:
-        """The first word `what` of each rank that was said after that time, once `count` ranks have said it."""
+    def wait(self, what: str, count: int, after: float = 0.0) -> list[WorkerReport]:
+        """Return each rank's first report `what` after that time, once `count` ranks have sent one."""
 
-        def pick(told: Sequence[Told]) -> list[Told] | None:
-            first: dict[int, Told] = {}
+        def pick(told: Sequence[WorkerReport]) -> list[WorkerReport] | None:
+            first: dict[int, WorkerReport] = {}
             for one in told:
                 if one.what == what and one.time > after:
                     first.setdefault(one.rank, one)
@@ -67,18 +67,18 @@ class Workers:
         return self._told.wait(pick, BOUND, f"{count} workers that say {what}")
 
     def said(self, what: str) -> int:
-        """How often this word was said so far."""
+        """Return how often this report was sent so far."""
         return self._told.wait(lambda told: sum(one.what == what for one in told), BOUND, what)
 
     def _read(self) -> None:
         with os.fdopen(self._fd) as lines:
             for line in lines:
                 what, when, pid, rank, seconds = line.split()
-                self._told.add(Told(what, float(when), int(pid), int(rank), float(seconds)))
+                self._told.add(WorkerReport(what, float(when), int(pid), int(rank), float(seconds)))
 
 
 def parse(line: str) -> LogLine | None:
-    """A line of ours, with or without the node's name that `local` puts before it; None for any other."""
+    """Parse a line of ours, with or without the node's name that `local` puts before it; None for any other."""
     match = _OURS.match(line)
     if match is None:
         return None
@@ -86,13 +86,13 @@ def parse(line: str) -> LogLine | None:
 
 
 class Exits:
-    """Made before the end: tells when all of these processes are gone."""
+    """Waits for the end of processes. Make it before they end."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._fds = [os.pidfd_open(pid) for pid in pids]
 
     def last(self, bound: float = BOUND) -> float:
-        """When the last of them ended, in seconds since the epoch. Raises BenchError after `bound` seconds."""
+        """Return when the last one ended, in seconds since the epoch. Raises BenchError after `bound` seconds."""
         poll = select.poll()
         for fd in self._fds:
             poll.register(fd, select.POLLIN)

@@ -1,8 +1,8 @@
-"""A worker that only says what happens to it, one line each, into the named pipe that its argument names.
+"""A worker that reports its events, one line each, into the named pipe that its argument names.
 
-`start` carries the time of its first statement; SIGTERM is `term` and exit code 143, SIGUSR1 is `exit` and 0. Imports
-next to nothing: python -I -S has it running in about 10 ms. With a second argument it trains: in steps of so many
-seconds; SIGUSR2 is `pause`, with the longest time between the ends of two steps since the last SIGUSR2.
+`start` carries the time of its first statement; SIGTERM is `term` and exit code 143, SIGUSR1 is `exit` and 0. It
+imports next to nothing: python -I -S has it running in about 10 ms. With a second argument it trains: in steps of so
+many seconds; SIGUSR2 is `pause`, with the longest time between the ends of two steps since the last SIGUSR2.
 """
 
 import time

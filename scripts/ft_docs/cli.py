@@ -24,12 +24,12 @@ REFERENCE: Mapping[str, Callable[[], str]] = {
 
 
 def reference_path(name: str) -> Path:
-    """Where that page lies."""
+    """Return the path of this page of docs/reference."""
     return ROOT / "docs" / "reference" / f"{name}.md"
 
 
 def made() -> Mapping[Path, str]:
-    """All files that are made from the code, with their content."""
+    """Return all files that are made from the code, with their content."""
     pages = {reference_path(name): render() for name, render in REFERENCE.items()}
     docs = ROOT / "docs"
     drawn = {docs / "pictures" / name: svg for name, svg in states.pictures().items()}
@@ -37,16 +37,16 @@ def made() -> Mapping[Path, str]:
 
 
 def build(target: Path) -> int:
-    """The site as HTML in `target`; the exit code, which is not 0 if there is as much as a warning."""
+    """Build the site as HTML in `target`. Return the exit code, which is not 0 if there is an error or a warning."""
     options = ["--builder=html", "--fail-on-warning", "--keep-going", "--nitpicky", "--quiet", "--fresh-env"]
     line = [sys.executable, "-m", "sphinx", *options, f"--doctree-dir={target / '.doctrees'}"]
     return subprocess.run([*line, str(ROOT / "docs"), str(target)], check=False).returncode
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Write the pages and build the site. Return the exit code."""
     parser = argparse.ArgumentParser(prog="docs", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--reference", action="store_true", help="only write what is made from the code")
+    parser.add_argument("--reference", action="store_true", help="write only the pages that are made from the code")
     parser.add_argument("--to", type=Path, default=ROOT / "dist" / "docs", metavar="DIR", help="default: %(default)s")
     arguments = parser.parse_args(words)
     for path, content in made().items():

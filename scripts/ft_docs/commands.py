@@ -1,4 +1,4 @@
-"""docs/reference/commands.md: what every command says of itself, on a terminal of 80 columns."""
+"""Makes docs/reference/commands.md from the --help of every command, on a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ft_supervisor.cli.main import main
 
 COLUMNS = "80"
 DAEMON = ("--config", "FILE")
-"""What makes the command the daemon: it begins with an option."""
+"""The words that run the daemon: it has no subcommand, and begins with an option."""
 INTRO = """\
-What each command prints for `--help`. All of them print errors as one line on stderr, and exit with 2 when the command
-line or the configuration is wrong; what other codes mean is in [Exit codes](exit-codes.md)."""
+The output of each command for `--help`. All commands print errors as one line on stderr, and exit with 2 when the
+command line or the configuration is wrong; [Exit codes](exit-codes.md) has the other codes."""
 
 
 def names() -> list[tuple[str, ...]]:
-    """The words of every command, without ft-supervisor: (), then launch and so on, and (policy, explain)."""
+    """Return the words of every command, without ft-supervisor: (), then launch and so on, and (policy, explain)."""
     return list(_names(typer.main.get_command(app), ()))
 
 
@@ -34,7 +34,7 @@ def _names(command: object, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]
 
 
 def help_of(words: tuple[str, ...]) -> str:
-    """What the command prints for --help."""
+    """Return the output of the command for --help."""
     said = io.StringIO()
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = COLUMNS
@@ -50,7 +50,7 @@ def help_of(words: tuple[str, ...]) -> str:
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = []
     for words in names():
         parts += [f"## {' '.join(['ft-supervisor', *words])}", f"```text\n{help_of(words)}\n```"]

@@ -17,9 +17,9 @@ from ft_supervisor.core.protocol import keys as spec
 Schema = Mapping[str, Any]
 
 INTRO = """\
-Every key of job.yaml and of a cluster's policy, what it may hold, and the built-in value. Keys are written with dots
-here: `timeouts.join` is `join:` below `timeouts:`. A job writes the keys of a policy below `policy:`. How files are
-merged is told in [For operators](../operators.md#policies-in-layers).
+Every key of job.yaml and of a cluster's policy, with the values that it may have, and the built-in value. Keys are
+written with dots here: `timeouts.join` is `join:` below `timeouts:`. A job writes the keys of a policy below `policy:`.
+[For operators](../operators.md#policies-in-layers) describes how files are merged.
 
 A *duration* needs its unit: `500ms`, `1.5s`, `10m`, `1h`, at most `168h`. A *size* does too: `100MiB`, `2GiB`. *Nodes*
 are written as Slurm writes them: `n[1-4],m7`, or a list of such. Regular expressions are RE2's. `ft-supervisor schema`
@@ -72,7 +72,7 @@ def _sections(keys: Table) -> Iterator[str]:
         yield table(_HEAD, rows)
         for key, kind in group.items():
             if inner := list(_inside(kind.schema, "")):
-                yield f"What is inside {code(key)}:"
+                yield f"Keys inside {code(key)}:"
                 yield table(_HEAD[:3], [(code(name), _about(schema), words(schema)) for name, schema in inner])
 
 
@@ -92,7 +92,7 @@ def _inside(schema: Schema, prefix: str) -> Iterator[tuple[str, Schema]]:
 
 
 def words(schema: Schema) -> str:
-    """Says for people what a value may be."""
+    """Return for people which values the schema allows."""
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(words(part) for part in schema["anyOf"]))
     if "enum" in schema:

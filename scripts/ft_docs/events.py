@@ -1,7 +1,7 @@
-"""docs/reference/log-events.md: every event of the log.
+"""Makes docs/reference/log-events.md: every event of the log.
 
-Those that the core announces stand in process.log_lines.FORMS. Those of the shells are the calls of `log` in their
-sources, which are read, not run. What an event means to a person is said in `event_words.WORDS`.
+The events that the core announces are in process.log_lines.FORMS. Those of the shells are the calls of `log` in their
+sources, which are read, not run. `event_words.WORDS` explains each event to people.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from ft_docs.text import code, page, table
 from ft_supervisor.process.log_lines import FORMS
 
 INTRO = """\
-ft-supervisor's own log is on stderr, one event a line: time, level, `event=NAME`, the event's fields, and who says it
-(`host=`, `proc=`). Fields without a value are left out. A line that stderr does not take at once is written later, so
-go by the times. `dropped=5` in a line: five before it are lost, as nobody has read for long, or the disk is full.
+ft-supervisor's own log is on stderr, one event a line: time, level, `event=NAME`, the event's fields, and the process
+that logs it (`host=`, `proc=`). Fields without a value are left out. A line that stderr does not take at once is
+written later, so go by the times. `dropped=5` in a line: five lines before it are lost, because the output was not read
+for long, or the disk is full.
 
-`grep event=cycle_failed` over a job's output finds each failure, and `grep -E ' (warning|error) event='` what deserves
-a look. What to do about them is told in [At 3 a.m.](../3am.md)"""
+`grep event=cycle_failed` over a job's output finds each failure, and `grep -E ' (warning|error) event='` the lines that
+deserve a look. [At 3 a.m.](../3am.md) tells what to do about them."""
 
 COMPUTED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("coordinator/metrics_server.py", "_tell"): ("metrics_client_failed", "metrics_failed", "metrics_not_served"),
 }
-"""Events whose names are no constants, by file and function."""
+"""Events whose names are not constants, by file and function."""
 
 _LOGS = {"log", "_log", "make_line"}
 _FOLDERS = {"agent": "agent", "coordinator": "coordinator", "daemon": "daemon", "launch": "launch"}
 _READERS = {"cli", "history", "journal", "report", "status"}
-"""They read the journal and its facts, and log nothing."""
+"""Folders whose modules read the journal and its facts, and log nothing."""
 _FORMS = "process/log_lines.py"
 
 
 @dataclass(frozen=True)
 class Event:
-    """One call of log, or more of the same name in one process. `levels` and `fields` in the order of the source."""
+    """One event, from all calls of log with its name. `levels` and `fields` are in the order of the source."""
 
     name: str
     process: str
@@ -46,7 +47,7 @@ class Event:
 
 
 def render(root: Path) -> str:
-    """The whole page, from the sources of the checkout at `root`."""
+    """Return the whole page, made from the sources of the checkout at `root`."""
     rows = [
         (
             code(event.name),
@@ -60,7 +61,7 @@ def render(root: Path) -> str:
 
 
 def events(root: Path) -> list[Event]:
-    """All of them by name. LookupError for a call whose event's name can't be told."""
+    """Return all events by name. Raises LookupError for a call whose event's name cannot be found."""
     found: dict[str, Event] = {}
     for form in FORMS.values():
         for name in form.events:
@@ -101,7 +102,7 @@ def _in_file(path: Path, name: str, process: str) -> Iterator[Event]:
             yield from (Event(each, process, levels, told) for each in names)
             passed = ((_named(outer.args[0]), outer) for _, outer in _calls(tree, "", {function}))
             yield from (Event(each, process, levels, _fields(outer)) for each, outer in passed if each in names)
-        elif function not in _LOGS:  # which only pass on what they were given
+        elif function not in _LOGS:  # these only pass their argument on
             raise LookupError(
                 f"{path}:{call.lineno}: the event's name is no constant: add {(name, function)} to COMPUTED"
             )
@@ -112,14 +113,14 @@ def _fields(call: ast.Call) -> tuple[str, ...]:
 
 
 def _named(node: ast.expr) -> str:
-    """The event that a constant or a member of an enum stands for."""
+    """Return the event that a constant or a member of an enum names."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     return node.attr.lower() if isinstance(node, ast.Attribute) else ""
 
 
 def _calls(node: ast.AST, function: str, called: Collection[str]) -> Iterator[tuple[str, ast.Call]]:
-    """Every call of these with the function that it is in."""
+    """Yield every call of the functions `called`, with the function that contains it."""
     if isinstance(node, ast.FunctionDef):
         function = node.name
     if isinstance(node, ast.Call) and node.args and _called(node.func) in called:

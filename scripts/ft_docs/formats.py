@@ -1,4 +1,4 @@
-"""docs/reference/formats.md: what is written for programs, as the modules that write it say themselves."""
+"""Makes docs/reference/formats.md: the formats for programs, from the docstrings of the modules that write them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ft_supervisor.run_folder import snapshot
 from ft_supervisor.status import judgement
 
 INTRO = """\
-What commands print with `--json`, and which files of a run are for other programs. Each has a version, and a key is
-only ever added to one. Names such as history.model are modules of ft_supervisor."""
+The output of commands with `--json`, and the files of a run that are for other programs. Each format has a version.
+Within a version keys may be added, and none is removed. Names such as history.model are modules of ft_supervisor."""
 
 SECTIONS = {
     "ft-supervisor status --json": judgement,
@@ -30,11 +30,11 @@ SECTIONS = {
     "RUN_DIR/RUN_ID/journal/NODE/journal-*.jsonl": journal,
     "RUN_DIR/RUN_ID/faults.jsonl": record,
 }
-"""Headings, and whose words are below them."""
+"""Headings, with the modules whose docstrings are below them."""
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = ["## ft-supervisor doctor --json", _doctor()]
     for heading, module in SECTIONS.items():
         parts += [f"## {heading}", *words(module)]
@@ -55,7 +55,7 @@ def _doctor() -> str:
 
 
 def words(module: ModuleType) -> Iterator[str]:
-    """The module's own description without its first sentence, which is for those who read the code."""
+    """Yield the module's docstring without its first paragraph, which is for readers of the code."""
     for at, paragraph in enumerate((inspect.getdoc(module) or "").split("\n\n")):
         lines = paragraph.split("\n")
         if all(line.startswith("    ") for line in lines):

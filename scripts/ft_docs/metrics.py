@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md, from the catalogue of `ft_supervisor.coordinator.metric_families`."""
+"""Makes docs/reference/metrics.md from the catalogue of `ft_supervisor.coordinator.metric_families`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from ft_docs.text import code, page, table
 from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, catalogue
 
 INTRO = """\
-What a coordinator answers Prometheus, where `metrics.listen` lets it: at `http://NODE:PORT/metrics`. Every node that
-keeps a coordinator answers; `ft_supervisor_in_charge` is 1 on the one that decides. All of it is what this one process
-knows since its start, and a takeover begins at zero in another process: sum over them, as in
+The metrics that a coordinator serves to Prometheus at `http://NODE:PORT/metrics`, if `metrics.listen` is not off. Every
+node that keeps a coordinator answers; `ft_supervisor_in_charge` is 1 on the one that decides. Each process counts from
+its own start, and a takeover begins at zero in another process: sum over them, as in
 `sum by (run_id) (increase(ft_supervisor_restarts_total[1d]))`. Every series has the label `run_id` besides its own."""
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = [
         (code(each.name), each.help, each.type, " ".join(code(label) for label in each.labels if label != "run_id"))
         for each in catalogue()
@@ -28,7 +28,7 @@ def render() -> str:
         "Metrics",
         INTRO,
         table(("metric", "meaning", "type", "labels"), rows),
-        "## What labels can be",
+        "## Values of labels",
         table(("metric", "label", "values"), values),
         f"Histograms have these upper bounds, in seconds: {bounds}.",
     )

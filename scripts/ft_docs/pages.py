@@ -1,10 +1,10 @@
-"""What is written in the pages for people: their blocks of code, commands, links and headings. Reads, runs nothing.
+"""Reads the pages for people: their blocks of code, commands, links and headings. It runs nothing.
 
-A fenced block's first word is its language. A block of bash says what becomes of it:
+A fenced block's first word is its language. A block of bash also tells where it is run:
 
     ```bash run             tests/docs runs it on this machine, without Slurm
     ```bash lab             tests/slurm_lab runs it on a real cluster
-    ```bash shown: REASON   nobody runs it
+    ```bash shown: REASON   it is not run
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PARSER = MarkdownIt("commonmark").enable("table")
 
 @dataclass(frozen=True)
 class Block:
-    """`kind` and `reason` are "" for a block that says nothing of what becomes of it; `place` is FILE:LINE."""
+    """A block of code. `kind` and `reason` are "" for a block without these words; `place` is FILE:LINE."""
 
     place: str
     language: str
@@ -35,7 +35,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A Markdown file. `inline` is what stands between backticks, `links` the targets of links and pictures, each with
+    """A Markdown file. `inline` has the texts between backticks, `links` the targets of links and pictures, each with
     its line; `anchors` are those of its headings, as GitHub and MyST make them."""
 
     path: Path
@@ -46,14 +46,14 @@ class Page:
 
 
 def pages(root: Path) -> list[Page]:
-    """README, CONTRIBUTING and all of docs/."""
+    """Read README, CONTRIBUTING and all of docs/."""
     return [
         read(path) for path in (root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md")))
     ]
 
 
 def read(path: Path) -> Page:
-    """The page at this path."""
+    """Read the page at this path."""
     tokens = _PARSER.parse(path.read_text(encoding="utf-8"))
     inner = list(_inner(tokens))
     return Page(

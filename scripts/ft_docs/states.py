@@ -1,4 +1,4 @@
-"""docs/internals/states.md and its pictures: the states of each machine, drawn from the table that it obeys."""
+"""Makes docs/internals/states.md and its pictures: the states of each machine, drawn from the machine's table."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ INTRO = """\
 
 # States
 
-Each machine keeps a table of its states: which may follow which, and what leads there. A transition that is not in the
-table raises, which ends the process with one line; another process takes its place. The simulator also checks what must
-hold in each state (`validate()`) after every step. The numbers at the arrows are those of the table's rows. An arrow on
-the right leads down, one on the left leads up."""
+Each machine keeps a table of its states: which may follow which, and why. A transition that is not in the table raises,
+which ends the process with one line; another process takes its place. The simulator also checks the invariants of each
+state (`validate()`) after every step. The numbers at the arrows are those of the table's rows. An arrow on the right
+leads down, one on the left leads up."""
 _HIGH, _WIDE, _STEP = 26, 130, 62
 _EDGE = 22
 """Pixels by which an arrow bulges for each state that it passes."""
@@ -30,7 +30,7 @@ _EDGE = 22
 
 @dataclass(frozen=True)
 class Machine:
-    """One table. `module` is where it stands, below core/."""
+    """One machine's table. `module` is its path, below core/."""
 
     name: str
     module: str
@@ -39,7 +39,7 @@ class Machine:
 
     @property
     def rows(self) -> list[tuple[StrEnum, StrEnum, str]]:
-        """(from, to, what leads there) in the table's order."""
+        """(from, to, reason) in the table's order."""
         return [(one, other, why) for one, nexts in self.transitions.items() for other, why in nexts.items()]
 
 
@@ -63,12 +63,12 @@ MACHINES = (
 
 
 def render() -> str:
-    """The page."""
+    """Return the page."""
     return "\n\n".join([INTRO, *map(_section, MACHINES)]) + "\n"
 
 
 def pictures() -> Mapping[str, str]:
-    """The SVG of each machine by the name of its file."""
+    """Return the SVG of each machine by the name of its file."""
     return {f"states-{machine.name}.svg": _picture(machine) for machine in MACHINES}
 
 
@@ -111,7 +111,7 @@ def _picture(machine: Machine) -> str:
 
 
 def _arrow(number: int, one: int, other: int, side: int) -> Iterator[str]:
-    """Down on the right, up on the left, to itself a small loop on the right."""
+    """Yield an arrow: down on the right, up on the left, to the same state as a small loop on the right."""
     down = other >= one
     x, way = (side + _WIDE, 1) if down else (side, -1)
     start = 10 + one * _STEP + _HIGH / 2 + (5 if down else -5)

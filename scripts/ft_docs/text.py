@@ -1,4 +1,4 @@
-"""Markdown in small: what the generated pages are written with."""
+"""Writes the Markdown of the generated pages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ MADE = "<!-- Made from the code by scripts/docs. Change the code, and run that a
 
 
 def page(title: str, intro: str, *parts: str) -> str:
-    """A whole page; parts are joined by empty lines."""
+    """Return a whole page; parts are joined by empty lines."""
     return "\n\n".join([MADE, f"# {title}", intro, *parts]) + "\n"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; a | or a line break within a cell does no harm."""
+    """Return a table; a | or a line break within a cell does no harm."""
     lines = [_line(head), _line(["---"] * len(head)), *(_line(row) for row in rows)]
     return "\n".join(lines)
 
@@ -23,6 +23,6 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def code(text: str) -> str:
-    """As code within a line."""
+    """Return `text` as code within a line."""
     fence = "``" if "`" in text else "`"
     return f"{fence}{text}{fence}"

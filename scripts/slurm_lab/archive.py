@@ -1,4 +1,4 @@
-"""Debian's archive as the machine's own apt sees it: its mirror, its settings, and which versions a suite has."""
+"""Debian's archive as the machine's own apt sees it: its mirror, its settings, and the versions of a suite."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ TIMEOUT = 600.0  # seconds for one call of apt-get
 
 
 def mirror() -> str:
-    """The Debian mirror that apt is set up with. Raises LabError where it has none."""
+    """Return the Debian mirror that apt is set up with. Raises LabError where it has none."""
     if not (found := _mirrors()):
         apt_get("update")  # apt lists none before the first one
         found = _mirrors()
@@ -30,20 +30,20 @@ def _mirrors() -> list[str]:
 
 
 def settings() -> str:
-    """The machine's own settings of how apt fetches (proxies, checks of dates, languages), in apt.conf's language."""
+    """Return the machine's settings for downloads (proxies, checks of dates, languages), in apt.conf's language."""
     lines = _output("apt-config", "dump").splitlines()
     kept = [line for line in lines if line.startswith("Acquire::") and not line.endswith('"";')]
     return "\n".join([*kept, 'Acquire::Retries "3";', ""])
 
 
 def install(package: str) -> None:
-    """Installs a package on this machine. Raises LabError."""
+    """Install a package on this machine. Raises LabError."""
     apt_get("update")
     apt_get("install", "-y", "--no-install-recommends", package)
 
 
 def apt_get(*arguments: str, cwd: Path | None = None) -> None:
-    """Raises LabError with what apt-get says."""
+    """Run apt-get. Raises LabError with its error text."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "-o", "Acquire::Retries=3", *arguments]
     try:
@@ -74,18 +74,18 @@ class Archive:
         apt_get(*self._options, "update")
 
     def version(self, pin: Pin) -> str:
-        """The version that is asked for, in full. Raises ArchiveMoved when the suite has it no more."""
+        """Return the pin's version in full. Raises ArchiveMoved when the suite has it no more."""
         return fitting(_output("apt-cache", *self._options, "madison", pin.package), pin)
 
     def download(self, pin: Pin) -> Path:
-        """The package's file, in our folder. Raises ArchiveMoved and LabError."""
+        """Download the package's file into our folder. Raises ArchiveMoved and LabError."""
         apt_get(*self._options, "download", f"{pin.package}={self.version(pin)}", cwd=self._folder)
         (file,) = self._folder.glob(f"{pin.package}_*.deb")
         return file
 
 
 def fitting(madison: str, pin: Pin) -> str:
-    """The version in full, from apt-cache(8)'s table of the package. Raises ArchiveMoved."""
+    """Return the version in full, from apt-cache(8)'s table of the package. Raises ArchiveMoved."""
     rows = [[field.strip() for field in line.split("|")] for line in madison.splitlines()]
     found = [version for _, version, source in rows if f" {pin.suite}/" in source]
     if not (wanted := [version for version in found if fnmatchcase(version, pin.version)]):

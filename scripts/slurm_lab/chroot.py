@@ -18,7 +18,7 @@ BUILD_TIMEOUT = 1800.0  # seconds; two minutes are usual, a slow mirror takes lo
 
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """Holds an exclusive lock on the file for as long as the block runs, and yields its descriptor."""
+    """Hold an exclusive lock on the file for as long as the block runs, and yield its descriptor."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -29,7 +29,7 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def ensure(release: Release, base: Path) -> Path:
-    """The chroot's folder below base, built if it is not there yet. Raises LabError with the end of the build's log."""
+    """Return the chroot's folder below base, built if it is missing. Raises LabError with the build's last lines."""
     root = base / f"root-{release.recipe}"
     if root.is_dir():
         return root
@@ -43,7 +43,7 @@ def ensure(release: Release, base: Path) -> Path:
 
 
 def _remove_rests(base: Path) -> None:
-    """Interrupted builds and chroots of other recipes; nothing is mounted in them outside their own namespaces."""
+    """Remove interrupted builds and chroots of other recipes. Mounts in them exist only in their own namespaces."""
     for old in (*base.glob("root-*"), base / "partial"):
         if old.exists():
             subprocess.run(["rm", "-rf", "--one-file-system", old], check=True)
@@ -73,12 +73,12 @@ def _build(release: Release, target: Path, log: Path, lock: int) -> None:
     if done.returncode:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise LabError(f"building the chroot for Slurm {release} failed; the end of {log}:\n{end}")
-    # Bound into it are folders below /root at some sites, which an unprivileged user must be able to reach.
+    # At some sites folders below /root are bound into it, and an unprivileged user must be able to reach them.
     (target / "root").chmod(0o755)
 
 
 def _pinned(release: Release, folder: Path) -> Path | None:
-    """The file of the package to be replaced, if there is one. Raises ArchiveMoved before anything else is fetched."""
+    """Return the file of the replaced package, if there is one. Raises ArchiveMoved before anything else is fetched."""
     pins = [pin for pin in (release.expected, release.replaced) if pin is not None]
     if not pins:
         return None

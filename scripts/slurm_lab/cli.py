@@ -34,14 +34,14 @@ examples:
   scripts/slurm-lab up --prefix /opt/slurm-25.11       a Slurm that was built by hand and installed there
 
 Chroots, state and logs lie in {lab_dir()} ($FT_SLURM_LAB_DIR); the chroots are built once and kept. A release has up to
-{CLUSTERS} clusters side by side: $FT_SLURM_LAB_CLUSTER (0 to {CLUSTERS - 1}) says which one is meant. The checkout, the
-Python installation and /tmp are there inside at the same paths. A Slurm of a folder runs there at its own path, on
+{CLUSTERS} clusters side by side: $FT_SLURM_LAB_CLUSTER (0 to {CLUSTERS - 1}) selects one. The checkout, the Python
+installation and /tmp are there inside at the same paths. A Slurm of a folder runs there at its own path, on
 Debian {BASE}; it needs munge's and MySQL's plugins, and each command needs the same --prefix.
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns the exit code, MOVED when Debian no longer has the release. `run` and `on-node` become
+    """Run one command. Return the exit code, MOVED when Debian no longer has the release. `run` and `on-node` become
     the command instead of returning."""
     options = _parser().parse_args(arguments)
     if os.geteuid() != 0:
@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("stop-daemon", "start-daemon"):
         text = f"{name.partition('-')[0]} one of the controller's daemons"
         add(name, text).add_argument("daemon", choices=("slurmctld", "slurmdbd"))
-    add("status", "show what is up")
+    add("status", "show the state of the cluster")
     add("build", "build the chroot only")
     return parser
 

@@ -1,4 +1,4 @@
-"""A cluster's life: up, down, its machines, its network and its daemons."""
+"""One cluster: bringing it up and down, its machines, its network and its daemons."""
 
 import subprocess
 import time
@@ -40,7 +40,7 @@ class Cluster:
     patience = 90.0
 
     def __init__(self, slurm: str | Path = DEFAULT_RELEASE) -> None:
-        """On one of RELEASES, or on the Slurm that is installed below a folder. Raises LabError when it is not."""
+        """Use one of RELEASES, or the Slurm that is installed below a folder. Raises LabError when there is none."""
         self.release = find(slurm)
         self.base = lab_dir() / self.release.name
         number = cluster_number()
@@ -52,11 +52,11 @@ class Cluster:
     # Up and down
 
     def build(self) -> Path:
-        """The chroot's folder, built if it is not there yet. Raises ArchiveMoved and LabError."""
+        """Return the chroot's folder, built if it is missing. Raises ArchiveMoved and LabError."""
         return chroot.ensure(self.release, self.base)
 
     def up(self, parameters: Parameters) -> bool:
-        """Brings the cluster up, and says whether it had to: a healthy one with the same parameters stays as it is."""
+        """Bring the cluster up. Return whether it had to: a healthy one with these parameters stays as it is."""
         parameters.check(self.release)
         self.build()
         with self._locked():
@@ -71,16 +71,16 @@ class Cluster:
         return True
 
     def down(self) -> None:
-        """Ends every process of the cluster, and with them its namespaces. Chroot and logs stay."""
+        """End every process of the cluster, and with them its namespaces. Chroot and logs stay."""
         with self._locked():
             self._down()
 
     def parameters(self) -> Parameters | None:
-        """What the cluster was brought up with; None when it is down."""
+        """Return the parameters of the cluster; None when it is down."""
         return self._record.load()[0]
 
     def machines(self) -> dict[str, Machine]:
-        """The living machines by name: ctl, login, n0, n1, ..."""
+        """Return the living machines by name: ctl, login, n0, n1, ..."""
         return {machine.name: machine for machine in self._record.load()[1] if machine.alive()}
 
     def machine(self, name: str) -> Machine:
@@ -91,7 +91,7 @@ class Cluster:
         return found
 
     def leftovers(self) -> list[str]:
-        """Everything of this cluster that is still there after `down`: processes and mounts, in words."""
+        """Return in words the processes and mounts of this cluster that are still there after `down`."""
         found = [f"machine {name}" for name in self.machines()]
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit() and machines.start_time(int(folder.name)) is not None:
@@ -112,7 +112,7 @@ class Cluster:
         return f" {self.layout.cluster} " in (process / "mountinfo").read_text()
 
     def status(self) -> str:
-        """What is up, in words."""
+        """Return the state of the cluster, in words."""
         parameters = self.parameters()
         if parameters is None:
             return f"Slurm {self.release}: down"
@@ -126,14 +126,14 @@ class Cluster:
     # Nodes and daemons
 
     def kill_node(self, name: str) -> None:
-        """As when its power fails: the network says nothing any more, then every process there is gone at once."""
+        """Kill the node as a power failure does: its network is silent, then all of its processes are gone at once."""
         with self._locked():
             node = self._node(name)
             self._link(name, "down")
             node.kill()
 
     def restore_node(self, name: str) -> None:
-        """Starts a dead node again and waits until Slurm has it back. A living one is left alone."""
+        """Start a dead node again and wait until Slurm has it back. A living one is left alone."""
         with self._locked():
             self._check_name(name)
             if name not in self.machines():
@@ -141,8 +141,8 @@ class Cluster:
             self._wait_up([name])
 
     def cut_node(self, name: str, only: Direction | None = None) -> None:
-        """Takes the node off the network; everything on it goes on. `only`: what it sends ("out"), or what is sent to
-        it ("in"), gets lost, and the other direction works."""
+        """Take the node off the network; everything on it goes on. With `only` one direction works on: packets from it
+        ("out"), or packets to it ("in"), get lost."""
         with self._locked():
             self._node(name)
             if only is None:
@@ -151,23 +151,23 @@ class Cluster:
                 network.cut(self.machines(), name, only)
 
     def heal_node(self, name: str) -> None:
-        """Ends a cut of either kind."""
+        """End a cut of either kind."""
         with self._locked():
             self._node(name)
             self._heal([name])
 
     def freeze_node(self, name: str) -> None:
-        """SIGSTOP to everything on the node, Slurm's daemons included; its network card still answers for it."""
+        """Send SIGSTOP to everything on the node, Slurm's daemons included; its network card still answers for it."""
         with self._locked():
             self._node(name).freeze()
 
     def thaw_node(self, name: str) -> None:
-        """SIGCONT to everything on the node."""
+        """Send SIGCONT to everything on the node."""
         with self._locked():
             self._node(name).thaw()
 
     def renew(self, parameters: Parameters) -> None:
-        """A healthy cluster with these parameters and without jobs: the one that is up, restored, or a new one."""
+        """Provide a healthy cluster with these parameters and without jobs: restore it, or make a new one."""
         if self.parameters() == parameters:
             try:
                 self.restore_all()
@@ -178,8 +178,7 @@ class Cluster:
         self.up(parameters)
 
     def restore_all(self) -> None:
-        """Cancels every job, starts dead daemons and nodes, heals cuts, thaws, resumes drained nodes, and waits until
-        all nodes are up."""
+        """Cancel every job, start dead daemons and nodes, heal cuts, thaw and resume nodes; wait until all are up."""
         with self._locked():
             parameters = self._parameters()
             for daemon in ("slurmdbd", "slurmctld"):
@@ -197,18 +196,18 @@ class Cluster:
             self._wait("all nodes to be up", lambda: self._resumed(parameters.names()))
 
     def stop_daemon(self, name: str) -> None:
-        """SIGTERM to slurmctld or slurmdbd, and waits until it is gone."""
+        """Send SIGTERM to slurmctld or slurmdbd, and wait until it is gone."""
         with self._locked():
             self._stop_daemon(name)
 
     def start_daemon(self, name: str) -> None:
-        """Starts slurmctld or slurmdbd if it does not run, and waits until it answers."""
+        """Start slurmctld or slurmdbd if it does not run, and wait until it answers."""
         with self._locked():
             if not self._daemon_pids(name):
                 self._start_daemon(name)
 
     def slurmd_timeout(self, seconds: int) -> None:
-        """Changes SlurmdTimeout of the running cluster by a restart of slurmctld; jobs go on."""
+        """Change SlurmdTimeout of the running cluster by a restart of slurmctld; jobs go on."""
         with self._locked():
             parameters = replace(self._parameters(), slurmd_timeout=seconds)
             settings.write_slurm_conf(self.release, parameters, self.layout)
@@ -217,7 +216,7 @@ class Cluster:
             self._start_daemon("slurmctld")
             self._wait_up([name for name in parameters.names() if name in self.machines()])
 
-    # How
+    # Helpers
 
     def _up(self, parameters: Parameters) -> None:
         settings.write(self.release, parameters, self.layout)
@@ -242,12 +241,12 @@ class Cluster:
         self._wait_up(parameters.names())
 
     def _registered(self) -> bool:
-        """Whether slurmdbd has the cluster. On a busy machine it may refuse what comes right after its start."""
+        """Whether slurmdbd has the cluster. On a busy machine it may refuse requests right after its start."""
         done = self._try("sacctmgr", "-i", "add", "cluster", "lab")
         return done.returncode == 0 or "already exists" in done.stdout
 
     def _check_libraries(self) -> None:
-        """A Slurm of a folder may be linked to what the chroot does not have. Raises LabError that names it."""
+        """Check that the chroot has the libraries of a Slurm of a folder. Raises LabError that names missing ones."""
         prefix = self.release.prefix
         if prefix is not None:
             found = self._try("ldd", *linked(prefix))
@@ -287,7 +286,7 @@ class Cluster:
         return machine
 
     def _start_munge(self, machine: Machine) -> None:
-        """A munged for each machine: one that serves several calls the second use of a credential a replay."""
+        """Start a munged for each machine: one for several would take the second use of a credential for a replay."""
         key = f"install -o munge -m 400 {self.layout.cluster}/munge.key /run/munge/munge.key"
         self._shell(machine, key)
         files = ("--key-file=/run/munge/munge.key", "--seed-file=/run/munge/seed", "--pid-file=/run/munge/munged.pid")
@@ -313,7 +312,7 @@ class Cluster:
             self._spawn(self._node(name), f"slurmd.{name}", "slurmd", "-D", "-N", name)
 
     def _slurmd(self, name: str) -> list[Process]:
-        """It, not its slurmstepd's, which may have kept its name for a moment."""
+        """Return the node's slurmd, without a slurmstepd that still has its name for a moment."""
         found = self._node(name).processes()
         return [each for each in found if each.command.startswith("slurmd -D") and each.state != "Z"]
 
@@ -337,7 +336,7 @@ class Cluster:
         return [process.pid for process in running if process.name == name and process.state != "Z"]
 
     def _spawn(self, machine: Machine, log: str, *command: str) -> None:
-        """Starts a daemon; its parent is the machine's first process, its output goes to the log."""
+        """Start a daemon. Its parent is the machine's first process, its output goes to the log."""
         with (self.layout.log / f"{log}.out").open("ab") as output:
             done = subprocess.run(
                 machine.enter("setsid", "--fork", *command),
@@ -371,7 +370,7 @@ class Cluster:
         self._controller("ip", "link", "set", name, state)
 
     def _heal(self, names: list[str]) -> None:
-        """Ends cuts and freezes of these living nodes."""
+        """End cuts and freezes of these living nodes."""
         living = self.machines()
         if names:
             self._controller("sh", "-c", " && ".join(f"ip link set {name} up" for name in names))
@@ -400,7 +399,7 @@ class Cluster:
         self._wait(f"{' '.join(names)} to be up", up)
 
     def _resumed(self, names: list[str]) -> bool:
-        """Whether these nodes are up. Those that answer, but are not to be used, are resumed."""
+        """Resume nodes that are down or drained. Return whether these nodes are up."""
         states = self._states()
         for name in names:
             if states.get(name) in HELD:

@@ -1,9 +1,9 @@
-"""The one error of the lab: its text says what went wrong, where, and what to look at."""
+"""The errors of the lab: their text tells what went wrong, where, and which log has more."""
 
 
 class LabError(Exception):
-    """Something that the lab was asked for did not happen; the message is for people."""
+    """Raised when a request to the lab failed; the message is for people."""
 
 
 class ArchiveMoved(LabError):
-    """Debian's archive no longer has what a release of the lab is made of."""
+    """Raised when Debian's archive no longer has the packages of a release of the lab."""

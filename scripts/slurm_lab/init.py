@@ -1,9 +1,9 @@
-"""The first process of one machine of the lab. Runs on its own (`python -I init.py LABEL`), in new namespaces.
+"""The first process of one machine of the lab. It runs alone (`python -I init.py LABEL`), in new namespaces.
 
-It reads its specification, a line of JSON, from stdin (the label, its log's path, is there for those who look at a list
-of processes), mounts what that lists (`mounts`: arguments of mount(8)), enters the chroot (`root`) under its own host
-name, and writes its process id as the host sees it. It stays, and reaps orphans, only once it has read "go": a starter
-that dies before it has written that id down leaves no process behind.
+It reads its specification, a line of JSON, from stdin (the label, its log's path, shows up in lists of processes),
+makes the `mounts` (arguments of mount(8)), enters the chroot (`root`) under its own host name, and writes its process
+id as the host sees it. It stays, and reaps orphans, only once it has read "go": a starter that dies before it has
+written that id down leaves no process behind.
 """
 
 import json

@@ -46,24 +46,24 @@ FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Start", "End", "N
 
 
 class Lab(Cluster):
-    """One release's cluster, and what a user (or root) does on it."""
+    """One release's cluster, with the actions of a user (or root) on it."""
 
     def command(
         self, command: Sequence[str], *, user: str | None = None, cwd: str | Path = "/", node: str | None = None
     ) -> list[str]:
-        """The command line that runs a command on the login machine (or as root on a node).
+        """Return the command line that runs a command on the login machine (or as root on a node).
 
         On the login machine it becomes the command by exec: signals, exit code and streams are the command's own.
         """
         switch: list[str] = []
         if user is not None:
-            self.layout.uid(user)  # an unknown one is told here
+            self.layout.uid(user)  # raises LabError for an unknown user
             switch = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--"]
         enter = 'cd "$0" && exec "$@"'
         return self.machine(node or LOGIN).enter(*switch, "sh", "-c", enter, str(cwd), *command)
 
     def environment(self, user: str | None = None, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The caller's environment, with Slurm's and the system's folders on PATH and the user's own names."""
+        """Return the caller's environment, with Slurm's and the system's folders on PATH and the user's own names."""
         result = with_first(os.environ, self.release.environment)
         path = result.get("PATH", "").split(":")
         result["PATH"] = ":".join([*path, *(folder for folder in SYSTEM_PATH if folder not in path)])
@@ -83,7 +83,7 @@ class Lab(Cluster):
         check: bool = True,
         timeout: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command on the login machine and returns its output. `check`: LabError unless it exits with 0.
+        """Run a command on the login machine and return its output. `check`: raise LabError unless it exits with 0.
 
         Raises subprocess.TimeoutExpired after `timeout` seconds, the command having been killed.
         """
@@ -108,13 +108,13 @@ class Lab(Cluster):
         env: Mapping[str, str] | None = None,
         **options: Any,
     ) -> subprocess.Popen[str]:
-        """Starts a command on the login machine; `options` are Popen's."""
+        """Start a command on the login machine; `options` are Popen's."""
         return subprocess.Popen(
             self.command(command, user=user, cwd=cwd), env=self.environment(user, env), text=True, **options
         )
 
     def work_dir(self, name: str, user: str = "root") -> Path:
-        """A fresh or kept folder of the user's, at the same path inside and outside, gone with the next `up`."""
+        """Return a folder of the user's, made if it is missing. It has one path inside and outside; `up` removes it."""
         folder = self.layout.cluster / "work" / name
         folder.mkdir(exist_ok=True)
         os.chown(folder, self.layout.uid(user), -1)
@@ -123,19 +123,19 @@ class Lab(Cluster):
     # One part of Slurm is lost, and the node lives
 
     def kill_slurmd(self, node: str) -> None:
-        """SIGKILL to the node's slurmd alone: its steps, with their slurmstepd, go on."""
+        """Send SIGKILL to the node's slurmd alone: its steps, with their slurmstepd, go on."""
         with self._locked():
             for process in self._slurmd(node):
                 os.kill(process.pid, signal.SIGKILL)
             self._wait(f"slurmd of {node} to be gone", lambda: not self._slurmd(node))
 
     def start_slurmd(self, node: str) -> None:
-        """Starts it if it does not run."""
+        """Start the node's slurmd if it does not run."""
         with self._locked():
             self._start_slurmd(node)
 
     def cut_from_controller(self, node: str) -> None:
-        """Node and controller lose what they send to one another; all others reach both. heal_node ends it."""
+        """Cut the network between node and controller; all others reach both. heal_node ends it."""
         with self._locked():
             network.cut_pair(self.machines(), node, CONTROLLER)
 
@@ -149,12 +149,12 @@ class Lab(Cluster):
         cwd: str | Path = "/tmp",
         env: Mapping[str, str] | None = None,
     ) -> int:
-        """Submits a batch script (its text) with sbatch's options; returns the job id."""
+        """Submit a batch script (its text) with sbatch's options. Return the job id."""
         done = self.run(["sbatch", "--parsable", *options], user=user, cwd=cwd, env=env, input=script)
         return int(done.stdout.split(";")[0])
 
     def sacct(self, job: int) -> JobRecord | None:
-        """The job's newest record (a job that lost a node has older ones); None while the database has none."""
+        """Return the job's newest record (a job that lost a node has older ones); None while the database has none."""
         fields = [f"--format={','.join(FIELDS)}", "--parsable2", "--noheader", "--delimiter=\x1f"]
         lines = self.run(["sacct", "-X", "-j", str(job), *fields]).stdout.splitlines()
         rows = [line.split("\x1f", len(FIELDS) - 1) for line in lines if line.count("\x1f") >= len(FIELDS) - 1]
@@ -174,7 +174,7 @@ class Lab(Cluster):
         )
 
     def wait_job(self, job: int, timeout: float) -> JobRecord:
-        """Waits until the job has ended by sacct's newest record. Raises LabError after `timeout` seconds."""
+        """Wait until the job has ended by sacct's newest record. Raises LabError after `timeout` seconds."""
         end = time.monotonic() + timeout
         while True:
             record = self.sacct(job)
@@ -185,7 +185,7 @@ class Lab(Cluster):
             time.sleep(0.2)
 
     def node_processes(self, name: str) -> list[Process]:
-        """What runs on the node besides Slurm and munge; zombies do not run. A dead node has none."""
+        """Return the node's processes besides Slurm, munge and zombies. A dead node has none."""
         node = self.machines().get(name)
         found = [] if node is None else node.processes()
         return [each for each in found if each.state not in "ZX" and each.name not in DAEMONS]

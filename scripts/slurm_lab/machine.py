@@ -40,7 +40,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Machine:
-    """One set of namespaces. `kind` says which of them tells its processes from others': pid or mnt."""
+    """One set of namespaces. `kind` names the one that tells its processes from others': pid or mnt."""
 
     name: str
     pid: int
@@ -51,14 +51,14 @@ class Machine:
         return start_time(self.pid) == self.start
 
     def enter(self, *command: str) -> list[str]:
-        """The command line that runs a command as root on this machine. Without a PID namespace it is one exec."""
+        """Return the command line that runs a command as root here. Without a PID namespace it is one exec."""
         namespaces = ["--mount", "--uts", "--ipc", "--net", "--root", "--wd"]
         if self.kind == "pid":
             namespaces.append("--pid")
         return ["nsenter", "--target", str(self.pid), *namespaces, "--", *command]
 
     def processes(self) -> list[Process]:
-        """Every process of this machine but its holder, zombies included; none when the machine is dead."""
+        """Return every process of this machine but its holder, zombies included; none when the machine is dead."""
         try:
             identity = Path(f"/proc/{self.pid}/ns/{self.kind}").readlink()
         except OSError:
@@ -70,7 +70,7 @@ class Machine:
         return [process for process in found if process is not None]
 
     def freeze(self) -> None:
-        """SIGSTOP to every process; its holder, which only reaps, goes on. Raises LabError after FREEZE_TIMEOUT."""
+        """Send SIGSTOP to every process but the holder, which only reaps. Raises LabError after FREEZE_TIMEOUT."""
         end = time.monotonic() + FREEZE_TIMEOUT
         while moving := [process for process in self.processes() if process.state not in STOPPED]:
             for process in moving:  # one may have forked before it was stopped: so look again
@@ -79,13 +79,13 @@ class Machine:
                 raise LabError(f"{self.name}: not stopped within {FREEZE_TIMEOUT:.0f} s: {moving}")
 
     def thaw(self) -> None:
-        """SIGCONT to every process that is stopped."""
+        """Send SIGCONT to every process that is stopped."""
         for process in self.processes():
             if process.state == "T":
                 _signal(process, signal.SIGCONT)
 
     def kill(self) -> None:
-        """Ends the machine and everything on it. Raises LabError when the kernel does not manage in KILL_TIMEOUT."""
+        """End the machine and everything on it. Raises LabError when a process is left after KILL_TIMEOUT."""
         if self.kind != "pid":
             for _ in range(100):  # a process may fork while we look
                 left = [process for process in self.processes() if process.state != "Z"]
@@ -99,7 +99,7 @@ class Machine:
 def start(
     name: str, command: Sequence[str], specification: dict[str, Any], log: IO[bytes], record: Callable[[Machine], None]
 ) -> Machine:
-    """Starts a holder through `command` (unshare, nsenter), has it recorded, and only then lets it stay."""
+    """Start a holder through `command` (unshare, nsenter), have it recorded, and only then let it stay."""
     kind = "pid" if "--pid" in command else "mnt"
     init = str(Path(__file__).with_name("init.py"))
     starter = subprocess.Popen(
@@ -129,18 +129,18 @@ def start(
 
 
 def daemon_environment() -> dict[str, str]:
-    """What daemons get: nothing of the environment that the lab was started from."""
+    """Return the environment of daemons, which has nothing of the caller's."""
     return {"PATH": ":".join(SYSTEM_PATH), "LANG": "C.UTF-8"}
 
 
 def with_first(environment: Mapping[str, str], first: Mapping[str, str]) -> dict[str, str]:
-    """The environment with each of these values before its own one. An own SLURM_CONF names another cluster."""
+    """Return the environment with each value of `first` before its own one. Its SLURM_CONF is dropped."""
     own = {name: value for name, value in environment.items() if name != "SLURM_CONF"}
     return own | {name: ":".join(filter(None, (value, own.get(name)))) for name, value in first.items()}
 
 
 def start_time(pid: int) -> int | None:
-    """The process' start in clock ticks since boot (proc_pid_stat(5), field 22); None when it is gone or a zombie."""
+    """Return the process's start in clock ticks since boot (proc_pid_stat(5), field 22); None if gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -166,7 +166,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
 
 
 def _kill(pid: int, start: int | None) -> None:
-    """SIGKILL to exactly this process, and waits until it is gone (a holder: with everything in its namespace)."""
+    """Send SIGKILL to exactly this process, and wait until it is gone (a holder: with everything in its namespace)."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

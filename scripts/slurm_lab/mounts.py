@@ -1,4 +1,4 @@
-"""What a machine of the lab sees: mounts made in its own namespace only, so that nothing is left to unmount."""
+"""The mounts of a machine of the lab. They exist in its own namespace only, so that none is left to unmount."""
 
 import sys
 import sysconfig
@@ -10,7 +10,7 @@ from .settings import LOGIN, Layout
 
 
 def specification(hostname: str, layout: Layout, prefix: Path | None) -> dict[str, Any]:
-    """What init.py is to do on a node or on the controller. Makes the mount points in the chroot."""
+    """Return init.py's specification for a node or the controller. Make the mount points in the chroot."""
     root = layout.root
     mounts: list[list[str]] = []
     for tree in ("/sys", "/dev"):
@@ -35,7 +35,7 @@ def specification(hostname: str, layout: Layout, prefix: Path | None) -> dict[st
 
 
 def login_specification(layout: Layout) -> dict[str, Any]:
-    """The login machine is the controller with the host's processes: a command there is a plain child of its caller."""
+    """Return the login machine's specification: it is the controller with the host's processes."""
     return {"hostname": LOGIN, "root": str(layout.root), "mounts": [proc(layout)], "folders": []}
 
 
@@ -47,7 +47,7 @@ FOLDERS = (("munge", "munge"), ("mysqld", "mysql"), ("slurm", "slurm"), ("lock",
 
 
 def visible() -> list[Path]:
-    """The checkout and the Python installation, of its virtual environment too."""
+    """Return the folders of the checkout, the Python installation and the virtual environment."""
     paths = {checkout(), Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
     settings = checkout() / ".venv/pyvenv.cfg"
     if settings.is_file():
@@ -60,14 +60,14 @@ def visible() -> list[Path]:
 
 
 def closed_to_others(path: Path) -> Path | None:
-    """The uppermost folder on the way to `path` that is the machine's own in the chroot too, being below /tmp, and that
-    the unprivileged user may not pass, such as a `mktemp -d` with a checkout in it. A new empty one hides it there."""
+    """Return the uppermost folder on the way to `path` that lies below /tmp, so in the chroot too, and that the
+    unprivileged user may not pass, such as a `mktemp -d` with a checkout in it. An empty mount hides it there."""
     way = [folder for folder in reversed(path.parents) if Path("/tmp") in folder.parents]
     return next((folder for folder in way if not folder.stat().st_mode & 0o001), None)
 
 
 def _point(root: Path, path: Path, *, directory: bool | None = None) -> str:
-    """The place in the chroot where `path` is mounted, made if it is missing. A symbolic link there is replaced."""
+    """Return the place in the chroot where `path` is mounted, made if it is missing. A link there is replaced."""
     place = root / path.relative_to("/")
     if place.is_symlink():
         place.unlink()

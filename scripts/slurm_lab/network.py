@@ -1,6 +1,6 @@
-"""Cuts of one direction, made of nothing but neighbour entries: a kernel that can bridge can do these.
+"""Cuts one direction of the network by neighbour entries alone: any kernel that can bridge has these.
 
-A machine that is not to reach an address gets a fixed hardware address for it that no card has; the bridge hands such
+A machine that must not reach an address gets a fixed hardware address for it that no card has; the bridge hands such
 frames to all machines, and all drop them. The sender does not notice.
 """
 
@@ -17,13 +17,13 @@ NO_CARD = "02:00:00:00:ff:ff"
 
 
 def cut(living: Mapping[str, Machine], name: str, only: Direction) -> None:
-    """What the node sends ("out"), or what the others send to it ("in"), gets lost from now on."""
+    """Lose packets from the node ("out"), or packets to it ("in"), from now on."""
     for sender, receiver in _ways(living, name, only):
         _lose(sender, receiver)
 
 
 def cut_pair(living: Mapping[str, Machine], one: str, other: str) -> None:
-    """What these two send to one another gets lost."""
+    """Lose packets between these two machines."""
     _lose(living[one], other)
     _lose(living[other], one)
 
@@ -33,7 +33,7 @@ def _lose(sender: Machine, receiver: str) -> None:
 
 
 def heal(living: Mapping[str, Machine], names: Collection[str]) -> None:
-    """Ends such cuts of these nodes, by one command on each machine. The links must be up."""
+    """End such cuts of these nodes, by one command on each machine. The links must be up."""
     for sender in living.values():
         if sender.name in names:
             _ip(sender, f"ip neigh flush nud permanent dev {_card(sender)}")
@@ -46,7 +46,7 @@ def heal(living: Mapping[str, Machine], names: Collection[str]) -> None:
 
 
 def _ways(living: Mapping[str, Machine], name: str, only: Direction) -> list[tuple[Machine, str]]:
-    """From whom to whom nothing gets through."""
+    """Return the pairs (sender, receiver) between which packets are lost."""
     others = [other for other in living if other not in (name, LOGIN)]  # login is on the controller's network
     return [(living[name], other) for other in others] if only == "out" else [(living[other], name) for other in others]
 

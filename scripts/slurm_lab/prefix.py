@@ -1,4 +1,4 @@
-"""A Slurm that was built by hand, and installed below a folder of its own (`configure --prefix`), as a release."""
+"""Makes a release of a Slurm that was built by hand and installed below its own folder (`configure --prefix`)."""
 
 import hashlib
 import re
@@ -9,12 +9,12 @@ from .errors import LabError
 from .releases import OTHERS, RELEASES, Release, modern, old
 
 BASE = "trixie"
-"""The Debian below it. What was linked on an older Debian runs there, too."""
+"""The Debian below it. Programs that were linked on an older Debian run there, too."""
 LIBRARIES = (
     *("libmunge2", "libmariadb3", "libjson-c5", "libhwloc15", "libnuma1", "liblz4-1", "libpam0g", "libyaml-0-2"),
     *("libdbus-1-3", "libcurl4", "libjwt2", "liblua5.4-0"),
 )
-"""What it may be linked to. What it is linked to besides is named by `up`."""
+"""Libraries to which it may be linked. `up` names any others that it needs."""
 HEADER = "include/slurm/slurm_version.h"
 DAEMONS = ("sbin/slurmctld", "sbin/slurmd", "sbin/slurmdbd", "sbin/slurmstepd")
 COMMANDS = ("bin/srun", "bin/sbatch", "bin/scontrol", "bin/sacct", "bin/sacctmgr")
@@ -24,7 +24,7 @@ FIRST_MODERN = 0x170B00
 
 
 def find(slurm: str | Path) -> Release:
-    """One of RELEASES by its name, or the Slurm below a folder. Raises LabError when none is installed there."""
+    """Return one of RELEASES by its name, or the Slurm below a folder. Raises LabError when none is installed there."""
     return RELEASES[slurm] if isinstance(slurm, str) else _installed(slurm.absolute())
 
 
@@ -51,13 +51,13 @@ def version_number(header: str) -> int:
 
 
 def linked(prefix: Path) -> list[str]:
-    """The files whose libraries have to be in the chroot, for ldd(1)."""
+    """Return the files whose libraries have to be in the chroot, for ldd(1)."""
     plugins = [found for name in PLUGINS for found in _plugin(prefix, name)]
     return [str(path) for path in (*(prefix / name for name in (*DAEMONS, *COMMANDS)), *plugins)]
 
 
 def missing_libraries(said: str) -> list[str]:
-    """What ldd(1) has not found, each once: libraries, and versions of them."""
+    """Return the libraries, and versions of them, that ldd(1) has not found, each once."""
     lines = (line.partition(": ")[2] or line for line in said.splitlines() if "not found" in line)
     return sorted({line.partition(" not found")[0].removesuffix(" =>").strip() for line in lines})
 

@@ -1,4 +1,4 @@
-"""What was started, kept in a file: enough to find it again and to end it, and nothing else."""
+"""Keeps in a file the machines that were started, to find them again and to end them."""
 
 import json
 from dataclasses import asdict
@@ -9,7 +9,7 @@ from .settings import Parameters
 
 
 class Record:
-    """The file cluster.json. One that was written before the machine was last booted says nothing any more."""
+    """The file cluster.json. It is ignored if it was written before the machine was last booted."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,7 +30,7 @@ class Record:
         partial.rename(self.path)
 
     def add(self, machine: Machine) -> None:
-        """Takes the machine's new incarnation down; the former one of that name is dead."""
+        """Record the machine's new incarnation; the former one of that name is dead."""
         parameters, machines = self.load()
         assert parameters is not None, "machines are started after save()"
         self.save(parameters, [*(each for each in machines if each.name != machine.name), machine])

@@ -1,4 +1,4 @@
-"""Which Slurm comes from which Debian, and where the lab keeps its things."""
+"""The releases of Slurm with the Debian of each, and the lab's folders."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ LAB_USER = "ftlab"
 LAB_UID = 64042  # outside the ranges that people, systemd and Debian's packages use
 SLURM_UID = 64030  # Debian's
 CLUSTERS = 4
-"""As many clusters of one release may be up at once."""
+"""The most clusters of one release that may be up at once."""
 
 SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-mysql-plugin")
 # Debian's old library names are still provided by the packages of the 64-bit time_t transition. The libraries are
@@ -36,8 +36,8 @@ class Pin:
 class Release:
     """One Slurm: of a Debian suite, or, on that suite, of the folder `prefix`.
 
-    `name` is that of its folder in the lab's, `version` are the first two numbers. `expected` is what the suite
-    must have; the files of `replaced` are put over those that the suite has.
+    `name` is that of its folder in the lab's, `version` are the first two numbers. The suite must have the package
+    `expected`; the files of `replaced` are put over those that the suite has.
     """
 
     name: str
@@ -57,14 +57,14 @@ class Release:
 
     @property
     def recipe(self) -> str:
-        """Changes whenever a chroot that was built before is no longer the right one."""
+        """A checksum that changes whenever a chroot that was built before is no longer the right one."""
         pins = [f"{pin.package}={pin.version}" for pin in (self.expected, self.replaced) if pin is not None]
         parts = (self.suite, *self.packages, LAB_USER, str(LAB_UID), *pins)
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:8]
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the Slurm of a folder needs in each process' environment, to be put before what is there."""
+        """The variables that the Slurm of a folder needs in each process, to be put before present values."""
         if self.prefix is None:
             return {}
         libraries = sorted({str(found.parent) for found in self.prefix.glob("lib*/libslurm.so.*")})
@@ -114,12 +114,12 @@ DEFAULT_RELEASE = "24.11"
 
 
 def lab_dir() -> Path:
-    """The folder of chroots, logs and state: $FT_SLURM_LAB_DIR, or /var/lib/ft-slurm-lab."""
+    """Return the folder of chroots, logs and state: $FT_SLURM_LAB_DIR, or /var/lib/ft-slurm-lab."""
     return Path(os.environ.get("FT_SLURM_LAB_DIR") or "/var/lib/ft-slurm-lab").absolute()
 
 
 def cluster_number() -> int:
-    """Which cluster of each release is meant, from 0 to CLUSTERS - 1: $FT_SLURM_LAB_CLUSTER, or 0.
+    """Return which cluster of each release is meant, from 0 to CLUSTERS - 1: $FT_SLURM_LAB_CLUSTER, or 0.
 
     Clusters of one release share its chroot and /tmp, and nothing else. Raises LabError for any other number.
     """
@@ -130,5 +130,5 @@ def cluster_number() -> int:
 
 
 def checkout() -> Path:
-    """The checkout that this file belongs to; visible at the same path inside the lab."""
+    """Return the checkout that this file belongs to. It has the same path inside the lab."""
     return Path(__file__).resolve().parents[2]

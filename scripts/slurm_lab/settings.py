@@ -1,4 +1,4 @@
-"""Writes what Slurm, munge and MariaDB of one cluster read: their configuration, keys and folders."""
+"""Writes the configuration, keys and folders of one cluster's Slurm, munge and MariaDB."""
 
 import os
 import secrets
@@ -18,7 +18,7 @@ TOPOLOGIES = ("none", "tree", "block")
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What `up` was asked for."""
+    """The options of `up`."""
 
     nodes: int = 4
     slurmd_timeout: int = 10
@@ -29,7 +29,7 @@ class Parameters:
         return [f"n{index}" for index in range(self.nodes)]
 
     def check(self, release: Release) -> None:
-        """Raises LabError where this release cannot have it."""
+        """Raise LabError where this release does not support them."""
         if not 1 <= self.nodes <= 64:
             raise LabError(f"--nodes {self.nodes}: from 1 to 64")
         if self.slurmd_timeout < 1:
@@ -57,7 +57,7 @@ class Layout:
         return self.cluster / "slurm"
 
     def uid(self, user: str) -> int:
-        """The user's number in the chroot. Raises LabError for a user that it does not have."""
+        """Return the user's number in the chroot. Raises LabError for a user that it does not have."""
         for line in (self.root / "etc/passwd").read_text().splitlines():
             fields = line.split(":")
             if fields[0] == user:
@@ -66,14 +66,14 @@ class Layout:
 
 
 def address(name: str) -> str:
-    """The machine's address in the cluster's own network, which exists in its namespaces only."""
+    """Return the machine's address in the cluster's own network, which exists in its namespaces only."""
     if name in (CONTROLLER, LOGIN):
         return "10.213.0.1"
     return f"10.213.1.{1 + int(name.removeprefix('n'))}"
 
 
 def write(release: Release, parameters: Parameters, layout: Layout) -> None:
-    """Makes the cluster's folder afresh. Raises LabError for parameters that this release cannot have."""
+    """Make the cluster's folder afresh. Raises LabError for parameters that this release does not support."""
     parameters.check(release)
     if layout.cluster.exists():
         shutil.rmtree(layout.cluster)
@@ -99,7 +99,7 @@ def write(release: Release, parameters: Parameters, layout: Layout) -> None:
 
 
 def write_slurm_conf(release: Release, parameters: Parameters, layout: Layout) -> None:
-    """slurm.conf; see `_first_job_id` for the ids of its jobs."""
+    """Write slurm.conf; see `_first_job_id` for the ids of its jobs."""
     topology = "" if parameters.topology == "none" else f"TopologyPlugin=topology/{parameters.topology}\n"
     (layout.slurm / "slurm.conf").write_text(f"""\
 ClusterName=lab
@@ -134,8 +134,8 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def _first_job_id(release: Release, layout: Layout) -> int:
-    """From the clock, in each cluster's own range (MaxJobId is 67,043,328): clusters share /tmp, where a job's id is a
-    folder's name, and several of them may be up at once."""
+    """Return the first id, made from the clock, in each cluster's own range (MaxJobId is 67,043,328): clusters share
+    /tmp, where a job's id is a folder's name, and several of them may be up at once."""
     kept = layout.cluster / "first_job_id"
     if not kept.exists():
         ranges = [*sorted(RELEASES), "prefix"]
@@ -167,7 +167,7 @@ def _topology_conf(parameters: Parameters, layout: Layout) -> None:
 def _network_files(parameters: Parameters, layout: Layout) -> None:
     machines = "".join(f"{address(name)} {name}\n" for name in (CONTROLLER, LOGIN, *parameters.names()))
     (layout.cluster / "hosts").write_text(f"127.0.0.1 localhost\n{machines}")
-    # No name server at all: there is none to be reached, and a look-up that waits for one stops torch's store.
+    # No name server at all: none can be reached, and a look-up that waits for one stops torch's store.
     (layout.cluster / "resolv.conf").write_text("")
     (layout.cluster / "nsswitch.conf").write_text("passwd: files\ngroup: files\nshadow: files\nhosts: files\n")
 
@@ -180,7 +180,7 @@ def _munge_key(layout: Layout) -> None:
 
 
 def _database(layout: Layout) -> None:
-    """A copy of the empty database that MariaDB's package made when it was installed."""
+    """Copy the empty database that MariaDB's package made when it was installed."""
     subprocess.run(["cp", "-a", "--sparse=always", layout.root / "var/lib/mysql", layout.cluster / "mysql"], check=True)
     (layout.cluster / "init.sql").write_text(
         "CREATE USER IF NOT EXISTS slurm@localhost IDENTIFIED VIA unix_socket;\n"

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from ft_bench import report
-from ft_bench.seen import BenchError, Seen
+from ft_bench.seen import BenchError, GrowingList
 from ft_bench.told import Exits, LogLine, Workers, parse
 
 
@@ -101,7 +101,7 @@ def test_a_worker_tells_its_longest_step(tmp_path: Path) -> None:
 
 
 def test_what_is_not_seen_is_an_error_that_names_it() -> None:
-    seen: Seen[int] = Seen()
+    seen: GrowingList[int] = GrowingList()
     seen.add(3)
     assert seen.wait(lambda items: sum(items) or None, 1.0, "any") == 3
     with pytest.raises(BenchError, match="a four"):

@@ -1,4 +1,4 @@
-"""A job of ten thousand nodes, half of which get lost: what is said of it fits into a message."""
+"""A job of ten thousand nodes, half of which get lost: its messages fit into their bound."""
 
 import random
 from dataclasses import replace

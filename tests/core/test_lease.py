@@ -1,4 +1,4 @@
-"""The lease: whatever the interleaving, nobody ever believes in a proof that is younger than it is."""
+"""The lease: in any interleaving, no node takes a proof for younger than it is."""
 
 from __future__ import annotations
 

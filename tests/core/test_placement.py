@@ -1,4 +1,4 @@
-"""Placement: tables, and what holds for every group, whoever is healthy and wherever it sits."""
+"""Placement: tables, and properties of every group, for any healthy nodes in any domains."""
 
 from collections.abc import Collection, Mapping, Sequence
 

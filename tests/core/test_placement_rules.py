@@ -193,8 +193,8 @@ def test_a_node_that_comes_back_in_another_domain_is_no_part_of_its_segment() ->
 @pytest.mark.parametrize(
     ("sizes", "former", "lost", "segment", "group", "reason"),
     [
-        ("a6", (0, 1, 2, 3, 4, 5), (1, 4), 1, (0, 2, 3, 5), "from 6 to 4 nodes: nobody may replace n1, n4"),
-        ("a4 b2", (0, 1, 2, 3, 4, 5), (2,), 2, (0, 1, 4, 5), "from 6 to 4 nodes: nobody may replace n2, n3"),
+        ("a6", (0, 1, 2, 3, 4, 5), (1, 4), 1, (0, 2, 3, 5), "from 6 to 4 nodes: no node may replace n1, n4"),
+        ("a4 b2", (0, 1, 2, 3, 4, 5), (2,), 2, (0, 1, 4, 5), "from 6 to 4 nodes: no node may replace n2, n3"),
         ("a6", (0, 1, 2, 3), (), 1, (0, 1, 2, 3, 4, 5), "from 4 to 6 nodes: new are n4, n5"),
         ("a5 b2", (4, 2, 0, 1), (), 2, (4, 2, 0, 1, 5, 6), "from 4 to 6 nodes: new are n5, n6"),
         (
@@ -233,7 +233,7 @@ def test_growing_leaves_the_reserve_and_replacing_takes_it() -> None:
 def test_an_elastic_job_takes_beyond_the_reserve_whom_no_vacancy_can_have() -> None:
     pools = (Pool("b", domains=("b",), serves=("b",), reserve=1), Pool("any"))
     found = place("a3 b2", (0, 1, 2), (1,), active=3, least=1, pools=pools)
-    assert found == Assignment((0, 3, 2), "nobody may replace n1; new are n3")
+    assert found == Assignment((0, 3, 2), "no node may replace n1; new are n3")
 
 
 def test_how_far_a_job_could_grow() -> None:

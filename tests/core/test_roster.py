@@ -1,4 +1,4 @@
-"""Majorities that meet, and terms that nobody shares: exhaustively for small lists."""
+"""Majorities that meet, and terms that no two nodes share: exhaustively for small lists."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, combinations, permutations

@@ -1,4 +1,4 @@
-"""A coordinator that takes over: from candidate to in charge, and what it makes of what it is told."""
+"""A coordinator that takes over: from candidate to in charge, and its use of the nodes' memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read: counts, durations, lists of names, and what is left of a text that would command a terminal."""
+"""Text for people: counts, durations, lists of names, and text without sequences that would command a terminal."""
 
 import pytest
 from hypothesis import given

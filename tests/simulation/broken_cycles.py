@@ -16,7 +16,7 @@ from ft_supervisor.core.quorum.members import Member
 
 
 class WaitsOnlyForTheFirstToStop(Cycles):
-    """The first that has stopped stands for all."""
+    """Takes the first node that has stopped for all of them."""
 
     def _stopped(self, member: Member, now: float) -> None:
         for other in self._members:
@@ -54,7 +54,7 @@ class CountsSuccessesOfFormerCycles(Cycles):
 
 
 class ForgetsTheLost(CoordinatorMachine):
-    """Says that a node is lost, and chooses it nevertheless."""
+    """Announces that a node is lost, and chooses it nevertheless."""
 
     def _lose(self, member: Member, now: float) -> None:
         super()._lose(member, now)
@@ -67,7 +67,7 @@ class LosesNobody(CoordinatorMachine):
 
 
 class ShiftsRanks(Cycles):
-    """The next group is sorted by infra_rank."""
+    """Sorts the next group by infra_rank."""
 
     def _start(self, group: tuple[int, ...], choice: str, now: float, after: str = "") -> None:
         super()._start(tuple(sorted(group)), choice, now, after)
@@ -91,7 +91,7 @@ class JoinsForEver(Cycles):
 
 
 class DoesNotListenToRegisters(Cycles):
-    """Does not listen to what a node says of the running cycle, and waits for an agent that ran it already."""
+    """Ignores a node's report about the running cycle, and waits for an agent that ran it already."""
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         assert self.cycle is not None

@@ -10,7 +10,7 @@ from ft_supervisor.core.protocol import actions
 
 
 class CompletesWithSuccess(LastDeed):
-    """Ends the job in Slurm with code 0, whatever the verdict says."""
+    """Ends the job in Slurm with code 0 for every verdict."""
 
     def _complete(self) -> None:
         self._become(Step.COMPLETING)
@@ -25,7 +25,7 @@ class EndsEveryJob(LastDeed):
 
 
 class WaitsForAnAnswer(LastDeed):
-    """Waits for what slurmctld says of the batch host without a bound."""
+    """Waits without a bound for slurmctld's answer about the batch host."""
 
     def _ask(self, now: float) -> None:
         super()._ask(now)
@@ -34,7 +34,7 @@ class WaitsForAnAnswer(LastDeed):
 
 
 class CompletesForEver(LastDeed):
-    """Does not heed the signal that comes when srun is ended."""
+    """Ignores the signal that comes when srun is ended."""
 
     def _look(self, now: float) -> None:
         if self.step is not Step.COMPLETING:
@@ -73,7 +73,7 @@ class ServesWhileItLeaves(DaemonMachine):
 
 
 class KeepsTheFormerDeadline(ChildWatch):
-    """A child that is gone is still to be killed, and so is the next one."""
+    """Keeps the deadline of a child that is gone, and so kills the next one."""
 
     def exit(self, now: float) -> None:
         kill_at = self._kill_at

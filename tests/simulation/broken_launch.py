@@ -1,4 +1,4 @@
-"""The machine of `launch` with one rule broken. None of these checks itself: the world has to notice."""
+"""The machine of `launch` with one rule broken. None of these checks itself: the world has to detect it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ft_supervisor.core.launch.states import State
 
 class Unchecked(LaunchMachine):
     def validate(self) -> None:
-        """See nothing."""
+        """Check nothing."""
 
 
 class ExitsAsSrunDoes(Unchecked):
@@ -34,7 +34,7 @@ class WaitsForNoLateVerdict(Unchecked):
 
 
 class SwallowsSigterm(Unchecked):
-    """It relies on Slurm to signal the tasks too."""
+    """Relies on Slurm to signal the tasks too."""
 
     def _signal(self, name: str, now: float) -> None:
         super()._signal(name, now)
@@ -50,7 +50,7 @@ class PassesOnEverySignal(Unchecked):
 
 
 class LeavesWithTheVerdict(Unchecked):
-    """It does not wait for srun."""
+    """Does not wait for srun."""
 
     def _read(self, found: VerdictRead, now: float) -> None:
         super()._read(found, now)
@@ -67,7 +67,7 @@ class WaitsForSrunForEver(Unchecked):
 
 
 class LeavesTheJobRunning(Unchecked):
-    """It asks Slurm whether its node is in the job, and makes nothing of the answer."""
+    """Asks Slurm whether its node is in the job, and ignores the answer."""
 
     def _host_answered(self, gone: bool) -> None:
         super()._host_answered(False)

@@ -28,7 +28,7 @@ class RunsWithoutALease(AgentMachine):
 
 
 class StartsBesideTheFormer(Lifecycle):
-    """A failed worker's peers are left to themselves."""
+    """Leaves a failed worker's peers running."""
 
     def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
         if self.running is not None and not isinstance(self.state, Closing):
@@ -54,7 +54,7 @@ class NeverStops(Lifecycle):
 
 
 class TakesAStopForASuccess(Lifecycle):
-    """Workers that are gone have succeeded, it thinks."""
+    """Takes workers that are gone for a success."""
 
     def gone(self, cycle: Cycle) -> None:
         if isinstance(self.state, Stopping):
@@ -78,7 +78,7 @@ class FailsAndCallsItSuccess(Lifecycle):
 
 
 class RemembersNothing(Follower):
-    """Its daemon hears of nothing that its successor would need, except promises."""
+    """Sends its daemon nothing that its successor needs, except promises."""
 
     def remember(self, memory: Memory) -> None:
         self.memory = memory
@@ -92,14 +92,14 @@ class NeverLeaves(Lifecycle):
 
 
 class SaysGoodbyeTooEarly(AgentMachine):
-    """Nobody waits for its workers, though they go on."""
+    """Sends its Goodbye without waiting for its workers, which go on."""
 
     def _terminate(self, reason: str, now: float) -> None:
         self._follower.send(messages.Goodbye, verdict=None)
 
 
 class NeverCallsAnybodyElse(AgentMachine):
-    """Stays with the coordinator that it knew first."""
+    """Stays with the coordinator that it met first."""
 
     def handle(self, event: events.AgentEvent, now: float) -> list[actions.AgentAction]:
         return [
@@ -109,7 +109,7 @@ class NeverCallsAnybodyElse(AgentMachine):
 
 
 class LeavesByTheBarrier(AgentMachine):
-    """Its key alone sends a node home."""
+    """Ends a node by the exit barrier's key alone."""
 
     def _tick(self, now: float) -> None:
         super()._tick(now)
@@ -118,24 +118,24 @@ class LeavesByTheBarrier(AgentMachine):
 
 
 class BelievesAnyStore(AgentMachine):
-    """One with another configuration ends the node, whoever has made it."""
+    """Ends the node for any store with another configuration."""
 
     def _policy_differs(self, event: events.PolicyDiffers, now: float) -> None:
         self._life.end(actions.Leave(CONFIG_ERROR, None, event.reason), 0.0, now)
 
 
 def believes(*_: object) -> str:
-    """Instead of a look whether a message can be true."""
+    """Accepts every message, also one that cannot be true."""
     return ""
 
 
 def echoes_always(round_: int, *, abandoned: bool) -> int:
-    """Instead of lease.echo: writes back what an abandoned connection has read."""
+    """Replaces lease.echo: writes back the round that an abandoned connection has read."""
     return round_
 
 
 class HasNoGuard(AgentMachine):
-    """Nothing beside the workers looks at their lease."""
+    """Removes the guard: no process beside the workers watches their lease."""
 
     @property
     def guard_at(self) -> float | None:
@@ -143,7 +143,7 @@ class HasNoGuard(AgentMachine):
 
 
 class DoesNotGuardTheFence(DaemonMachine):
-    """Leaves it to an agent that may stand still."""
+    """Leaves the fence to an agent that may stand still."""
 
     def handle(self, event: events.DaemonEvent, now: float) -> list[actions.DaemonAction]:
         match event:

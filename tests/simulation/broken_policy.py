@@ -31,21 +31,21 @@ class RunsWhateverTheChecksSay(Lifecycle):
 
 
 class ChargesForTheNodesHealth(Cycles):
-    """What a check has found costs a restart, as if a worker had failed."""
+    """Charges a failed check as a restart, as if a worker had failed."""
 
     def _trouble(self, trouble: Trouble, now: float) -> None:
         super()._trouble(replace(trouble, charged=trouble.charged or trouble.cause is Cause.HEALTH), now)
 
 
 class BlamesItsWorkers(Lifecycle):
-    """A node that cannot start its workers calls that a failure of theirs."""
+    """Reports workers that cannot be started as failures of theirs."""
 
     def cannot_start(self, cycle: Cycle, reason: str, now: float) -> None:
         self.exited(cycle, (Failure(self._node.infra_rank, 0, exit_code=126, message=reason),), now)
 
 
 class DecidesBeforeAllHaveStopped(Cycles):
-    """The next cycle begins as soon as its cause is known."""
+    """Begins the next cycle as soon as its cause is known."""
 
     def _hear_active(
         self,

@@ -41,19 +41,19 @@ class IgnoresNewerPromises(CoordinatorMachine):
 
 
 def any_minority(members: Sequence[int], present: Collection[int]) -> bool:
-    """Instead of a majority."""
+    """Return whether any member is present, instead of a majority."""
     return any(member in present for member in members)
 
 
 class AsksOnlyTheNewList(RosterChange):
-    """A change of members is kept by a majority of the new list alone."""
+    """Changes the members with a majority of the new list alone."""
 
     def _propose(self, roster: Roster) -> Roster:
         return super()._propose(replace(roster, former=""))
 
 
 class ForgetsPromises(DaemonMachine):
-    """A new agent, and a new coordinator, know of no promise."""
+    """Starts new agents and coordinators without the promise."""
 
     def handle(self, event: events.DaemonEvent, now: float) -> list[actions.DaemonAction]:
         return [
@@ -65,7 +65,7 @@ class ForgetsPromises(DaemonMachine):
 
 
 class WaitsForNobodyToStop(Members):
-    """Whoever runs is no hindrance to the next cycle."""
+    """Begins the next cycle although nodes still run workers."""
 
     def anybody_runs(self) -> bool:
         return False
@@ -75,14 +75,14 @@ class WaitsForNobodyToStop(Members):
 
 
 class LeasesToAnybody(Proof):
-    """Every round is a lease, without a majority's echo."""
+    """Takes every round for a lease, without a majority's echo."""
 
     def lease(self, roster: Roster) -> int:
         return self.round
 
 
 class NeverFences(AgentMachine):
-    """Nor lets its daemon or the guard do it."""
+    """Does not fence its workers, nor lets its daemon or the guard do it."""
 
     @property
     def fence_at(self) -> float | None:
@@ -90,15 +90,15 @@ class NeverFences(AgentMachine):
 
 
 class CountsItsOwnDelay(Members):
-    """Time in which the coordinator stood still counts against its nodes."""
+    """Counts time in which the coordinator stood still against its nodes."""
 
     def forgive(self, seconds: float, now: float) -> None:
-        """Never."""
+        """Forgive nothing."""
 
 
 class GoesOnAfterAStall(CoordinatorMachine):
-    """However long it stood still, it goes on as if it were in charge, on the strength of an old majority. (Not to step
-    down is no mistake by itself: what it decides without a new proof of its majority is nothing.)"""
+    """Goes on as if in charge after any suspension, on the strength of an old majority. (Not to step down is no mistake
+    by itself: without a new proof of its majority its decisions do not count.)"""
 
     def _late(self, seconds: float, stalled: bool, now: float) -> None:
         super()._late(seconds, False, now)
@@ -109,7 +109,7 @@ class GoesOnAfterAStall(CoordinatorMachine):
 
 
 class TakesAnyVerdictForIts(CoordinatorMachine):
-    """In charge anew, it does not go by the verdict that nodes have accepted before."""
+    """Takes charge, and ignores the verdict that nodes have accepted before."""
 
     def _receive(self, message: messages.ToCoordinator, now: float) -> None:
         if isinstance(message, messages.Register):
@@ -118,7 +118,7 @@ class TakesAnyVerdictForIts(CoordinatorMachine):
 
 
 class WantsNoKeepers(VerdictCommit):
-    """A verdict is the job's as soon as one node keeps it."""
+    """Takes a verdict for the job's as soon as one node keeps it."""
 
     def keep(self, infra_rank: int, roster: Roster) -> Verdict | None:
         return self.proposal if self.stage is Stage.PROPOSED else None
@@ -136,7 +136,7 @@ class LeadsOnceAMajorityIsPresent(Leadership):
 
 
 class ForgetsItsProposal(VerdictCommit):
-    """Knows no more what it has proposed, once a node has kept it."""
+    """Forgets its proposal once a node has kept it."""
 
     def keep(self, infra_rank: int, roster: Roster) -> Verdict | None:
         kept = super().keep(infra_rank, roster)
@@ -145,7 +145,7 @@ class ForgetsItsProposal(VerdictCommit):
 
 
 class TermsOfAnybody(Election):
-    """All candidates take the same terms."""
+    """Gives all candidates the same terms."""
 
     def ask(self, now: float) -> int:
         self.term = self._highest = self._highest + 1

@@ -55,14 +55,14 @@ WAKING = 0.2
 
 
 class Checks(Endings):
-    """Sees everything, decides nothing. Here: workers, coordinators, faults."""
+    """Checks every action and decides nothing. This class checks workers, coordinators and faults."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.leader: int | None = None
-        """Whose coordinator was last seen in charge."""
+        """The node whose coordinator was last seen in charge."""
         self.ranks: dict[Cycle, dict[int, int]] = {}
-        """infra_ranks by group_rank, of workers that were started."""
+        """The infra_ranks by group_rank of all workers that were started."""
         self.terms: dict[int, SimCoordinator] = {}
         self._lost: dict[SimCoordinator, set[int]] = {}
         self._heard: dict[SimCoordinator, dict[int, tuple[float, int]]] = {}
@@ -73,7 +73,7 @@ class Checks(Endings):
     # -- workers
 
     def start(self, node: SimNode, run: Run) -> None:
-        """Workers are started."""
+        """Check the start of workers."""
         world = self._world
         if node.workers is not None:
             raise Breach("1", f"{node.name} starts {run.cycle} beside {node.workers.cycle}")
@@ -102,7 +102,7 @@ class Checks(Endings):
                 self._overlap(other, other.workers, run.cycle)
 
     def _check_ranks(self, node: SimNode, run: Run) -> None:
-        """A survivor keeps its group_rank where the size is the same."""
+        """Check that a survivor keeps its group_rank where the size is the same."""
         former = Cycle(run.cycle.term, run.cycle.n - 1)
         if len(self.groups.get(former, ())) != run.group_world_size:
             return
@@ -111,12 +111,13 @@ class Checks(Endings):
                 raise Breach("survivors", f"{node.name} was {rank} of {former}, and is {run.group_rank} of {run.cycle}")
 
     def stop(self, node: SimNode, cycle: Cycle) -> None:
-        """Workers are to be stopped."""
+        """Check an order to stop workers."""
         if self._world.plan.gentle and self.chosen is None:
             raise Breach("8", f"training is disturbed: {node.name} stops {cycle}")
 
     def _overlap(self, node: SimNode, workers: SimWorkers, cycle: Cycle) -> None:
-        """Only on a node that stands still as a whole, or has only just begun to go on: the guard needs nobody else."""
+        """Check that old workers run only on a node that stands still as a whole, or has just begun to go on: the
+        guard needs no other process."""
         world = self._world
         if not workers.alive:
             return
@@ -129,7 +130,7 @@ class Checks(Endings):
 
     @contextmanager
     def states(self) -> Iterator[None]:
-        """Around a step of a machine: its states keep their tables, and its own invariants hold."""
+        """Run a step of a machine, and check that its states keep to their tables and its own invariants hold."""
         try:
             yield
         except InvalidState as error:
@@ -138,7 +139,7 @@ class Checks(Endings):
     # -- coordinators
 
     def in_charge(self, coordinator: SimCoordinator, term: int) -> None:
-        """Its pulse carries this term, or its mail does."""
+        """Check a coordinator whose pulse or mail carries this term."""
         world = self._world
         if self.terms.setdefault(term, coordinator) is not coordinator:
             raise Breach("9", f"two coordinators are in charge in term {term}")
@@ -149,14 +150,14 @@ class Checks(Endings):
             world.moment("leading", coordinator.node.rank)
 
     def received(self, coordinator: SimCoordinator, message: ToCoordinator) -> None:
-        """A message is about to be handled."""
+        """Check a message before it is handled."""
         self._travels(message, TO_COORDINATOR)
         if isinstance(message, Register):
             self._lost.get(coordinator, set()).discard(message.infra_rank)
             self._world.moment("joining", message.infra_rank)
 
     def heard(self, coordinator: SimCoordinator, ranks: Iterable[int]) -> None:
-        """A coordinator learns by their heartbeats that these live, or gives them time anew."""
+        """Note that these nodes are alive for a coordinator, by their heartbeats, or that it gives them time anew."""
         known = self._heard.setdefault(coordinator, {})
         known.update(dict.fromkeys(ranks, (coordinator.awake(), coordinator.thaws)))
 
@@ -177,7 +178,7 @@ class Checks(Endings):
             raise Breach("lost", f"{coordinator.node.name} gives up n{rank}, and nothing was wrong with either")
 
     def _check_silence(self, coordinator: SimCoordinator, rank: int) -> None:
-        """Time in which the coordinator stood still counts against nobody, but for two heartbeats each time."""
+        """Check a lost node's silence: suspensions of the coordinator do not count, but for two heartbeats each."""
         timeouts = self._world.job.timeouts
         since, thaws = self._heard.get(coordinator, {}).get(rank, (-1e9, 0))
         silence = coordinator.awake() - since
@@ -185,7 +186,7 @@ class Checks(Endings):
             raise Breach("lost", f"{coordinator.node.name} gives up n{rank} after {silence:.1f} s, itself not counted")
 
     def _travels(self, message: ToCoordinator | ToAgent, types: tuple[type, ...]) -> None:
-        """In one job of twenty: what our own machines say is within the bounds of its fields."""
+        """Check in one job of twenty that our machines' messages are within the bounds of their fields."""
         if self._world.plan.seed % 20:
             return
         try:
@@ -201,7 +202,7 @@ class Checks(Endings):
             raise Breach("believed", f"one of ours is not believed: {fact}")
 
     def mail(self, coordinator: SimCoordinator, infra_rank: int, message: ToAgent) -> None:
-        """A coordinator tells an agent something."""
+        """Check a message of a coordinator to an agent."""
         self._travels(message, TO_AGENT)
         if not isinstance(message, Prepare | Close):  # only who is in charge says such a thing
             self.in_charge(coordinator, message.term)
@@ -226,7 +227,7 @@ class Checks(Endings):
     # -- faults
 
     def fault(self, fault: Fault, ranks: Sequence[int]) -> None:
-        """A fault happens now."""
+        """Note a fault that happens now."""
         world = self._world
         self.disturb(fault)
         if fault.kind == "split":
@@ -238,7 +239,7 @@ class Checks(Endings):
             self.touched.update(ranks)
 
     def _harmless(self, freeze: Fault) -> bool:
-        """Whether a coordinator that stands still for so long may not give anybody up for it. Where there are other
+        """Whether a coordinator that stands still for so long must not give any node up for it. Where there are other
         candidates, some agents may go to one, and others may stay."""
         timeouts, now = self._world.job.timeouts, self._world.now
         again, self._frozen_until = now < self._frozen_until + timeouts.fence, now + freeze.seconds

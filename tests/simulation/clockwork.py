@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Breach(AssertionError):
-    """An invariant does not hold. `number`: its number in checks.py, or a word for what is checked beside these."""
+    """Raised when an invariant does not hold. `number`: its number in checks.py, or a word for another check."""
 
     def __init__(self, number: str, text: str) -> None:
         super().__init__(f"{number}: {text}")
@@ -23,7 +23,7 @@ class Clockwork:
         self.random = random.Random(seed)
         self.now = 0.0
         self.history: list[str] | None = None
-        """Lines for people, where somebody wants them."""
+        """Lines for people, where they are wanted."""
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
 

@@ -1,4 +1,4 @@
-"""The invariants that are about how a job ends: one verdict, success only where it is true, and everybody leaves."""
+"""Checks the invariants of a job's end: one verdict, success only where it is true, and every daemon leaves."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ HARMLESS = {"repeat", "files", "reset", "stranger", "squatter"}
 
 
 class Endings:
-    """What workers have achieved, who says how the job ended, and when."""
+    """Keeps the workers' successes, the verdicts that processes announce, and when they do."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.groups: dict[Cycle, tuple[int, ...]] = {}
-        """infra_ranks by group_rank, of all cycles that were started somewhere."""
+        """The infra_ranks by group_rank of all cycles that were started somewhere."""
         self.chosen: Verdict | None = None
-        """The verdict, once somebody has said that it is the job's."""
+        """The verdict, once a process has announced it as the job's."""
         self.chosen_at = 0.0
         self.outside = False
-        """Whether somebody else has a say in the verdict, too."""
+        """Whether a stranger can set the verdict, too."""
         self.touched: set[int] = set()
-        """Nodes that some fault was about."""
+        """Nodes that were hit by some fault."""
         self.charged = 0
-        """Restarts that were charged to a budget, as nodes were told."""
+        """Restarts that were charged to a budget, by the messages to nodes."""
         self._worked: dict[Cycle, set[int]] = {}
         self.left_at: dict[int, float] = {}
-        """When daemons have left, by infra_rank."""
+        """When each daemon has left, by infra_rank."""
         self.worked_at = 0.0
-        """When workers have exited with 0 last."""
+        """When workers last exited with 0."""
         self._disturbed_until = 0.0
 
     def worked(self, cycle: Cycle, rank: int) -> None:
-        """All workers of the cycle on this node have exited with 0."""
+        """Note that all workers of the cycle on this node have exited with 0."""
         self._worked.setdefault(cycle, set()).add(rank)
         self.worked_at = self._world.now
 
     def succeeded(self, cycle: Cycle) -> set[int]:
-        """Where they have."""
+        """Return the nodes on which all workers of the cycle have exited with 0."""
         return self._worked.get(cycle, set())
 
     def disturb(self, fault: Fault) -> None:
-        """A fault happens now."""
+        """Note a fault that happens now."""
         self._disturbed_until = max(self._disturbed_until, self._world.now + fault.seconds)
         self.outside = self.outside or fault.kind == "outside"
 
     def verdict(self, verdict: Verdict, where: str) -> None:
-        """Somebody says that this is the job's."""
+        """Check a verdict that a process announces as the job's."""
         if self.chosen is None:
             self.chosen, self.chosen_at = verdict, self._world.now
             if verdict.outcome is Outcome.SUCCESS:
@@ -70,27 +70,27 @@ class Endings:
             raise Breach("4", f"{where}: {verdict}, after {self.chosen}")
 
     def check_success(self, what: str) -> None:
-        """Some cycle's workers must have succeeded on all its nodes."""
+        """Check that some cycle's workers have succeeded on all of its nodes."""
         if not any(set(group) <= self.succeeded(cycle) for cycle, group in self.groups.items()):
             raise Breach("5", f"success is {what}, but no cycle has succeeded: {self._worked}")
 
     def agent_leaves(self, node: SimNode, leave: Leave) -> None:
-        """An agent says Leave."""
+        """Check an agent's Leave."""
         if leave.code == CONFIG_ERROR:
             self._check_refusal(node)
         if leave.verdict is not None:
             self.verdict(leave.verdict, f"{node.name} leaves")
 
     def _check_refusal(self, node: SimNode) -> None:
-        """All nodes of a job have one configuration here: only a squatter can make a node believe otherwise, and that
-        none that has ever had a coordinator."""
+        """Check that only a squatter makes a node leave for its configuration, as all nodes have one here, and only a
+        node that has never had a coordinator."""
         assert node.agent is not None and node.agent.machine is not None
         met = node.agent.machine.memory.promise != NO_PROMISE
         if met or self._world.now < self._world.job.timeouts.takeover:
             raise Breach("4", f"{node.name} leaves for a stranger's store")
 
     def step(self, who: str, machine: DaemonMachine, event: DaemonEvent, now: float) -> list[DaemonAction]:
-        """A machine handles an event: it keeps to its table of states, and its fields fit its state."""
+        """Let a machine handle an event, and check that it keeps to its table and its fields fit its state."""
         try:
             todo = machine.handle(event, now)
             machine.validate()
@@ -99,7 +99,7 @@ class Endings:
         return todo
 
     def daemon_leaves(self, node: SimNode, leave: Leave) -> None:
-        """A daemon leaves, perhaps after a last deed."""
+        """Check a daemon that leaves, perhaps after a last deed."""
         code = leave.code
         self._world.note(node.name, f"leaves with {code}: {leave.reason}")
         self.left_at.setdefault(node.rank, self._world.now)
@@ -113,7 +113,7 @@ class Endings:
             self.check_success(f"{node.name}'s code")
 
     def end(self) -> None:
-        """Everybody has left."""
+        """Check the codes and the verdict once every daemon has left."""
         world = self._world
         codes = {node.rank: node.code for node in world.nodes if node.code is not None}
         if any(node.workers is not None for node in world.nodes):
@@ -135,7 +135,7 @@ class Endings:
             raise Breach("8" if world.plan.gentle else "success", f"codes {codes}, verdict {self.chosen}")
 
     def _check_time(self) -> None:
-        """Once there is a verdict, everybody leaves soon after the last fault."""
+        """Check that every daemon leaves soon after the verdict and the last fault."""
         t = self._world.job.timeouts
         if self.chosen is None:
             return

@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 LOOK = 0.5
 """Seconds between two looks while no lease holds."""
 WAKING = 0.05
-"""The same while the node stands still: how late it goes on, at most, after the workers."""
+"""Seconds between two looks while the node stands still: how late it goes on, at most, after the workers."""
 
 
 class SimGuard:
-    """Ends whatever workers its node has once the time is over that it was last told."""
+    """Ends its node's workers once the deadline is over that it last received."""
 
     def __init__(self, agent: SimAgent) -> None:
         self._agent = agent
         self._end: float | None = None
 
     def set(self, end: float | None) -> None:
-        """By the node's clock; None: not at all."""
+        """Set the deadline, by the node's clock; None: there is none."""
         if end == self._end:
             return
         self._end = end

@@ -1,4 +1,4 @@
-"""Hosts, what cuts them off from one another, and the one-way channels between them.
+"""Hosts, the cuts between them, and the one-way channels between them.
 
 A channel behaves like one direction of a TCP connection: in order, delayed, and what a cut holds up arrives after it
 has healed, even if the sender has long given the connection up or is dead; only with its host is it lost.
@@ -13,7 +13,7 @@ from typing import Any
 from tests.simulation.clockwork import Clockwork
 
 RETRANSMISSION = 1.0
-"""Seconds, at most, from the end of a cut until what it held up arrives."""
+"""Seconds, at most, from the end of a cut until the messages arrive that it held up."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Host:
 
 @dataclass
 class Network:
-    """Who can reach whom. `slow`: the longest delay of a packet, in seconds; most are far quicker."""
+    """Which host can reach which. `slow`: the longest delay of a packet, in seconds; most are far quicker."""
 
     clock: Clockwork
     slow: float
@@ -36,22 +36,22 @@ class Network:
     _part: frozenset[tuple[int, int]] = frozenset()
 
     def delay(self) -> float:
-        """How long a packet travels."""
+        """Return how long a packet travels, in seconds."""
         return float(0.0003 + self.slow * self.clock.random.random() ** 6)
 
     def blocked(self, source: Host, target: Host) -> bool:
-        """Whether nothing gets from here to there."""
+        """Whether no packet gets from here to there."""
         return (source.rank, target.rank) in self._blocked
 
     def cut(self, pairs: Iterable[tuple[int, int]], seconds: float) -> None:
-        """Nothing gets from the first to the second of each pair, for a while."""
+        """Cut the way from the first to the second of each pair, for a while."""
         cut = frozenset(pairs)
         self._cuts.append(cut)
         self._blocked = frozenset().union(*self._cuts)
         self.clock.after(seconds, self._heal, cut)
 
     def part(self, pairs: Iterable[tuple[int, int]], seconds: float) -> None:
-        """The same, instead of the former part."""
+        """Split the network in this way, instead of the former one."""
         if self._part in self._cuts:
             self._heal(self._part)
         self._part = frozenset(pairs)
@@ -70,11 +70,11 @@ class Network:
                 self.clock.after(RETRANSMISSION * self.clock.random.random() ** 2, channel.release)
 
     def hold(self, channel: Channel) -> None:
-        """The channel has something that waits for a cut to heal."""
+        """Note that the channel has messages that wait for a cut to heal."""
         self._waiting.append(channel)
 
     def power_off(self, host: Host) -> None:
-        """What this host has not got out yet will never be sent."""
+        """Drop the packets that this host has not sent yet."""
         host.up = False
         for channel in self._waiting:
             if channel.source is host:
@@ -91,12 +91,12 @@ class Channel:
         self.source = source
         self.target = target
         self.broken = False
-        """What is on its way is lost, and so is all that is to come."""
+        """Lose the messages that are under way, and all later ones."""
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._free = 0.0
 
     def send(self, deed: Callable[..., None], *arguments: Any) -> None:
-        """`deed` is what happens at the other end when this arrives."""
+        """Send a message; `deed` happens at the other end when it arrives."""
         network = self.network
         self._free = max(self._free, network.clock.now + network.delay())
         network.clock.at(self._free, self._arrive, deed, arguments)
@@ -113,7 +113,7 @@ class Channel:
             deed(*arguments)
 
     def release(self) -> None:
-        """The cut has healed: all that it held up arrives, unless another one came."""
+        """Deliver all that a healed cut held up, unless another cut came."""
         if self.held and self.network.blocked(self.source, self.target):
             self.network.hold(self)
             return

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MailKey = tuple[int, int, int]
-"""infra_rank, incarnation, connection."""
+"""The key of a queue of mail: infra_rank, incarnation, connection."""
 
 
 class Store:
-    """The keys. `receive` is what becomes of a message in the inbox."""
+    """The keys of a store. `receive` handles a message in the inbox."""
 
     def __init__(self, receive: Callable[[ToCoordinator], None]) -> None:
         self.pulse: tuple[int, int | None, int] = (0, None, 0)
@@ -35,12 +35,12 @@ class Store:
         self._strangers = False
 
     def push(self, message: ToCoordinator) -> None:
-        """Into the inbox."""
+        """Push a message into the inbox."""
         self.words.append(message)
         self.receive(message)
 
     def mail(self, key: MailKey, message: ToAgent) -> None:
-        """To whoever reads this mail, now or later."""
+        """Push a message into this mail, for a reader now or later."""
         reader = self._readers.get(key)
         if reader is not None:
             reader(message)
@@ -48,28 +48,28 @@ class Store:
             self._boxes.setdefault(key, []).append(message)
 
     def read_mail(self, key: MailKey, reader: Callable[[ToAgent], None]) -> None:
-        """From now on `reader` gets this mail."""
+        """Deliver this mail to `reader` from now on."""
         self._readers[key] = reader
         for message in self._boxes.pop(key, []):
             reader(message)
 
     def claim(self, verdict: Verdict) -> Verdict:
-        """compare_set of permanent_close."""
+        """Set permanent_close as compare_set does."""
         self.permanent_close = self.permanent_close or verdict
         return self.permanent_close
 
     def enter_barrier(self, cycle: Cycle, world_size: int) -> None:
-        """One more member has arrived at the exit barrier."""
+        """Note that one more member has arrived at the exit barrier."""
         self._barriers[cycle] = self._barriers.get(cycle, 0) + 1
         if self._barriers[cycle] >= world_size:
             self._passed.add(cycle)
 
     def open_barriers(self) -> None:
-        """A stranger sets the keys of all exit barriers."""
+        """Set the keys of all exit barriers, as a stranger can."""
         self._strangers = True
 
     def endings(self, watched: Cycle | None) -> tuple[bool, Verdict | None]:
-        """Whether that exit barrier is passed, as its key says, and permanent_close."""
+        """Return whether that exit barrier is passed, by its key, and permanent_close."""
         passed = watched in self._passed or (self._strangers and watched is not None)
         return passed, self.permanent_close
 
@@ -95,23 +95,23 @@ class Connection:
         server.connections.append(self)
 
     def call(self, request: Callable[[Store], T], reply: Callable[[T], None]) -> None:
-        """Ask, and get the answer some time, or never."""
+        """Send a request. The answer comes some time, or never."""
         self._there.send(self._arrive, request, reply)
 
     def push(self, request: Callable[[Store], None]) -> None:
-        """Ask for no answer."""
+        """Send a request that has no answer."""
         self._there.send(self._arrive, request, None)
 
     def mail(self, deed: Callable[..., None], *arguments: Any) -> None:
-        """The store answers the one that waits for mail: a connection of its own."""
+        """Answer the reader that waits for mail, on a connection of its own."""
         self._mail.send(self.client.do, deed, *arguments)
 
     def reset(self) -> None:
-        """The server's process is gone, its host is not."""
+        """Handle the end of the server's process, whose host still lives."""
         self._back.send(self.client.do, self._lost)
 
     def sever(self) -> None:
-        """Something between the hosts forgets the connection: what is on its way is lost, and the client hears it."""
+        """Break the connection between the hosts: messages under way are lost, and the client detects it."""
         for channel in (self._there, self._back, self._mail):
             channel.broken = True
         self.client.do(self._lost)

@@ -1,4 +1,4 @@
-"""Faults that belong together: what two of them at the wrong moment can do is known, and too rare among random ones."""
+"""Plans with faults that belong together: such pairs at the wrong moment are too rare among random faults."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def _fault(kind: str, at: float, nodes: Sequence[int] = (), seconds: float = 0.0
 
 
 def gentle(dice: random.Random, plan: Plan) -> Plan:
-    """Coordinators die and stand still, one takeover at a time, when everybody is there.
+    """Plan coordinators that die and stand still, one takeover at a time, when every node is there.
 
-    Not for about as long as agents wait for one that is silent, as half of them might stay; and not in a network whose
-    round trips of half a second leave a takeover no room in the fence.
+    They do not stand still for about as long as agents wait for a silent one, as half of the agents might stay. The
+    network is not slow: round trips of half a second would leave a takeover no room in the fence.
     """
     faults, at = [], dice.uniform(12.0, 14.0)
     for _ in range(dice.randint(1, 2)):
@@ -43,7 +43,7 @@ def gentle(dice: random.Random, plan: Plan) -> Plan:
 
 
 def ailing(dice: random.Random, plan: Plan) -> Plan:
-    """Nodes turn unhealthy or fail for good, and others have to take their places."""
+    """Plan nodes that turn unhealthy or fail for good, so that others have to take their places."""
     faults, at = [], dice.uniform(3.0, 8.0)
     for _ in range(dice.randint(2, 5)):
         kind = dice.choice(("sick", "sick", "unable", "worker", "drain", "node", "agent"))
@@ -57,7 +57,7 @@ def ailing(dice: random.Random, plan: Plan) -> Plan:
 
 
 def unable(dice: random.Random, plan: Plan) -> Plan:
-    """Some nodes cannot start workers, and spares that have to take their places cannot either; one spare can."""
+    """Plan nodes, active ones and spares, that cannot start workers; one spare can."""
     spares = dice.randint(1, 3)
     nodes = plan.active + spares
     broken = dice.sample(range(nodes), dice.randint(1, spares))
@@ -70,7 +70,7 @@ def unable(dice: random.Random, plan: Plan) -> Plan:
 
 
 def see_saw(dice: random.Random, plan: Plan) -> Plan:
-    """Whoever is in charge is away until after its replacement has taken charge, and then that one, and so on."""
+    """Plan coordinators in charge that are away, one after another, until their replacement has taken charge."""
     faults, at = [], dice.uniform(5.0, 12.0)
     for _ in range(dice.randint(2, 4)):
         kind = dice.choice(("cut-node", "freeze-coordinator", "freeze-node", "coordinator", "cut-node", "daemon"))
@@ -85,7 +85,7 @@ def see_saw(dice: random.Random, plan: Plan) -> Plan:
 
 
 def drift(dice: random.Random, plan: Plan) -> Plan:
-    """One partition follows another about when nodes of the former are given up, some just when the list changes."""
+    """Plan partitions that follow one another about when nodes are given up, some just when the list changes."""
     nodes = dice.randint(4, 7)
     faults, at = [], dice.uniform(5.0, 12.0)
     side = set(range(nodes)) - set(dice.sample(range(nodes), (nodes - 1) // 2))
@@ -107,7 +107,7 @@ def drift(dice: random.Random, plan: Plan) -> Plan:
 
 
 def unguarded(dice: random.Random, plan: Plan) -> Plan:
-    """A node is cut off, and some or all of it stands still just when its workers would have to be killed."""
+    """Plan a node that is cut off, and stands still in part or as a whole when its workers have to be killed."""
     at, node = dice.uniform(6.0, 12.0), dice.randrange(plan.active)
     both = ("freeze-agent", "freeze-daemon")
     kinds = dice.choice((both, both, ("freeze-agent",), ("freeze-daemon",), ("freeze-node",)))
@@ -121,7 +121,7 @@ def unguarded(dice: random.Random, plan: Plan) -> Plan:
 
 
 def stale_orders(dice: random.Random, plan: Plan) -> Plan:
-    """A node stands still just when it is told to run, and hears of it when the world has moved on."""
+    """Plan a node that stands still just when its Run is sent, and receives it when the world has moved on."""
     moment = dice.choice(("ordering", "promoting", "promoting"))
     faults = [
         _fault(dice.choice(("freeze-node", "freeze-node", "cut-node")), 0.0, [ACTOR], dice.uniform(3.0, 18.0), moment)
@@ -135,7 +135,7 @@ def stale_orders(dice: random.Random, plan: Plan) -> Plan:
 
 
 def stutter(dice: random.Random, plan: Plan) -> Plan:
-    """The only candidate stands still again and again, never for as long as the fence, and is cut off from others."""
+    """Plan an only candidate that stands still again and again, for less than the fence, and is cut off from others."""
     faults, at = [], dice.uniform(5.0, 12.0)
     for _ in range(dice.randint(2, 4)):
         seconds = dice.uniform(2.0, 4.9)
@@ -149,21 +149,21 @@ def stutter(dice: random.Random, plan: Plan) -> Plan:
 
 
 def old_words(dice: random.Random, plan: Plan) -> Plan:
-    """Workers fail when others have succeeded, and what was said before comes again, for long."""
+    """Plan workers that fail when others have succeeded, and old messages that come again, for long."""
     faults = [_fault("repeat", dice.uniform(2.0, 12.0), [IN_CHARGE], dice.randint(20, 60)) for _ in range(2)]
     faults.append(_fault("agent", dice.uniform(0.0, 0.6), [dice.randrange(plan.active)], moment="succeeding"))
     return replace(plan, work=round(dice.uniform(2.0, 6.0), 2), restarts=3, peers="independent", faults=tuple(faults))
 
 
 def too_few(dice: random.Random, plan: Plan) -> Plan:
-    """More nodes die than there are spares: where the policy says so, the job is to be requeued."""
+    """Plan more deaths of nodes than there are spares: if the policy asks for it, the job is to be requeued."""
     at = dice.uniform(8.0, 14.0)
     faults = [_fault("node", at, [node]) for node in dice.sample(range(5), 2)]
     return replace(_long(dice, plan, at), nodes=5, active=4, policy="plain", gentle=False, faults=tuple(faults))
 
 
 def endings(dice: random.Random, plan: Plan) -> Plan:
-    """The job ends, and its coordinator does not live to see it."""
+    """Plan faults of the coordinator and others at the job's end."""
     faults: list[Fault] = []
     for _ in range(dice.randint(1, 3)):
         moment = dice.choice(("closing", "closing", "recording", "closed", "succeeding"))
@@ -180,7 +180,7 @@ def endings(dice: random.Random, plan: Plan) -> Plan:
 
 
 def launched(dice: random.Random, plan: Plan) -> Plan:
-    """`launch` has started the job, and is signalled, while nodes die or are away."""
+    """Plan a job of `launch`, which gets signals while nodes die or are away."""
     faults: list[Fault] = []
     for _ in range(dice.choice((0, 1, 1, 2, 3))):
         kind = dice.choice(("launch-term", "launch-term", "launch-int", "launch-int", "cancel"))
@@ -195,7 +195,7 @@ def launched(dice: random.Random, plan: Plan) -> Plan:
 
 
 def _long(dice: random.Random, plan: Plan, last: float) -> Plan:
-    """Long enough for the faults to matter, and with enough restarts for what they bring."""
+    """Return the plan with work that outlasts the faults, and with enough restarts for them."""
     return replace(plan, work=round(last + dice.uniform(5.0, 20.0), 2), restarts=5, fails=())
 
 

@@ -1,4 +1,4 @@
-"""Events and actions in a few words, for a history that people read."""
+"""Writes events and actions in a few words, for a history that people read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUIET = {"incarnation", "port", "master_addr", "master_port", "restart_count", 
 
 
 def brief(value: object) -> str:
-    """`value`, without what is empty or plain to see."""
+    """Return `value` without empty and obvious parts."""
     match value:
         case Cycle() | Failure():
             return str(value)

@@ -31,26 +31,26 @@ TIMEOUTS = Timeouts(stop_grace=5.0, join=30.0, exit_barrier=20.0, takeover=20.0)
 
 
 LAST_DEED = 150.0
-"""Seconds for what a daemon asks of a slurmctld that has given the batch host up, or cannot be reached."""
+"""Seconds for a daemon's request to a slurmctld that has given the batch host up, or cannot be reached."""
 
 
 @dataclass
 class Slurm:
-    """What slurmctld knows. `end_at`: when it ends the job, in the world's seconds."""
+    """The state of slurmctld. `end_at`: when it ends the job, in the world's seconds."""
 
     word: SlurmsWord = SlurmsWord.NOTHING
     end_at: float | None = None
     draining: frozenset[int] = frozenset()
 
     def says(self, now: float) -> SlurmSaid:
-        """To whoever asks."""
+        """Return Slurm's answer at `now`."""
         end_in = None if self.end_at is None else self.end_at - now
         return SlurmSaid(self.word, end_in, None if end_in is None else 1000.0, tuple(sorted(self.draining)))
 
 
 @dataclass(frozen=True)
 class Machines:
-    """What is run."""
+    """The classes of the machines that run."""
 
     coordinator: type[CoordinatorMachine] = CoordinatorMachine
     agent: type[AgentMachine] = AgentMachine
@@ -59,7 +59,7 @@ class Machines:
 
 
 def end_bound(plan: Plan) -> float:
-    """Seconds after which no daemon of this job can be left, whatever the plan does (invariant 6)."""
+    """Return the seconds after which no daemon of this job can be left, with any faults of the plan (invariant 6)."""
     t = TIMEOUTS
     disturbed = max((f.at + f.seconds for f in plan.faults if not f.moment), default=0.0)
     disturbed += sum(f.at + f.seconds for f in plan.faults if f.moment)

@@ -1,4 +1,4 @@
-"""Whom an agent calls, and when it calls somebody else."""
+"""Which candidate an agent connects to, and when it tries another one."""
 
 from __future__ import annotations
 

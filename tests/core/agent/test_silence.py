@@ -1,4 +1,4 @@
-"""When nobody answers, by a clock of the test's."""
+"""An agent without any answer, by a clock of the test's."""
 
 from ft_supervisor.core.agent.silence import Silence
 

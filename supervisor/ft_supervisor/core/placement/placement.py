@@ -153,7 +153,7 @@ class _Words:
         said = _some(moves, "; ")
         if lost:
             gone = self._list([rank for slot in lost for rank in slot.former])
-            said += f"{'; ' if said else ''}nobody may replace {gone}"
+            said += f"{'; ' if said else ''}no node may replace {gone}"
         if new:
             said += f"{'; ' if said else ''}new are {self._list([rank for ranks in new for rank in ranks])}"
         if size != before:

@@ -6,7 +6,7 @@ is in charge later has the promise of one of those agents, given after that agen
 
     a node may run workers until `fence` after a moment that was certainly before r appeared: when it asked and r was
     not there yet (Lease), and
-    a coordinator that takes charge replaces nobody within `node_lost` after that,
+    a coordinator that takes charge replaces no node within `node_lost` after that,
 
 and no clock is compared with another host's: only their rates matter, over seconds.
 """
