@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ft_supervisor.coordinator import files
-from ft_supervisor.coordinator.live import Live
+from ft_supervisor.coordinator.journal_copier import JournalCopier
+from ft_supervisor.coordinator.status_writer import StatusWriter
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import actions
 from ft_supervisor.core.protocol.codec import encode
@@ -76,7 +77,8 @@ class Loop:
         self._writing: list[Background[None]] = []
         self._looking: Background[None] | None = None
         self._step: Background[None] | None = None
-        self._live = Live(Path(job.run_folder), machine.node, journal.path)
+        self._status = StatusWriter(Path(job.run_folder))
+        self._journal_copier = JournalCopier(journal.path, Path(job.run_folder), machine.node.name)
 
     def prepare(self) -> None:
         """The first pulse, before anybody looks for one."""
@@ -119,7 +121,8 @@ class Loop:
         if not self._ended and (data := self._store.get(self._keys.permanent_close)) is not None:
             self._end(data)
         self._handle(Tick())
-        self._live.beat(self._machine, clock.now())
+        self._status.beat(self._machine, clock.now())
+        self._journal_copier.beat(self._machine, clock.now())
         if self._exporter is not None:
             self._exporter.beat(clock.now())
 
@@ -152,7 +155,7 @@ class Loop:
             match action:
                 case actions.Announce(fact):
                     emit(render(fact, self._machine.job))
-                    self._live.news()
+                    self._status.news()
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self._store.push(self._keys.mail(infra_rank, incarnation, connection), encode(message))
                 case actions.Pulse():
@@ -175,7 +178,7 @@ class Loop:
     def _leave(self, leave: actions.Leave) -> NoReturn:
         """Say Done and end, the store with us; not by sys.exit, which would wait for threads."""
         self._store.get(self._keys.hello)  # answered: so are all pushes on this connection before it
-        last = self._live.end(self._machine, clock.now())
+        last = [*self._status.end(self._machine, clock.now()), *self._journal_copier.end(self._machine)]
         for what in wait_all([*self._writing, *last], LAST_FILES_BOUND):
             log("file_hangs", "warning", what=what)
         verdict = leave.verdict

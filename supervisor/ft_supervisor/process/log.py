@@ -76,6 +76,21 @@ def file_failed(what: str, error: Exception) -> None:
     log("file_failed", "warning", what=what, error=f"{type(error).__name__}: {error}")
 
 
+class FailureLog:
+    """Logs the failures of work that is done again and again: one line for the same error in a row."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._noted = ""
+
+    def note(self, error: Exception | None) -> None:
+        """Log the error of the last attempt, unless the attempt before had the same one; None: it succeeded."""
+        text = str(error or "")
+        if error is not None and text != self._noted:
+            file_failed(self._what, error)
+        self._noted = text
+
+
 def journal_failed(reason: str) -> None:
     """Log that this process records nothing any more. For Journal's `failed`."""
     log("journal_failed", "warning", reason=reason)

@@ -1,7 +1,8 @@
 """What the coordinator in charge sees at one moment, as plain data: for status, metrics and whoever else looks on.
 
-As JSON it is `<run folder>/status.json` (coordinator.live). Nodes that are the same in everything but their ranks share
-one entry, so that 10,000 of them take some lines and not megabytes; programs have it easier with `status --json`.
+As JSON it is `<run folder>/status.json` (coordinator.status_writer). Nodes that are the same in everything but their
+ranks share one entry, so that 10,000 of them take some lines and not megabytes; programs have it easier with `status
+--json`.
 
     {"version": 1, "run_id", "job",       the configuration's name
      "time", "interval",                  when it was made, and how soon the next one is, usually
