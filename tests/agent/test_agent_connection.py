@@ -17,7 +17,7 @@ from tests.agent.harness import BOUND, NODE, RUN_ID, Nursery, Scripted, job, lis
 
 from ft_supervisor.agent import connection, wire
 from ft_supervisor.agent.connection import FromWire, Generation
-from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.agent.dial import Dialer, FoundStore
 from ft_supervisor.agent.wire import Wire
 from ft_supervisor.core.protocol import codec
 from ft_supervisor.core.protocol.actions import Pulse
@@ -253,9 +253,9 @@ class Leads:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def dial(self, candidates: object, abandoned: threading.Event, _differs: object) -> Found | None:
+    def dial(self, candidates: object, abandoned: threading.Event, _differs: object) -> FoundStore | None:
         """At once."""
-        return Found(0, ("127.0.0.1", 1), self._store, self._store.clone(), clock.now(), 1)
+        return FoundStore(0, ("127.0.0.1", 1), self._store, self._store.clone(), clock.now(), 1)
 
 
 @pytest.mark.parametrize("abandoned", [False, True])

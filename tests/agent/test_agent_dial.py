@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import BOUND, Nursery, job, listen, port_of, wait_until
 
-from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.agent.dial import Dialer, FoundStore
 from ft_supervisor.core.agent import dialling
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.run_folder import smallfile
@@ -24,7 +24,7 @@ DEAD = "127.0.0.2"
 """A host that is no more; it never answers for long."""
 
 
-def find(dialer: Dialer, *candidates: int) -> Found:
+def find(dialer: Dialer, *candidates: int) -> FoundStore:
     """What the dialer finds, within the bound."""
     abandoned = threading.Event()
     with ThreadPoolExecutor(1) as pool:
@@ -32,7 +32,7 @@ def find(dialer: Dialer, *candidates: int) -> Found:
             found = pool.submit(dialer.dial, candidates, abandoned).result(BOUND)
         finally:
             abandoned.set()
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundStore)
     return found
 
 
@@ -270,7 +270,7 @@ def test_an_address_file_that_hangs(
             assert steps(("file", 0)) == 1
             nursery.store(socket.create_server(("127.0.0.1", port)), tmp_path / "log")
             found = dialing.result(BOUND)
-            assert isinstance(found, Found) and found.address == ("127.0.0.1", port)
+            assert isinstance(found, FoundStore) and found.address == ("127.0.0.1", port)
     finally:
         abandoned.set()
         hangs.set()

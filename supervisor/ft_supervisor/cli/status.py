@@ -24,7 +24,7 @@ from ft_supervisor.status.poll import Look
 from ft_supervisor.status.render_status import render
 
 LOOK_AGAIN = 1.0
-"""Seconds between two looks of one who watches."""
+"""Seconds between two reads with --watch."""
 UNKNOWN_JOB = 3
 NOT_SURE = 4
 LEFT = 130
@@ -46,41 +46,41 @@ def status(
         bool, typer.Option("--json", help="Print JSON; with --watch one line whenever something is new.")
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="A line for each node, also for those with nothing to say.")
+        bool, typer.Option("--all", help="A line for each node, also for those without any news.")
     ] = False,
 ) -> None:
     """Shows a job's nodes, training cycle, coordinator, budgets, spares and last decision.
 
-    It reads files in run_dir, so it works on a login node as well as on any of the job's, and asks Slurm only where
-    they do not tell. A job's id is enough, in any folder; without one it takes the newest run below the current folder.
-    The coordinator writes the files every two seconds; what is older than 15 s is called stale.
+       It reads files in run_dir, so it works on a login node as well as on any of the job's, and asks Slurm only where
+    these do not have the answer. A job's id is enough, in any folder; without one it takes the newest run below the
+    current folder. The coordinator writes the files every two seconds; what is older than 15 s is called stale.
 
     \b
-    Examples:
-      ft-supervisor status 1234
-      ft-supervisor status --watch                        the newest run below the current folder
-      ft-supervisor status 1234 --json | jq .status.phase
+       Examples:
+         ft-supervisor status 1234
+         ft-supervisor status --watch                        the newest run below the current folder
+         ft-supervisor status 1234 --json | jq .status.phase
 
-    \b
-    Exit codes:
-        0  this is how it is; or how the job ended
-        2  the command line or the configuration is wrong
-        3  nothing is known of this job
-        4  only a part is known, or only how it was: stale, or not started yet
-      130  --watch was ended by Ctrl-C
+       \b
+       Exit codes:
+           0  this is how it is; or how the job ended
+           2  the command line or the configuration is wrong
+           3  nothing is known of this job
+           4  only a part is known, or only how it was: stale, or not started yet
+         130  --watch was ended by Ctrl-C
 
-    \b
-    --json prints one object:
-      version   1
-      state     running, stale, ended, pending, unknown or none
-      job, folder, age (seconds since status was taken), notes (a list of lines)
-      verdict   outcome, reason, exit_code, again; null while there is none
-      left_running   why, ends_it (a command), since, until: the job has its verdict and still runs
-                in Slurm; else null
-      slurm     state, reason; null if Slurm was not asked
-      status    version, run_id, job, time, interval, phase, coordinator, wanted, cycle,
-                nodes (an object for each), candidates, members, spares, survives, budgets,
-                ends_in, slurm_away, decision, verdict; null if there is none
+       \b
+       --json prints one object:
+         version   1
+         state     running, stale, ended, pending, unknown or none
+         job, folder, age (seconds since status was taken), notes (a list of lines)
+         verdict   outcome, reason, exit_code, again; null while there is none
+         left_running   why, ends_it (a command), since, until: the job has its verdict and still runs
+                   in Slurm; else null
+         slurm     state, reason; null if Slurm was not asked
+         status    version, run_id, job, time, interval, phase, coordinator, wanted, cycle,
+                   nodes (an object for each), candidates, members, spares, survives, budgets,
+                   ends_in, slurm_away, decision, verdict; null if there is none
     """
     raise typer.Exit(guarded(lambda: _run((job, config, run_dir), watch, as_json, everything)))
 
@@ -90,42 +90,42 @@ def _run(asked: tuple[str | None, Path | None, Path | None], watch: bool, as_jso
         search = find.search(*asked, os.environ)
     except find.WrongUse as error:
         return complain(error)
-    look, show = Look(search), Show(as_json, everything)
+    look, show = Look(search), StatusPrinter(as_json, everything)
     if watch:
-        return Watch(look, show).run()
+        return StatusWatch(look, show).run()
     seen = look.now()
     show.once(seen)
     return exit_code(seen)
 
 
 def exit_code(seen: Seen) -> int:
-    """The command's."""
+    """Return the command's exit code."""
     if seen.state is State.ENDED or (seen.state is State.RUNNING and not seen.files.problems):
         return 0
     return UNKNOWN_JOB if seen.state is State.NONE and not (seen.slurm and seen.slurm.state) else NOT_SURE
 
 
-class Show:
-    """Prints. `closed`: nobody reads any more."""
+class StatusPrinter:
+    """Prints states of a job. `closed`: stdout has no reader any more."""
 
     def __init__(self, as_json: bool, everything: bool) -> None:
         self.as_json = as_json
         self.everything = everything
         self.closed = False
         self.console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-        replace_letters()  # for what the console prints by itself
+        replace_letters()  # for text that the console prints itself
 
     @property
     def redraws(self) -> bool:
-        """Whether it is a terminal on which that can be done."""
+        """Return whether stdout is a terminal on which lines can be redrawn."""
         return not self.as_json and self.console.is_terminal and not self.console.is_dumb_terminal
 
     def lines(self, seen: Seen) -> list[Text]:
-        """As wide as the terminal."""
+        """Return the lines, as wide as the terminal."""
         return render(seen, self.console.width, everything=self.everything)
 
     def once(self, seen: Seen, *, indent: int | None = 1) -> None:
-        """All of it, on stdout; what nobody knows anything of, for people, on stderr."""
+        """Print all of the state, on stdout; for people, on stderr if nothing is known of the job."""
         if self.as_json:
             self._write(json.dumps(document(seen), indent=indent) + "\n")
         elif seen.state is State.NONE and not (seen.slurm and seen.slurm.state):
@@ -138,26 +138,26 @@ class Show:
             self._write(capture.get())
 
     def blank(self) -> None:
-        """An empty line between two of them."""
+        """Print an empty line between two states."""
         self._write("\n")
 
     def _write(self, text: str) -> None:
         self.closed = not put(text)
 
 
-class Watch:
-    """Shows a job until it has ended, or nobody can say any more."""
+class StatusWatch:
+    """Shows a job until it has ended, or nothing can be found out any more."""
 
-    def __init__(self, look: Look, show: Show) -> None:
+    def __init__(self, look: Look, show: StatusPrinter) -> None:
         self._look = look
         self._show = show
         self._last: Seen | None = None
 
     def run(self) -> int:
-        """The exit code. Main thread only."""
+        """Show the job and return the exit code. Main thread only."""
         if not self._show.redraws:
             return self._until_over(self._print)
-        former = signal.signal(signal.SIGTERM, _terminated)  # or the terminal would stay as it is
+        former = signal.signal(signal.SIGTERM, _terminated)  # otherwise the terminal would not be restored
         try:
             with self._show.console.screen() as screen:
                 code = self._until_over(lambda seen: screen.update(Group(*self._fitting(seen))))
@@ -192,7 +192,7 @@ class Watch:
 
 
 def is_over(seen: Seen) -> bool:
-    """Whether there is nothing to wait for."""
+    """Return whether there is nothing to wait for."""
     if seen.state is State.ENDED:
         return True
     if seen.state is State.RUNNING or seen.files.problems:
@@ -208,7 +208,8 @@ def _told(seen: Seen) -> object:
 
 
 def _reader_leaves(seconds: float) -> bool:
-    """Whether whoever reads stdout is gone within that time: with nothing new to print, no write tells."""
+    """Return whether the reader of stdout goes away within that time: while nothing new is printed, no write reports
+    it."""
     if sys.stdout is None:
         return True
     poll = select.poll()

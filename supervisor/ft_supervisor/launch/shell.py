@@ -27,7 +27,7 @@ from ft_supervisor.daemon.completing import Completing
 from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch import comment, slurm, srun
 from ft_supervisor.launch.journal import Recorder
-from ft_supervisor.launch.watch import Watch, in_runs
+from ft_supervisor.launch.watch import VerdictWatch, in_runs
 from ft_supervisor.process import log, signals
 from ft_supervisor.process.background import Background
 from ft_supervisor.run_folder import run_index, runs
@@ -185,7 +185,7 @@ class Launch:
         places = [in_runs(self._run_dir, wanted)]
         if job.host is not None:
             places.append(in_runs(local_folder("RUN_ID").parent, wanted, job.host))
-        Watch(places, self._nonce, self._events.put)
+        VerdictWatch(places, self._nonce, self._events.put)
 
     def _note(self) -> None:
         """Put the job into the user's index, so that its id is enough for `status` and other commands in any folder."""

@@ -41,7 +41,7 @@ def in_folders(run_id: str, folders: Sequence[Path]) -> Place:
     return Place(str(folders[0]), lambda: [(run_id, folder) for folder in folders])
 
 
-class Watch:
+class VerdictWatch:
     """Looks from now on, until a verdict with `nonce` is found or this process ends.
 
     `seen` is called once for each finding, in another thread; with VerdictRead at most once for each place.

@@ -20,7 +20,7 @@ from ft_supervisor.config import JobConfig
 from ft_supervisor.core.launch.interface import VerdictRead
 from ft_supervisor.core.protocol.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, KILL_BOUND, Outcome, Verdict
 from ft_supervisor.daemon import identity, parent
-from ft_supervisor.launch.watch import Seen, Watch, in_folders
+from ft_supervisor.launch.watch import Seen, VerdictWatch, in_folders
 from ft_supervisor.local import environment
 from ft_supervisor.local.lines import Lines
 from ft_supervisor.local.printer import Printer
@@ -213,7 +213,7 @@ class _Local:
         self._printer.finish(self._interrupted)
         return code
 
-    def _watch(self) -> Watch:
+    def _watch(self) -> VerdictWatch:
         """Look for the verdict in the run's folder, and in the nodes' own, which are there when the former is full,
         read-only or gone."""
         run_id = self._folder.name
@@ -224,7 +224,7 @@ class _Local:
                 self._ended = found.verdict
                 self._wake()
 
-        return Watch([in_folders(run_id, [self._folder]), in_folders(run_id, own)], self._nonce, seen)
+        return VerdictWatch([in_folders(run_id, [self._folder]), in_folders(run_id, own)], self._nonce, seen)
 
     def _wake(self) -> None:
         """Make the loop check its state. For other threads."""

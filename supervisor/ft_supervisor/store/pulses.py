@@ -14,7 +14,7 @@ from ft_supervisor.store.base import StoreLost
 
 
 @dataclass(frozen=True)
-class Written:
+class TimedPulse:
     """A pulse, and when it was written. `time`: seconds since the epoch by its coordinator's clock."""
 
     pulse: Pulse
@@ -22,8 +22,8 @@ class Written:
 
 
 def dump_pulse(pulse: Pulse, time: float) -> bytes:
-    """Return the value for the store; see Written."""
-    return json.dumps(to_plain(Written(pulse, time))).encode()
+    """Return the value for the store; see TimedPulse."""
+    return json.dumps(to_plain(TimedPulse(pulse, time))).encode()
 
 
 def parse_pulse(data: bytes | None) -> Pulse:
@@ -31,10 +31,10 @@ def parse_pulse(data: bytes | None) -> Pulse:
     return parse(data).pulse
 
 
-def parse(data: bytes | None) -> Written:
+def parse(data: bytes | None) -> TimedPulse:
     """Parse the key's value. Raises StoreLost for anything but a pulse: then no coordinator of this job is there."""
     try:
-        written: Written = from_plain(json.loads(data or b"null"), Written)
+        written: TimedPulse = from_plain(json.loads(data or b"null"), TimedPulse)
     except (CodecError, ValueError, RecursionError) as error:
         raise StoreLost(f"no valid pulse: {one_line(str(error), 100)}") from None
     pulse = written.pulse
