@@ -51,36 +51,36 @@ def status(
 ) -> None:
     """Shows a job's nodes, training cycle, coordinator, budgets, spares and last decision.
 
-       It reads files in run_dir, so it works on a login node as well as on any of the job's, and asks Slurm only where
+    It reads files in run_dir, so it works on a login node as well as on any of the job's, and asks Slurm only where
     these do not have the answer. A job's id is enough, in any folder; without one it takes the newest run below the
-    current folder. The coordinator writes the files every two seconds; what is older than 15 s is called stale.
+    current folder. The coordinator writes the files every two seconds; a status older than 15 s is called stale.
 
     \b
-       Examples:
-         ft-supervisor status 1234
-         ft-supervisor status --watch                        the newest run below the current folder
-         ft-supervisor status 1234 --json | jq .status.phase
+    Examples:
+      ft-supervisor status 1234
+      ft-supervisor status --watch                        the newest run below the current folder
+      ft-supervisor status 1234 --json | jq .status.phase
 
-       \b
-       Exit codes:
-           0  this is how it is; or how the job ended
-           2  the command line or the configuration is wrong
-           3  nothing is known of this job
-           4  only a part is known, or only how it was: stale, or not started yet
-         130  --watch was ended by Ctrl-C
+    \b
+    Exit codes:
+        0  this is how it is; or how the job ended
+        2  the command line or the configuration is wrong
+        3  nothing is known of this job
+        4  only a part is known, or only how it was: stale, or not started yet
+      130  --watch was ended by Ctrl-C
 
-       \b
-       --json prints one object:
-         version   1
-         state     running, stale, ended, pending, unknown or none
-         job, folder, age (seconds since status was taken), notes (a list of lines)
-         verdict   outcome, reason, exit_code, again; null while there is none
-         left_running   why, ends_it (a command), since, until: the job has its verdict and still runs
-                   in Slurm; else null
-         slurm     state, reason; null if Slurm was not asked
-         status    version, run_id, job, time, interval, phase, coordinator, wanted, cycle,
-                   nodes (an object for each), candidates, members, spares, survives, budgets,
-                   ends_in, slurm_away, decision, verdict; null if there is none
+    \b
+    --json prints one object:
+      version   1
+      state     running, stale, ended, pending, unknown or none
+      job, folder, age (seconds since status was taken), notes (a list of lines)
+      verdict   outcome, reason, exit_code, again; null while there is none
+      left_running   why, ends_it (a command), since, until: the job has its verdict and still runs
+                in Slurm; else null
+      slurm     state, reason; null if Slurm was not asked
+      status    version, run_id, job, time, interval, phase, coordinator, wanted, cycle,
+                nodes (an object for each), candidates, members, spares, survives, budgets,
+                ends_in, slurm_away, decision, verdict; null if there is none
     """
     raise typer.Exit(guarded(lambda: _run((job, config, run_dir), watch, as_json, everything)))
 
