@@ -32,7 +32,7 @@ def talk() -> Talk:
 
 
 class Source:
-    """A journal of few bytes, so that it goes on in its rest soon."""
+    """A journal of few bytes, so that it soon continues in its next part."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         talk = Talk()

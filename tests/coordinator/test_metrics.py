@@ -1,4 +1,4 @@
-"""The metrics' values, from stories told to a real machine and from whole simulated jobs."""
+"""The metrics' values, from scripted events of a real machine and from whole simulated jobs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from ft_supervisor.run_folder.snapshot import Role
 
 
 def worker_failed(talk: Talk, infra_rank: int, late: float, cause: Cause = Cause.EXIT) -> messages.WorkersFailed:
-    """A failure that its node has noticed so many seconds ago."""
+    """Return a failure that its node has noticed so many seconds ago."""
     failure = replace(FAILURE, infra_rank=infra_rank, time=talk.now - late, cause=cause)
     return messages.WorkersFailed(0, infra_rank, 1, talk.machine.cycle or C0, (failure,))
 
 
 def running(nodes: int = 4, active: int = 3, **other: Any) -> Watched:
-    """Two seconds of waiting, and three of training, of which the first goes until all have been heard."""
+    """Return a job after two seconds of waiting, and three of training, of which the first passes before all nodes have
+    reported."""
     talk = Watched(nodes, active, **other)
     talk.wait(2)
     talk.begin()
@@ -307,8 +308,8 @@ def test_the_catalogue_names_all_of_them() -> None:
 # -- whole jobs
 
 
-class Told:
-    """Of all coordinators of a simulated job: what they logged, and their metrics."""
+class Observed:
+    """The logs and the metrics of all coordinators of a simulated job."""
 
     def __init__(self) -> None:
         self.logged: Counter[str] = Counter()
@@ -316,7 +317,7 @@ class Told:
         self.before: dict[tuple[Metrics, Family, tuple[str, ...]], float] = {}
 
     def machine(self) -> type[CoordinatorMachine]:
-        """Tells what it does."""
+        """Log the step and count it."""
         told = self
 
         class Telling(CoordinatorMachine):
@@ -335,7 +336,7 @@ class Told:
         return Telling
 
     def look(self, machine: CoordinatorMachine, metrics: Metrics, now: float) -> None:
-        """What holds at any moment."""
+        """Check what holds at any moment."""
         seen: Counter[tuple[str, str]] = Counter()
         for sample in metrics.samples(now):
             name, label = sample.family.name.removeprefix("ft_supervisor_"), sample.labels[0] if sample.labels else ""
@@ -355,13 +356,13 @@ class Told:
         assert max(seen.values()) == 1, "a series is there twice"
 
     def total(self, name: str) -> float:
-        """Of a counter, over all coordinators and labels."""
+        """Return the sum of a counter over all coordinators and labels."""
         return sum(v for (_, family, _), v in self.before.items() if family.name == f"ft_supervisor_{name}")
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_simulated_jobs(seed: int) -> None:
-    told = Told()
+    told = Observed()
     World(draw(seed), Machines(coordinator=told.machine())).run()
     assert told.total("cycles_total") == told.logged["cycle_started"]
     assert told.total("promotions_total") == told.logged["promoted"]

@@ -24,7 +24,7 @@ from ft_supervisor.process import clock
 
 
 def told() -> tuple[Watched, bytes]:
-    """A job with a restart behind it."""
+    """Return a job with a restart behind it, and the text of its metrics."""
     talk = Watched(4, 3)
     talk.begin()
     talk.wait(2)
@@ -103,13 +103,13 @@ def test_a_help_text_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_text_of_the_job_becomes_a_label() -> None:
-    """Reasons, commands and variables may hold secrets, and are without bound."""
+    """Reasons, commands and variables may hold secrets, and have no bound."""
     labels = {label for entry in catalogue() for label in entry.labels}
     assert labels == {"run_id", "version", "node", "term", "phase", "state", "percentile", "rule", "cause"}
 
 
 class Asked:
-    """Instead of the server: what it would ask."""
+    """Stands in for the server, and asks as it would."""
 
     text: Callable[[], bytes | None]
 

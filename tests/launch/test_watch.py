@@ -1,4 +1,4 @@
-"""What `launch` finds in the folders of a job's runs, and what it does not trip over."""
+"""Finds verdicts in the folders of a job's runs, and passes over files that are none."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class NodeAgent(LocalElasticAgent):
         self._logs.streams = streams
         group = self._worker_group
         group.spec.max_restarts = run.max_restarts
-        # torch tells workers the difference of the two
+        # torch gives workers the difference of the two
         self._remaining_restarts = run.max_restarts - run.restart_count
         self._rendezvous_handler.run = run
         self._rendezvous(group)

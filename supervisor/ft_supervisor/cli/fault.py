@@ -43,7 +43,7 @@ AtStep = Annotated[
         "--at-step",
         min=0,
         metavar="STEP",
-        help="Once the job's checkpoint.step_file tells this step or a later one.",
+        help="Once the job's checkpoint.step_file has this step or a later one.",
         show_default=False,
     ),
 ]
@@ -54,7 +54,7 @@ Wait = Annotated[
 Random = Annotated[bool, typer.Option("--random", help="Draw whom and when.")]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", min=0, help="The same seed draws the same.  [default: 0]", show_default=False),
+    typer.Option("--seed", min=0, help="With one seed the draw is always the same.  [default: 0]", show_default=False),
 ]
 Every = Annotated[
     str | None,
@@ -66,7 +66,7 @@ Count = Annotated[
     int | None,
     typer.Option("--count", min=1, max=10000, help="How many.  [default: 5]", show_default=False),
 ]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Say whom it would hit, and do nothing.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Print which process or node it would hit, and do nothing.")]
 
 
 OPTIONS: Mapping[str, tuple[Any, object]] = {

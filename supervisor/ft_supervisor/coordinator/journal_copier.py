@@ -1,6 +1,6 @@
 """Copies the journal of the coordinator in charge to `<run folder>/journal/<node>/` while the job runs.
 
-Every EVERY seconds what is new is copied, by one thread at a time; while that hangs, as on an NFS that does, no other
+Every EVERY seconds it copies new data, by one thread at a time; while that hangs, as on an NFS that does, no other
 copy is begun and the main loop goes on. The daemon's copy of all journals, at its end, puts whole files in the place of
 these, under their names.
 """
