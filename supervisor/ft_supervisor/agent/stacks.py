@@ -67,7 +67,6 @@ def take(
 ) -> None:
     """Write the stacks of hung workers to `run_folder`/stacks/`cycle`/RANK.txt, within BOUND seconds. Log failures.
 
-
     `pids`, and `said`, the workers' last STATUS=, are by local rank; `first_rank` is the rank of local rank 0.
     `signal_name`, as in "SIGUSR2", is sent only to processes that catch it. `since` returns a rank's later output.
     """

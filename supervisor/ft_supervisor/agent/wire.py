@@ -20,7 +20,7 @@ from ft_supervisor.process.ports import free_port
 
 
 class Wire:
-    """Used by the main loop alone. The threads below it only call `post`."""
+    """The connection as the main loop sees it, for the main loop alone. The threads below it only call `post`."""
 
     def __init__(self, job: Job, node: Node, incarnation: int, post: Post) -> None:
         self._job = job
@@ -36,7 +36,7 @@ class Wire:
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Host and port of the store; None without a connection."""
+        """Return host and port of the store; None without a connection."""
         return self._current.address if self._current and self._up else None
 
     @property

@@ -145,7 +145,7 @@ def _submit(text: bytes, plan: Plan, settings: JobConfig) -> int:
     if done.said:
         typer.echo(done.said, err=True)
     if done.job_id is None:
-        say("sbatch has told of no job: nothing was submitted")
+        say("sbatch has reported no job: nothing was submitted")
         return 0
     where = f" of cluster {done.cluster}" if done.cluster else ""
     say(f"job {done.job_id}{where}, {script.size(plan, active(settings))}")
