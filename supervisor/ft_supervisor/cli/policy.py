@@ -25,7 +25,7 @@ MAX_ORIGIN = 46
 
 @app.callback()
 def top() -> None:
-    """Shows the configuration that the cluster's policy and a job result in.
+    """Shows a job's settings and their origins.
 
     \b
     Example:
