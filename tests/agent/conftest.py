@@ -1,4 +1,4 @@
-"""The nursery, once a module, as torch takes seconds to import."""
+"""The nursery, once per module, as torch takes seconds to import."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from ft_supervisor.core.protocol.model import Job, Memory
 
 @pytest.fixture(scope="session")
 def one_nursery() -> Iterator[Nursery]:
-    """Shared by all tests."""
+    """Start the nursery that all tests share."""
     nursery = Nursery()
     yield nursery
     nursery.close()
@@ -19,20 +19,20 @@ def one_nursery() -> Iterator[Nursery]:
 
 @pytest.fixture
 def nursery(one_nursery: Nursery) -> Iterator[Nursery]:
-    """Whose children end with the test."""
+    """Yield the nursery; its children end with the test."""
     yield one_nursery
     one_nursery.kill_all()
 
 
 @pytest.fixture
 def coordinator(nursery: Nursery, tmp_path: Path) -> Scripted:
-    """A scripted coordinator."""
+    """Start a scripted coordinator."""
     return Scripted(nursery, tmp_path, listen())
 
 
 @pytest.fixture
 def agent_of(nursery: Nursery) -> Iterator[Callable[..., Agent]]:
-    """Starts agents."""
+    """Return a function that starts agents."""
     agents: list[Agent] = []
 
     def start(job: Job, incarnation: int = 1, memory: Memory | None = None) -> Agent:

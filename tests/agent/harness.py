@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], what: str) -> T:
-    """Its first true value."""
+    """Return the function's first true value."""
     until = time.monotonic() + BOUND
     while not (value := condition()):
         assert time.monotonic() < until, f"{what} did not come true"
@@ -38,17 +38,17 @@ def wait_until(condition: Callable[[], T], what: str) -> T:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what importing the store has put there."""
+    """Return this process's environment without the variables that the import of the store has added."""
     return {name: value for name, value in os.environ.items() if name not in tcp.ADDED_TO_ENVIRONMENT}
 
 
 def listen() -> socket.socket:
-    """A port of our own on the loopback interface."""
+    """Listen on a new port on the loopback interface."""
     return socket.create_server(("127.0.0.1", 0), backlog=64)
 
 
 def port_of(listening: socket.socket) -> int:
-    """Its port."""
+    """Return the socket's port."""
     port: int = listening.getsockname()[1]
     return port
 
@@ -69,23 +69,25 @@ class Nursery:
     def store(
         self, listening: socket.socket, log: Path, hello: dict[str, object] | None = None, term: int | None = 0
     ) -> int:
-        """A new store at `listening`; its pid. `hello`: what differs from node 0's. `term`: None if not in charge."""
+        """Start a store at `listening` and return its pid. `hello`: what differs from node 0's. `term`: None if not in
+        charge."""
         request = {"kind": "store", "log": str(log), "run_id": RUN_ID, "hello": hello or {}, "term": term}
         with listening:
             return self._fork(request, [listening.fileno()])[0]
 
     def agent(self, log: Path) -> tuple[int, socket.socket]:
-        """A new agent: its pid and the daemon's end of its link."""
+        """Start an agent. Return its pid and the daemon's end of its link."""
         pid, fds = self._fork({"kind": "agent", "log": str(log)}, [])
         return pid, socket.socket(fileno=fds[0])
 
     def workers(self, log: Path) -> tuple[int, socket.socket]:
-        """Workers without the rest of an agent: the pid, and the test's end of its socket; see nursery.py."""
+        """Start Workers without the rest of an agent. Return the pid, and the test's end of its socket; see
+        nursery.py."""
         pid, fds = self._fork({"kind": "workers", "log": str(log)}, [])
         return pid, socket.socket(fileno=fds[0])
 
     def exit_code(self, pid: int) -> int:
-        """How it ended, waited for."""
+        """Wait for a child's end and return its exit code."""
         while pid not in self._codes:
             self._receive()
         return self._codes[pid]
@@ -99,7 +101,7 @@ class Nursery:
         self._living.clear()
 
     def close(self) -> None:
-        """End it."""
+        """End the nursery."""
         self._process.kill()
         self._process.wait()
         self._control.close()
@@ -123,7 +125,7 @@ class Nursery:
 
 
 class Scripted:
-    """A coordinator whose every word comes from the test, at a store of its own process."""
+    """A coordinator whose every message comes from the test, with a store in its own process."""
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class Scripted:
         self.store = tcp.connect("127.0.0.1", self.port, BOUND)
 
     def expect(self, kind: type[T], where: Callable[[T], bool] = lambda _: True) -> T:
-        """The next message of this kind; those before it are dropped."""
+        """Return the next message of this kind; others before it are dropped."""
         until = time.monotonic() + BOUND
         while (data := self.store.pop(self.keys.inbox, max(0.01, until - time.monotonic()))) is not None:
             message = codec.decode(data, messages.TO_COORDINATOR)
@@ -153,16 +155,16 @@ class Scripted:
 
     @property
     def mailbox(self) -> str:
-        """The queue of the agent's newest connection."""
+        """Return the queue of the agent's newest connection."""
         assert self.register is not None
         return self.keys.mail(NODE.infra_rank, self.register.incarnation, self.register.connection)
 
     def mail(self, message: messages.ToAgent) -> None:
-        """Say something to the agent."""
+        """Send a message to the agent."""
         self.store.push(self.mailbox, codec.encode(message))
 
     def kill(self) -> None:
-        """As its node's death would."""
+        """Kill the store, as its node's death would."""
         os.kill(self.pid, signal.SIGKILL)
 
 
@@ -177,7 +179,7 @@ class Agent:
         self.link.send(orders.Begin(job, NODE, incarnation, memory or Memory()))
 
     def expect(self, kind: type[T], where: Callable[[T], bool] = lambda _: True) -> T:
-        """The next order of this kind; those before it are dropped."""
+        """Return the next order of this kind; others before it are dropped."""
         until = time.monotonic() + BOUND
         while (order := self.link.receive(max(0.0, until - time.monotonic()))) is not None:
             if isinstance(order, kind) and where(order):
@@ -185,20 +187,21 @@ class Agent:
         raise AssertionError(f"no {kind.__name__}; the agent's log:\n{self.log()}")
 
     def log(self) -> str:
-        """What it and its workers have printed."""
+        """Return the output of the agent and its workers."""
         return self.log_file.read_text() if self.log_file.exists() else ""
 
     def exit_code(self) -> int:
-        """Waited for."""
+        """Wait for the agent's end and return its exit code."""
         return self._nursery.exit_code(self.pid)
 
     def close(self) -> None:
-        """The daemon is dead."""
+        """Close the link, as the daemon's death would."""
         self.link.close()
 
 
 def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int | None = None) -> messages.Run:
-    """A Run of the first term, with a master that nobody asks. `restart_count`: the cycle's number by default."""
+    """Return a Run of the first term, with a master that does not exist. `restart_count`: the cycle's number by
+    default."""
     restart_count = cycle.n if restart_count is None else restart_count
     others = [rank for rank in range(nodes) if rank != NODE.infra_rank] + [nodes]
     group = [*others[:group_rank], NODE.infra_rank, *others[group_rank:]][:nodes]
@@ -218,12 +221,13 @@ def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int | 
 
 
 def standby(cycle: Cycle | None = None) -> messages.Standby:
-    """A Standby of the first term."""
+    """Return a Standby of the first term."""
     return messages.Standby(term=0, cycle=cycle, ledger=Ledger(), age=0.0)
 
 
 def job(folder: Path, *ports: int, command: list[str], **changes: Any) -> Job:
-    """Two nodes, of which ours is the second, in `folder`. Timeouts that no load of the machine uses up."""
+    """Return a job of two nodes, of which ours is the second, in `folder`. No load of the machine uses up its
+    timeouts."""
     settings: dict[str, Any] = {
         "run_id": RUN_ID,
         "nodes": ("n0", "n1"),
@@ -240,7 +244,7 @@ def job(folder: Path, *ports: int, command: list[str], **changes: Any) -> Job:
 
 
 def guard_below(pid: int) -> int | None:
-    """The guard's pid, if it lives."""
+    """Return the guard's pid, if it lives."""
     found = [child for child in _living_below(pid) if _is_guard(child)]
     assert len(found) <= 1
     return found[0] if found else None
@@ -253,7 +257,7 @@ def _is_guard(pid: int) -> bool:
 
 
 def living_below(pid: int) -> list[int]:
-    """The processes below `pid` that are no zombies, nor the guard."""
+    """Return the processes below `pid`, without zombies and the guard."""
     return [child for child in _living_below(pid) if not _is_guard(child)]
 
 

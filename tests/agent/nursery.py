@@ -4,7 +4,7 @@ Each request on the socket FD is a JSON object {"kind", "log", ...}, for a store
 The answer is {"started": pid}, for an agent with the daemon's end of its link, for "workers" with the test's end of a
 socket over which it drives agent.workers.Workers, since that ends everything below its process: the test sends pickles
 of (job, node) and then of (method, *arguments), and gets ("event", event) as they come and ("answer", value) for each
-call; "now" among the arguments stands for the time. {"pid", "code"} tells a child's end.
+call; "now" among the arguments stands for the time. {"pid", "code"} reports a child's end.
 """
 
 import itertools
@@ -39,8 +39,8 @@ from ft_supervisor.store.pulses import dump_pulse
 
 
 def be_store(listening: socket.socket, run_id: str, hello: dict[str, Any], term: int | None) -> None:
-    """A coordinator's store with a pulse that moves, and nobody who decides anything. With a term it is in charge, and
-    a majority has always read the round before the newest."""
+    """Run a coordinator's store with a pulse that moves, and without any decisions. With a term it is in charge, and a
+    majority has always read the round before the newest."""
     store, keys = tcp.serve(listening), Keys(run_id)
     for number in itertools.count(1):
         lease = number - 1 if term is not None else 0
@@ -55,7 +55,7 @@ def be_store(listening: socket.socket, run_id: str, hello: dict[str, Any], term:
 
 
 def drive(sock: socket.socket) -> None:
-    """Be the main loop of Workers until the test hangs up. Leaves by os._exit."""
+    """Run the main loop of Workers until the test closes the socket. Leaves by os._exit."""
     calls: SimpleQueue[Any] = SimpleQueue()
     with sock.makefile("rwb") as file:
         job, node = pickle.load(file)
@@ -93,7 +93,7 @@ def _call(workers: Workers, method: str, *arguments: Any) -> Any:
 
 
 def be(request: dict[str, Any], sock: socket.socket) -> None:
-    """The child."""
+    """Run as the child."""
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -108,14 +108,14 @@ def be(request: dict[str, Any], sock: socket.socket) -> None:
 
 
 class Nursery:
-    """The parent."""
+    """The parent process."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._pids: dict[int, int] = {}
 
     def run(self) -> None:
-        """Never returns."""
+        """Serve requests; never returns."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         self._control.send(b"{}")

@@ -17,7 +17,7 @@ from tests.agent.harness import BOUND, NODE, RUN_ID, Nursery, Scripted, job, lis
 
 from ft_supervisor.agent import connection, wire
 from ft_supervisor.agent.connection import FromWire, Generation
-from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.agent.dial import Dialer, FoundStore
 from ft_supervisor.agent.wire import Wire
 from ft_supervisor.core.protocol import codec
 from ft_supervisor.core.protocol.actions import Pulse
@@ -44,7 +44,7 @@ T = TypeVar("T", bound=AgentEvent)
 
 
 class Loop:
-    """A main loop, as the agent's shell has it."""
+    """A main loop, like the one in the agent's shell."""
 
     def __init__(self, job: Job) -> None:
         self.queue: SimpleQueue[FromWire] = SimpleQueue()
@@ -52,7 +52,7 @@ class Loop:
         self._beat = job.timeouts.heartbeat
 
     def events(self) -> list[AgentEvent]:
-        """What comes next, if anything does within a heartbeat."""
+        """Return the events that come within a heartbeat."""
         now = clock.now()
         if events := self.wire.judge(now):
             return events
@@ -63,7 +63,7 @@ class Loop:
         return self.wire.receive(item, clock.now())
 
     def expect(self, kind: type[T], where: Callable[[T], bool] = lambda _: True) -> T:
-        """The next event of this kind; those before it are dropped."""
+        """Return the next event of this kind; others before it are dropped."""
         until = clock.now() + BOUND
         while clock.now() < until:
             for event in self.events():
@@ -74,7 +74,7 @@ class Loop:
 
 @pytest.fixture
 def loop_of() -> Iterator[Callable[[Job], Loop]]:
-    """Makes main loops whose connections end with the test."""
+    """Return a function that makes main loops, whose connections end with the test."""
     loops: list[Loop] = []
 
     def make(job: Job) -> Loop:
@@ -87,18 +87,18 @@ def loop_of() -> Iterator[Callable[[Job], Loop]]:
 
 
 def of(folder: Path, *ports: int, timeouts: Timeouts | None = None) -> Job:
-    """A job whose timeouts never run out, unless given."""
+    """Return a job whose timeouts never run out, unless given."""
     settings = job(folder, *ports, command=["true"])
     return settings if timeouts is None else replace(settings, timeouts=timeouts)
 
 
 def heartbeat(coordinator: Scripted, number: int) -> int:
-    """The round that this connection has echoed last."""
+    """Return the round that this connection has echoed last."""
     return int(coordinator.store.get(KEYS.heartbeat(NODE.infra_rank, INCARNATION, number)) or b"0")
 
 
 def threads_of(number: int) -> int:
-    """How many of this connection's threads live."""
+    """Return how many of this connection's threads live."""
     return sum(thread.name in (f"wire {number}", f"mail {number}") for thread in threading.enumerate())
 
 
@@ -108,7 +108,7 @@ LoopOf = Callable[[Job], Loop]
 def test_no_port_to_be_had_is_a_lost_connection(
     loop_of: LoopOf, coordinator: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without file descriptors, say: the agent calls again, and lives."""
+    """Without file descriptors, for example, the agent dials again, and lives."""
 
     def refuse(host: str, avoid: object) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -253,16 +253,16 @@ class Leads:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def dial(self, candidates: object, abandoned: threading.Event, _differs: object) -> Found | None:
-        """At once."""
-        return Found(0, ("127.0.0.1", 1), self._store, self._store.clone(), clock.now(), 1)
+    def dial(self, candidates: object, abandoned: threading.Event, _differs: object) -> FoundStore | None:
+        """Return the store at once."""
+        return FoundStore(0, ("127.0.0.1", 1), self._store, self._store.clone(), clock.now(), 1)
 
 
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_no_echo_of_a_round_that_was_read_after_the_end(
     abandoned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the reading of a round and its echo, the main loop turns to somebody else."""
+    """Between the reading of a round and its echo, the main loop turns to another coordinator."""
     store, posted = MemoryStore(), SimpleQueue[FromWire]()
     store.set(KEYS.pulse, dump_pulse(Pulse(7, 0, 6), time.time()))
     reading, go_on = threading.Event(), threading.Event()

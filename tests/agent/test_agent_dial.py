@@ -1,4 +1,4 @@
-"""Finding a candidate's store among dead hosts, frozen processes and strangers: real ones, all of them."""
+"""Finding a candidate's store among dead hosts, frozen processes and strangers, all of them real."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import BOUND, Nursery, job, listen, port_of, wait_until
 
-from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.agent.dial import Dialer, FoundStore
 from ft_supervisor.core.agent import dialling
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.run_folder import smallfile
@@ -24,27 +24,27 @@ DEAD = "127.0.0.2"
 """A host that is no more; it never answers for long."""
 
 
-def find(dialer: Dialer, *candidates: int) -> Found:
-    """What the dialer finds, within the bound."""
+def find(dialer: Dialer, *candidates: int) -> FoundStore:
+    """Return the store that the dialer finds, within the bound."""
     abandoned = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         try:
             found = pool.submit(dialer.dial, candidates, abandoned).result(BOUND)
         finally:
             abandoned.set()
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundStore)
     return found
 
 
 def of(folder: Path, *ports: int, hosts: tuple[str, str] = ("127.0.0.1", "127.0.0.1")) -> Job:
-    """A job of two nodes, each a candidate."""
+    """Return a job of two nodes, each a candidate."""
     return job(folder, *ports, command=["true"], hosts=hosts)
 
 
 @contextlib.contextmanager
 def unaccepting(port: int = 0) -> Iterator[int]:
-    """A port of the host DEAD which drops whatever comes, as its accept queue is full (listen(2), tcp_abort_on_overflow
-    being off): to who knocks it is a host that has lost its power."""
+    """Return a port of the host DEAD which drops all connections, as its accept queue is full (listen(2),
+    tcp_abort_on_overflow being off): to a client it is a host that has lost its power."""
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.socket())
         listening.bind((DEAD, port))
@@ -60,7 +60,7 @@ def unaccepting(port: int = 0) -> Iterator[int]:
 
 
 def established(port: int) -> int:
-    """How many connections this process has to this port, by whichever protocol torch takes."""
+    """Return how many connections this process has to this port, by IPv4 and IPv6."""
     inodes = set()
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -71,19 +71,19 @@ def established(port: int) -> int:
 
 
 def steps(key: object) -> int:
-    """Threads that work at this step."""
+    """Return how many threads work on this key."""
     return sum(thread.name == f"step {key}" for thread in threading.enumerate())
 
 
-class Told:
-    """What has been logged since it was made."""
+class Logged:
+    """The log lines written since it was made."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
         self._capfd = capfd
         self.text = ""
 
     def wait_for(self, what: str) -> None:
-        """Until it has been logged."""
+        """Wait until it has been logged."""
 
         def look() -> bool:
             self.text += self._capfd.readouterr().err
@@ -94,7 +94,7 @@ class Told:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is asked merely because another one is slow."""
+    """Give slow candidates so much time that no other one is asked for their slowness alone."""
     monkeypatch.setattr(dialling, "HEAD_START", 10 * BOUND)
 
 
@@ -131,7 +131,7 @@ def test_a_dead_hosts_other_ports_are_not_tried(tmp_path: Path, capfd: pytest.Ca
         abandoned = threading.Event()
         dialer = Dialer(of(tmp_path, port, port_of(other), hosts=(DEAD, "")), 0.2)
         dialing = pool.submit(dialer.dial, (0,), abandoned)
-        told = Told(capfd)
+        told = Logged(capfd)
         told.wait_for("coordinator_not_found")
         abandoned.set()
         assert dialing.result(BOUND) is None
@@ -175,7 +175,7 @@ def test_a_store_that_is_not_the_candidates(hello: dict[str, object], nursery: N
 
 @pytest.mark.usefixtures("patient")
 def test_a_coordinator_with_another_configuration(nursery: Nursery, tmp_path: Path) -> None:
-    """The node says once where they differ, goes on looking, and knows it for certain from its job's address file."""
+    """The node logs once where they differ, and goes on looking. Its job's address file makes it certain."""
     listening = listen()
     port = port_of(listening)
     theirs = '{"nodes.active":4,"timeouts.join":60.0}'
@@ -205,7 +205,7 @@ def test_a_coordinator_with_another_configuration(nursery: Nursery, tmp_path: Pa
 
 
 def write_address(folder: Path, port: int) -> None:
-    """As the daemon of n0 does."""
+    """Write the file as the daemon of n0 does."""
     (folder / "addr").mkdir()
     (folder / "addr" / "0").write_text(json.dumps({"host": "127.0.0.1", "port": port}))
 
@@ -214,7 +214,7 @@ def write_address(folder: Path, port: int) -> None:
 def test_a_stranger_that_answers_with_another_configuration_is_passed_by(
     by_file: bool, nursery: Nursery, tmp_path: Path
 ) -> None:
-    """It has the first of the ports; ours is on the next, or where the address file says."""
+    """It has the first of the ports; our store is on the next, or at the address in the file."""
     squatter, ours = listen(), listen()
     first, second = port_of(squatter), port_of(ours)
     nursery.store(squatter, tmp_path / "log", {"policy": "0" * 64})
@@ -250,7 +250,7 @@ def test_the_address_file(host: str, nursery: Nursery, tmp_path: Path) -> None:
 def test_an_address_file_that_hangs(
     nursery: Nursery, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on an NFS server that is gone: no FIFO would do, as one is not waited for."""
+    """It hangs as on an NFS server that is gone: a FIFO would not do, as opening one does not wait."""
     hangs, abandoned = threading.Event(), threading.Event()
 
     def read(path: Path, limit: int) -> bytes:
@@ -265,12 +265,12 @@ def test_an_address_file_that_hangs(
     try:
         with ThreadPoolExecutor(1) as pool:
             dialing = pool.submit(dialer.dial, (0,), abandoned)
-            told = Told(capfd)
+            told = Logged(capfd)
             told.wait_for("coordinator_not_found")
             assert steps(("file", 0)) == 1
             nursery.store(socket.create_server(("127.0.0.1", port)), tmp_path / "log")
             found = dialing.result(BOUND)
-            assert isinstance(found, Found) and found.address == ("127.0.0.1", port)
+            assert isinstance(found, FoundStore) and found.address == ("127.0.0.1", port)
     finally:
         abandoned.set()
         hangs.set()
@@ -283,7 +283,7 @@ def test_a_search_ends_when_it_is_abandoned(tmp_path: Path, capfd: pytest.Captur
     abandoned = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         dialing = pool.submit(Dialer(of(tmp_path, port), 0.5).dial, (0, 1), abandoned)
-        told = Told(capfd)
+        told = Logged(capfd)
         told.wait_for("coordinator_not_found")
         assert not dialing.done()
         abandoned.set()

@@ -85,7 +85,7 @@ def test_workers_survive_the_loss_of_the_store(nursery: Nursery, agent_of: Agent
 
 
 def test_mail_after_a_frozen_store_goes_on(nursery: Nursery, agent_of: AgentOf, tmp_path: Path) -> None:
-    """Its new connection gets what comes, whatever waits for mail on the abandoned one."""
+    """The new connection gets its mail, even while a thread waits for mail on the abandoned one."""
     coordinator = Scripted(nursery, tmp_path, listen())
     agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP, timeouts=IMPATIENT))
     coordinator.expect(Register)

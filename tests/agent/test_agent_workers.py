@@ -1,4 +1,4 @@
-"""Real agents with real workers, told what to do by a scripted coordinator at a real store."""
+"""Real agents with real workers, under a scripted coordinator with a real store."""
 
 import json
 import os
@@ -33,17 +33,17 @@ FIRST, SECOND = Cycle(0, 0), Cycle(0, 1)
 
 
 def python(code: str) -> list[str]:
-    """A worker."""
+    """Return the command of a worker."""
     return [sys.executable, "-S", "-c", code]
 
 
 def shell(code: str) -> list[str]:
-    """A quicker one."""
+    """Return the command of a worker that starts faster."""
     return ["sh", "-c", code]
 
 
 def ended(pidfd: int) -> bool:
-    """Whether the process ends within the bound; reaped or not."""
+    """Return whether the process ends within the bound; reaped or not."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     over = bool(poll.poll(BOUND * 1000))
@@ -52,7 +52,7 @@ def ended(pidfd: int) -> bool:
 
 
 def active(agent_of: AgentOf, coordinator: Scripted, folder: Path, command: list[str], **changes: object) -> Agent:
-    """An agent whose workers of FIRST have been started."""
+    """Return an agent whose workers of FIRST have been started."""
     agent = agent_of(job(folder, coordinator.port, command=command, **changes))
     coordinator.expect(Register)
     coordinator.mail(run(FIRST))
@@ -234,7 +234,7 @@ def test_workers_die_with_a_killed_agent(agent_of: AgentOf, coordinator: Scripte
 def test_an_agent_out_of_file_descriptors_stops_its_workers_once_there_are_some(
     agent_of: AgentOf, coordinator: Scripted, tmp_path: Path
 ) -> None:
-    """It needs some to look for what is left, and for a port of the next cycle."""
+    """It needs some to look for processes that are left, and for a port of the next cycle."""
     agent = active(agent_of, coordinator, tmp_path, shell(f"echo $$ >{tmp_path}/up; exec sleep 600"))
     wait_until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().strip(), "the worker")
     agent.expect(orders.Alive, lambda alive: alive.state == "active")  # the start itself is over

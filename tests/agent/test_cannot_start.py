@@ -1,5 +1,5 @@
-"""What a node says that cannot start workers, for want of a writable folder or of file descriptors: that it is the
-node's fault. What was started all the same is ended, and nothing of it is left open."""
+"""A node that cannot start workers, for want of a writable folder or of file descriptors, reports that it is the node's
+fault. Workers that were started all the same are ended, and nothing of them is left open."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
-    """The node's own folder: a file system of its own."""
+    """Mount a file system of its own as the node's folder."""
     place = tmp_path / "local"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=20", "ft-test", str(place)], check=True)
@@ -44,7 +44,7 @@ def remount(place: Path, how: str) -> None:
 
 
 def fill(place: Path) -> None:
-    """Until no file or folder can be made there any more."""
+    """Fill the folder until no file or folder can be made there any more."""
     try:
         for number in range(100):
             (place / f"filler{number}").touch()
@@ -55,7 +55,7 @@ def fill(place: Path) -> None:
 
 
 def cannot(workers: Driven, cycle: Cycle) -> str:
-    """The node says so; its workers are stopped, and nothing of them is left. The reason."""
+    """Return the reason that the node reports; its workers are stopped, and nothing of them is left."""
     event = workers.event(CannotStart)
     assert event.cycle == cycle
     workers.call("stop", cycle, 0.0, "SIGTERM", "now")
@@ -141,7 +141,7 @@ def test_a_command_that_cannot_be_looked_for_is_the_nodes_fault(monkeypatch: pyt
 def test_an_agent_says_it_once_and_for_all(
     nursery: Nursery, agent_of: Callable[..., Agent], coordinator: Scripted, tmp_path: Path
 ) -> None:
-    """Also one that never had a folder for its workers: it can be a spare, and say so when it is needed."""
+    """So does an agent that never had a folder for its workers: it can be a spare, and reports it when it is needed."""
     (tmp_path / "workers").touch()
     the_job: Job = job(tmp_path, coordinator.port, command=SLEEPS)
     agent = agent_of(the_job)

@@ -1,4 +1,4 @@
-"""The guard beside the workers, and what an agent does first when it goes on after it stood still."""
+"""The guard beside the workers, and the first acts of an agent that goes on after it stood still."""
 
 import os
 import select
@@ -30,7 +30,7 @@ FAMILY = ["sh", "-c", "trap '' TERM; setsid sleep 1000 & touch up-$TORCHELASTIC_
 
 
 def active(agent_of: AgentOf, coordinator: Scripted, folder: Path) -> Agent:
-    """An agent whose worker and that one's children run, and its guard."""
+    """Return an agent whose worker and the worker's children run, and its guard."""
     agent = agent_of(job(folder, coordinator.port, command=FAMILY, timeouts=TIMEOUTS))
     coordinator.expect(Register)
     coordinator.mail(run(FIRST))
@@ -41,7 +41,7 @@ def active(agent_of: AgentOf, coordinator: Scripted, folder: Path) -> Agent:
 
 @contextmanager
 def stopped(*pids: int) -> Iterator[None]:
-    """They stand still, and go on in this order."""
+    """Stop these processes, and let them go on in this order."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -172,11 +172,11 @@ def test_a_time_that_has_passed_is_over_at_once(end: float) -> None:
 
 
 class Over(Exception):
-    """Enough was seen."""
+    """Enough has been recorded."""
 
 
 def test_a_late_agent_kills_before_it_reads_or_writes_anything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It stood still while it waited for news: its lease has passed when these are there."""
+    """It stood still while it waited for news: its lease has passed when these arrive."""
     done: list[str] = []
 
     class Recorder:

@@ -1,4 +1,4 @@
-"""What of a worker's last output is fit to be shown, and how much of it."""
+"""The part of a worker's last output that can be shown, and its length."""
 
 import json
 import os

@@ -19,7 +19,7 @@ from ft_supervisor.process import atomic, bounded_writer
 
 
 def parts(path: Path) -> list[bytes]:
-    """What the file and its former parts hold, the oldest first."""
+    """Return the content of the file and its former parts, the oldest first."""
     former = sorted(path.parent.glob(f"{path.name}.*"), key=lambda part: -int(part.suffix[1:]))
     return [part.read_bytes() for part in [*former, path] if part.exists()]
 
@@ -96,7 +96,7 @@ def test_a_folder_removed_while_running_is_made_anew(tmp_path: Path, monkeypatch
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is opened from now on is on one."""
+    """Put all files that are opened from now on on a full disk."""
     monkeypatch.setattr(atomic, "append", lambda _path: os.open("/dev/full", os.O_WRONLY))
 
 
@@ -149,7 +149,7 @@ def test_a_line_torn_by_a_limit_is_counted_to_the_byte(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
+    """Mount a file system of 256 KiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Patterns on what a worker printed last."""
+"""Patterns that match a worker's last output."""
 
 import time
 

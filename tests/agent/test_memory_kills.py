@@ -76,7 +76,7 @@ def test_the_count_moves(name: str, text: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
-    """A memory cgroup with a limit, made for this test."""
+    """Make a memory cgroup with a limit for this test."""
     v1, v2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
     parent, limit = (v1, "memory.limit_in_bytes") if (v1 / "memory.oom_control").exists() else (v2, "memory.max")
     folder = parent / f"ft-supervisor-test-{uuid.uuid4().hex}"
@@ -99,7 +99,7 @@ def cgroup() -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Once nothing is charged to it any more."""
+    """Remove the cgroup once nothing is charged to it any more."""
     until = time.monotonic() + BOUND
     while True:
         try:
@@ -114,7 +114,7 @@ EATER = "import sys\nsys.stdin.readline()\nkept = [bytearray(1 << 20) for _ in r
 
 
 def eat(cgroup: Path, mebibytes: int) -> tuple[subprocess.Popen[str], Counter]:
-    """A process in the cgroup that has been told to take so much memory."""
+    """Run a process in the cgroup that takes so much memory. Return it after its end, and its counter."""
     process = subprocess.Popen(
         [sys.executable, "-S", "-c", EATER, str(mebibytes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -36,7 +36,7 @@ for line in sys.stdin:
 
 
 class Worker:
-    """A process that sends what it is told."""
+    """A process that sends the messages that it gets from the test."""
 
     def __init__(self, name: str, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -69,7 +69,7 @@ def beats() -> Iterator[Beats]:
 
 @pytest.fixture
 def workers(beats: Beats, tmp_path: Path) -> Iterator[list[Worker]]:
-    """Two, of local ranks 0 and 1, that are listened to."""
+    """Start two workers, of local ranks 0 and 1, whose sockets are read."""
     names = beats.open(tmp_path / "notify", range(2))
     workers = [Worker(names[rank]) for rank in range(2)]
     beats.listen({rank: worker.pid for rank, worker in enumerate(workers)})

@@ -42,7 +42,7 @@ class Ends:
             data += piece
 
     def hang_up(self) -> None:
-        """Nobody will ever read it."""
+        """Close the reading ends for good."""
         for fd in self.reading:
             os.close(fd)
         self.reading.clear()
@@ -58,7 +58,7 @@ class Ends:
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """Closed at the end; the output's own thread may only wait for more then."""
+    """Yield pipes, closed at the end; the output's own thread may only wait for more then."""
     ends = Ends()
     yield ends
     ends.close()
@@ -69,7 +69,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a worker as torch does: it opens the named files itself."""
+    """Start a worker as torch does: it opens the named files itself."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def start_one(names: tuple[str, str], code: str) -> subprocess.Popen[bytes]:
@@ -86,7 +86,7 @@ def start() -> Iterator[Start]:
 
 
 def told(capfd: pytest.CaptureFixture[str], event: str) -> int:
-    """Bytes that the log's lines of this event have named since the last call."""
+    """Return the bytes that the log's lines of this event have named since the last call."""
     return sum(map(int, re.findall(rf"event={event} bytes=(\d+)", capfd.readouterr().err)))
 
 
@@ -350,7 +350,7 @@ def test_a_hanging_file_stops_no_worker_and_no_other_output(
 
 
 def pass_all(ends: Ends, start: Start, logs: Logs, codes: dict[int, str], first: int = 0) -> list[list[bytes]]:
-    """The lines of stdout and of stderr when these workers have run."""
+    """Return the lines of stdout and of stderr when these workers have run."""
     ends.read()
     output = Output("n3", logs, *ends.writing)
     names = output.open({rank: first + rank for rank in codes}, {})
@@ -368,7 +368,7 @@ def pass_all(ends: Ends, start: Start, logs: Logs, codes: dict[int, str], first:
 
 
 def settled(ends: Ends) -> list[bytearray]:
-    """What has come, once a mark that is written now has come too."""
+    """Return all output, once a mark that is written now has come too."""
     for fd in ends.writing:
         os.write(fd, b"MARK")
     wait_until(lambda: all(data.endswith(b"MARK") for data in ends.data), "the mark")

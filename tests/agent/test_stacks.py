@@ -31,7 +31,7 @@ Hung = Callable[..., tuple[int, Path]]
 
 @pytest.fixture
 def hung(tmp_path: Path) -> Iterator[Hung]:
-    """Starts a process that hangs; its pid, and the file with what it prints."""
+    """Start a process that hangs. Return its pid, and the file with its output."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(setup: str = "", shell: bool = False) -> tuple[int, Path]:
@@ -54,7 +54,7 @@ def hung(tmp_path: Path) -> Iterator[Hung]:
 
 @pytest.fixture
 def no_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which a py-spy would be found; there is none elsewhere."""
+    """Return a folder in which a py-spy would be found; there is none elsewhere."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -63,7 +63,7 @@ def no_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def since(printed: Path) -> stacks.Since:
-    """Of a rank that prints into a file."""
+    """Return the `since` of a rank that prints into a file."""
 
     def told(_local_rank: int, position: int) -> tuple[int, bytes]:
         data = printed.read_bytes()

@@ -1,4 +1,4 @@
-"""What Workers tells of the workers beyond their exit codes, with real ones."""
+"""The reports of Workers on real workers beyond their exit codes."""
 
 import pickle
 import subprocess
@@ -40,7 +40,7 @@ class Driven:
         self._file.flush()
 
     def call(self, method: str, *arguments: object) -> Any:
-        """What this method of Workers returns."""
+        """Return the result of this method of Workers."""
         self._send((method, *arguments))
         while True:
             kind, value = pickle.load(self._file)
@@ -49,13 +49,13 @@ class Driven:
             self._events.append(value)
 
     def event(self, kind: type[T]) -> T:
-        """The next event, which is of this kind."""
+        """Return the next event, which is of this kind."""
         event = self._events.pop(0) if self._events else pickle.load(self._file)[1]
         assert isinstance(event, kind), f"{event}\n{self.log()}"
         return event
 
     def log(self) -> str:
-        """What the workers, and it, have printed."""
+        """Return the output of the workers and of their parent."""
         return self.log_file.read_text(errors="replace")
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ def python(code: str) -> list[str]:
 
 
 def exited(workers: Driven) -> Failure:
-    """The one that is reported next."""
+    """Return the exit that is reported next."""
     (failure,) = workers.event(WorkersExited).failures
     return failure
 
@@ -306,7 +306,7 @@ def test_no_file_is_left_open_by_many_cycles(driven: Start, tmp_path: Path) -> N
 
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
-    """A memory cgroup of version 1 with a limit, made for this test."""
+    """Make a memory cgroup of version 1 with a limit for this test."""
     folder = Path("/sys/fs/cgroup/memory") / f"ft-supervisor-test-{uuid.uuid4().hex}"
     try:
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""A command line run in a folder of its own."""
+"""Runs command lines in a folder of their own."""
 
 import os
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from ft_supervisor.cli.main import main
 
 @dataclass(frozen=True)
 class Done:
-    """What a command did."""
+    """The result of a command."""
 
     returncode: int
     stdout: str
@@ -24,7 +24,7 @@ Command = Callable[..., Done]
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command line in tmp_path, with none of the Slurm that may be around these tests."""
+    """Return a function that runs a command line in tmp_path, without the Slurm that may be around these tests."""
     for name in os.environ:
         if name.startswith(("SLURM", "FT_SUPERVISOR")):
             monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""The command line from outside: what it refuses, what it says, and what it does not import."""
+"""The command line from outside: what it refuses, what it prints, and what it does not import."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def assert_one_line(done: Done, *parts: str) -> None:
-    """Exit code 2, nothing on stdout, and one line on stderr with all of `parts`."""
+    """Check for exit code 2, nothing on stdout, and one line on stderr with all of `parts`."""
     assert (done.returncode, done.stdout) == (2, ""), done
     (line,) = done.stderr.splitlines()
     for part in parts:

@@ -53,7 +53,7 @@ sys.exit(max(codes))
 
 
 def environment(**more: str) -> dict[str, str]:
-    """None of the Slurm that may be around these tests."""
+    """Remove the Slurm that may be around these tests."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "FT_SUPERVISOR"))}
     return {**kept, "PYTHONPATH": PYTHONPATH, **more}
 
@@ -63,7 +63,7 @@ def line(*words: str) -> list[str]:
 
 
 def doctor(folder: Path, *words: str, **environ: str) -> tuple[int, dict[str, list[dict[str, Any]]], str]:
-    """Exit code, the findings by check, and the whole output."""
+    """Return the exit code, the findings by check, and the whole output."""
     done = subprocess.run(
         line("--json", *words), cwd=folder, env=environment(**environ), capture_output=True, text=True, timeout=BOUND
     )
@@ -80,7 +80,7 @@ def levels(found: dict[str, list[dict[str, Any]]], check: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a job would be submitted."""
+    """Return the folder where a job would be submitted."""
     path = tmp_path / "submit"
     path.mkdir()
     (path / "job.yaml").write_text(JOB)
@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick(tmp_path: Path) -> str:
-    """$PYTHONPATH with a torch that imports at once: the real one takes seconds, and has its test below."""
+    """Return a $PYTHONPATH with a torch that imports at once: the real one takes seconds, and has a test of its own."""
     (tmp_path / "quick").mkdir()
     (tmp_path / "quick" / "torch.py").write_text("__version__ = '2.9.1+quick'\n")
     return f"{tmp_path}/quick{os.pathsep}{PYTHONPATH}"
@@ -97,7 +97,7 @@ def quick(tmp_path: Path) -> str:
 
 @pytest.fixture
 def slurm(tmp_path: Path, folder: Path, quick: str) -> FakeSlurm:
-    """24.11's commands; `environ` of a batch script on n0 of n0 and n1."""
+    """Put stand-ins for 24.11's commands into PATH; `environ` of a batch script on n0 of n0 and n1."""
     (tmp_path / "slurm").mkdir()
     fake = FakeSlurm(tmp_path / "slurm", "24.11")
     fake.says("config.txt", CONF)
@@ -138,7 +138,7 @@ def leaves_nothing(folder: Path) -> bool:
 
 
 def test_on_a_bare_machine(folder: Path) -> None:
-    """With the real torch."""
+    """It uses the real torch."""
     code, found, _ = doctor(folder, "--config", "job.yaml", PATH="/usr/bin:/bin")
     assert code == 0
     assert re.match(r"2\.\d+\.\d+\S*, imported in ", found["torch"][0]["text"]), "its time is the machine's matter"

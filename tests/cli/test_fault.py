@@ -1,4 +1,4 @@
-"""`ft-supervisor fault` as it is written down: what it refuses before it looks at any job, and its help."""
+"""The command line of `ft-supervisor fault`: what it refuses before it looks at any job, and its help."""
 
 import re
 

@@ -25,7 +25,8 @@ READS = ("status", "report", "verdict")
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """No Slurm, and a user who has an index of runs with job 4242, an array's task 4200_7, in it."""
+    """Return the environment of a user who has an index of runs, with job 4242 and an array's task 4200_7. There is no
+    Slurm."""
     monkeypatch.setenv("PATH", "/nothing")
     environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
     run_index.note(environ, "cluster", IndexEntry(4242, tmp_path / "mine/4242"), "4200_7")
@@ -35,7 +36,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def slurm(folder: Path, work_dir: Path, script: str) -> dict[str, str]:
-    """An environment with a scontrol that knows job 4242, array task 4200_7, and its batch script."""
+    """Return an environment with a scontrol that has job 4242, array task 4200_7, and its batch script."""
     folder.mkdir()
     (folder / "script").write_text(script)
     (folder / "scontrol").write_text(

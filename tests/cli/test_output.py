@@ -1,4 +1,4 @@
-"""What becomes of a command, and of its exit code, where its output cannot be written."""
+"""Commands, and their exit codes, where their output cannot be written."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BOUND = 60.0
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Those of a job that has succeeded."""
+    """Return the runs of a job that has succeeded."""
     verdict_file.write(tmp_path / "12.0.0", Verdict(Outcome.SUCCESS, "all done"), "12.0.0", "nonce")
     return tmp_path
 
 
 def shell(folder: Path, words: str) -> tuple[int, str]:
-    """The exit code of the command in a shell, and what both of them print on stderr."""
+    """Return the exit code of the command in a shell, and what both of them print on stderr."""
     python = f"{sys.executable} -P -m ft_supervisor"
     done = subprocess.run(
         ["bash", "-c", words.replace("ft-supervisor", python)],

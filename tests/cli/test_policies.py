@@ -1,4 +1,4 @@
-"""validate, policy explain and schema: what administrators and users ask before a job runs."""
+"""validate, policy explain and schema: the questions of administrators and users before a job runs."""
 
 import json
 import re

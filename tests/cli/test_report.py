@@ -44,7 +44,7 @@ case "$*" in *WorkDir*) sed 's/^/4242|/' {folder}/workdir ;; *) cat {folder}/ans
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command runs; without Slurm."""
+    """Return the folder in which the command runs, without Slurm."""
     monkeypatch.setenv("PATH", "/nothing")
     return tmp_path
 
@@ -55,7 +55,7 @@ def environment(path: str = "/nothing", **more: str) -> dict[str, str]:
 
 
 def outside(here: Path, before: Sequence[str] = (), **environ: str) -> Done:
-    """`report 4242`, in a process of its own."""
+    """Run `report 4242` in a process of its own."""
     done = subprocess.run(
         [*before, *COMMAND, "4242"],
         env=environment(**environ),
@@ -69,19 +69,19 @@ def outside(here: Path, before: Sequence[str] = (), **environ: str) -> Done:
 
 
 def one_line(done: Done) -> str:
-    """What it complained of."""
+    """Return the line of its complaint."""
     assert not done.stdout
     (line,) = done.stderr.splitlines()
     return line
 
 
 def words(done: Done) -> str:
-    """What it printed, wherever the lines end."""
+    """Return its output with all line ends as blanks."""
     return " ".join(done.stdout.split())
 
 
 def runs(parent: Path, *cases: str) -> Path:
-    """A run_dir with these recorded runs, of one job that was requeued."""
+    """Return a run_dir with these recorded runs, of one job that was requeued."""
     for restart, case in enumerate(cases):
         shutil.copytree(RECORDED / case / "4242.0.0", parent / f"4242.0.{restart}")
         verdict = parent / f"4242.0.{restart}" / "verdict.json"
@@ -91,7 +91,7 @@ def runs(parent: Path, *cases: str) -> Path:
 
 
 def slurm(here: Path, answer: str = "", workdir: str = "") -> str:
-    """A PATH with commands that answer so."""
+    """Return a PATH with commands that answer so."""
     folder = here / "slurm"
     folder.mkdir()
     (folder / "sacct").write_text(SACCT.format(folder=folder))

@@ -46,12 +46,12 @@ BOUND = 60.0
 
 @pytest.fixture(autouse=True)
 def no_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """None of this machine's."""
+    """Hide this machine's Slurm."""
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
 
 
 def a_run(parent: Path, run_id: str, *, age: float = 0.0) -> Path:
-    """A run whose snapshot is so old."""
+    """Make a run whose snapshot is so old."""
     folder = parent / run_id
     folder.mkdir(parents=True)
     put(folder, replace(shot(), run_id=run_id, time=time.time() - age, interval=0.1))
@@ -195,7 +195,7 @@ def test_a_file_where_run_dir_should_be(command: Command, tmp_path: Path) -> Non
 
 @pytest.fixture
 def others() -> Iterator[Path]:
-    """A folder that anybody may enter, with a run_dir that is not for anybody."""
+    """Make a folder that any user may enter, with a run_dir that no user may read."""
     with tempfile.TemporaryDirectory() as name:
         a_run(Path(name) / "runs", "12.0.0")
         Path(name).chmod(0o711)
@@ -354,7 +354,7 @@ class Process:
         )
 
     def end(self) -> tuple[int, str]:
-        """Its exit code and what it printed on stderr."""
+        """Return its exit code and its output on stderr."""
         error = self.process.communicate(timeout=BOUND)[1]
         return self.process.returncode, (error or b"").decode()
 
@@ -407,7 +407,7 @@ def test_watch_tells_what_slurm_says_anew(monkeypatch: pytest.MonkeyPatch, capfd
 
     monkeypatch.setattr(status, "LOOK_AGAIN", 0.0)
     look = Asked(find.RunSearch(Wanted(12), ()))
-    assert status.Watch(look, status.Show(as_json=True, everything=False)).run() == 4
+    assert status.StatusWatch(look, status.StatusPrinter(as_json=True, everything=False)).run() == 4
     told = [json.loads(line)["slurm"] for line in capfd.readouterr().out.splitlines()]
     assert [(each["state"], each["reason"]) for each in told] == [
         ("PENDING", "Priority"),
@@ -440,7 +440,7 @@ class Terminal:
                 self.shown += os.read(self._ours, 1 << 16).decode()
 
     def rest(self) -> str:
-        """All until its end."""
+        """Read all until its end."""
         while True:
             try:
                 data = os.read(self._ours, 1 << 16)

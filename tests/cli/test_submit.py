@@ -1,4 +1,4 @@
-"""submit from outside: with a stand-in for sbatch that keeps what it gets, and the script then run for real."""
+"""submit from outside: with a stand-in for sbatch that keeps its input, and the script then run for real."""
 
 import json
 import os
@@ -31,7 +31,7 @@ Path({folder!r}, Path(sys.argv[0]).name + ".json").write_text(json.dumps(told))
 
 
 def fake(folder: Path, name: str, body: str = "print(4242)") -> str:
-    """A program of that name; the PATH that finds it."""
+    """Make a program of that name, and return the PATH that finds it."""
     path = folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(FAKE.format(python=sys.executable, folder=str(folder), body=body))
@@ -41,7 +41,7 @@ def fake(folder: Path, name: str, body: str = "print(4242)") -> str:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """In a folder of an odd name."""
+    """Write a job's file in a folder of an odd name."""
     path = tmp_path / "my job's ü" / "job $1.yaml"
     path.parent.mkdir()
     path.write_text(JOB)
@@ -103,7 +103,7 @@ def test_dry_run_prints_what_would_be_submitted(command: Command, job: Path, tmp
 
 
 def test_the_command_arrives_at_the_daemons_to_the_letter(command: Command, job: Path, tmp_path: Path) -> None:
-    """The script is run as Slurm does it, its launch being the real one, with a stand-in for srun."""
+    """The script is run as Slurm does it, with the real launch and a stand-in for srun."""
     script = command("submit", "--config", job, "--dry-run", "--", *ODD).stdout
     (tmp_path / "script").write_text(script)
     path = fake(tmp_path, "srun", "sys.exit(7)")
@@ -156,7 +156,7 @@ def test_refused_in_one_line(words: list[str], parts: list[str], command: Comman
 
 
 def test_environment_that_the_job_would_not_survive(command: Command, job: Path, tmp_path: Path) -> None:
-    """Of most variables our own options win; of this one no option but --no-requeue does."""
+    """Over most variables our own options win; over this one only --no-requeue does."""
     environ = {"PATH": fake(tmp_path, "sbatch"), "SBATCH_REQUEUE": "expedite"}
     done = command("submit", "--config", job, "--requeue", **environ)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -200,7 +200,7 @@ def test_wait_hands_on_the_jobs_code(job: Path, tmp_path: Path) -> None:
 
 
 def test_the_policy_is_that_of_the_cluster_that_slurm_names(command: Command, job: Path, tmp_path: Path) -> None:
-    """On a login node nobody says which it is; the job will know."""
+    """On a login node no variable names it; in the job one will."""
     job.write_text(JOB.replace("cluster: none\n", ""))
     (tmp_path / "red.yaml").write_text("interruption: {requeue: true}")
     (tmp_path / "blue.yaml").write_text("limits: {join: 1h}")

@@ -24,9 +24,10 @@ MAIN = "import runpy; runpy.run_module('ft_supervisor.coordinator', run_name='__
 
 @pytest.fixture
 def begin(tmp_path: Path, repository: Path) -> Iterator[Begun]:
-    """begin(ports, infra_rank=, incarnation=, memory=): a coordinator of a job with three nodes, one of them active.
+    """Return begin(ports, infra_rank=, incarnation=, memory=): a coordinator of a job with three nodes, one of them
+    active.
 
-    `before`: what its process does first, in Python. `listen`: Job.listen, the node's own address where it is None.
+    `before`: Python code that its process runs first. `listen`: Job.listen, the node's own address where it is None.
     """
     started: list[Coordinator] = []
 
@@ -82,7 +83,7 @@ def begin(tmp_path: Path, repository: Path) -> Iterator[Begun]:
 
 @pytest.fixture
 def taken() -> Iterator[socket.socket]:
-    """A port of this machine that somebody else listens on."""
+    """Return a port of this machine on which another socket listens."""
     with socket.socket() as sock:
         sock.bind(("", 0))
         sock.listen()

@@ -1,4 +1,4 @@
-"""Real coordinators with their real stores; the test is their daemons and, through `Agents`, everybody's agents."""
+"""Real coordinators with their real stores; the test acts as their daemons and, through `Agents`, as all agents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for it, within BOUND."""
+    """Wait within BOUND until the condition holds."""
     deadline = time.monotonic() + BOUND
     while not condition():
         assert time.monotonic() < deadline, f"this did not come: {what}"
@@ -49,7 +49,7 @@ class Agents:
         self._thread.start()
 
     def close(self) -> None:
-        """No more heartbeats."""
+        """Send no more heartbeats."""
         self._stop.set()
         self._thread.join(BOUND)
         assert not self._thread.is_alive()
@@ -57,7 +57,7 @@ class Agents:
     def register(
         self, infra_rank: int, memory: Memory, *, connection: int = 1, running: Cycle | None = None
     ) -> messages.Register:
-        """What a node says first on a new connection, or as its promise; its port is 20100 + infra_rank."""
+        """Send a node's first message on a new connection, or its promise; its port is 20100 + infra_rank."""
         node = Node(infra_rank, f"n{infra_rank}", f"127.0.0.{infra_rank + 1}")
         self._serial += 1
         round_, port = self.pulse().round, 20100 + infra_rank
@@ -67,11 +67,11 @@ class Agents:
         return register
 
     def say(self, message: messages.ToCoordinator) -> None:
-        """Into the inbox."""
+        """Send a message to the inbox."""
         self.store.push(KEYS.inbox, encode(message))
 
     def mail(self, infra_rank: int, kind: type[T]) -> T:
-        """The next mail of this kind; what comes before it is dropped."""
+        """Return the next mail of this kind; others before it are dropped."""
         queue = KEYS.mail(infra_rank, 1, self._connections[infra_rank])
         deadline = time.monotonic() + BOUND
         while (left := deadline - time.monotonic()) > 0:
@@ -82,11 +82,11 @@ class Agents:
         raise AssertionError(f"no {kind.__name__} came for {infra_rank}")
 
     def pulse(self) -> Pulse:
-        """What the store's coordinator says of itself."""
+        """Return the pulse in the store."""
         return parse_pulse(self.store.get(KEYS.pulse))
 
     def close_key(self) -> Verdict | None:
-        """What `permanent_close` holds."""
+        """Return the value of `permanent_close`."""
         data = self.store.get(KEYS.permanent_close)
         return None if data is None else parse_verdict(data)
 
@@ -113,11 +113,11 @@ class Coordinator:
 
     @property
     def folder(self) -> Path:
-        """The run's."""
+        """Return the run's folder."""
         return Path(self.job.run_folder)
 
     def says(self, kind: type[T]) -> T:
-        """The next thing that it tells its daemon, apart from being alive."""
+        """Return its next order to its daemon, signs of life excepted."""
         deadline = time.monotonic() + BOUND
         order: Order | None = None
         while (left := deadline - time.monotonic()) > 0 and (order is None or isinstance(order, Alive | AskSlurm)):
@@ -126,19 +126,19 @@ class Coordinator:
         return order
 
     def alive(self) -> Alive:
-        """The next sign of life."""
+        """Return its next sign of life."""
         order = self.link.receive(BOUND)
         assert isinstance(order, Alive), order
         return order
 
     def agents(self) -> Agents:
-        """Connections to its store, as soon as it listens."""
+        """Return connections to its store, as soon as it listens."""
         agents = Agents(self.host, self.says(Listening).port)
         self._connected.append(agents)
         return agents
 
     def end(self) -> None:
-        """Whatever it still does."""
+        """Kill it, whatever it still does."""
         self.link.close()
         self.process.kill()
         self.process.wait(BOUND)

@@ -1,6 +1,6 @@
 """A metrics server in a process of its own, until its standard input ends: HOST PORT BYTES [NAME=X ...].
 
-It tells so many bytes; none at all for "nothing", an error for "broken". NAME=X: a constant of the module is another.
+It serves so many bytes; none at all for "nothing", an error for "broken". NAME=X sets a constant of the module.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Real coordinators with their real stores, scripted agents, and the test as their daemons."""
+"""Real coordinators with their real stores and scripted agents; the test acts as their daemons."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FreePort = Callable[[], int]
 
 
 def start_cycle(agents: Agents) -> messages.Run:
-    """All three nodes come."""
+    """Register all three nodes."""
     for infra_rank in (0, 1, 2):
         agents.register(infra_rank, FRESH)
     return agents.mail(0, messages.Run)
 
 
 def succeed(agents: Agents) -> None:
-    """The only active node has succeeded, and a majority keeps the verdict."""
+    """Report the success of the only active node, and keep the verdict on a majority."""
     agents.say(messages.WorkersSucceeded(0, 0, 1, CYCLE))
     for infra_rank in (1, 2):
         assert agents.mail(infra_rank, messages.Propose) == messages.Propose(0, SUCCESS)
@@ -47,7 +47,7 @@ def succeed(agents: Agents) -> None:
 
 
 def closed(coordinator: Coordinator, agents: Agents, term: int, verdict: Verdict) -> None:
-    """Everybody hears this verdict, says Goodbye, and the coordinator ends with it."""
+    """Check that all agents get this verdict, answer with Goodbye, and that the coordinator ends with it."""
     for infra_rank in (0, 1, 2):
         assert agents.mail(infra_rank, messages.Close) == messages.Close(term, verdict)
     assert agents.close_key() == verdict
@@ -69,7 +69,7 @@ def promise(agents: Agents, infra_rank: int, term: int, running: Cycle | None = 
 
 
 def take_over(agents: Agents, term: int) -> None:
-    """Node 0, whose workers run, and node 2 come, and promise."""
+    """Register node 0, whose workers run, and node 2, and promise for both."""
     agents.register(0, RAN, running=CYCLE)
     agents.register(2, FRESH)
     promise(agents, 0, term, running=CYCLE)
@@ -115,7 +115,7 @@ HUGE = b"1" + b"0" * 400
 
 
 def test_no_number_makes_it_deaf(begin: Begun, free_port: FreePort) -> None:
-    """From torch's plain client, as anybody in the network may have one."""
+    """The number comes from torch's plain client, which anyone in the network may have."""
     coordinator = begin((free_port(),))
     agents = coordinator.agents()
     start_cycle(agents)
@@ -276,7 +276,7 @@ def test_a_file_that_cannot_be_written_or_hangs_stops_nobody(
 
 
 def refuses(host: str, port: int) -> bool:
-    """Whether nothing listens there."""
+    """Return whether nothing listens there."""
     try:
         socket.create_connection((host, port), BOUND).close()
     except ConnectionRefusedError:
@@ -301,7 +301,7 @@ def test_the_store_listens_on_the_announced_address_alone(begin: Begun, free_por
 def test_a_store_whose_address_is_not_certain_listens_on_all(
     begin: Begun, free_port: FreePort, announced: str, why: str
 ) -> None:
-    """An address that is translated on the way; a name that stands for several, or for the loopback."""
+    """The address is translated on the way; or the name stands for several addresses, or for the loopback."""
     coordinator = begin((free_port(),), listen=announced)
     port = coordinator.says(Listening).port
     assert not any(refuses(f"127.0.0.{last}", port) for last in (1, 2, 3))
@@ -310,7 +310,7 @@ def test_a_store_whose_address_is_not_certain_listens_on_all(
 
 
 def test_no_free_port_is_no_verdict(begin: Begun, taken: socket.socket) -> None:
-    """Other candidates live; its daemon tries again."""
+    """Other candidates live, and its daemon tries again."""
     port = taken.getsockname()[1]
     coordinator = begin((port,))
     assert coordinator.process.wait(BOUND) == 70

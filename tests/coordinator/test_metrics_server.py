@@ -1,4 +1,4 @@
-"""The server that Prometheus asks, as a process that real sockets talk to: well, badly, and in great numbers."""
+"""The server of Prometheus' requests, as a process with real clients: correct ones, wrong ones, and very many."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Served:
 
     @property
     def port(self) -> int:
-        """Where it listens, once it does."""
+        """Return its port, once it listens."""
         until(lambda: bool(self.lines("metrics_served")), "that it listens")
         (found,) = re.findall(r"port=(\d+)", self.lines("metrics_served")[0])
         return int(found)
@@ -43,13 +43,13 @@ class Served:
         return socket.create_connection((LOCAL, self.port), BOUND)
 
     def say(self, request: bytes) -> bytes:
-        """All that comes for these bytes."""
+        """Send these bytes and return the whole answer."""
         with self.connect() as sock:
             sock.sendall(request)
             return b"".join(iter(lambda: sock.recv(65536), b""))
 
     def get(self, path: str = "/metrics", method: str = "GET") -> tuple[int, bytes]:
-        """Status and body."""
+        """Return status and body."""
         connection = http.client.HTTPConnection(LOCAL, self.port, timeout=BOUND)
         connection.request(method, path)
         response = connection.getresponse()
@@ -58,7 +58,7 @@ class Served:
         return status, body
 
     def files(self) -> int:
-        """How many it has open."""
+        """Return how many files it has open."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))  # noqa: PTH208
 
 
@@ -67,7 +67,7 @@ Serve = Callable[..., Served]
 
 @pytest.fixture
 def serve(tmp_path: Path, repository: Path) -> Iterator[Serve]:
-    """serve(text, constant...): see metrics_driver."""
+    """Return serve(text, constant...): see metrics_driver."""
     started: list[Served] = []
 
     def start(text: object, *constants: str, port: int = 0, address: str = LOCAL) -> Served:

@@ -13,7 +13,7 @@ from ft_supervisor.core.protocol.events import CoordinatorEvent
 
 
 class Watched(Talk):
-    """What the machine is given, its metrics see, from the first beat on."""
+    """A machine whose metrics count every event that it gets, from the first beat on."""
 
     metrics: CoordinatorMetrics | None = None
 
@@ -32,7 +32,8 @@ class Watched(Talk):
         return super().beat()
 
     def values(self, name: str) -> dict[str, Any]:
-        """Of this metric by its label ("" without), as of now; a histogram's as (how many, their sum)."""
+        """Return the values of this metric by its label ("" without), as of now; a histogram's as (how many, their
+        sum)."""
         assert self.metrics is not None
         return {
             sample.labels[0] if sample.labels else "": (
@@ -45,5 +46,5 @@ class Watched(Talk):
         }
 
     def value(self, name: str, label: str = "") -> Any:
-        """One of them."""
+        """Return one value."""
         return self.values(name)[label]

@@ -1,4 +1,4 @@
-"""Stands in for srun: notes how it was called, then does what $FAKE_PLAN says, one word after the other.
+"""Stands in for srun: records how it was called, then follows $FAKE_PLAN, one word after the other.
 
 success, failed: writes the verdict, as the coordinator's node would. told: a success, with its summary. late: the same
 after its own end. foreign: one with another nonce. hang: until a signal, SIGINT being answered by a verdict. deaf: no

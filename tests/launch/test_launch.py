@@ -64,12 +64,12 @@ class Launched:
         self.stderr = ""
 
     def code(self) -> int:
-        """How it ended."""
+        """Return the exit code."""
         self.stderr = self.process.communicate("not for srun", timeout=BOUND)[1]
         return self.process.returncode
 
     def wait_for(self, name: str) -> Path:
-        """A file that srun makes."""
+        """Wait for a file that srun makes, and return it."""
         path, until = self.folder / name, time.monotonic() + BOUND
         while not path.exists():
             assert time.monotonic() < until and self.process.poll() is None, self.stderr
@@ -77,7 +77,7 @@ class Launched:
         return path
 
     def end(self) -> None:
-        """It is gone, and what it has recorded gives the same actions again."""
+        """Wait for the end, and check that the recorded events give the same actions again."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
@@ -87,13 +87,13 @@ class Launched:
             assert all(result.difference is None and result.events > 1 for result in results), results
 
     def signals(self) -> list[str]:
-        """What srun got."""
+        """Return the signals that srun got."""
         return (self.folder / "signals").read_text().split()
 
 
 @pytest.fixture
 def launched(tmp_path: Path) -> Iterator[list[Launched]]:
-    """Whatever is put here has ended at the end."""
+    """Yield a list; every `launch` in it has ended when the test has."""
     started: list[Launched] = []
     yield started
     for launch in started:
@@ -114,7 +114,7 @@ def launched(tmp_path: Path) -> Iterator[list[Launched]]:
     ],
 )
 def test_exit_code(launched: list[Launched], tmp_path: Path, plan: str, code: int) -> None:
-    # Long where a verdict is to be found on a slow machine: nobody waits for the end of it then.
+    # Long where a verdict is to be found on a slow machine: then it is not waited out.
     close = "30s" if plan in ("success 1", "failed 0", "late 1") else "200ms"
     launched.append(launch := Launched(tmp_path, plan, close=close))
     assert launch.code() == code, launch.stderr

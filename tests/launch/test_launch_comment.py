@@ -23,7 +23,7 @@ class Commented(Launched):
         # Long where a verdict is to be found on a slow machine: without one, all of it is waited for.
         close = "30s" if plan.startswith(("told", "success", "failed")) else "200ms"
         super().__init__(folder, plan, 0.3, close, "200ms", **environ)
-        # The job's number is known only now; nobody asks before there is a verdict.
+        # The job's number is known only now; no process asks for it before there is a verdict.
         for name in ("scontrol", "squeue"):
             text = (self.slurm.bin / name).read_text().replace("'1\\037'", f"'{self.job_id}\\037'")
             (folder / "bin" / name).write_text(text)
@@ -92,7 +92,7 @@ def test_the_policy_may_forbid_it(launched: list[Launched], tmp_path: Path, monk
 
 
 class Expedited(Commented):
-    """Its job has --requeue=expedite."""
+    """A launch whose job has --requeue=expedite."""
 
     recorded = ("26.05", "expedited")
 
@@ -104,7 +104,7 @@ class Expedited(Commented):
 def test_a_job_that_slurm_would_run_again_ends(
     launched: list[Launched], tmp_path: Path, plan: str, code: int, again: bool
 ) -> None:
-    """With a verdict and without one, unless the code says that trying again may help."""
+    """It ends with a verdict and without one, unless by the exit code trying again may help."""
     launched.append(launch := Expedited(tmp_path, plan))
     assert launch.code() == code
     assert launch.slurm.requeue == again

@@ -21,7 +21,7 @@ Site = slurm.Site
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[list[Launched]]:
-    """Whatever is put here has ended at the end."""
+    """Yield a list; every process in it has ended when the test has."""
     found: list[Launched] = []
     yield found
     for launch in found:
@@ -48,7 +48,7 @@ def host_is(site: Site, nodes: str, state: str = "MIXED") -> None:
 def test_a_node_that_is_not_the_job_s_any_more(
     started: list[Launched], tmp_path: Path, site: Site, plan: str, code: int
 ) -> None:
-    """Slurm drops what the node says of the batch script's end, and so this is the job's last chance."""
+    """Slurm drops the node's message that the batch script has ended, and so this is the job's last chance."""
     host_is(site, "n[2-3]")
     one = launch(started, tmp_path, plan)
     assert one.code() == code, one.stderr

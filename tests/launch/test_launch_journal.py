@@ -45,7 +45,7 @@ LIFE: tuple[LaunchEvent, ...] = (
 )
 
 
-class Told:
+class Problems:
     """The problems of a Recorder."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Told:
 
 
 def record(recorder: Recorder, now: float = 100.1) -> None:
-    """A whole life of the machine."""
+    """Record a whole life of the machine."""
     machine = LaunchMachine(BEGIN)
     recorder.record(now, None, machine.start(now))
     for event in LIFE:
@@ -67,12 +67,12 @@ def record(recorder: Recorder, now: float = 100.1) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the journal is written; its parents are made."""
+    """Return the folder of the journal, whose parents exist."""
     return tmp_path / "ft" / "launch" / "7.0.1"
 
 
 def test_it_replays_and_is_copied_to_the_run(tmp_path: Path, folder: Path) -> None:
-    told = Told()
+    told = Problems()
     recorder = Recorder(folder, BEGIN, 100.1, told)
     record(recorder)
     recorder.publish(tmp_path / "runs" / "7.3.0", "n1")
@@ -127,7 +127,7 @@ def test_a_changed_journal_differs(folder: Path, change: Callable[[list[str]], N
 
 def test_a_folder_that_cannot_be_made_costs_one_line(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "ft").write_text("in the way")
-    told = Told()
+    told = Problems()
     recorder = Recorder(folder, BEGIN, 100.1, told)
     record(recorder)
     assert recorder.finish(BOUND)
@@ -139,7 +139,7 @@ def test_a_full_disk_costs_one_line(folder: Path) -> None:
     folder.mkdir(parents=True, mode=0o700)
     (folder.parent.parent).chmod(0o700)
     (folder / "journal-launch.jsonl").symlink_to("/dev/full")
-    told = Told()
+    told = Problems()
     recorder = Recorder(folder, BEGIN, 100.1, told)
     record(recorder)
     assert recorder.finish(BOUND)
@@ -149,7 +149,7 @@ def test_a_full_disk_costs_one_line(folder: Path) -> None:
 
 def test_a_run_folder_that_takes_no_copy_costs_one_line(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "runs").write_text("in the way")
-    told = Told()
+    told = Problems()
     recorder = Recorder(folder, BEGIN, 100.1, told)
     recorder.publish(tmp_path / "runs" / "7.3.0", "n1")
     assert recorder.finish(BOUND)
@@ -160,7 +160,7 @@ def test_a_run_folder_that_takes_no_copy_costs_one_line(tmp_path: Path, folder: 
 def test_a_disk_that_hangs_is_not_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = threading.Event()
     monkeypatch.setattr("ft_supervisor.daemon.files.make_local_folder", lambda _: goes_on.wait(BOUND))
-    told = Told()
+    told = Problems()
     recorder = Recorder(folder, BEGIN, 100.1, told)
     record(recorder)
     assert not recorder.finish(0.01)

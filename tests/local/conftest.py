@@ -1,4 +1,4 @@
-"""Whatever the tests of `local` start has ended when they have."""
+"""Ends every process that the tests of `local` start."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.local.support import Local, Start
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a `local` in tmp_path; it has ended when the test has."""
+    """Return a function that starts a `local` in tmp_path; it has ended when the test has."""
     started: list[Local] = []
 
     def begin(*arguments: str, **environ: str) -> Local:

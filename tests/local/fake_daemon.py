@@ -1,4 +1,4 @@
-"""Stands in for a daemon under `local`, doing what $FAKE_PLAN says for its node, "NODE:WORD ..." or "WORD ..." for all.
+"""Stands in for a daemon under `local` and follows $FAKE_PLAN for its node, "NODE:WORD ..." or "WORD ..." for all.
 
 verdict: writes the job's as the coordinator's node would. own: the same in this node's own folder. orphan: leaves a
 process of a session of its own. flood: prints 16 MiB in numbered lines. stop: stops itself. wait: for the file "go".

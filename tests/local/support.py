@@ -51,7 +51,7 @@ class Local:
         self._queue.put(None)
 
     def wait_for(self, *parts: str) -> str:
-        """The next line that has all of `parts`."""
+        """Return the next line that has all of `parts`."""
         until = time.monotonic() + BOUND
         while True:
             try:
@@ -64,7 +64,7 @@ class Local:
                 return line
 
     def code(self) -> int:
-        """How it ended; all its lines are there then."""
+        """Return the exit code; all its lines are there then."""
         code = self.process.wait(BOUND)
         self._reader.join(BOUND)
         while (line := self._queue.get(timeout=BOUND)) is not None:
@@ -72,18 +72,18 @@ class Local:
         return code
 
     def daemons(self) -> dict[str, psutil.Process]:
-        """The daemons by node, from local.json."""
+        """Return the daemons by node, from local.json."""
         return {name: psutil.Process(pid) for name, pid in self.pids().items()}
 
     def pids(self) -> dict[str, int]:
-        """The same of those that have ended, too."""
+        """Return the daemons' pids by node, also of those that have ended."""
         (state,) = self.folder.glob("runs/*/*/local.json")
         nodes = json.loads(state.read_text())["nodes"]
         assert [node["infra_rank"] for node in nodes] == list(range(len(nodes)))
         return {node["name"]: node["pid"] for node in nodes}
 
     def end(self) -> None:
-        """Whatever of it is left."""
+        """Kill all that is left of it."""
         if self.process.poll() is None:
             root = psutil.Process(self.process.pid)
             for process in [root, *root.children(recursive=True)]:
@@ -99,7 +99,7 @@ Start = Callable[..., Local]
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    """Whether all of these have ended within the bound; a zombie that nobody reaps counts as ended."""
+    """Return whether all of these have ended within the bound; a zombie counts as ended."""
     until = time.monotonic() + BOUND
     for process in processes:
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:

@@ -1,4 +1,4 @@
-"""What becomes of `local` when nobody reads what it prints, when that cannot be written, and when run_dir cannot."""
+"""`local` when its output is not read, when its output cannot be written, and when run_dir cannot be written."""
 
 import fcntl
 import os
@@ -24,7 +24,7 @@ Run = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """run(plan, stdout=, stderr=, wrapper=): a `local` of two stand-ins; it has ended when the test has."""
+    """Return run(plan, stdout=, stderr=, wrapper=): a `local` of two stand-ins; it has ended when the test has."""
     (tmp_path / "job.yaml").write_text(JOB)
     with ExitStack() as ends:
 
@@ -63,7 +63,7 @@ def test_a_full_disk_behind_stdout_changes_nothing_but_what_is_printed(run: Run,
 
 
 def test_stdout_that_was_closed_from_the_beginning_is_no_file_of_ours(tmp_path: Path) -> None:
-    """Else the lines, or the daemons' pipes, get into one another's way."""
+    """Otherwise the lines, or the daemons' pipes, would go to a wrong file."""
     (tmp_path / "job.yaml").write_text(JOB)
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" <&- >&-', "sh", sys.executable, DRIVER, "2"],
@@ -77,7 +77,7 @@ def test_stdout_that_was_closed_from_the_beginning_is_no_file_of_ours(tmp_path: 
 
 
 def test_a_reader_that_stands_still_holds_up_nothing(run: Run) -> None:
-    """More than all the pipes and queues in between hold."""
+    """The output is more than all the pipes and queues in between hold."""
     with ExitStack() as ends:
         _, write = small_pipe(ends)
         process = run("flood node0:verdict 0", stdout=write)
@@ -148,7 +148,7 @@ def test_who_reads_no_more_is_noticed_at_once() -> None:
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
 @pytest.mark.parametrize("options", ["size=4k", "ro"], ids=["full", "read-only"])
 def test_the_exit_code_is_the_verdicts_when_run_dir_cannot_be_written(tmp_path: Path, options: str) -> None:
-    """The daemons then have their own copies alone. The file system becomes so when `local` has made its folder."""
+    """The daemons then have only their own copies. The file system fails once `local` has made its folder."""
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "runs").mkdir()
     script = f"""
@@ -178,7 +178,7 @@ wait $!
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
 def test_local_json_that_cannot_be_written_is_a_line_with_its_path(tmp_path: Path) -> None:
-    """On a disk that has room for folders alone."""
+    """The disk has room for folders only."""
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "runs").mkdir()
     script = """

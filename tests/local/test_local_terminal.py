@@ -1,4 +1,4 @@
-"""What `local` shows: every line with its node's name, and who does what by the run's status.json."""
+"""The lines of `local`: each with its node's name, and one with all nodes' states from the run's status.json."""
 
 import queue
 from dataclasses import replace
@@ -31,7 +31,7 @@ class Shown:
         return self.terminal.see(snapshot(talk.machine, talk.now, 0.0))
 
     def status(self) -> str:
-        """What is printed now; "" for nothing."""
+        """Return the line that is printed now; "" for none."""
         before = len(self.lines)
         self.terminal.status()
         return "".join(self.lines[before:]).removeprefix("local| ")

@@ -1,4 +1,4 @@
-"""Processes to be watched, killed and swept: a nursery, which is their subreaper, and whatever it starts."""
+"""Processes to watch, kill and sweep: a nursery, which is their subreaper, and all that it starts."""
 
 import os
 import select
@@ -26,7 +26,7 @@ sys.stdin.read()
 
 
 class Nursery:
-    """A subreaper and its descendants. Each script of sh prints the pids that are to be known, one a line."""
+    """A subreaper and its descendants. Each script of sh prints the pids that the test needs, one per line."""
 
     def __init__(self, process: subprocess.Popen[str], count: int) -> None:
         self._process = process
@@ -36,7 +36,7 @@ class Nursery:
 
 
 def ended(pid: int, within: float = BOUND) -> bool:
-    """Wait for the end of any process, at most so long; a zombie has ended."""
+    """Wait at most so long for the end of any process, and return whether it has ended; a zombie has."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, whatever ends the writer and whatever has the name already."""
+"""Files are there whole or not at all, however the writer ends and whatever file has the name already."""
 
 import os
 import resource
@@ -24,7 +24,7 @@ TRASH: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture
 def file_limit() -> Iterator[Callable[[int], None]]:
-    """file_limit(bytes): no file of this process gets longer, as on a full disk."""
+    """Return file_limit(bytes): no file of this process gets longer, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

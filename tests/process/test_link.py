@@ -20,7 +20,7 @@ GREETING = f'{{"protocol": {PROTOCOL}}}\n'.encode()
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Link, Link]]:
-    """Both ends of one link."""
+    """Yield both ends of one link."""
     ours, theirs = map(Link, link.pair())
     yield ours, theirs
     ours.close()
@@ -29,7 +29,7 @@ def ends() -> Iterator[tuple[Link, Link]]:
 
 @pytest.fixture
 def raw() -> Iterator[tuple[Link, socket.socket]]:
-    """Our end, and a bare socket that may say anything."""
+    """Yield our end, and a bare socket that may send anything."""
     ours, theirs = link.pair()
     end = Link(ours)
     yield end, theirs
@@ -38,7 +38,7 @@ def raw() -> Iterator[tuple[Link, socket.socket]]:
 
 
 def take(end: Link, count: int) -> list[Order | None]:
-    """That many orders, each within a minute."""
+    """Return that many orders, each within a minute."""
     return [end.receive(60) for _ in range(count)]
 
 
@@ -242,7 +242,7 @@ while True:
 
 @pytest.fixture
 def child(python_path: None) -> Iterator[tuple[Link, subprocess.Popen[bytes]]]:
-    """A child that answers each Terminate, once it has entered."""
+    """Start a child that answers each Terminate, once it has entered."""
     ours, theirs = link.pair()
     fd = theirs.fileno()
     with subprocess.Popen(["env", f"{LINK_FD_ENV}={fd}", sys.executable, "-c", CHILD], pass_fds=[fd]) as process:

@@ -1,4 +1,4 @@
-"""Log lines: their form, and that nobody ever waits for their reader."""
+"""Log lines: their form, and that no process ever waits for their reader."""
 
 import json
 import os
@@ -18,7 +18,7 @@ BOUND = 30.0
 
 @pytest.fixture(autouse=True)
 def writer() -> Iterator[None]:
-    """This process's name in the lines, forgotten afterwards; so are lines that nobody took."""
+    """Set this process's name in the lines. It is reset afterwards, and lines that were not read are dropped."""
     setup("agent", "n1")
     yield
     setup("", "")
@@ -82,7 +82,7 @@ def test_of_a_long_traceback_the_end_is_kept(capfd: pytest.CaptureFixture[str]) 
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The other end of stderr, which is a pipe."""
+    """Replace stderr by a pipe and return the other end."""
     reading, pipe = os.pipe()
     monkeypatch.setattr(module, "_STDERR", pipe)
     try:
@@ -95,7 +95,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def read(reader: int) -> str:
-    """All that is said so far."""
+    """Return all that is written so far."""
     text = b""
     while select.select([reader], [], [], 0)[0] or not (module._late is None or module._late.flush(0)):
         if select.select([reader], [], [], 0.01)[0]:
@@ -143,7 +143,7 @@ def test_of_too_many_last_lines_the_end_is_kept(capfd: pytest.CaptureFixture[str
 
 
 def told(capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
-    """The one line, which is one by anybody's understanding of lines."""
+    """Return the one line, which is one line by every definition of line ends."""
     text = capfd.readouterr().err
     assert text.endswith("\n") and len(text.splitlines()) == 1 and len(text) <= 4096
     found: dict[str, object] = json.loads(text)

@@ -1,4 +1,4 @@
-"""Finding and killing whole trees of real processes: in other sessions, without parents, deaf to TERM."""
+"""Finding and killing whole trees of real processes: in other sessions, without parents, ignoring TERM."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ ctypes.CDLL(None).syscall(dict(x86_64=60, aarch64=93)[platform.machine()], 0)  #
 
 
 def living(pids: Collection[int], root: int) -> set[int]:
-    """Those that still run below `root`."""
+    """Return those that still run below `root`."""
     return {pid for pid, (state, _) in tree.descendants(root).items() if pid in pids and state not in "ZX"}
 
 
@@ -76,7 +76,7 @@ def test_a_strike_hits_what_it_has_seen_if_that_is_still_wanted(nursery: Start, 
 
 
 def gone_now(pid: int) -> bool:
-    """Whether the process has ended."""
+    """Return whether the process has ended."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
 
 

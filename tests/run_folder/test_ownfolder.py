@@ -11,7 +11,7 @@ from shutil import rmtree
 import pytest
 
 from ft_supervisor.agent.log_files import LogFile
-from ft_supervisor.coordinator.live import JournalCopy
+from ft_supervisor.coordinator.journal_copier import JournalCopier
 from ft_supervisor.core.protocol.model import Outcome, Verdict
 from ft_supervisor.journal import journal
 from ft_supervisor.process import atomic
@@ -85,7 +85,7 @@ def test_what_a_stranger_has_made_first_is_refused(
         journal.publish(tmp_path, run, "n0")
     with pytest.raises(NotOurs):
         verdict_file.write(run, VERDICT, "7.0.0", "")
-    JournalCopy(tmp_path / "journal-agent-1.jsonl", run, "n0").update()
+    JournalCopier(tmp_path / "journal-agent-1.jsonl", run, "n0").update()
     assert list(precious.parent.iterdir()) == [precious] and precious.read_text() == "mine\n"
 
 

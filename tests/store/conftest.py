@@ -13,19 +13,19 @@ from ft_supervisor.store.memory import MemoryStore
 
 @dataclass
 class Server:
-    """One store: what serves it, a way to connect to it, and its end."""
+    """One store: its server, a way to connect to it, and its end."""
 
     store: MemoryStore | tcp.TcpStore
     port: int = 0
 
     def connect(self) -> Store:
-        """A connection of one's own."""
+        """Return a new connection."""
         if isinstance(self.store, MemoryStore):
             return self.store.clone()
         return tcp.connect("127.0.0.1", self.port, 30)
 
     def die(self) -> None:
-        """As if its process had been killed."""
+        """End as if the server's process were killed."""
         if isinstance(self.store, MemoryStore):
             self.store.lose()
         else:
@@ -34,7 +34,7 @@ class Server:
 
 @pytest.fixture(params=["memory", "tcp"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A store with nothing in it."""
+    """Start a store without any keys."""
     if request.param == "memory":
         yield Server(MemoryStore())
         return
@@ -45,5 +45,5 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.fixture
 def store(server: Server) -> Store:
-    """A connection to it."""
+    """Connect to the server."""
     return server.connect()

@@ -1,4 +1,4 @@
-"""What every store promises; run on the one in memory and on torch's."""
+"""The contract of every store; run on the one in memory and on torch's."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +15,10 @@ class Server(Protocol):
     """The fixture; see conftest."""
 
     def connect(self) -> Store:
-        """A connection of one's own."""
+        """Return a new connection."""
 
     def die(self) -> None:
-        """As if its process had been killed."""
+        """End as if the server's process were killed."""
 
 
 def test_a_queue_gives_what_was_pushed_in_order_and_byte_for_byte(server: Server, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What is particular to torch's store: hosting on a socket of ours, connecting, its environment, its exit barrier."""
+"""The particulars of torch's store: hosting on a socket of ours, connecting, its environment, its exit barrier."""
 
 import contextlib
 import gc

@@ -8,10 +8,10 @@ from ft_supervisor.process.child import enter_child
 
 
 def main() -> NoReturn:
-    """Never returns: the agent leaves by os._exit, threads that hang in a store's call behind it."""
+    """Run the agent. Never returns: it leaves by os._exit, even while threads hang in a store's call."""
     link = enter_child()
-    # Only now, as it takes seconds: from here on signals are ignored, and the daemon's death is ours.
-    import ft_supervisor.store.tcp  # noqa: F401 - before whatever else imports torch, which reads the environment then
+    # Only now, as it takes seconds: from here on signals are ignored, and this process dies with the daemon.
+    import ft_supervisor.store.tcp  # noqa: F401 - before any other import of torch, which reads the environment then
     from ft_supervisor.agent.shell import run
 
     run(link)

@@ -1,6 +1,6 @@
-"""torch's own exit barrier, entered beside everything else: a hint to other nodes, which look for a verdict then.
+"""Enters torch's own exit barrier beside everything else: a hint to other nodes, which look for a verdict then.
 
-It gates nothing here, and ends no node: anyone who reaches the store can set its key.
+Nothing here waits for it, and it ends no node: anyone who reaches the store can set its key.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ def _enter(job: Job, address: tuple[str, int], cycle: Cycle, world_size: int) ->
         store = tcp.connect(*address, timeout=job.timeouts.coordinator)
         below = PrefixStore(Keys(job.run_id).barrier_prefix(cycle), store.torch_store)
         barrier(below, world_size, _TERMINAL_STATE_SYNC_ID, job.timeouts.exit_barrier)
-    except Exception as error:  # torch's RuntimeErrors, and whatever it makes of what others wrote there
+    except Exception as error:  # torch's RuntimeErrors, and its other errors on values that other programs wrote
         reason = str(error).splitlines()[0] if str(error) else repr(error)
         log("exit_barrier_left", level="warning", cycle=cycle, reason=reason)

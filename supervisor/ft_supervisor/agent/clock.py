@@ -1,15 +1,15 @@
-"""How far this node's clock is from the coordinator's. For people who compare logs: a warning is all that it does."""
+"""Compares this node's clock with the coordinator's, for people who compare logs. It only warns."""
 
 from __future__ import annotations
 
 from ft_supervisor.process.log import log
 
 LOOKS = 20
-"""Looks at the pulse before a clock is called fast: each one was written some time before it is read."""
+"""Reads of the pulse before a clock is called fast: each pulse was written some time before it is read."""
 
 
 class ClockWatch:
-    """Warns once a connection. `tolerated`: seconds."""
+    """Warns once per connection. `tolerated`: seconds."""
 
     def __init__(self, tolerated: float) -> None:
         self._tolerated = tolerated
@@ -18,7 +18,8 @@ class ClockWatch:
         self._looks = 0
 
     def look(self, theirs: float, ours: float) -> None:
-        """The coordinator wrote its pulse at `theirs` by its clock, by ours it is `ours`: seconds since the epoch."""
+        """Compare the time at which the coordinator wrote its pulse, `theirs` by its clock, with `ours`, the time now
+        by this node's clock: seconds since the epoch."""
         if theirs == self._last or self._looks < 0:
             return
         self._last, self._looks = theirs, self._looks + 1

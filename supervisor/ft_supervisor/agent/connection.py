@@ -1,4 +1,5 @@
-"""One connection of the agent to a coordinator's store: a thread that beats, sends and looks, and one for the mail.
+"""One connection of the agent to a coordinator's store. One thread writes heartbeats, sends messages and reads the
+pulse; another one reads the mail.
 
 No call to a store keeps its timeout if the host is frozen. So a connection (a generation) can be abandoned with its
 threads at any moment, and the main loop ignores what these post afterwards.
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from ft_supervisor.agent.clock import ClockWatch
-from ft_supervisor.agent.dial import Dialer, Found
+from ft_supervisor.agent.dial import Dialer, FoundStore
 from ft_supervisor.core.agent.dialling import PAUSE
 from ft_supervisor.core.protocol import codec
 from ft_supervisor.core.protocol.events import (
@@ -43,7 +44,7 @@ _WAKE = b""
 
 
 @dataclass(frozen=True)
-class Up:
+class Reached:
     """A generation is connected; `round` is the pulse's, asked for at `asked` (process.clock)."""
 
     candidate: int
@@ -56,7 +57,7 @@ class FromWire:
     """An item that a generation's thread posts to the main loop."""
 
     generation: int
-    event: AgentEvent | Up
+    event: AgentEvent | Reached
 
 
 Post = Callable[[FromWire], None]
@@ -81,7 +82,7 @@ class Generation:
         self.number = number
         self.address: tuple[str, int] | None = None
         self.answered = 0.0
-        """When the store has last answered all of a look (process.clock)."""
+        """When the store last answered all requests of one look (process.clock)."""
         self.watched: Cycle | None = None
         self._outbox: SimpleQueue[bytes | threading.Event | None] = SimpleQueue()
         self._abandoned = threading.Event()
@@ -100,16 +101,16 @@ class Generation:
         self._run(self._connect_and_beat, "wire")
 
     def abandon(self) -> None:
-        """For good. Never waits."""
+        """Give the connection up for good. Never waits."""
         self._abandoned.set()
         self._outbox.put(None)
 
     def send(self, data: bytes) -> None:
-        """For the inbox, in order."""
+        """Send a message to the inbox, in order. Never waits."""
         self._outbox.put(data)
 
     def flush(self, timeout: float) -> bool:
-        """See Wire.flush. Not waited for with a connection that is lost: the coordinator may well leave before us."""
+        """See Wire.flush. A connection that is lost is not waited for: the coordinator may leave before the agent."""
         done = self._flushing = threading.Event()
         self._outbox.put(done)
         return not self._over and done.wait(timeout) and not self._over
@@ -120,7 +121,9 @@ class Generation:
                 body()
             except StoreLost as error:
                 self._post(Disconnected(str(error), silent=False))
-            except Exception as error:  # a bug, but a thread that ends in silence would be worse than a new connection
+            except (
+                Exception
+            ) as error:  # a bug, but a thread that ends without a report would be worse than a new connection
                 log("wire_failed", level="error", error=current_traceback())
                 self._post(Disconnected(repr(error), silent=False))
             self._over = True
@@ -129,7 +132,7 @@ class Generation:
 
         threading.Thread(target=target, daemon=True, name=f"{name} {self.number}").start()
 
-    def _post(self, event: AgentEvent | Up) -> None:
+    def _post(self, event: AgentEvent | Reached) -> None:
         self._post_to(FromWire(self.number, event))
 
     def _connect_and_beat(self) -> None:
@@ -139,14 +142,14 @@ class Generation:
         if found is None:
             return
         self.address, self.answered = found.address, clock.now()
-        self._post(Up(found.candidate, found.round, found.asked))
+        self._post(Reached(found.candidate, found.round, found.asked))
         self._run(lambda: self._read_mail(found.mail), "mail")
         self._beat(found)
 
     def _differs(self, reason: str, certain: bool) -> None:
         self._post(PolicyDiffers(reason, certain))
 
-    def _beat(self, found: Found) -> None:
+    def _beat(self, found: FoundStore) -> None:
         store, due = found.store, time.monotonic()
         while not self._abandoned.is_set():
             try:
@@ -158,7 +161,9 @@ class Generation:
             if isinstance(item, bytes):
                 store.push(self._keys.inbox, item)
             elif item is not None:
-                store.get(self._keys.hello)  # a push is not acknowledged, this is: the store has read what came before
+                store.get(
+                    self._keys.hello
+                )  # A push is not acknowledged; the answer proves that the store has read all former ones.
                 item.set()
         store.push(self._mail, _WAKE)
 

@@ -1,6 +1,6 @@
 """Finds the first candidate whose store answers, past hosts that are dead and stores that are frozen.
 
-core/agent/dialling.py decides which route is tried when; here each attempt is made, in a thread of its own.
+core/agent/dialling.py decides which route is tried when; this module makes each attempt, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import parse_pulse
 
 _MOST = 4096
-"""Bytes of such a file."""
+"""Bytes read of a coordinator's address file."""
 _GLANCE = 0.5
-"""Seconds between two looks whether the search has been abandoned."""
+"""Seconds between two checks whether the search has been abandoned."""
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundStore:
     """Two connections to the store of `candidate`, which listens at `address`.
 
     `round` is its pulse's, asked for at `asked` (process.clock) on one of them.
@@ -54,19 +54,19 @@ class Found:
 
 
 class PolicyMismatch(StoreLost):
-    """A store that answers as this job's has another configuration; one line."""
+    """A store of this job answers with another configuration. The message is one line."""
 
 
 @dataclass(frozen=True)
 class _Address:
-    """What the file of daemon.files.write_address says."""
+    """The content of the file that daemon.files.write_address writes."""
 
     host: Name
     port: Port
 
 
 class Dialer:
-    """Makes connections; for any thread. `bound`: seconds that a host may take to answer."""
+    """Makes connections; for any thread. `bound`: seconds for a host to answer."""
 
     def __init__(self, job: Job, bound: float) -> None:
         self._job = job
@@ -76,16 +76,18 @@ class Dialer:
 
     def dial(
         self, candidates: Sequence[int], abandoned: threading.Event, differs: Callable[[str, bool], None] | None = None
-    ) -> Found | None:
-        """The first store that answers. Candidates are asked in this order, each with a head start before the next.
+    ) -> FoundStore | None:
+        """Return the first store that answers. Candidates are asked in this order, each with a head start before the
+        next.
 
-        Goes on until one is found, or `abandoned` is set: None. A candidate without a name has only its file. A store
-        with another configuration does not end the search, as anyone on that host could have made it: `differs` gets
-        the line that says so, once, and whether the job's own address file names that store.
+        Goes on until one is found, or until `abandoned` is set: then it returns None. A candidate without a name has
+        only its file. A store with another configuration does not end the search, as anyone on that host could have
+        made it: `differs` is called once, with one line about it, and whether the job's own address file names that
+        store.
         """
         dialling = Dialling(candidates, lambda candidate: bool(self._job.hosts[candidate]), time.monotonic())
         answers: SimpleQueue[Route] = SimpleQueue()
-        asked: dict[Route, Future[Found]] = {}
+        asked: dict[Route, Future[FoundStore]] = {}
         while not abandoned.is_set():
             for route in dialling.begin(time.monotonic()):
                 asked[route] = self._begin(route, answers)
@@ -105,15 +107,15 @@ class Dialer:
                 log("coordinator_not_found", reason=reason)
         return None
 
-    def _begin(self, route: Route, answers: SimpleQueue[Route]) -> Future[Found]:
+    def _begin(self, route: Route, answers: SimpleQueue[Route]) -> Future[FoundStore]:
         future = self._calls.begin(("route", route.candidate, route.by_file), partial(self._ask, route))
-        # not the future itself: one that nobody waits for has to vanish, with its connections
+        # not the future itself: without a waiting caller it has to be freed, with its connections
         future.add_done_callback(partial(_answer, answers, route))
         return future
 
-    def _ask(self, route: Route) -> Found:
-        """Every address of one route once. Raises PolicyMismatch where a store has another configuration and none has
-        ours, else StoreLost with the last one's reason."""
+    def _ask(self, route: Route) -> FoundStore:
+        """Try every address of one route once. Raises PolicyMismatch where a store has another configuration and none
+        has ours, else StoreLost with the reason of the last one."""
         why, silent = "no address", set()
         other: PolicyMismatch | None = None
         candidate = route.candidate
@@ -141,7 +143,7 @@ class Dialer:
         read = partial(_read_address, path)
         return iter(self._calls.wait(("file", candidate), read, 2 * self._bound, str(path)))
 
-    def _connect(self, candidate: int, host: str, port: int) -> Found:
+    def _connect(self, candidate: int, host: str, port: int) -> FoundStore:
         store = tcp.connect(host, port, self._bound)
         name = self._job.nodes[candidate]
         theirs = hello.read(store.get(self._keys.hello), self._job, candidate)
@@ -154,15 +156,15 @@ class Dialer:
             raise PolicyMismatch(one_line(text))
         mail = store.clone()
         asked = clock.now()
-        return Found(candidate, (host, port), store, mail, asked, parse_pulse(store.get(self._keys.pulse)).round)
+        return FoundStore(candidate, (host, port), store, mail, asked, parse_pulse(store.get(self._keys.pulse)).round)
 
 
-def _answer(answers: SimpleQueue[Route], route: Route, _: Future[Found]) -> None:
+def _answer(answers: SimpleQueue[Route], route: Route, _: Future[FoundStore]) -> None:
     answers.put(route)
 
 
 def _read_address(path: Path) -> list[tuple[str, int]]:
-    """What a coordinator's daemon wrote: below a folder of ours, as it is believed."""
+    """Return the addresses that a coordinator's daemon wrote. The file is trusted only below a folder of ours."""
     try:
         ownfolder.check(path.parent.parent)
         address: _Address = from_plain(json.loads(smallfile.read(path, _MOST)), _Address)
@@ -172,9 +174,9 @@ def _read_address(path: Path) -> list[tuple[str, int]]:
 
 
 def _resolve(name: str) -> list[str]:
-    """All its addresses, the preferred one first."""
+    """Return all addresses of a name, the preferred one first."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, ValueError) as error:  # no name at all, perhaps
+    except (OSError, ValueError) as error:  # ValueError: not a valid name
         raise StoreLost(f"{name}: {error}") from None
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

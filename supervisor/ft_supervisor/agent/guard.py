@@ -1,7 +1,7 @@
 """The agent's side of the guard (process.guard), which ends workers without a lease though agent and daemon are frozen.
 
 The agent makes a timer of the kernel (timerfd_create(2), CLOCK_BOOTTIME) and hands it down. Each proof of the lease
-moves its end for both processes: so the guard sleeps until the end that holds, no proof wakes it, and it asks nobody.
+moves its end for both processes: so the guard sleeps until the current end, no proof wakes it, and it asks no process.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Timer:
         self.fd: int = self._checked(self._libc.timerfd_create(_CLOCK_BOOTTIME, _TFD_FLAGS))
 
     def set(self, at: float | None) -> None:
-        """Readable from then on (process.clock); None: not at all. What was set before does not count any more."""
+        """Make the timer readable from then on (process.clock); None: not at all. A former setting is replaced."""
         value = _Timespec()
-        if at is not None:  # all zero would mean never, and what is before the machine's boot is refused
+        if at is not None:  # all zero would mean never, and times before the machine's boot are refused
             value.seconds, value.nanoseconds = int(min(max(at, 0.0), _LATEST)), max(1, int(at % 1 * 1e9))
         setting = ctypes.byref(_Itimerspec(_Timespec(), value))
         self._checked(self._libc.timerfd_settime(self.fd, _TFD_TIMER_ABSTIME, setting, None))
@@ -58,7 +58,7 @@ class Timer:
 class Guard:
     """The agent's side. For the main thread, as the guard dies with the thread that starts it.
 
-    `environ`: what the guard is started with. It must have PATH, or its process could be taken for a worker.
+    `environ`: the guard's environment. It must have PATH, or its process could be taken for a worker.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -71,19 +71,19 @@ class Guard:
 
     @property
     def pids(self) -> Collection[int]:
-        """What a sweep of the workers must spare."""
+        """Return the processes that a sweep of the workers must spare."""
         return () if self._pid is None else (self._pid,)
 
     def set(self, end: float | None) -> None:
-        """No worker may live after `end` (process.clock); None: until further notice. Costs some microseconds."""
+        """Let no worker live after `end` (process.clock); None: until further notice. Costs some microseconds."""
         if end != self._end and self._timer is not None:
             self._timer.set(end)
         self._end = end
 
     def keep(self) -> None:
-        """Start the guard, also instead of one that has died; to be called at least every heartbeat.
+        """Start the guard, also in place of one that has died. Call it at least every heartbeat.
 
-        Where that fails the agent and its daemon guard the fence alone, and it is tried again.
+        Where the start fails, the agent and its daemon guard the fence alone, and the next call tries again.
         """
         if self._pid is not None:
             status = _ended(self._pid)
@@ -107,15 +107,15 @@ class Guard:
             self._timer = Timer()
             self._timer.set(self._end)
         command = [sys.executable, "-P", "-m", "ft_supervisor.process.guard", str(os.getpid())]
-        # As its standard input, which needs no flag that another process started just now would see, too.
+        # As its standard input: an inheritable descriptor would also go to another process that is started just now.
         moves = [(os.POSIX_SPAWN_DUP2, self._timer.fd, 0)]
-        # A blocked signal stays blocked: what Slurm and terminals send to all of a task does nothing to it.
+        # A blocked signal stays blocked: signals of Slurm and terminals to all of a task do nothing to it.
         blocked = signal.valid_signals()
         self._pid = os.posix_spawn(command[0], command, self._environ, file_actions=moves, setsigmask=blocked)
 
 
 def _ended(pid: int) -> str | None:
-    """How this child of ours has ended; None while it lives."""
+    """Return how this child of ours has ended; None while it lives."""
     try:
         found, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""The last lines of what a worker printed, as text that any terminal, log line and message can take."""
+"""Extracts the last lines of a worker's output, as text that any terminal, log line and message can take."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 from ft_supervisor.core.words import printable, without_escapes
 
 _LEAST = 32
-"""Bytes worth another line."""
+"""Bytes that must be left for another line to be worth it."""
 
 
 def last_lines(tail: bytes, lines: int, limit: int) -> str:
-    """At most so many lines that are not empty, and at most `limit` bytes as JSON writes them; the end is kept.
+    """Return at most so many lines that are not empty, and at most `limit` bytes as JSON writes them; the end is kept.
 
-    No control character but the newlines in between is in it. Of what a progress bar has painted over itself the last
-    is left.
+    The text has no control characters except the newlines between lines. Of text that a progress bar has overwritten
+    only the last version is left.
     """
     found: list[str] = []
     room = limit
@@ -40,7 +40,7 @@ def _size(text: str) -> int:
 
 
 def _end(text: str, room: int) -> str:
-    """As much of its end as fits, with … for the rest."""
+    """Return as much of the text's end as fits, with … for the rest."""
     if _size(text) <= room:
         return text
     room -= _size("…")

@@ -1,7 +1,7 @@
-"""What workers print, in files: <run folder>/logs/<cycle>/rank<RANK>.log, stdout and stderr as they came.
+"""Writes the workers' output to <run folder>/logs/<cycle>/rank<RANK>.log, stdout and stderr as they came.
 
-At `max_size` bytes FILE becomes FILE.1, FILE.1 becomes FILE.2, and so on. All of it is done by one thread, as the file
-system may be slow, full, or hang for ever. What it does not take is dropped, and the file says so where it is missing.
+At `max_size` bytes FILE becomes FILE.1, FILE.1 becomes FILE.2, and so on. One thread does all of it, as the file system
+may be slow, full, or hang for ever. Output that it does not take is dropped, and a line in the file marks the gap.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ft_supervisor.process.log import log
 from ft_supervisor.run_folder import ownfolder
 
 _PATIENCE = 0.25
-"""Seconds after which a file system that takes nothing is taken for dead, until it moves again."""
+"""Seconds after which a file system that takes nothing counts as dead, until it moves again."""
 _RETRY = 5.0
 """Seconds between two attempts at a file that can't be written."""
 _LOOK = 1.0
-"""Seconds between two looks whether a file is still there."""
+"""Seconds between two checks whether a file is still there."""
 _TELL = 10.0
-"""Seconds between two lines about what is missing."""
+"""Seconds between two log lines about missing output."""
 
 
 class LogFile:
-    """One rank's file of one cycle, made when the first of it comes; for the writing thread, but for `missed`.
+    """One rank's file of one cycle, made when its first output comes. For the writing thread, except `missed`.
 
     `missed`: bytes that have not even got into the queue; for the reading thread.
     """
 
     def __init__(self, path: Path, max_size: int, keep: int, run_folder: Path | None = None) -> None:
-        """`run_folder`: the folder above that has to be ours; None: any will do."""
+        """Name the file; it is made later. `run_folder`: the folder above that has to be ours; None: any will do."""
         self.path = path
         self._run_folder = run_folder
         self.missed = 0
@@ -49,7 +49,7 @@ class LogFile:
         self._looked = 0.0
 
     def write(self, data: bytes) -> int:
-        """Append it. Returns how many bytes of it are lost, which the file will tell as soon as it can."""
+        """Append the data. Returns how many bytes of it are lost, which the file will mention as soon as it can."""
         lost = len(data)
         if self.error is None or time.monotonic() >= self._retry_at:
             self.error = None
@@ -61,8 +61,8 @@ class LogFile:
         return lost
 
     def close(self) -> None:
-        """No more comes."""
-        if self._lost:  # a last attempt at saying so
+        """Close the file; no more output comes."""
+        if self._lost:  # a last attempt to mention it
             self._retry_at = 0.0
             self.write(b"")
         self._let_go()
@@ -72,11 +72,11 @@ class LogFile:
         try:
             if fd is not None:
                 os.close(fd)
-        except OSError as error:  # NFS tells of a full disk here
+        except OSError as error:  # NFS reports a full disk here
             self.error = error
 
     def _append(self, data: bytes) -> int:
-        """Bytes written; fewer than there are if there is an error."""
+        """Return the number of bytes written; fewer than given if there is an error."""
         at = 0
         try:
             while at < len(data):
@@ -95,7 +95,7 @@ class LogFile:
         return at
 
     def _opened(self) -> int:
-        """The present part; a new one where somebody has removed it."""
+        """Open the present part, or a new one where it has been removed, and return its descriptor."""
         now = time.monotonic()
         if self._fd is not None and now - self._looked >= _LOOK:
             self._looked = now
@@ -111,7 +111,8 @@ class LogFile:
         return self._fd
 
     def _end(self, data: bytes, at: int) -> int:
-        """The end of what goes into the present part: whole lines, unless one is longer than a whole part."""
+        """Return the end of the data that goes into the present part: whole lines, unless one is longer than a whole
+        part."""
         room = self._max_size - self._size
         if len(data) - at <= room:
             return len(data)
@@ -139,41 +140,42 @@ class LogFile:
 
 
 def gap(size: int) -> bytes:
-    """What stands in a file where so many bytes are missing."""
+    """Return the line that stands in a file where so many bytes are missing."""
     return b"[ft-supervisor: %d bytes are missing here]\n" % size
 
 
 class LogFiles:
-    """`put`, `close` and `wait_for_room` are for one thread, `flush` for any."""
+    """All files and the thread that writes them. `put`, `close` and `wait_for_room` are for one thread, `flush` is for
+    any."""
 
     def __init__(self) -> None:
         self._writer: BoundedWriter[LogFile] = BoundedWriter("workers' files", self._write, _PATIENCE)
         self._hangs = False
         self._failing: set[LogFile] = set()
         self._refused = self._lost = self._told = 0
-        """Bytes that were dropped by the reading thread, and by the writing one; and how many of both were told."""
+        """Bytes dropped by the reading thread, bytes dropped by the writing one, and how many of both were logged."""
         self._told_at = float("-inf")
         self.wait_for_room = self._writer.wait_for_room
         self.flush = self._writer.flush
 
     @property
     def missing(self) -> int:
-        """Bytes that are in no file now, and of which nothing was said."""
+        """Return the number of bytes that are in no file now, and that no line mentions."""
         return self._writer.waiting + self._refused + self._lost - self._told
 
     def put(self, file: LogFile, data: bytes) -> None:
-        """Never waits."""
+        """Queue output for a file. Never waits."""
         if self._writer.put(file, gap(file.missed) + data if file.missed else data):
             file.missed = 0
             return
         file.missed += len(data)
         self._refused += len(data)
-        if not self._hangs:  # while it does nobody else can tell
+        if not self._hangs:  # the writing thread cannot report it itself
             self._hangs = True
             log("worker_logs_hang", "warning", file=file.path)
 
     def close(self, file: LogFile) -> None:
-        """Nothing more will be put there."""
+        """Close the file after its queued output. No more output comes for it."""
         if file.missed:
             self._writer.put(file, gap(file.missed), small=True)
         self._writer.put(file, b"", small=True)
@@ -188,7 +190,7 @@ class LogFiles:
         return lost
 
     def _tell(self, file: LogFile, ends: bool) -> None:
-        """The first file that fails, and, when none fails any more, how much is missing."""
+        """Log the first file that fails, and, when none fails any more, how much is missing."""
         if file.error is not None and file not in self._failing:
             if not self._failing:
                 log("worker_logs_fail", "warning", file=file.path, error=file.error.strerror)

@@ -1,6 +1,6 @@
-"""Which failure rules a worker's last lines match.
+"""Finds the failure rules that a worker's last lines match.
 
-RE2 takes time linear in the text whatever the pattern, so that no pattern and no output stops the agent.
+RE2 takes time linear in the text for every pattern, so that no pattern and no output stops the agent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ft_supervisor.process.log import log
 
 
 def matching(rules: Sequence[Rule], tail: bytes) -> tuple[int, ...]:
-    """The indices of those `rules` that have a log pattern which is found in `tail`, read as UTF-8 whatever it is.
+    """Return the indices of those `rules` whose log pattern is found in `tail`. It is decoded as UTF-8, invalid bytes
+    replaced.
 
     ^ and $ match at every line's ends.
     """
@@ -34,12 +35,12 @@ def _found(pattern: str, text: str) -> bool:
 @cache
 def _compile(pattern: str) -> Any:
     options = re2.Options()
-    options.log_errors = False  # it would write to our stderr in a form of its own
+    options.log_errors = False  # it would write to our stderr in its own format
     try:
         return re2.compile(f"(?m){pattern}", options)
     except (
         re2.error,
         UnicodeError,
-    ) as error:  # it was refused when the configuration was loaded; here a failure is being reported
+    ) as error:  # loading the configuration refuses such a pattern; a failure's report must not fail for it
         log("bad_pattern", "warning", pattern=pattern, error=error)
         return None

@@ -1,8 +1,9 @@
-"""Whether the kernel killed a worker for want of memory: the count of such kills in the worker's cgroup.
+"""Finds out whether the kernel killed a worker for want of memory, by the count of such kills in the worker's cgroup.
 
 Version 2 counts in `memory.events` (oom_kill) of the victim's cgroup and of all above it, version 1 in
-`memory.oom_control` (oom_kill, since Linux 4.13) of the victim's own alone; both count also what the machine as a whole
-was short of. The count moves before the victim gets its SIGKILL. See cgroups(7), proc(5), and cgroup-v2.rst of Linux.
+`memory.oom_control` (oom_kill, since Linux 4.13) of the victim's own alone. Both also count kills for want of memory on
+the whole machine. The count moves before the victim gets its SIGKILL. See cgroups(7), proc(5), and cgroup-v2.rst of
+Linux.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class _Mount(NamedTuple):
 
 
 class Counter:
-    """The count that one process's death by lack of memory would move."""
+    """The count that grows if one process is killed for want of memory."""
 
     def __init__(self, path: Path, count: int) -> None:
         self._path = path
@@ -32,7 +33,8 @@ class Counter:
 
     @staticmethod
     def open(pid: int) -> Counter | None:
-        """For a process that has just been started; None where no count can be read, and when it is gone."""
+        """Return the counter of a process that has just been started; None where no count can be read, and when the
+        process is gone."""
         try:
             groups = _read(Path(f"/proc/{pid}/cgroup"))
             mounts = _read(Path("/proc/self/mountinfo"))
@@ -44,16 +46,17 @@ class Counter:
         return None
 
     def moved(self) -> bool:
-        """Whether anybody in this cgroup has been killed for want of memory since `open`."""
+        """Return whether any process in this cgroup has been killed for want of memory since `open`."""
         count = _count(self._path)
         return count is not None and count > self._count
 
 
 def count_files(groups: str, mounts: str) -> list[Path]:
-    """Where the count may be, best first, by the texts of /proc/PID/cgroup and of /proc/self/mountinfo.
+    """Return the files that may have the count, best first, from the texts of /proc/PID/cgroup and
+    /proc/self/mountinfo.
 
-    Version 1's memory controller only in the process's own cgroup; version 2 there and in all above, as the controller
-    need not be enabled so far down.
+    Version 1's memory controller counts only in the process's own cgroup; version 2 there and in all above, as the
+    controller need not be enabled so far down.
     """
     known = [mount for line in mounts.splitlines() if (mount := _mount(line)) is not None]
     files = []
@@ -69,7 +72,8 @@ def count_files(groups: str, mounts: str) -> list[Path]:
 
 
 def _groups(text: str) -> list[tuple[PurePosixPath, bool]]:
-    """(cgroup, whether it is version 2's), where memory may be counted; a controller is in one of the two only."""
+    """Return (cgroup, whether it is version 2's) where memory may be counted; a controller is in one of the two
+    only."""
     found = []
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -88,12 +92,12 @@ def _mount(line: str) -> _Mount | None:
 
 
 def _unescaped(word: str) -> str:
-    """mountinfo writes a blank as \\040, and so on."""
+    """Undo mountinfo's escapes, such as \\040 for a blank."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)
 
 
 def _count(path: Path) -> int | None:
-    """The number behind `oom_kill`; None where there is none."""
+    """Return the number after `oom_kill`; None where there is none."""
     try:
         found = re.search(r"^oom_kill (\d+)$", _read(path), re.MULTILINE)
     except OSError:

@@ -1,8 +1,9 @@
-"""torch's elastic agent, told its rank instead of finding it out: a worker sees what torchrun would give it.
+"""Starts workers by torch's elastic agent, with given ranks instead of a rendezvous: a worker gets the environment that
+torchrun would give it.
 
-Only what starts workers is torch's (its environment variables, error files, log redirection, watchdog); stopping and
-watching them is workers.py's, because torch's ways block for up to 30 s (docs/internals/torch.md). Nothing here asks a
-store or DNS.
+Only the start of workers is torch's (its environment variables, error files, log redirection, watchdog). workers.py
+watches and stops them, because torch's ways block for up to 30 s (docs/internals/torch.md). Nothing here uses a store
+or DNS.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _NOTIFY = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 def quiet_torch() -> None:
     """Keep torch's own log lines about workers out of ours, and its signal handlers out of this process."""
-    logging.disable(logging.CRITICAL)  # we have no other use of it, and torch gives many of its loggers handlers
-    # With any name in it torch would take that signal over; a worker sees torchrun's value all the same.
+    logging.disable(logging.CRITICAL)  # we do not use logging otherwise, and torch gives many of its loggers handlers
+    # If it names any signal, torch takes that signal over. A worker gets torchrun's value all the same.
     os.environ[_SIGNALS] = ""
 
 
 def worker_environment(job: Job) -> None:
-    """Make this process's environment what workers shall inherit. Call it before there are threads.
+    """Make this process's environment the one that workers inherit. Call it before there are threads.
 
-    `job.env` on top of the daemon's, torchrun's OMP_NUM_THREADS, and none of what is meant for our own store: the
-    C library keeps seeing that, os.environ and so the workers do not. Nor do they see the notify socket of whoever
-    started us: they have their own.
+    It is the daemon's with `job.env` and torchrun's OMP_NUM_THREADS, without the variables for our own store: the C
+    library keeps those, os.environ and so the workers do not. Workers do not inherit the notify socket of this
+    process's parent either: they have their own.
     """
     for name in _NOTIFY:
         os.environ.pop(name, None)
@@ -59,46 +60,46 @@ def worker_environment(job: Job) -> None:
 
 
 class NodeRendezvous(RendezvousHandler):
-    """The outcome of our own rendezvous, a Run, in the form that torch's agent asks for."""
+    """The result of our own rendezvous, a Run, in the form that torch's agent expects."""
 
     def __init__(self, run_id: str) -> None:
         self.run: Run | None = None
         self._run_id = run_id
-        self._store = HashStore()  # never used; torch insists on one
+        self._store = HashStore()  # never used; torch requires one
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """The newest Run's place in the world. Never blocks."""
+        """Return the newest Run's place in the world. Never blocks."""
         assert self.run is not None
         place = RendezvousStoreInfo(self.run.master_addr, self.run.master_port)
         return RendezvousInfo(self._store, self.run.group_rank, self.run.group_world_size, place)
 
     def get_backend(self) -> str:
-        """This rendezvous' name."""
+        """Return this rendezvous' name."""
         return "ft-supervisor"
 
     def get_run_id(self) -> str:
-        """The job's run_id."""
+        """Return the job's run_id."""
         return self._run_id
 
     def is_closed(self) -> bool:
-        """The end is told by the coordinator, never here."""
+        """Return False: the coordinator ends a job, never the rendezvous."""
         return False
 
     def set_closed(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def num_nodes_waiting(self) -> int:
-        """Membership is the coordinator's business."""
+        """Return 0: the coordinator decides on membership."""
         return 0
 
     def shutdown(self) -> bool:
-        """Nothing is open."""
+        """Return True: nothing is open."""
         return True
 
 
 @dataclass(frozen=True)
 class WorkerStreams:
-    """What one worker is started with: the paths of its standard output and error, and environment variables."""
+    """The paths of one worker's standard output and error, and its additional environment variables."""
 
     stdout: str
     stderr: str
@@ -106,7 +107,7 @@ class WorkerStreams:
 
 
 class _Logs(DefaultLogsSpecs):
-    """torch's error files, and our own streams. `reify` gets torch's environment by local rank, once a start."""
+    """torch's error files, and our own streams. `reify` gets torch's environment by local rank, once per start."""
 
     streams: Mapping[int, WorkerStreams]
 
@@ -121,7 +122,8 @@ class _Logs(DefaultLogsSpecs):
 
 
 def _close_outputs(handler: SubprocessHandler) -> None:
-    """torch keeps them open for as long as the worker runs; then its pipes would have no end."""
+    """Close the output files that torch keeps open for as long as the worker runs; with them its pipes would have no
+    end."""
     for name in ("_stdout", "_stderr"):
         file = getattr(handler, name, None)
         if file is not None:
@@ -133,7 +135,7 @@ class NodeAgent(LocalElasticAgent):
     when the thread that started it ends."""
 
     def __init__(self, job: Job) -> None:
-        # torch fills ${local_rank} in, as torchrun does, and makes one $ of two: a shell's $$ has to survive that
+        # torch replaces ${local_rank}, as torchrun does, and $$ by $: a shell's $$ has to survive that
         entrypoint, *arguments = [word.replace("$$", "$$$$") for word in pdeath_command(job.command)]
         self._rendezvous_handler = NodeRendezvous(job.run_id)
         spec = WorkerSpec(
@@ -148,14 +150,14 @@ class NodeAgent(LocalElasticAgent):
         super().__init__(spec, self._logs)
 
     def start(self, run: Run, streams: Mapping[int, WorkerStreams]) -> dict[int, SubprocessHandler]:
-        """Start the workers of `run`; the former ones must be gone. Their processes by local rank.
+        """Start the workers of `run`; the former ones must be gone. Return their processes by local rank.
 
-        Raises OSError; some may have been started then, and nobody but a sweep knows of them.
+        Raises OSError; some may have been started then, and only a sweep finds them.
         """
         self._logs.streams = streams
         group = self._worker_group
         group.spec.max_restarts = run.max_restarts
-        # torch tells workers the difference of the two
+        # torch gives workers the difference of the two
         self._remaining_restarts = run.max_restarts - run.restart_count
         self._rendezvous_handler.run = run
         self._rendezvous(group)
@@ -166,12 +168,12 @@ class NodeAgent(LocalElasticAgent):
         return handlers
 
     def error_file(self, local_rank: int) -> Path | None:
-        """Where torch's @record lets this worker write its error; None before a start."""
+        """Return the file to which torch's @record lets this worker write its error; None before a start."""
         files: dict[int, str] = getattr(self._pcontext, "error_files", {})
         return Path(files[local_rank]) if local_rank in files else None
 
     def release(self) -> None:
-        """Let go of what torch keeps for a group whose processes are gone: log readers, the watchdog."""
+        """Release what torch keeps for a group whose processes are gone: log readers, the watchdog."""
         self._shutdown(timeout=0)
         self._pcontext = None
 

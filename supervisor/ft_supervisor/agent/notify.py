@@ -1,8 +1,8 @@
 """Heartbeats of workers by systemd's notify protocol, sd_notify(3): a datagram socket for each local rank.
 
-Only a worker itself and what it has started are heard on its socket, by the pid that the kernel gives with each
-message. What somebody else says, or what is longer than systemd takes, is counted and dropped. Nothing is ever sent
-back, but a file descriptor that came along is closed, as a sender with BARRIER=1 waits for that.
+A socket accepts messages only from its worker and the worker's descendants, by the pid that the kernel gives with each
+message. Messages of other processes, or longer than systemd allows, are counted and dropped. Nothing is ever sent back,
+but a file descriptor that came along is closed, as a sender with BARRIER=1 waits for that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LONGEST = 4096
 _STATUS = 200
 """Characters kept of STATUS=."""
 _FOREVER = 2**64 - 1
-"""WATCHDOG_USEC of a worker that is not to be watched, as 0 is."""
+"""WATCHDOG_USEC of a worker that must not be watched; 0 means that too."""
 _PATH = 107
 """Bytes of a socket's path, unix(7)."""
 _DEPTH = 100
@@ -43,7 +43,7 @@ _CREDENTIALS = struct.Struct("iII")
 
 
 def parse(data: bytes) -> tuple[str | None, float | None, str | None]:
-    """(kind, after, status) of a message; None for what it does not say."""
+    """Return (kind, after, status) of a message; None for each that it does not contain."""
     kind: str | None = None
     after = status = None
     for line in data.decode(errors="replace").split("\n"):
@@ -53,18 +53,18 @@ def parse(data: bytes) -> tuple[str | None, float | None, str | None]:
             status = one_line(plain(value), _STATUS)
         elif name == "WATCHDOG_USEC" and value.isascii() and value.isdecimal() and len(value) <= 20:
             after = 0.0 if int(value) == _FOREVER else int(value) / 1e6
-            said = "beat"  # systemd starts anew then
+            said = "beat"  # systemd restarts its watchdog then
         if said is not None and (kind is None or _WEIGHT[said] > _WEIGHT[kind]):
             kind = said
     return kind, after, status
 
 
 class Beats:
-    """For the main thread: `open` before workers are started, `listen` after, `close` once they are gone. A thread
-    reads the sockets, so that no worker waits for us."""
+    """Receives the workers' messages. For the main thread: `open` before workers are started, `listen` after, `close`
+    once they are gone. A thread reads the sockets, so that no worker waits for us."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # over all below
+        self._lock = threading.Lock()  # protects all attributes below
         self._sockets: dict[int, tuple[int, socket.socket]] = {}
         self._paths: list[Path] = []
         self._pids: dict[int, int] = {}
@@ -75,40 +75,40 @@ class Beats:
         threading.Thread(target=self._read, daemon=True, name="notify").start()
 
     def open(self, folder: Path, local_ranks: Iterable[int]) -> dict[int, str]:
-        """NOTIFY_SOCKET by rank: files in `folder`, which is made, or abstract names (unix(7)) where a file can't be.
-        Raises OSError; `close` is due then too."""
+        """Return NOTIFY_SOCKET by rank: files in `folder`, which is made, or abstract names (unix(7)) where a file
+        can't be. Raises OSError; `close` is due then too."""
         with self._lock:
             self._pids, self._beats, self._statuses, self._refused = {}, {}, {}, {}
             return {local_rank: self._open(folder / str(local_rank), local_rank) for local_rank in local_ranks}
 
     def listen(self, pids: Mapping[int, int]) -> None:
-        """Begin to read: these are the workers. Until now what they said has waited."""
+        """Begin to read the messages of these workers. Earlier messages have waited in the sockets."""
         with self._lock:
             self._pids = dict(pids)
             for fd in self._sockets:
                 self._epoll.register(fd, select.EPOLLIN)
 
     def poll(self) -> tuple[Beat, ...]:
-        """What was said since the last call, one a rank."""
+        """Return what workers sent since the last call, one Beat per rank."""
         with self._lock:
             beats, self._beats = self._beats, {}
         return tuple(beats.values())
 
     def statuses(self) -> dict[int, str]:
-        """The last STATUS of each rank that has given one: one line of at most 200 characters, for people."""
+        """Return the last STATUS of each rank that has sent one: one line of at most 200 characters, for people."""
         with self._lock:
             return dict(self._statuses)
 
     def refused(self) -> dict[int, int]:
-        """How many messages of each rank's socket were dropped, if any."""
+        """Return how many messages of each rank's socket were dropped, if any."""
         with self._lock:
             return dict(self._refused)
 
     def close(self) -> None:
-        """Nobody is heard any more."""
+        """Close all sockets."""
         with self._lock:
             for _, sock in self._sockets.values():
-                with suppress(OSError):  # not listened to yet
+                with suppress(OSError):  # not registered yet
                     self._epoll.unregister(sock)
                 sock.close()
             self._sockets.clear()
@@ -121,7 +121,7 @@ class Beats:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._sockets[sock.fileno()] = (local_rank, sock)
         sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # first, or a message could come without
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # first, or a message could come without credentials
         if _bind(sock, path):
             self._paths.append(path)
             return str(path)
@@ -138,9 +138,9 @@ class Beats:
 
     def _receive(self, local_rank: int, sock: socket.socket) -> None:
         try:
-            # no room for anything but the credentials: the kernel closes file descriptors for which there is none
+            # room for the credentials only: the kernel closes file descriptors for which there is no room
             data, ancillary, flags, _ = sock.recvmsg(_LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
-        except OSError:  # nothing there any more; whatever else it may be, the thread has to go on
+        except OSError:  # no message any more; after any other error, too, the thread has to go on
             return
         sender = _sender(ancillary)
         if flags & socket.MSG_TRUNC or sender is None or not _is_below(sender, self._pids.get(local_rank)):
@@ -159,7 +159,7 @@ class Beats:
 
 
 def _bind(sock: socket.socket, path: Path) -> bool:
-    """Whether it could be; a folder that only we may enter."""
+    """Return whether the socket could be bound in a folder that only we may enter."""
     if len(os.fsencode(path)) > _PATH:
         return False
     try:
@@ -185,14 +185,14 @@ def _sender(ancillary: list[tuple[int, int, bytes]]) -> int | None:
 
 
 def _is_below(pid: int, worker: int | None) -> bool:
-    """Whether `pid` is `worker` or one of its descendants; never, once either of them is gone."""
+    """Return whether `pid` is `worker` or one of its descendants; False once either of them is gone."""
     for _ in range(_DEPTH):
         if pid == worker:
             return True
         try:
             text = Path(f"/proc/{pid}/stat").read_bytes()
             pid = int(text[text.rindex(b")") + 2 :].split()[1])
-        except (OSError, ValueError, IndexError):  # gone, perhaps in the middle of it
+        except (OSError, ValueError, IndexError):  # gone, perhaps while it was read
             return False
         if pid <= 1:
             return False

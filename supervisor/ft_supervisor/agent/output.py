@@ -1,4 +1,4 @@
-"""What workers print: into files, passed on to the agent's own stdout and stderr, and the last of it kept.
+"""Passes the workers' output on to files and to the agent's own stdout and stderr, and keeps the end of it.
 
 A worker's stdout and stderr are pipes. One thread reads all of them and never writes; two others write, one into files
 (log_files.py) and one to our own stdout and stderr (step_output.py). Either may be stuck for ever: see
@@ -27,18 +27,18 @@ from ft_supervisor.core.protocol.settings import Logs, Tee
 from ft_supervisor.process.log import log
 
 KEPT = 64 << 10
-"""Bytes kept of what each rank printed last, and the length from which a line passes in pieces."""
+"""Bytes kept of each rank's last output, and the length from which a line is passed on in pieces."""
 _PIPE = 256 << 10
 """Bytes that a pipe holds, and that are read at once. An agent that stands still stops its workers once that is full;
 all pipes of a user may hold 64 MiB together (pipe(7), pipe-user-pages-soft)."""
 _FAILED = 50, 8 << 10
-"""Lines and bytes shown of each failed worker where nothing else is."""
+"""Lines and bytes shown of each failed worker where no other output is shown."""
 _RELEASE = 0.1
 """Seconds that a release waits for stdout."""
 
 
 class _Tail:
-    """The last KEPT bytes that a rank printed, and how many there were."""
+    """The last KEPT bytes of a rank's output, and how many bytes there were in all."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -53,13 +53,14 @@ class _Tail:
             self._size -= len(self._pieces.popleft())
 
     def last(self, size: int) -> bytes:
-        """At most so many bytes."""
+        """Return at most so many of the last bytes."""
         return b"".join(self._pieces)[-size:] if size > 0 else b""
 
 
 @dataclass(eq=False)
 class _Worker:
-    """One rank of the present cycle. `file` None: it has none. `unfinished`: whose line that file ends in."""
+    """One rank of the present cycle. `file` None: it has none. `unfinished`: the stream whose line that file ends
+    in."""
 
     local_rank: int
     prefix: bytes
@@ -80,17 +81,18 @@ class _Stream:
 
 
 class Output:
-    """For the main thread. `open` before workers are started, `started` after, `release` once they are gone."""
+    """The output of all workers. For the main thread: `open` before workers are started, `started` after, `release`
+    once they are gone."""
 
     def __init__(
         self, node: str, logs: Logs, stdout: int = 1, stderr: int = 2, *, run_folder: Path | None = None
     ) -> None:
-        """`run_folder`: see LogFile."""
+        """Start the threads. `run_folder`: see LogFile."""
         self._node = node
         self._run_folder = run_folder
         self._logs = logs
         self._to = (stdout, stderr)
-        self._lock = threading.Lock()  # over all below, and held for a moment only
+        self._lock = threading.Lock()  # protects all attributes below; held for a moment only
         self._workers: dict[int, _Worker] = {}
         self._streams: dict[int, _Stream] = {}
         self._write_ends: list[int] = []
@@ -100,10 +102,11 @@ class Output:
         threading.Thread(target=self._read, daemon=True, name="workers' pipes").start()
 
     def open(self, ranks: Mapping[int, int], files: Mapping[int, Path]) -> dict[int, tuple[str, str]]:
-        """File names, good in this process until `started`, that its workers' stdout and stderr are to be opened by.
+        """Make the pipes. Return two file names by local rank, valid in this process until `started`, for the worker's
+        stdout and stderr to be opened by.
 
-        By local ranks: the global ones, and the files of their output, which are made when there is something to write;
-        not all need one. Raises OSError; `release` is due then too.
+        `ranks`: the global ranks by local ranks. `files`: the files of their output, which are made with the first
+        output; not all need one. Raises OSError; `release` is due then too.
         """
         names = {}
         with self._lock:
@@ -115,17 +118,19 @@ class Output:
         return names
 
     def started(self) -> None:
-        """The workers have opened their ends: ours are closed, or the pipes would never end."""
+        """Close our copies of the writing ends, once the workers have opened theirs, or the pipes would never end."""
         for fd in self._write_ends:
             os.close(fd)
         self._write_ends.clear()
 
     def tail(self, local_rank: int) -> bytes:
-        """The last that this rank printed, stdout and stderr as they came, at most KEPT bytes; kept until `open`."""
+        """Return the end of this rank's output, stdout and stderr as they came, at most KEPT bytes; kept until
+        `open`."""
         return self.since(local_rank, 0)[1]
 
     def since(self, local_rank: int, position: int) -> tuple[int, bytes]:
-        """What this rank printed after its first `position` bytes, as far as it is kept, and the position after it."""
+        """Return this rank's output after its first `position` bytes, as far as it is kept, and the position after
+        it."""
         with self._lock:
             if (worker := self._workers.get(local_rank)) is None:
                 return 0, b""
@@ -133,7 +138,8 @@ class Output:
             return count, worker.tail.last(min(KEPT, count - position))
 
     def drain(self, local_rank: int, bound: float) -> None:
-        """Read what is in the rank's pipes now, within `bound` seconds; more may come from who inherited them."""
+        """Read what is in the rank's pipes now, within `bound` seconds. More may come from processes that inherited
+        them."""
         if not self._lock.acquire(timeout=bound):
             return
         try:
@@ -144,7 +150,7 @@ class Output:
             self._lock.release()
 
     def failed(self, local_rank: int) -> None:
-        """This worker has failed: show its last lines, where the policy wants to see no more than that."""
+        """Show the last lines of this worker, which has failed, if the policy shows only such workers' output."""
         if self._logs.tee is not Tee.FAILED:
             return
         text = last_lines(self.tail(local_rank), *_FAILED)
@@ -153,7 +159,7 @@ class Output:
                 self._step_output.put(StepStream(self._to[1], worker.prefix), text.encode() + b"\n")
 
     def release(self) -> None:
-        """No worker is left: pass on what is left in the pipes and close them. Takes at most about 0.1 s."""
+        """Pass on what is left in the pipes and close them, once no worker is left. Takes at most about 0.1 s."""
         self.started()
         with self._lock:
             for stream in list(self._streams.values()):
@@ -166,7 +172,8 @@ class Output:
         self._step_output.flush(time.monotonic() + _RELEASE)
 
     def flush(self, bound: float) -> bool:
-        """Whether all that was read is written within `bound` seconds. For a process that is about to leave."""
+        """Return whether all output that was read is written within `bound` seconds. For a process that is about to
+        leave."""
         until = time.monotonic() + bound
         passed = self._step_output.flush(until)
         if not self._files.flush(until):
@@ -186,7 +193,7 @@ class Output:
     def _pipe(self, worker: _Worker, to: int) -> str:
         reading, writing = os.pipe()
         self._write_ends.append(writing)
-        with suppress(OSError):  # of what we may have, others have taken much: then it holds less
+        with suppress(OSError):  # other pipes of this user have used up the limit: then the pipe holds less
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
         os.set_blocking(reading, False)
         self._streams[reading] = _Stream(worker, reading, StepStream(to, worker.prefix))
@@ -208,12 +215,12 @@ class Output:
             left -= taken
 
     def _take(self, stream: _Stream, size: int) -> int:
-        """Read at most `size` bytes; how many there were. Ends the stream at its end."""
+        """Read at most `size` bytes, and return how many there were. Ends the stream at its end."""
         try:
             data = os.read(stream.fd, size)
         except BlockingIOError:
             return 0
-        except OSError:  # no such error is known; the thread must go on with the other pipes
+        except OSError:  # no cause is known; the thread must go on with the other pipes
             data = b""
         if not data:
             self._end(stream)
@@ -238,7 +245,7 @@ class Output:
 
     def _end(self, stream: _Stream) -> None:
         if stream.rest:
-            self._put(stream, stream.rest + b"\n")  # what others print next is a line of its own
+            self._put(stream, stream.rest + b"\n")  # later output of others begins a new line
         self._epoll.unregister(stream.fd)
         del self._streams[stream.fd]
         os.close(stream.fd)

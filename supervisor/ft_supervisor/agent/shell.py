@@ -1,7 +1,7 @@
 """The agent's main loop: it feeds events into the machine of core/agent/agent.py, and carries out its actions in order.
 
-Everything that may block lives in a thread that only puts into the loop's queue. Alive comes from the machine's Tick,
-so that a main loop that hangs is a silent agent.
+All work that may block is done in threads that only put items into the loop's queue. Alive comes from the machine's
+Tick, so that an agent whose main loop hangs is silent.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ BEGIN_BOUND = 60.0
 """Seconds to wait for the first order."""
 _FLUSH_BOUND = 0.5
 _OUTPUT_BOUND = 1.0
-"""Seconds for what workers have printed last."""
+"""Seconds to pass on the workers' last output."""
 STACKS_BOUND = stacks.BOUND + 2.0
-"""Seconds that stacks get; their file may lie where a file system hangs."""
+"""Seconds for the stacks and their files, whose file system may hang."""
 STACKS_LOOK = 0.1
-"""Seconds between two looks whether they are there."""
+"""Seconds between two checks whether the stacks are written."""
 
 
 @dataclass(frozen=True)
 class _Stacks:
-    """Being taken; `work` None: there was nothing to take."""
+    """The stacks that are being written. `work` None: there was nothing to write."""
 
     cycle: Cycle
     ranks: tuple[int, ...]
@@ -77,7 +77,7 @@ class _WorkerExited:
 
 
 def run(link: Link) -> NoReturn:
-    """Be the agent at this end of `link`. Leaves by os._exit."""
+    """Run the agent at this end of `link`. Leaves by os._exit."""
     try:
         begin = link.receive(BEGIN_BOUND)
         if not isinstance(begin, Begin):
@@ -96,7 +96,7 @@ def run(link: Link) -> NoReturn:
 
 
 def _die(reason: str) -> NoReturn:
-    """Take the workers along, at once."""
+    """End this process at once, with its workers."""
     log("agent_dies", level="error", reason=reason)
     try:
         sweep(os.getpid(), bound=KILL_BOUND)
@@ -113,7 +113,7 @@ def _exit(code: int) -> NoReturn:
 
 
 class Shell:
-    """Everything of one agent; all methods but those of the link's thread are for the main thread."""
+    """All parts of one agent; all methods but those of the link's thread are for the main thread."""
 
     def __init__(self, link: Link, begin: Begin, guard: Guard) -> None:
         self._job = begin.job
@@ -135,7 +135,7 @@ class Shell:
         threading.Thread(target=self._read_link, daemon=True, name="link").start()
 
     def run(self) -> NoReturn:
-        """The main loop."""
+        """Run the main loop."""
         now = clock.now()
         self._carry_out(None, self._machine.start(now), now)
         while True:
@@ -153,7 +153,7 @@ class Shell:
             self._handle(*self._workers.poll(clock.now()), *self._taken())
 
     def _taken(self) -> list[AgentEvent]:
-        """Whether the stacks are there, or it has taken too long."""
+        """Return the event that the stacks are written, or that it has taken too long."""
         stacks = self._stacks
         if stacks is None or not (stacks.work is None or stacks.work.wait(0) or clock.now() >= stacks.until):
             return []
@@ -190,14 +190,15 @@ class Shell:
             self._carry_out(event, self._machine.handle(event, now), now)
 
     def _kill_first(self) -> None:
-        """A node that stood still past its fence may be replaced already: before it reads or writes anything else its
-        workers get SIGKILL. What this means is the machine's business, which finds the fence passed, too."""
+        """Kill the workers of a node that stood still past its fence, before it reads or writes anything else: it may
+        be replaced already. The machine finds out itself that the fence has passed, and decides what follows."""
         end = self._machine.fence_at
         if end is not None and clock.now() >= end:
             self._workers.kill()
 
     def _carry_out(self, event: AgentEvent | None, actions: Sequence[AgentAction], now: float) -> None:
-        """`event` None: the machine's start. Recorded first, as the last action does not return."""
+        """Record the step first, as the last action does not return, then perform the actions. `event` None: the
+        machine's start."""
         self._guard.set(self._machine.guard_at)
         memory = self._machine.memory
         self._journal.record(now, event, actions, term=memory.promise, cycle=memory.newest)
@@ -228,7 +229,7 @@ class Shell:
                 self._leave(action)
 
     def _leave(self, leave: Leave) -> NoReturn:
-        """Done says that nothing of ours is left, so it comes last."""
+        """Send Done, which means that no process of ours is left, and so comes last."""
         self._wire.flush(_FLUSH_BOUND)
         sweep(os.getpid(), bound=KILL_BOUND)
         self._workers.evidence.flush(_OUTPUT_BOUND)
@@ -238,12 +239,13 @@ class Shell:
         _exit(leave.code)
 
     def _read_link(self) -> None:
-        """In a thread of its own: a dead daemon ends everything at once, whatever the main loop is at."""
+        """Read the daemon's orders, in a thread of its own: a dead daemon ends this process at once, whatever the main
+        loop does."""
         while True:
             try:
                 order = self._link.receive(None)
             except LinkClosed:
-                if self._leaving:  # the daemon has heard Done and hung up: the exit code is still the one told
+                if self._leaving:  # the daemon has received Done and closed the link: the exit code is the one in Done
                     return
                 _die("the daemon is gone")
             if order is not None:

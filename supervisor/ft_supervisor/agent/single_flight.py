@@ -46,8 +46,10 @@ class SingleFlight:
             result = work()
         except StoreLost as error:
             self._forget(key)
-            future.set_exception(type(error)(*error.args))  # not itself: its frames would keep the connection open
-        except BaseException as error:  # raised again by who waits
+            future.set_exception(
+                type(error)(*error.args)
+            )  # a copy: the frames of the original would keep the connection open
+        except BaseException as error:  # raised again by the waiting caller
             self._forget(key)
             future.set_exception(error)
         else:

@@ -1,7 +1,8 @@
-"""Where workers hang: their stacks, by py-spy where there is one, else by a signal at which faulthandler prints them
-(faulthandler.register in the training script), and what the kernel says of their threads.
+"""Writes where workers hang: their stacks, by py-spy where it is installed, else by a signal at which faulthandler
+prints them (faulthandler.register in the training script), and the kernel's data on their threads.
 
-Everything here may hang with them, or with the file system, so each rank has a thread of its own that can be abandoned.
+All of it may hang with the workers, or with the file system, so each rank has a thread of its own that can be
+abandoned.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from ft_supervisor.process.tree import descendants
 from ft_supervisor.run_folder import ownfolder
 
 BOUND = 10.0
-"""Seconds for all of it."""
+"""Seconds for the stacks of all ranks."""
 _ASKING = 8.0
-"""Seconds of these in which processes are asked; the rest is for writing."""
+"""Seconds of BOUND in which processes are examined; the rest is for writing."""
 _PY_SPY = 3.0
-"""Seconds for one try of py-spy."""
+"""Seconds for one run of py-spy."""
 _PRINTING = 1.0
-"""Seconds that a process has to print its stacks."""
+"""Seconds for a process to print its stacks."""
 _DESCENDANTS = 4
 _THREADS = 64
 _TEXT = 1 << 20
-"""Bytes kept of what py-spy says of a process."""
+"""Bytes kept of py-spy's output on a process."""
 
 Since = Callable[[int, int], tuple[int, bytes]]
 """output.Output.since."""
@@ -44,7 +45,7 @@ Since = Callable[[int, int], tuple[int, bytes]]
 
 @dataclass(frozen=True)
 class _Rank:
-    """One hung worker, and how it is to be asked until when (monotonic clock)."""
+    """One hung worker, how its stacks are taken, and until when (monotonic clock)."""
 
     rank: int
     local_rank: int
@@ -64,11 +65,10 @@ def take(
     signal_name: str,
     since: Since,
 ) -> None:
-    """Write the stacks of hung workers to `run_folder`/stacks/`cycle`/RANK.txt, within BOUND seconds; what can't be had
-    is logged.
+    """Write the stacks of hung workers to `run_folder`/stacks/`cycle`/RANK.txt, within BOUND seconds. Log failures.
 
-    `pids` and what workers last `said` of themselves (STATUS=) by local rank; `first_rank` is the rank of local rank 0.
-    `signal_name`, as in "SIGUSR2", is sent only to processes that catch it. `since` tells what a rank has printed.
+    `pids`, and `said`, the workers' last STATUS=, are by local rank; `first_rank` is the rank of local rank 0.
+    `signal_name`, as in "SIGUSR2", is sent only to processes that catch it. `since` returns a rank's later output.
     """
     began = time.monotonic()
     pieces = []
@@ -94,10 +94,10 @@ def _take_one(rank: _Rank, run_folder: Path, cycle: str) -> None:
 
 
 def _python_below(pid: int) -> list[int]:
-    """A handful: a shell's Python, the workers of a data loader."""
+    """Return a few Python processes below this one: a shell's Python, the workers of a data loader."""
     found = []
     for child, (state, name) in sorted(descendants(pid).items()):
-        with suppress(OSError):  # no right to look, or just ended: its name tells as much
+        with suppress(OSError):  # no permission, or just ended: then the name in proc(5) counts
             name = Path(f"/proc/{child}/exe").readlink().name
         if state != "Z" and name.startswith("python"):
             found.append(child)
@@ -112,7 +112,8 @@ def _process(pid: int, rank: _Rank) -> str:
 
 
 def _by_py_spy(pid: int, until: float) -> str | None:
-    """None where there is none, or it can't. Without stopping the process first, as that may never stop."""
+    """Return py-spy's output; None where it is not installed, or fails. It does not stop the process first, as that may
+    never stop."""
     path = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
     if path is None:
         return None
@@ -125,12 +126,12 @@ def _by_py_spy(pid: int, until: float) -> str | None:
 
 
 def _run(command: list[str], bound: float) -> str | None:
-    """What it prints; None if it fails or is late."""
-    # Its end may be reaped by workers.py, which ends everything below the agent: then no code is known, but its output.
+    """Return the command's output; None if it fails or is late."""
+    # workers.py, which ends everything below the agent, may reap it: then its output is known, but not its exit code.
     null, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
         process = subprocess.Popen(command, stdin=null, stdout=pipe, stderr=null, start_new_session=True)
-    except OSError:  # not a program of this machine's, say
+    except OSError:  # a program for another architecture, for example
         return None
     try:
         data, _ = process.communicate(timeout=bound)
@@ -162,7 +163,7 @@ def _by_signal(pid: int, rank: _Rank) -> str:
 
 
 def _catches(pid: int, number: int) -> bool:
-    """SigCgt in proc(5)."""
+    """Return whether the process catches this signal (SigCgt in proc(5))."""
     for line in _read(Path(f"/proc/{pid}/status")).splitlines():
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
@@ -170,7 +171,8 @@ def _catches(pid: int, number: int) -> bool:
 
 
 def _by_kernel(pid: int) -> str:
-    """What proc(5) says of its threads, without anything that waits for the process's memory map."""
+    """Return the data of proc(5) on the process's threads, without files whose reading waits for the process's memory
+    map."""
     try:
         threads = sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda path: int(path.name))
     except OSError as error:
@@ -189,7 +191,7 @@ def _thread(path: Path) -> str:
 
 
 def _read(path: Path) -> str:
-    """At most 4,096 bytes; "" if it can't be had."""
+    """Return at most 4,096 bytes of the file; "" if it can't be read."""
     try:
         with path.open("rb") as file:
             return file.read(4096).decode(errors="replace")

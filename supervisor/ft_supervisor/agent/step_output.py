@@ -1,7 +1,8 @@
-"""What workers print, passed on to the agent's own stdout and stderr, which Slurm makes the step's output.
+"""Passes the workers' output on to the agent's own stdout and stderr, which Slurm makes the step's output.
 
 One thread writes, so that lines of different workers never mix; it may be stuck for ever, as stdout may be a srun that
-hangs. A line that is too long to be kept comes in pieces; where another worker's come between, each ends a line.
+hangs. A line that is too long to be kept comes in pieces; where another worker's pieces come between, each piece ends a
+line.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from ft_supervisor.process.bounded_writer import BoundedWriter, write_some
 from ft_supervisor.process.log import log
 
 _PATIENCE = 1.0
-"""Seconds after which a stdout that takes nothing is taken for dead, until it moves again."""
+"""Seconds after which a stdout that takes nothing counts as dead, until it moves again."""
 _TELL = 10.0
-"""Seconds between two lines about what was dropped."""
+"""Seconds between two log lines about dropped output."""
 _CARRIAGE_RETURNS = re.compile(rb"\r+\n")
 
 
 @dataclass(eq=False)
 class StepStream:
-    """One of the two streams of a worker: the file descriptor that takes it, and a prefix for its lines there."""
+    """One stream of a worker: the file descriptor to which it goes, and a prefix for its lines there."""
 
     fd: int
     prefix: bytes = b""
 
 
 class StepOutput:
-    """`put` and `wait_for_room` are for one thread, `flush` for any."""
+    """The step's output and the thread that writes it. `put` and `wait_for_room` are for one thread, `flush` is for
+    any."""
 
     def __init__(self) -> None:
         self._writer: BoundedWriter[StepStream] = BoundedWriter("workers' output", self._write, _PATIENCE)
@@ -41,11 +43,11 @@ class StepOutput:
         self.wait_for_room = self._writer.wait_for_room
 
     def put(self, stream: StepStream, data: bytes) -> None:
-        """Whole lines, or a piece of a long one. Never waits."""
+        """Queue whole lines, or a piece of a long one. Never waits."""
         self._writer.put(stream, data)
 
     def flush(self, until: float) -> bool:
-        """Whether all is written before this moment of the monotonic clock. What was dropped is told."""
+        """Return whether all is written before this moment of the monotonic clock. Dropped output is logged."""
         done = self._writer.flush(until)
         self._tell()
         return done
@@ -68,7 +70,7 @@ class StepOutput:
             log("output_dropped", "warning", bytes=dropped)
 
     def _push(self, fd: int, data: bytes) -> int:
-        """Bytes written: fewer than there are if `fd` is closed, or its disk full."""
+        """Return the number of bytes written: fewer than given if `fd` is closed, or its disk full."""
         view, at = memoryview(data), 0
         whole = not _is_pipe(fd)
         while at < len(data):
@@ -81,7 +83,8 @@ class StepOutput:
 
 
 def _prefixed(data: bytes, prefix: bytes, *, begins: bool) -> bytes:
-    """Each line with the prefix; the first too, if it begins here. What a progress bar paints over becomes a line."""
+    """Put the prefix before each line; before the first only if it begins here. Text that a progress bar overwrites
+    becomes a line."""
     if b"\r" in data:
         data = _CARRIAGE_RETURNS.sub(b"\n", data)
         data = (data.lstrip(b"\r") if begins else data).replace(b"\r", b"\n")
@@ -94,13 +97,13 @@ def _prefixed(data: bytes, prefix: bytes, *, begins: bool) -> bytes:
 def _is_pipe(fd: int) -> bool:
     try:
         return stat.S_ISFIFO(os.fstat(fd).st_mode)
-    except OSError:  # closed: the write will tell
+    except OSError:  # closed: the write will fail
         return False
 
 
 def _cut(data: bytes, at: int) -> int:
-    """The end of as many whole lines from `at` on as a pipe takes in one piece (pipe(7), PIPE_BUF); of one line if that
-    is longer. So lines of other processes on the same pipe come between ours, not into them."""
+    """Return the end of as many whole lines from `at` on as a pipe takes in one piece (pipe(7), PIPE_BUF); of one line
+    if that is longer. So lines of other processes on the same pipe come between our lines, not into them."""
     end = at + select.PIPE_BUF
     if end >= len(data):
         return len(data)

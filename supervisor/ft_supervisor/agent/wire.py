@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ft_supervisor.agent.connection import FromWire, Generation, Post, Up
+from ft_supervisor.agent.connection import FromWire, Generation, Post, Reached
 from ft_supervisor.agent.dial import Dialer
 from ft_supervisor.core.agent.silence import Silence
 from ft_supervisor.core.protocol import codec
@@ -20,7 +20,7 @@ from ft_supervisor.process.ports import free_port
 
 
 class Wire:
-    """Used by the main loop alone. The threads below it only call `post`."""
+    """The connection as the main loop sees it, for the main loop alone. The threads below it only call `post`."""
 
     def __init__(self, job: Job, node: Node, incarnation: int, post: Post) -> None:
         self._job = job
@@ -36,12 +36,12 @@ class Wire:
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Host and port of the store; None without a connection."""
+        """Return host and port of the store; None without a connection."""
         return self._current.address if self._current and self._up else None
 
     @property
     def due(self) -> float | None:
-        """When `judge` is to be called though nothing has come: seconds of process.clock, or None."""
+        """Return when `judge` must be called even if nothing has come: seconds of process.clock, or None."""
         return self._silence.due
 
     def dial(self, candidates: Sequence[int]) -> None:
@@ -63,12 +63,14 @@ class Wire:
         """Return the events for the machine in an item that a thread has posted."""
         if self._current is None or item.generation != self._current.number:
             return []
-        if isinstance(item.event, Up):
+        if isinstance(item.event, Reached):
             self._up = True
             self._silence.begin(now)
             try:
                 port = free_port("", avoid=self._job.ports)
-            except OSError as error:  # out of file descriptors, say: the machine calls again, until there are some
+            except (
+                OSError
+            ) as error:  # out of file descriptors, for example: the machine dials again, until there are some
                 self._abandon()
                 return [Disconnected(f"no port for workers: {error}", silent=False)]
             return [Connected(item.event.candidate, self._number, item.event.round, item.event.asked, port)]

@@ -1,5 +1,5 @@
-"""What an agent learns of its workers beyond their exit codes: what they print, their heartbeats, where they hang, and
-whether the kernel killed them for want of memory."""
+"""Gathers what an agent learns of its workers beyond their exit codes: their output, their heartbeats, where they hang,
+and whether the kernel killed them for want of memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ft_supervisor.agent import log_rules, stacks
-from ft_supervisor.agent.failures import Told, read_error, signal_name, was_killed
+from ft_supervisor.agent.failures import ErrorFile, read_error, signal_name, was_killed
 from ft_supervisor.agent.last_lines import last_lines
 from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.agent.node_agent import WorkerStreams
@@ -24,13 +24,14 @@ from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
 
 _LAST_WORDS = 0.1
-"""Seconds to read what a worker has printed before it died."""
+"""Seconds to read a worker's output before its death."""
 _QUOTED = 20, 2048
-"""Lines and bytes of that which its failure carries."""
+"""Lines and bytes of that output in its failure's report."""
 
 
 class WorkerEvidence:
-    """For the main thread. `open` before workers are started, `started` after, `close` once they are gone."""
+    """The evidence of one cycle's workers. For the main thread: `open` before workers are started, `started` after,
+    `close` once they are gone."""
 
     def __init__(self, job: Job, node: Node) -> None:
         self._job = job
@@ -42,7 +43,8 @@ class WorkerEvidence:
         self._exited: set[int] = set()
 
     def open(self, run: Run) -> dict[int, WorkerStreams]:
-        """What to start the workers with, by local rank. Raises OSError; `started` and `close` are due then too."""
+        """Return the workers' streams and variables, by local rank. Raises OSError; `started` and `close` are due then
+        too."""
         self._run = run
         local_ranks = range(self._job.per_node)
         first = run.group_rank * self._job.per_node
@@ -52,24 +54,24 @@ class WorkerEvidence:
         sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks)
         hang = self._job.settings.hang
         watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
-        term = {"FT_SUPERVISOR_TERM": str(run.cycle.term)}  # a restart count can come again after a takeover
+        term = {"FT_SUPERVISOR_TERM": str(run.cycle.term)}  # a restart count can repeat after a takeover
         return {
             local_rank: WorkerStreams(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog | term)
             for local_rank in local_ranks
         }
 
     def started(self, pids: Mapping[int, int]) -> None:
-        """These are the workers, by local rank; none if they could not be started."""
+        """Take over the workers' pids by local rank; none if they could not be started."""
         self._output.started()
         self._kills = {local_rank: Counter.open(pid) for local_rank, pid in pids.items()}
         self._beats.listen(pids)
 
     def exited(self, local_rank: int) -> None:
-        """No more is to be expected of this one."""
+        """Expect no more heartbeats of this worker."""
         self._exited.add(local_rank)
 
     def close(self) -> None:
-        """Takes at most about 0.1 s."""
+        """Close streams and sockets. Takes at most about 0.1 s."""
         self._run = None
         self._kills.clear()
         self._exited.clear()
@@ -77,8 +79,8 @@ class WorkerEvidence:
         self._output.release()
 
     def failure(self, local_rank: int, code: int, error_file: Path | None, message: str = "") -> Failure:
-        """What is to be told of a failed worker. `code`: Popen's, a signal's negative; `message`: why its command can't
-        be run, so that it has left no error file."""
+        """Return the report of a failed worker. `code`: Popen's, negative for a signal; `message`: why its command
+        can't be run, so that it has left no error file."""
         told = read_error(error_file) if error_file and not message else None
         kills = self._kills.get(local_rank)
         rules, lines = ((), "") if message else self.last_words(local_rank)
@@ -88,7 +90,7 @@ class WorkerEvidence:
             exit_code=code if code >= 0 else None,
             signal=signal_name(-code) if code < 0 else None,
             error_file=str(error_file) if told is not None else None,
-            message=one_line(message or (told or Told("")).message),
+            message=one_line(message or (told or ErrorFile("")).message),
             time=time.time(),
             cause=Cause.OOM if was_killed(code) and kills is not None and kills.moved() else Cause.EXIT,
             exception=told.exception if told else "",
@@ -97,23 +99,23 @@ class WorkerEvidence:
         )
 
     def last_words(self, local_rank: int) -> tuple[tuple[int, ...], str]:
-        """Of a worker that has failed: which of the job's rules have a log pattern that its last output matches, by
-        index, and its last lines."""
+        """Return, for a worker that has failed, the indices of the job's rules whose log pattern matches its last
+        output, and its last lines."""
         self._output.drain(local_rank, _LAST_WORDS)
         self._output.failed(local_rank)
         tail = self._output.tail(local_rank)
         return log_rules.matching(self._job.settings.rules, tail), last_lines(tail, *_QUOTED)
 
     def beats(self) -> tuple[Beat, ...]:
-        """What workers have said by the notify protocol since the last call, one a rank; those that have exited since
-        then are "stopping", whatever they said."""
+        """Return what workers have sent by the notify protocol since the last call, one Beat per rank. Those that have
+        exited since then are "stopping", whatever they sent."""
         beats = {beat.local_rank: beat for beat in self._beats.poll()}
         beats |= {local_rank: Beat(local_rank, "stopping") for local_rank in self._exited}
         self._exited.clear()
         return tuple(beats.values())
 
     def take_stacks(self, pids: Mapping[int, int]) -> Background[None] | None:
-        """Begin to write where these workers (by local rank) are to run_folder/stacks/CYCLE/RANK.txt; done within
+        """Begin to write the stacks of these workers (by local rank) to run_folder/stacks/CYCLE/RANK.txt; done within
         stacks.BOUND. None if there are none."""
         if self._run is None or not pids:
             return None
@@ -130,5 +132,6 @@ class WorkerEvidence:
         return Background("stacks", work, file_failed)
 
     def flush(self, bound: float) -> bool:
-        """Whether all that workers have printed is passed on within `bound` seconds. Before this process leaves."""
+        """Return whether all the workers' output is passed on within `bound` seconds. Call it before this process
+        leaves."""
         return self._output.flush(bound)

@@ -1,1 +1,1 @@
-"""The command line: one module a command, no logic. What the commands do is in daemon, launch and local."""
+"""The command line: one module per command, without logic. daemon, launch, local and others do the work."""

@@ -25,7 +25,7 @@ app.add_typer(fault.app, name="fault")
 
 
 def main(words: Sequence[str]) -> NoReturn:
-    """Runs a subcommand; leaves by SystemExit with its exit code."""
+    """Run a subcommand. Leaves by SystemExit with its exit code."""
     app(args=list(words), prog_name="ft-supervisor")
     raise SystemExit(0)
 
@@ -55,7 +55,7 @@ def top(
       ft-supervisor fault kill coordinator --job 1234            game day: does job 1234 survive?
       ft-supervisor validate job.yaml                            is the file right?
       ft-supervisor doctor --config job.yaml                     what is wrong here?
-      ft-supervisor policy explain --config job.yaml             which settings hold, and who said so?
+      ft-supervisor policy explain --config job.yaml             which settings apply, and where from?
 
     Without a command, `ft-supervisor --config job.yaml` is the daemon that srun starts, one task on each node:
 

@@ -24,7 +24,7 @@ This is the daemon: srun starts one on each node. To run a job, use one of
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the daemon; returns its exit code."""
+    """Run the daemon and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="ft-supervisor", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )

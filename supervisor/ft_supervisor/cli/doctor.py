@@ -52,7 +52,7 @@ def _run(path: Path | None, as_json: bool) -> int:
         signal.signal(number, _end)
     try:
         return _look(path, as_json)
-    finally:  # Ctrl-C, a pipe that closes, a check that hangs
+    finally:  # also after Ctrl-C, a closed pipe, or a check that hangs
         shell.clean_up()
 
 
@@ -74,7 +74,7 @@ def _look(path: Path | None, as_json: bool) -> int:
 
 
 def _load(path: Path | None) -> tuple[JobConfig | None, str, str]:
-    """The configuration, or why there is none; and what is not known of it."""
+    """Return the configuration, or why there is none; and which parts of it are unknown."""
     if path is None:
         return None, "", ""
     environ, note = cluster.environment(os.environ)

@@ -1,4 +1,4 @@
-"""Reports errors of the commands: a line each on stderr and exit code 2, never a traceback."""
+"""Reports errors of the commands: one line each on stderr and exit code 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ft_supervisor.core.words import one_line
 
 
 def complain(problem: object) -> int:
-    """Prints the problem as one line; returns the exit code."""
+    """Print the problem as one line and return the exit code."""
     try:
         if sys.stderr is not None:  # print takes None for stdout
             print(f"ft-supervisor: {one_line(str(problem), 2000)}", file=sys.stderr, flush=True)
     except OSError:
-        abandon(sys.stderr)  # the exit code tells it too
+        abandon(sys.stderr)  # the exit code reports it too
     return CONFIG_ERROR
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """The exit code of `work`; CONFIG_ERROR when the configuration or Slurm's environment is wrong."""
+    """Return the exit code of `work`; CONFIG_ERROR when the configuration or Slurm's environment is wrong."""
     try:
         return work()
     except ConfigError as error:

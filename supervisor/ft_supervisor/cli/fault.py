@@ -19,7 +19,7 @@ from ft_supervisor.run_folder.runs import Wanted
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 FILES_BOUND = 10.0
-"""Seconds that run_dir gets."""
+"""Seconds for run_dir to answer."""
 
 Part = Annotated[Target, typer.Argument(help="What of the job; any: one of these is drawn, with --random.")]
 Job = Annotated[
@@ -43,7 +43,7 @@ AtStep = Annotated[
         "--at-step",
         min=0,
         metavar="STEP",
-        help="Once the job's checkpoint.step_file tells this step or a later one.",
+        help="Once the job's checkpoint.step_file has this step or a later one.",
         show_default=False,
     ),
 ]
@@ -54,7 +54,7 @@ Wait = Annotated[
 Random = Annotated[bool, typer.Option("--random", help="Draw whom and when.")]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", min=0, help="The same seed draws the same.  [default: 0]", show_default=False),
+    typer.Option("--seed", min=0, help="With one seed the draw is always the same.  [default: 0]", show_default=False),
 ]
 Every = Annotated[
     str | None,
@@ -66,7 +66,7 @@ Count = Annotated[
     int | None,
     typer.Option("--count", min=1, max=10000, help="How many.  [default: 5]", show_default=False),
 ]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Say whom it would hit, and do nothing.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Print which process or node it would hit, and do nothing.")]
 
 
 OPTIONS: Mapping[str, tuple[Any, object]] = {
@@ -110,14 +110,14 @@ def top() -> None:
         0  done
         2  this cannot be asked for
         3  no such job, node or process (any more)
-        4  not allowed: the policy says no, or the job is somebody else's
+        4  not allowed: the policy forbids it, or the job is another user's
        75  no answer from Slurm or from the node, or a step not reached
       130  Ctrl-C; what was frozen or cut is no more
     """
 
 
 def _add(verb: Verb, help_: str, without: Collection[str] = ()) -> None:
-    """Add the command of this verb, which has all of OPTIONS but these."""
+    """Add the command of this verb, with all of OPTIONS except those `without`."""
 
     def command(**given: Any) -> None:
         raise typer.Exit(_run(verb, request.Options(**given)))

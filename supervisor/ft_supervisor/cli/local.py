@@ -20,7 +20,7 @@ def local(
     ],
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", help="Show what the workers print and who does what, but no info lines of our own."),
+        typer.Option("--quiet", help="Show the workers' output and the nodes' states, but no info lines of our own."),
     ] = False,
     command: Command = None,
 ) -> None:

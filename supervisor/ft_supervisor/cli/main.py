@@ -15,13 +15,13 @@ HELP = ("-h", "--help", "--version")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line, that of the process by default; returns the exit code. May raise SystemExit."""
+    """Run the command line, by default that of the process, and return the exit code. May raise SystemExit."""
     words = sys.argv[1:] if argv is None else list(argv)
     if words and words[0].startswith("-") and words[0] not in HELP:
         return _daemon(words)
     try:
         return _command(words)
-    except KeyboardInterrupt:  # before the command has begun, which has its own end for it
+    except KeyboardInterrupt:  # before the command has begun, which handles it itself later
         return CANCELLED
 
 
@@ -33,7 +33,7 @@ def _daemon(words: list[str]) -> int:
             from ft_supervisor.cli import daemon
 
             return daemon.main(words)
-    except KeyboardInterrupt:  # one that came before this, or that the daemon has not lived to hear
+    except KeyboardInterrupt:  # one that came before this, or that the daemon has not handled
         return CANCELLED
 
 
@@ -50,6 +50,6 @@ def _command(words: list[str]) -> int:
     guard(fail)
     try:
         return app.main(words)
-    except OSError as error:  # of stdout; on a full disk, say
+    except OSError as error:  # of stdout; on a full disk, for example
         abandon(sys.stdout)
         return complain(error)

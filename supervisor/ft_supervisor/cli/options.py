@@ -1,4 +1,4 @@
-"""What several commands share: options, arguments, and the daemon that they start."""
+"""Options and arguments that several commands share, and the command lines of the processes that they start."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Command = Annotated[
 
 
 def daemon_line(path: Path, command: Sequence[str]) -> list[str]:
-    """The daemon, by this very interpreter."""
+    """Return the command line of the daemon, run by this very interpreter."""
     return _line([], path, command)
 
 
 def subcommand_line(name: str, path: Path, command: Sequence[str]) -> list[str]:
-    """A subcommand that takes a configuration and a command, by this very interpreter."""
+    """Return that of a subcommand with a configuration and a command, run by this very interpreter."""
     return _line([name], path, command)
 
 
 def _line(words: Sequence[str], path: Path, command: Sequence[str]) -> list[str]:
-    # -P: a user's yaml.py or queue.py must not come before the real one.
+    # -P: a user's yaml.py or queue.py must not be imported instead of the real one.
     line = [sys.executable, "-P", "-m", "ft_supervisor", *words, "--config", str(path.absolute())]
     return [*line, "--", *command] if command else line

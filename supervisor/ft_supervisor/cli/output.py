@@ -1,4 +1,4 @@
-"""What the commands print: a reader that has had enough is no error, and a disk that is full is one line."""
+"""Prints the commands' output: a reader that closes the pipe is no error, and a full disk is reported in one line."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TextIO
 
 
 def put(text: str) -> bool:
-    """Prints the text as it is, on stdout. False when nobody reads it any more (`| head`). Raises OSError when it
-    cannot be written, as on a disk that is full."""
+    """Print the text as it is, on stdout. Return False when the reader is gone (`| head`). Raises OSError when it
+    cannot be written, as on a full disk."""
     if sys.stdout is None:  # closed from the beginning (`>&-`)
         return False
     replace_letters()
@@ -28,15 +28,15 @@ def put(text: str) -> bool:
 
 
 def replace_letters() -> None:
-    """From now on a letter that stdout's encoding lacks is a question mark, and no error."""
+    """Print a question mark for a letter that stdout's encoding lacks from now on, instead of an error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 
 
 def abandon(stream: TextIO | None) -> None:
-    """Throw away what is left in the stream, which cannot be written: else the interpreter would try once more at its
-    end, and leave with 120."""
+    """Throw away what is left in the stream, which cannot be written. Otherwise the interpreter would try once more at
+    its end, and exit with 120."""
     if stream is None:
         return
-    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:  # those of tests have no descriptor
+    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:  # a test's stream has no descriptor
         os.dup2(nowhere.fileno(), stream.fileno())

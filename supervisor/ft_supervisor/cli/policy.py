@@ -1,4 +1,4 @@
-"""`ft-supervisor policy explain`: which value holds, and who said so?"""
+"""`ft-supervisor policy explain`: which value applies, and where is it set?"""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 KEY_WIDTH = 26
 MAX_ORIGIN = 46
-"""Room for /etc/ft-supervisor/clusters/infiniband.yaml:100; what is longer gets a line of its own."""
+"""Columns: room for /etc/ft-supervisor/clusters/infiniband.yaml:100. A longer origin gets a line of its own."""
 
 
 @app.callback()
 def top() -> None:
-    """What the cluster's policy makes of a job.
+    """Shows a job's settings and their origins.
 
     \b
     Example:
@@ -44,7 +44,7 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A list of {key, value, origin}.")] = False,
 ) -> None:
-    """Every key, its value, and where it was written.
+    """Prints every key, its value, and where it is set.
 
     That is FILE:LINE, a variable, the command line, or built-in.
 
@@ -54,7 +54,7 @@ def explain(
     Examples:
       ft-supervisor policy explain --config job.yaml
       ft-supervisor policy explain --config job.yaml timeouts failures
-      ft-supervisor policy explain --json                 what applies on this cluster, whatever the job
+      ft-supervisor policy explain --json                 what applies on this cluster, for any job
     """
     raise typer.Exit(guarded(lambda: _run(keys or [], config, as_json)))
 
@@ -79,7 +79,7 @@ def _run(keys: list[str], path: Path | None, as_json: bool) -> int:
 
 
 def lines(row: Row, width: int, origin_width: int) -> list[str]:
-    """A row in columns: key, value, origin; a long value goes on below itself, a long origin has its own line."""
+    """Return a row in columns: key, value, origin. A long value is continued below, a long origin has its own line."""
     value_width = width - KEY_WIDTH - origin_width - 2
     first = (
         [row.shown]

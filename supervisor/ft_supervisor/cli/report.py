@@ -45,8 +45,8 @@ def report(
 ) -> None:
     """Tells a job's story: its nodes, cycles and failures, why, and the time that they took.
 
-    Made of the journals and the verdict in run_dir and of Slurm's accounting, as far as they are there; of a running
-    job, as far as it has come. All runs of the job are told, the newest first.
+    It is made from the journals and the verdict in run_dir and from Slurm's accounting, as far as they exist; for a
+    running job, up to now. It has all runs of the job, the newest first.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def report(
 
     \b
     Exit codes:
-        0  told
+        0  the report is complete
         2  the command line or the configuration is wrong, or FILE cannot be written
         3  nothing is known of this job; with --since: Slurm's accounting does not answer
         4  known in part: its newest run has no journal that can be read; with --since: see the notes
@@ -82,12 +82,12 @@ def _one(job: str | None, config: Path | None, run_dir: Path | None, as_json: bo
     except (find.WrongUse, OSError) as error:
         return complain(error)
     if found.hangs:
-        os._exit(code)  # a thread waits for the file system still
+        os._exit(code)  # a thread still waits for the file system
     return code
 
 
 def _write(told: Report, as_json: bool, html: Path | None) -> int:
-    """The exit code. Raises OSError."""
+    """Write the report and return the exit code. Raises OSError."""
     from ft_supervisor.cli import report_job
 
     if told.empty:
@@ -105,13 +105,13 @@ def _write(told: Report, as_json: bool, html: Path | None) -> int:
 
 
 def _many(since: str, state: str | None, config: Path | None, run_dir: Path | None, fix: bool, as_json: bool) -> int:
-    """All jobs of a user's since then."""
+    """List all jobs of the user since then, and return the exit code."""
     from ft_slurm.errors import SlurmError
     from ft_slurm.sacct_jobs import BadTime
     from ft_supervisor.cli import report_jobs
 
     try:
-        listing = report_jobs.gather(report_jobs.Wish(since, state, config, run_dir, fix), os.environ)
+        listing = report_jobs.gather(report_jobs.ListQuery(since, state, config, run_dir, fix), os.environ)
     except (find.WrongUse, BadTime) as error:
         return complain(error)
     except SlurmError as error:

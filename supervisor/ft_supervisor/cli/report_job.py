@@ -1,4 +1,4 @@
-"""One job's report, gathered and written. Apart from cli.report, as it loads rich."""
+"""Gathers and writes one job's report. Apart from cli.report, as it loads rich."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ft_supervisor.run_folder import find, runs
 def gather(
     job: str | None, config: Path | None, run_dir: Path | None, environ: Mapping[str, str]
 ) -> tuple[ReportSources, Report]:
-    """All that is known. Raises find.WrongUse, ConfigError and OSError."""
+    """Gather all that is known. Raises find.WrongUse, ConfigError and OSError."""
     search = find.search(job, config, run_dir, environ)
     found, wanted, places = ReportSources(), search.wanted, list(search.places)
     if wanted is None:
@@ -51,7 +51,7 @@ def _newest(search: find.RunSearch, found: ReportSources) -> Path | None:
 
 
 def _by_slurm(search: find.RunSearch, environ: Mapping[str, str], found: ReportSources) -> list[Path]:
-    """Further places, where Slurm says that the job was submitted."""
+    """Return the places where Slurm's accounting records that the job was submitted."""
     try:
         return [place for place in find.by_slurm(search, environ).places if place not in search.places]
     except NoCommands:
@@ -65,17 +65,17 @@ def _by_slurm(search: find.RunSearch, environ: Mapping[str, str], found: ReportS
 
 
 def as_text(report: Report) -> str:
-    """For the terminal that stdout is, or for a file."""
+    """Return the text for the terminal that stdout is, or for a file."""
     return render_text.render(report)
 
 
 def as_json(report: Report) -> str:
-    """See report.render_json."""
+    """Return the JSON; see report.render_json."""
     return render_json.render(report)
 
 
 def write_page(report: Report, path: Path) -> None:
-    """The whole page or nothing; into a pipe or a device, which stays what it is, as it comes. Raises OSError."""
+    """Write the whole page or nothing; into a pipe or a device, which stays in its place, directly. Raises OSError."""
     if path.exists() and not path.is_file() and not path.is_dir():
         path.write_text(render_html.render(report), encoding="utf-8")
         return

@@ -19,8 +19,9 @@ from ft_supervisor.run_folder.find import WrongUse
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What was asked for. `states`: words of OUTCOMES, with commas; None for all. `fix`: put DerivedExitCodes right."""
+class ListQuery:
+    """The options of the list. `states`: words of OUTCOMES, with commas; None for all. `fix`: correct
+    DerivedExitCodes."""
 
     since: str
     states: str | None = None
@@ -29,27 +30,28 @@ class Wish:
     fix: bool = False
 
 
-def gather(wish: Wish, environ: Mapping[str, str]) -> Listing:
-    """The jobs that are wanted. Raises WrongUse, ConfigError, BadTime, and SlurmError where nothing can be known."""
-    wanted, templates = _states(wish.states), _templates(wish, environ)
-    start = sacct_jobs.since(wish.since, datetime.now())
+def gather(query: ListQuery, environ: Mapping[str, str]) -> Listing:
+    """Return the jobs that are asked for. Raises WrongUse, ConfigError, BadTime, and SlurmError where nothing can be
+    found."""
+    wanted, templates = _states(query.states), _templates(query, environ)
+    start = sacct_jobs.since(query.since, datetime.now())
     client = CliClient(environ)
     listing = jobs_sources.ask(client, start, os.getuid())
-    index = environ if wish.config is None and wish.run_dir is None else None
-    jobs_sources.read_verdicts(listing, templates, index, of_all=wish.fix)
+    index = environ if query.config is None and query.run_dir is None else None
+    jobs_sources.read_verdicts(listing, templates, index, of_all=query.fix)
     listing.jobs = [job for job in listing.jobs if job.outcome in wanted]
-    if wish.fix:
+    if query.fix:
         jobs_sources.fix_exit_codes(client, listing)
     return listing
 
 
 def as_json(listing: Listing, since: str) -> str:
-    """See jobs_text."""
+    """Return the JSON; see jobs_text."""
     return jobs_text.as_json(listing, since)
 
 
 def as_text(listing: Listing, since: str) -> str:
-    """For the terminal that stdout is, or whole for a pipe."""
+    """Return the text for the terminal that stdout is, or unshortened for a pipe."""
     try:
         width: int | None = os.get_terminal_size(1).columns or 80
     except OSError:
@@ -64,12 +66,12 @@ def _states(text: str | None) -> frozenset[str]:
     return frozenset(words)
 
 
-def _templates(wish: Wish, environ: Mapping[str, str]) -> tuple[str, ...]:
-    if wish.config is not None and wish.run_dir is not None:
+def _templates(query: ListQuery, environ: Mapping[str, str]) -> tuple[str, ...]:
+    if query.config is not None and query.run_dir is not None:
         raise WrongUse("give either --config or --run-dir")
-    if wish.run_dir is not None:
-        here = str(wish.run_dir.absolute())
+    if query.run_dir is not None:
+        here = str(query.run_dir.absolute())
         return here, f"{here}/{{job_id}}"
-    if wish.config is not None:
-        return (configuration.load(wish.config, command=("true",), environ=environ).run_dir,)
+    if query.config is not None:
+        return (configuration.load(query.config, command=("true",), environ=environ).run_dir,)
     return (str(built_in()["run_dir"].value),)

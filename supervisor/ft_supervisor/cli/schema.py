@@ -1,4 +1,4 @@
-"""`ft-supervisor schema`: what editors can check while one types."""
+"""`ft-supervisor schema`: a schema, with which editors check a file while one types."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import typer
 from ft_supervisor import config as configuration
 
 
-class Of(StrEnum):
-    """What there is a schema of."""
+class SchemaKind(StrEnum):
+    """The kind of file that the schema describes."""
 
     JOB = "job"
     POLICY = "policy"
 
 
-def schema(of: Annotated[Of, typer.Argument(help="Of a job's file or of a policy.")] = Of.JOB) -> None:
+def schema(of: Annotated[SchemaKind, typer.Argument(help="Of a job's file or of a policy.")] = SchemaKind.JOB) -> None:
     """Prints the JSON Schema (draft 2020-12) of job.yaml or of a cluster's policy.
 
-    It knows each key by itself. How keys must fit one another `ft-supervisor validate` checks.
+    It describes each key by itself. `ft-supervisor validate` also checks how keys fit one another.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ from ft_supervisor.status.poll import StatusPoller
 from ft_supervisor.status.render_status import render
 
 LOOK_AGAIN = 1.0
-"""Seconds between two looks of one who watches."""
+"""Seconds between two reads with --watch."""
 UNKNOWN_JOB = 3
 NOT_SURE = 4
 LEFT = 130
@@ -46,14 +46,14 @@ def status(
         bool, typer.Option("--json", help="Print JSON; with --watch one line whenever something is new.")
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="A line for each node, also for those with nothing to say.")
+        bool, typer.Option("--all", help="A line for each node, also for those without any news.")
     ] = False,
 ) -> None:
     """Shows a job's nodes, training cycle, coordinator, budgets, spares and last decision.
 
     It reads files in run_dir, so it works on a login node as well as on any of the job's, and asks Slurm only where
-    they do not tell. A job's id is enough, in any folder; without one it takes the newest run below the current folder.
-    The coordinator writes the files every two seconds; what is older than 15 s is called stale.
+    these do not have the answer. A job's id is enough, in any folder; without one it takes the newest run below the
+    current folder. The coordinator writes the files every two seconds; a status older than 15 s is called stale.
 
     \b
     Examples:
@@ -90,42 +90,42 @@ def _run(asked: tuple[str | None, Path | None, Path | None], watch: bool, as_jso
         search = find.search(*asked, os.environ)
     except find.WrongUse as error:
         return complain(error)
-    look, show = StatusPoller(search), Show(as_json, everything)
+    look, show = StatusPoller(search), StatusPrinter(as_json, everything)
     if watch:
-        return Watch(look, show).run()
+        return StatusWatch(look, show).run()
     seen = look.now()
     show.once(seen)
     return exit_code(seen)
 
 
 def exit_code(seen: JobStatus) -> int:
-    """The command's."""
+    """Return the command's exit code."""
     if seen.state is RunState.ENDED or (seen.state is RunState.RUNNING and not seen.files.problems):
         return 0
     return UNKNOWN_JOB if seen.state is RunState.NONE and not (seen.slurm and seen.slurm.state) else NOT_SURE
 
 
-class Show:
-    """Prints. `closed`: nobody reads any more."""
+class StatusPrinter:
+    """Prints states of a job. `closed`: stdout has no reader any more."""
 
     def __init__(self, as_json: bool, everything: bool) -> None:
         self.as_json = as_json
         self.everything = everything
         self.closed = False
         self.console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-        replace_letters()  # for what the console prints by itself
+        replace_letters()  # for text that the console prints itself
 
     @property
     def redraws(self) -> bool:
-        """Whether it is a terminal on which that can be done."""
+        """Return whether stdout is a terminal on which lines can be redrawn."""
         return not self.as_json and self.console.is_terminal and not self.console.is_dumb_terminal
 
     def lines(self, seen: JobStatus) -> list[Text]:
-        """As wide as the terminal."""
+        """Return the lines, as wide as the terminal."""
         return render(seen, self.console.width, everything=self.everything)
 
     def once(self, seen: JobStatus, *, indent: int | None = 1) -> None:
-        """All of it, on stdout; what nobody knows anything of, for people, on stderr."""
+        """Print all of the state, on stdout; for people, on stderr if nothing is known of the job."""
         if self.as_json:
             self._write(json.dumps(document(seen), indent=indent) + "\n")
         elif seen.state is RunState.NONE and not (seen.slurm and seen.slurm.state):
@@ -138,26 +138,26 @@ class Show:
             self._write(capture.get())
 
     def blank(self) -> None:
-        """An empty line between two of them."""
+        """Print an empty line between two states."""
         self._write("\n")
 
     def _write(self, text: str) -> None:
         self.closed = not put(text)
 
 
-class Watch:
-    """Shows a job until it has ended, or nobody can say any more."""
+class StatusWatch:
+    """Shows a job until it has ended, or nothing can be found out any more."""
 
-    def __init__(self, look: StatusPoller, show: Show) -> None:
+    def __init__(self, look: StatusPoller, show: StatusPrinter) -> None:
         self._look = look
         self._show = show
         self._last: JobStatus | None = None
 
     def run(self) -> int:
-        """The exit code. Main thread only."""
+        """Show the job and return the exit code. Main thread only."""
         if not self._show.redraws:
             return self._until_over(self._print)
-        former = signal.signal(signal.SIGTERM, _terminated)  # or the terminal would stay as it is
+        former = signal.signal(signal.SIGTERM, _terminated)  # otherwise the terminal would not be restored
         try:
             with self._show.console.screen() as screen:
                 code = self._until_over(lambda seen: screen.update(Group(*self._fitting(seen))))
@@ -192,7 +192,7 @@ class Watch:
 
 
 def is_over(seen: JobStatus) -> bool:
-    """Whether there is nothing to wait for."""
+    """Return whether there is nothing to wait for."""
     if seen.state is RunState.ENDED:
         return True
     if seen.state is RunState.RUNNING or seen.files.problems:
@@ -208,7 +208,8 @@ def _told(seen: JobStatus) -> object:
 
 
 def _reader_leaves(seconds: float) -> bool:
-    """Whether whoever reads stdout is gone within that time: with nothing new to print, no write tells."""
+    """Return whether the reader of stdout goes away within that time: while nothing new is printed, no write reports
+    it."""
     if sys.stdout is None:
         return True
     poll = select.poll()

@@ -27,21 +27,21 @@ from ft_supervisor.submit import cluster, options, script
 from ft_supervisor.submit.script import Plan
 
 REFUSED = 1
-"""sbatch does not want the job. Slurm's silence is INTERRUPTED: trying again may help."""
+"""The exit code if sbatch refuses the job. If Slurm does not answer it is INTERRUPTED: trying again may help."""
 LOOK = "look whether it was submitted before you try again: squeue --me"
 USAGE = "[OPTIONS] [SBATCH OPTIONS...] [-- CMD...]"
 INDEX_BOUND = 5.0
-"""Seconds that the home folder's file system gets."""
+"""Seconds for the home folder's file system."""
 _OWN_VALUES = ("--config", "--spares")
 _OWN_FLAGS = ("--dry-run", "--help")
 _WORDS = "ft_supervisor.submit.words"
 
 
 class SubmitCommand(TyperCommand):
-    """Takes out what is for us, and leaves the rest to sbatch and to the workers, to the letter."""
+    """Takes out our own options, and leaves all other words to sbatch and to the workers, unchanged."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As click wants it; the others are in `ctx.meta`: for sbatch, and for the workers."""
+        """Parse our own options as click does; the other words are in `ctx.meta`: for sbatch, and for the workers."""
         own, rest, at = [], [], 0
         while at < len(args) and args[at] != "--":
             if args[at] in _OWN_VALUES:
@@ -105,7 +105,7 @@ def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], co
     if asked is None:
         beyond = settings.settings.placement.segment if spares is None else spares
         size = (settings.active + beyond,) * 2
-        # Once more: which candidates there can be depends on it.
+        # Once more, as the possible candidates depend on it.
         settings = configuration.load(path, command=command, environ=environ, allocation_nodes=size[0])
     fixed = size[0] if size is not None and size[0] == size[1] else None
     options.refuse(users, fixed)
@@ -145,19 +145,19 @@ def _submit(text: bytes, plan: Plan, settings: JobConfig) -> int:
     if done.said:
         typer.echo(done.said, err=True)
     if done.job_id is None:
-        say("sbatch has told of no job: nothing was submitted")
+        say("sbatch has reported no job: nothing was submitted")
         return 0
     where = f" of cluster {done.cluster}" if done.cluster else ""
     say(f"job {done.job_id}{where}, {script.size(plan, active(settings))}")
     _note(done, plan, settings)
     for verb in ("status", "report"):
         say(f"ft-supervisor {verb} {done.job_id}")
-    put(f"{done.job_id}\n")  # last: whatever becomes of it, the job's id has been told
+    put(f"{done.job_id}\n")  # last, so that the job's id is printed however this ends
     return 0
 
 
 def _note(done: Submitted, plan: Plan, settings: JobConfig) -> None:
-    """The job into the user's index, so that its id is enough from any folder."""
+    """Put the job into the user's index, so that its id is enough in any folder."""
     if done.job_id is None:
         return
     folder = Path.cwd() / (options.value(plan.users, "chdir") or os.environ.get("SBATCH_CHDIR") or "")
@@ -169,23 +169,23 @@ def _note(done: Submitted, plan: Plan, settings: JobConfig) -> None:
 
 
 def _wait(text: bytes, words: Sequence[str]) -> int:
-    """sbatch --wait: it prints the id, and ends with the job's code."""
+    """Run sbatch --wait: it prints the id, and ends with the job's code."""
     with subprocess.Popen(submission.line(words, os.environ), stdin=subprocess.PIPE) as sbatch:
         sbatch.communicate(text)
     return sbatch.returncode if sbatch.returncode >= 0 else 128 - sbatch.returncode
 
 
 def active(settings: JobConfig) -> str:
-    """How many nodes train, in words."""
+    """Return how many nodes train, in words."""
     least = settings.settings.placement.least
     return str(settings.active) if least is None else f"{least} to {settings.active}"
 
 
 def venv() -> Path | None:
-    """The virtual environment of this interpreter; None outside of any."""
+    """Return the virtual environment of this interpreter; None outside of any."""
     return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 
 def say(text: str) -> None:
-    """For people; stdout is the job's id alone."""
+    """Print a line for people on stderr; stdout has the job's id alone."""
     typer.echo(f"ft-supervisor submit: {text}", err=True)

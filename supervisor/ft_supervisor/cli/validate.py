@@ -14,7 +14,7 @@ from ft_supervisor.config import JobConfig
 from ft_supervisor.core.words import one_line
 
 LONGEST = 2000
-"""Characters of a line."""
+"""Characters of a line, at most."""
 
 
 def validate(
@@ -26,8 +26,8 @@ def validate(
         Path | None, typer.Option("--config", metavar="FILE", parser=Path, help="One more of them.")
     ] = None,
 ) -> None:
-    """Checks each FILE: one line each; exit code 0, or 2 when one of them is wrong. Whatever is found wrong here a job
-    would refuse to start with, in the same words.
+    """Checks each FILE: one line each; exit code 0, or 2 when one of them is wrong. A job would refuse to start
+    with such a file, with the same message.
 
     A job is checked together with its cluster's policy and the environment, a policy above default.yaml alone.
 

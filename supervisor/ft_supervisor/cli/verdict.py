@@ -17,7 +17,7 @@ from ft_supervisor.run_folder import find, ownfolder, verdict_file
 from ft_supervisor.run_folder.verdict_file import BadVerdictFile
 
 FILES_BOUND = 60.0
-"""Seconds that run_dir gets: a batch script ends with the answer, and is better late than wrong."""
+"""Seconds for run_dir to answer: a batch script ends with the answer, and is better late than wrong."""
 
 
 def verdict(
@@ -27,8 +27,9 @@ def verdict(
 ) -> None:
     """Prints how a job ended and exits with its code; with 75 when there is no verdict (yet).
 
-    Of several runs of a job (srun called twice, or the job requeued) the newest counts. What is no verdict, but has its
-    file's name, is a failure, 1. A run_dir that may not be read is 2; one that does not answer is 75.
+    Of several runs of a job (srun called twice, or the job requeued) the newest counts. A file with the
+    verdict's name that is no verdict counts as a failure, 1. A run_dir that may not be read is 2; one that does not
+    answer is 75.
 
     \b
     Examples:
@@ -54,20 +55,20 @@ def _run(job: str | None, config: Path | None, run_dir: Path | None) -> int:
     said = f"no verdict of job {job} in {search.shown}" if found is None else f"{found.outcome}: {found.reason}"
     try:
         put(f"{said}\n")
-    except OSError as error:  # the job has ended as it has, also where that cannot be written down
+    except OSError as error:  # the job's end stands, also where it cannot be printed
         complain(error)
     return INTERRUPTED if found is None else found.exit_code
 
 
 def _read(search: find.RunSearch) -> Verdict | None:
-    """The newest run's. Raises OSError; may hang."""
+    """Return the newest run's verdict. Raises OSError; may hang."""
     folder = find.folder(search)
     if folder is None:
-        with suppress(SlurmError):  # it is no answer either way: there may be no Slurm
+        with suppress(SlurmError):  # no error: there may be no Slurm
             folder = find.folder(find.by_slurm(search, os.environ))
     try:
-        if folder and "SLURM_JOB_ID" in os.environ:  # a batch script ends with what is found
+        if folder and "SLURM_JOB_ID" in os.environ:  # a batch script ends with the code that is found
             ownfolder.check(folder)
         return verdict_file.read(folder, folder.name) if folder else None
     except BadVerdictFile as error:
-        return Verdict(Outcome.FAILED, str(error))  # as in the store: what is no verdict is never success
+        return Verdict(Outcome.FAILED, str(error))  # as in the store: anything but a verdict is never success

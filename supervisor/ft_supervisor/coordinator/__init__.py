@@ -1,1 +1,1 @@
-"""The process that hosts the job's store, and decides."""
+"""The process that hosts the job's store and makes the job's decisions."""

@@ -1,4 +1,4 @@
-"""The metrics of this coordinator's process, from its main loop to whoever asks for them."""
+"""Hands the metrics of this coordinator's process from its main loop to the server that publishes them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from ft_supervisor.process.log import log
 EVERY = 1.0
 """Seconds between two hand-overs of the values."""
 STALE = 15.0
-"""Seconds after which old values are none: the main loop stands still, and a scrape shall fail rather than lie."""
+"""Seconds after which old values are not published: the main loop stands still, and a scrape had better fail than
+return wrong values."""
 
 
 @dataclass(frozen=True)
 class _Values:
-    """What the main loop hands over. `at`: process.clock."""
+    """The values that the main loop hands over. `at`: process.clock."""
 
     at: float
     samples: tuple[Sample, ...]
 
 
 class Exporter:
-    """For the main thread: `saw` after each step of the machine, `beat` every heartbeat. Neither waits or raises."""
+    """Collects and publishes the metrics. For the main thread: `saw` after each step of the machine, `beat` every
+    heartbeat. Neither waits or raises."""
 
     def __init__(self, machine: CoordinatorMachine, now: float) -> None:
         self._run_id = machine.job.run_id
@@ -43,12 +45,12 @@ class Exporter:
         Server(host(wanted.listen, machine.node.addr), wanted.port, CONTENT_TYPE, self._text)
 
     def saw(self, event: CoordinatorEvent, actions: Sequence[CoordinatorAction], now: float) -> None:
-        """What the machine was given at `now`, and what it wants done. See CoordinatorMetrics.saw."""
+        """Count an event that the machine got at `now`, and the actions it returned. See CoordinatorMetrics.saw."""
         if (metrics := self._metrics) is not None:
             self._guarded(lambda: metrics.saw(event, actions, now))
 
     def beat(self, now: float) -> None:
-        """Hand the values over, if it is time to."""
+        """Hand the values over, if they are due."""
         if (metrics := self._metrics) is not None and now >= self._next:
             self._next = now + EVERY
             self._guarded(lambda: self._give(_Values(now, metrics.samples(now))))
@@ -59,12 +61,12 @@ class Exporter:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # nothing that is wrong with metrics may end a training
+        except Exception as error:  # an error in metrics must not end a training
             self._metrics = None
             log("metrics_failed", "warning", error=f"no metrics any more: {type(error).__name__}: {error}")
 
     def _text(self) -> bytes | None:
-        """In the server's thread: made once for each hand-over, whoever asks how often."""
+        """Return the text; it is made once per hand-over, however often clients ask. For the server's thread."""
         values = self._values
         if values is None or clock.now() - values.at > STALE:
             return None

@@ -1,4 +1,5 @@
-"""The run's verdict file, in threads: the file system may hang, and the main loop does not wait for it."""
+"""Reads and writes the run's verdict file and step file in threads: a file system may hang, and the main loop does not
+wait for it."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from ft_supervisor.process.log import file_failed
 from ft_supervisor.run_folder import verdict_file
 
 STEP_BYTES = 4096
-"""Of the step file: it is small, or none."""
+"""Bytes of the step file, at most: a larger file is not a step file."""
 
 
 def write(job: Job, verdict: Verdict, summary: Summary, tell: Callable[[VerdictWritten], None]) -> Background[None]:
-    """Begin to write the file. `tell` gets what it then holds: `verdict` also when it could not be written, for which
-    there is an error in the log."""
+    """Begin to write the file. `tell` gets the verdict that the file then has: `verdict` also when it could not be
+    written, which is logged as an error."""
 
     def work() -> None:
         held = verdict
@@ -35,7 +36,7 @@ def write(job: Job, verdict: Verdict, summary: Summary, tell: Callable[[VerdictW
 
 
 def read_step(job: Job, tell: Callable[[StepRead], None]) -> Background[None]:
-    """Begin to read the job's step file. `tell` gets the first number in it; None if there is none, or beyond
+    """Begin to read the job's step file. `tell` gets the first number in it; None if there is none, or one beyond
     bounds.MOST. An error is logged."""
 
     def work() -> None:
@@ -53,7 +54,7 @@ def read_step(job: Job, tell: Callable[[StepRead], None]) -> Background[None]:
 
 
 def look(job: Job, tell: Callable[[VerdictFileFound], None]) -> Background[None]:
-    """Begin to look for the file. `tell` gets its verdict, if there is one; an error is logged."""
+    """Begin to look for the verdict's file. `tell` gets its verdict, if there is one; an error is logged."""
 
     def work() -> None:
         if verdict := verdict_file.read_own(Path(job.run_folder), job.run_id, job.nonce):

@@ -1,7 +1,8 @@
-"""Where the store listens: on the one address that peers are told (Job.listen), or on all of the node's.
+"""Binds the store's port: on the one address that is announced to peers (Job.listen), or on all of the node's.
 
-All where it is not certain which one peers use (daemon.network.only), and where it is none of this node's, as behind an
-address translation or in a container's own network: to listen where no peer comes would end the job.
+It binds all addresses where it is not certain which one peers use (daemon.network.only), and where the announced one is
+none of this node's, as behind an address translation or in a container's own network: the job would end if the store
+listened where no peer connects.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def bind(job: Job) -> socket.socket:
 
 
 def tell(job: Job, node: Node, sock: socket.socket) -> None:
-    """One line where it is more than the announced address."""
+    """Log it if the store listens on more than the announced address."""
     if sock.getsockname()[0] not in ("::", "0.0.0.0"):
         return
     name = job.hosts[node.infra_rank] or node.addr

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from ft_supervisor.coordinator import files
-from ft_supervisor.coordinator.live import Live
+from ft_supervisor.coordinator.journal_copier import JournalCopier
+from ft_supervisor.coordinator.status_writer import StatusWriter
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import actions
 from ft_supervisor.core.protocol.codec import encode
@@ -39,18 +40,18 @@ from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import dump_pulse
 from ft_supervisor.store.verdicts import dump_verdict, parse_verdict
 
-if TYPE_CHECKING:  # it brings what most jobs do not need
+if TYPE_CHECKING:  # it imports modules that most jobs do not need
     from ft_supervisor.coordinator.exporter import Exporter
 
 LAST_FILES_BOUND = 2.0
-"""Seconds that what is still being written gets at the end, before the process ends without it."""
+"""Seconds for files that are still being written at the end, before the process ends without them."""
 
 Item = Received | Promised | StepRead | SlurmToldUs | VerdictWritten | VerdictFileFound | StoreLost
 Inbox = queue.SimpleQueue[Item]
 
 
 class Loop:
-    """`store` and all methods are for the main thread alone."""
+    """The main loop. `store` and all methods are for the main thread alone."""
 
     def __init__(
         self,
@@ -71,29 +72,31 @@ class Loop:
         self._inbox = inbox
         self._exporter = exporter
         self._echoes: dict[str, int] = {}
-        """The members' heartbeats by their keys, at the last look."""
+        """The members' heartbeats by their keys, as last read."""
         self._ended = False
         self._writing: list[Background[None]] = []
         self._looking: Background[None] | None = None
         self._step: Background[None] | None = None
-        self._live = Live(Path(job.run_folder), machine.node, journal.path)
+        self._status = StatusWriter(Path(job.run_folder))
+        self._journal_copier = JournalCopier(journal.path, Path(job.run_folder), machine.node.name)
 
     def prepare(self) -> None:
-        """The first pulse, before anybody looks for one."""
+        """Write the first pulse, before any agent looks for one."""
         self._handle(Tick())
 
     def run(self) -> NoReturn:
-        """Until Leave. Raises StoreLost, LinkClosed."""
+        """Run until Leave. Raises StoreLost, LinkClosed."""
         next_beat = time.monotonic()
         while True:
-            # A beat costs time with many members, but that does not make the period longer.
+            # A beat takes time with many members, but that must not make the period longer.
             next_beat = max(next_beat + self._job.timeouts.heartbeat, time.monotonic())
             self._listen(next_beat)
             self._beat()
 
     def _listen(self, until: float) -> None:
-        """What comes until then; and, as a coordinator that stood still must not blame anybody whose words it has not
-        read, what lies there then. But no flood keeps the pulse waiting for long."""
+        """Handle the items that come until then. A coordinator that was suspended must not count nodes as silent whose
+        messages it has not read, so all items in the queue at the end are handled too, for a bounded time: a flood must
+        not delay the pulse for long."""
         while (left := until - time.monotonic()) > 0:
             try:
                 self._take(self._inbox.get(timeout=left))
@@ -113,13 +116,14 @@ class Loop:
                 self._handle(item)
 
     def _beat(self) -> None:
-        """Who is alive, whether somebody has ended the job, and the machine's own clock, which moves the pulse."""
+        """Handle heartbeats, the verdict's key, and the machine's own clock, which moves the pulse."""
         if echoes := self._moved():
             self._handle(Heard(echoes))
         if not self._ended and (data := self._store.get(self._keys.permanent_close)) is not None:
             self._end(data)
         self._handle(Tick())
-        self._live.beat(self._machine, clock.now())
+        self._status.beat(self._machine, clock.now())
+        self._journal_copier.beat(self._machine, clock.now())
         if self._exporter is not None:
             self._exporter.beat(clock.now())
 
@@ -131,7 +135,7 @@ class Loop:
         }
         values = dict(zip(ranks, self._store.counters(list(ranks)), strict=True))
         moved = ((ranks[key], value) for key, value in values.items() if value != self._echoes.get(key, 0))
-        echoes = tuple(sorted(moved))  # sorted, they take a line of the journal, not a page
+        echoes = tuple(sorted(moved))  # sorted, they are short in the journal
         self._echoes = values
         return echoes
 
@@ -152,7 +156,7 @@ class Loop:
             match action:
                 case actions.Announce(fact):
                     emit(render(fact, self._machine.job))
-                    self._live.news()
+                    self._status.news()
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self._store.push(self._keys.mail(infra_rank, incarnation, connection), encode(message))
                 case actions.Pulse():
@@ -173,9 +177,9 @@ class Loop:
                     self._leave(action)
 
     def _leave(self, leave: actions.Leave) -> NoReturn:
-        """Say Done and end, the store with us; not by sys.exit, which would wait for threads."""
-        self._store.get(self._keys.hello)  # answered: so are all pushes on this connection before it
-        last = self._live.end(self._machine, clock.now())
+        """Send Done and end the process with the store. Not by sys.exit, which would wait for threads."""
+        self._store.get(self._keys.hello)  # once it has answered, all pushes before it on this connection have arrived
+        last = [*self._status.end(self._machine, clock.now()), *self._journal_copier.end(self._machine)]
         for what in wait_all([*self._writing, *last], LAST_FILES_BOUND):
             log("file_hangs", "warning", what=what)
         verdict = leave.verdict

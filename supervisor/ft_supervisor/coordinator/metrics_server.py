@@ -1,8 +1,8 @@
-"""Where Prometheus asks: a small HTTP server in a thread of its own, which nothing waits for.
+"""Serves metrics to Prometheus: a small HTTP server in a thread of its own, for which nothing waits.
 
-Every coordinator's process listens from its start, and `in_charge` says which one is: so counters are there, at zero,
-before anything counts, and the successor of a dead coordinator is no new target. Clients are bounded in number, time
-and bytes, and taken so slowly that a flood of them takes no core from the job. Nothing that is wrong here ends the
+Every coordinator's process listens from its start, and the metric `in_charge` marks the one in charge: so counters
+exist, at zero, before anything counts, and the successor of a dead coordinator is no new target. Clients are bounded in
+number, time and bytes, and accepted so slowly that a flood of them takes no core from the job. No error here ends the
 coordinator.
 """
 
@@ -20,9 +20,10 @@ from ft_supervisor.process.ports import bind_first
 AGAIN = 30.0
 """Seconds until a port that was taken is tried again."""
 CLIENT_BOUND = 5.0
-"""Seconds that a client gets for all of it; Prometheus itself waits for 10."""
+"""Seconds for a client's request and answer together; Prometheus itself waits for 10."""
 CLIENTS = 16
-"""At a time; as many more wait in the kernel, the others are not heard."""
+"""Clients at a time; as many more wait in the kernel, and further ones get no answer."""
+
 PACE = 0.01
 """Seconds between two clients."""
 REQUEST_BYTES = 8192
@@ -30,20 +31,20 @@ PLAIN = "text/plain; charset=utf-8"
 
 
 def host(listen: str, addr: str) -> str:
-    """The address to listen on, from the policy's `metrics.listen` (not off) and this node's own. A node whose own is a
-    loopback address is one of several on this machine."""
+    """Return the address to listen on, from the policy's `metrics.listen` (not off) and this node's own. A node whose
+    own is a loopback address is one of several on this machine."""
     if listen != "loopback":
         return listen
     try:
         return addr if ipaddress.ip_address(addr).is_loopback else "127.0.0.1"
-    except ValueError:  # a name
+    except ValueError:  # a host name
         return "127.0.0.1"
 
 
 class Server:
-    """Listens from now on, if it can; told in the log once if not, and tried again at times.
+    """Listens from now on, if it can. A failure is logged once, and it tries again every AGAIN seconds.
 
-    `text`: what is to be told just now, None for nothing; called in the server's thread. `kind`: its content type.
+    `text` returns the content, None for none; it is called in the server's thread. `kind`: the content type.
     """
 
     def __init__(self, host: str, port: int, kind: str, text: Callable[[], bytes | None]) -> None:
@@ -76,25 +77,25 @@ class Server:
         while True:
             try:
                 return bind_first(self._host, [self._port])
-            except OSError as error:  # taken, or no address of this node: both may change
+            except OSError as error:  # the port is taken, or the address is not this node's: both may change
                 self._tell("metrics_not_served", host=self._host, port=self._port, error=str(error), again_in=AGAIN)
                 await asyncio.sleep(AGAIN)
 
     async def _accept(self, listening: socket.socket, slots: asyncio.Semaphore) -> None:
         try:
             client, _ = await asyncio.get_running_loop().sock_accept(listening)
-        except OSError as error:  # no file numbers left, or a client that is gone already
+        except OSError as error:  # no file descriptors left, or a client that is gone already
             slots.release()
             self._tell("metrics_client_failed", error=str(error))
             await asyncio.sleep(1.0)
             return
         task = asyncio.create_task(self._answer(client, slots))
-        self._answering.add(task)  # asyncio itself keeps no hold of it
+        self._answering.add(task)  # asyncio itself keeps no reference to it
         task.add_done_callback(self._answering.discard)
         await asyncio.sleep(PACE)
 
     async def _answer(self, client: socket.socket, slots: asyncio.Semaphore) -> None:
-        """One request, one answer. What is wrong with a client is its own affair."""
+        """Answer one request of a client. Its errors concern no other client."""
         try:
             with client:
                 client.setblocking(False)
@@ -123,14 +124,14 @@ class Server:
         return _response(200, "OK", content, self._kind, body=method == b"GET")
 
     def _tell(self, event: str, **fields: object) -> None:
-        """Once each."""
+        """Log each event once."""
         if event not in self._told:
             self._told.add(event)
             log(event, "warning", **fields)
 
 
 async def _head(client: socket.socket) -> bytes:
-    """The request's line and headers, or more than they may be; empty if the client has left."""
+    """Return the request's line and headers, or more bytes than are allowed; nothing if the client has left."""
     head = b""
     while b"\r\n\r\n" not in head and len(head) <= REQUEST_BYTES:
         if not (more := await asyncio.get_running_loop().sock_recv(client, REQUEST_BYTES)):

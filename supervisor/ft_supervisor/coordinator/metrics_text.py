@@ -1,4 +1,4 @@
-"""The metrics as Prometheus reads them: its text format, version 0.0.4, which every Prometheus takes.
+"""Renders the metrics in Prometheus' text format, version 0.0.4, which every Prometheus reads.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/ describes the format.
 """
@@ -16,7 +16,7 @@ _BOUNDS = (*map(str, BUCKETS), "+Inf")
 
 
 def render(run_id: str, samples: Iterable[Sample]) -> bytes:
-    """Returns the families in their order; those without a sample are left out."""
+    """Return the families in their order, without those that have no sample."""
     found: dict[Family, list[Sample]] = {}
     for sample in samples:
         found.setdefault(sample.family, []).append(sample)
@@ -39,6 +39,6 @@ def _family(family: Family, run_id: str, samples: Iterable[Sample]) -> Iterator[
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    """`name{a="1",b="2"} 3.0`; Python's inf and nan are numbers for Prometheus' parser, too (Go's ParseFloat)."""
+    """Return `name{a="1",b="2"} 3.0`. Prometheus' parser reads Python's inf and nan, too (Go's ParseFloat)."""
     shown = ",".join(f'{label}="{text.translate(_IN_LABEL)}"' for label, text in sorted(labels.items()))
     return f"{name}{{{shown}}} {float(value)}"

@@ -1,4 +1,4 @@
-"""The coordinator's process: hosts the store, whoever is in charge, and runs the machine's loop beside it.
+"""The coordinator's process: hosts the store, whether in charge or not, and runs the machine's loop beside it.
 
 Threads: one blocks on the inbox, one on the link to the daemon; the main one does everything else, so that a
 coordinator whose main loop hangs no longer moves the pulse.
@@ -44,7 +44,7 @@ CRASHED = 70
 
 
 def main() -> NoReturn:
-    """Be a coordinator until the machine says Leave, or the daemon is gone."""
+    """Run a coordinator until the machine's Leave, or the daemon's death."""
     try:
         link = enter_child()
         begin = link.receive(BEGIN_BOUND)
@@ -66,18 +66,18 @@ def main() -> NoReturn:
 
 
 def _fail(error: str) -> NoReturn:
-    """A bug: the daemon starts another coordinator, and another candidate takes over."""
+    """Log a bug and exit: the daemon starts another coordinator, and another candidate takes over."""
     log("coordinator_failed", "error", error=error)
     flush()
     os._exit(CRASHED)
 
 
 def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
-    # torch's server looks up every peer's name, for its log alone, on the one thread that serves everybody: a lost
+    # torch's server looks up every peer's name, for its log alone, on the one thread that serves all clients: a lost
     # packet would stop it for a second. Without any attempt only /etc/hosts is asked.
     os.environ["RES_OPTIONS"] = "attempts:0"
     job, node, keys = begin.job, begin.node, Keys(begin.job.run_id)
-    listen.bind(job).close()  # to find no port free shall cost little
+    listen.bind(job).close()  # fails early, before the slow import, when no port is free
     from ft_supervisor.store import tcp  # takes seconds (torch): the daemon's death is noticed meanwhile
 
     sock = listen.bind(job)
@@ -89,7 +89,7 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, journal_failed)
     loop = Loop(job, machine, journal, store, link, inbox, _exporter(machine, now))
     loop.prepare()
-    # Only now: whoever finds the hello also finds a pulse.
+    # Only now, so that an agent that finds the hello also finds a pulse.
     store.set(keys.policy, job.policy.encode())
     store.set(keys.hello, hello.dump(job, node.infra_rank))
     threading.Thread(target=_read_inbox, args=(store.clone(), keys.inbox, inbox), name="inbox", daemon=True).start()
@@ -99,20 +99,20 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
 
 
 def _exporter(machine: CoordinatorMachine, now: float) -> Exporter | None:
-    """What answers Prometheus, if anything is to."""
+    """Return the exporter of metrics with its server started; None if the policy wants none, or it cannot start."""
     if machine.job.settings.metrics.listen == "off":
         return None
     try:
         from ft_supervisor.coordinator.exporter import Exporter
 
         return Exporter(machine, now)
-    except Exception as error:  # no thread to be had, a package that is missing: nothing that may end a training
+    except Exception as error:  # no thread can be started, or a package is missing: neither may end a training
         log("metrics_failed", "warning", error=f"{type(error).__name__}: {error}")
         return None
 
 
 def _read_link(link: Link, inbox: Inbox) -> None:
-    """What the daemon says, and its death, whatever the main loop is at."""
+    """Read the daemon's orders, and notice its death whatever the main loop does."""
     try:
         while True:
             match link.receive(None):
@@ -121,7 +121,7 @@ def _read_link(link: Link, inbox: Inbox) -> None:
                 case SlurmSaid() as said:
                     inbox.put(events.SlurmToldUs(said))
                 case _:
-                    pass  # nothing else is for us
+                    pass  # other orders are not for a coordinator
     except LinkClosed:
         os._exit(INTERRUPTED)
 

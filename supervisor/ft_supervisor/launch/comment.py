@@ -1,4 +1,4 @@
-"""Lets `launch` write the job's comment where the coordinator's node could not: it is in a container without Slurm's
+"""Lets `launch` write the job's comment when the coordinator's node could not: it is in a container without Slurm's
 commands, or died too soon."""
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FILE_BOUND = 2.0
 
 
 def write(job_id: int, run_id: str, verdict: Verdict, folder: Path, environ: Mapping[str, str]) -> str:
-    """Write the end of this run into the job's comment, unless it stands there. `folder` is the run's. Returns what
-    went wrong, in one line; "" where nothing did.
+    """Write the end of this run into the job's comment, unless the comment has it already. `folder` is the run's.
+    Returns the problem, in one line; "" for none.
 
     Takes at most FILE_BOUND and a second more than accounting.BOUND. A job that Slurm has ended (scancel, the time
-    limit) keeps the comment that it had, and that is not counted as wrong.
+    limit) keeps its former comment, and that is not counted as a problem.
     """
     text = _summary(folder, verdict) or line(Summary(), verdict, run_id)
     try:
@@ -35,9 +35,9 @@ def write(job_id: int, run_id: str, verdict: Verdict, folder: Path, environ: Map
 
 
 def _summary(folder: Path, verdict: Verdict) -> str:
-    """The line that the coordinator has put into the verdict's file; "" without one."""
+    """Return the line that the coordinator has put into the verdict's file; "" without one."""
     try:
         content = Background("the verdict's summary", lambda: verdict_file.read_all(folder)).result(FILE_BOUND)
     except (OSError, verdict_file.BadVerdictFile, Hangs):
-        return ""  # launch.watch has already told of such a file
+        return ""  # launch.watch has already reported such a file
     return content.summary if content is not None and content.verdict == verdict else ""

@@ -1,7 +1,7 @@
-"""The journal of `launch`, written by a thread: a disk that is full or hangs delays nothing.
+"""Writes the journal of `launch` in a thread: a disk that is full or hangs delays nothing.
 
-It lies in /tmp/ft-UID/launch/JOB.RESTART.PID/ of the machine that `launch` runs on, as there is no run's folder before
-there is a run. A copy goes to <run folder>/journal/NODE/journal-launch.jsonl once the verdict has told which run it is.
+It is in /tmp/ft-UID/launch/JOB.RESTART.PID/ of the machine that `launch` runs on, as there is no run's folder before
+there is a run. A copy goes to <run folder>/journal/NODE/journal-launch.jsonl once the verdict has identified the run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ft_supervisor.journal.journal import Journal
 
 
 class Recorder:
-    """Takes what is to be written, and never waits for it."""
+    """Takes entries for the journal, and never waits until they are written."""
 
     def __init__(self, folder: Path, begin: LaunchBegin, now: float, failed: Callable[[str], None]) -> None:
         """`begin` and `now`: see Journal.open. `failed` is called in another thread with each problem, one line."""
@@ -38,7 +38,7 @@ class Recorder:
         self._work.put(lambda _: self._publish(run_folder, node))
 
     def finish(self, bound: float) -> bool:
-        """Take nothing more. Whether all is written within `bound` seconds."""
+        """Take no more entries. Return whether all are written within `bound` seconds."""
         self._work.put(None)
         self._thread.join(bound)
         return not self._thread.is_alive()

@@ -1,4 +1,4 @@
-"""The process of `launch`: turns signals, srun's end, files and answers into events, and actions into deeds."""
+"""The process of `launch`: turns signals, srun's end, files and answers into events, and carries out the actions."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from ft_supervisor.daemon.completing import Completing
 from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch import comment, slurm, srun
 from ft_supervisor.launch.journal import Recorder
-from ft_supervisor.launch.watch import Watch, in_runs
+from ft_supervisor.launch.watch import VerdictWatch, in_runs
 from ft_supervisor.process import log, signals
 from ft_supervisor.process.background import Background
 from ft_supervisor.run_folder import run_index, runs
 
 SRUN_MARGIN = 5.0
-"""Seconds that srun gets to end by itself after a verdict, beyond the job's graces; then again after SIGTERM."""
+"""Seconds for srun to end by itself after a verdict, beyond the job's graces; then again after SIGTERM."""
 JOURNAL_BOUND = 2.0
-"""Seconds that the file systems get for the end of the journal and its copy."""
+"""Seconds for the file systems to take the end of the journal and its copy."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def say(text: str) -> None:
-    """One line for people, or an event of its own where the log is JSON."""
+    """Write one line for people, or an event where the log is JSON."""
     log.say(f"ft-supervisor launch: {text}")
 
 
@@ -55,7 +55,7 @@ class Launch:
         environ: Mapping[str, str],
         srun_margin: float = SRUN_MARGIN,
     ) -> None:
-        """`daemon` is what srun is to start on each node."""
+        """Prepare; `daemon` is the command that srun starts on each node."""
         self._config = config
         self._job = allocation
         self._environ = environ
@@ -82,7 +82,7 @@ class Launch:
         self._code: int | None = None
 
     def run(self) -> int:
-        """The verdict's exit code; without a verdict srun's, or 75 where that would be 0."""
+        """Run srun and return the verdict's exit code; without a verdict srun's, or 75 where that would be 0."""
         log.setup("launch", socket.gethostname(), self._config.settings.logs.format)
         for number in signals.heeded(SIGNALS):
             signal.signal(number, self._on_signal)
@@ -103,7 +103,7 @@ class Launch:
         self._carry_out(event, self._machine.handle(event, now), now)
 
     def _next(self) -> interface.LaunchEvent:
-        """The next event, which is a Tick when one is due."""
+        """Return the next event, which is a Tick when one is due."""
         pause = self._machine.next_tick - time.monotonic()
         try:
             event = self._events.get(timeout=min(max(0.0, pause), threading.TIMEOUT_MAX))
@@ -125,7 +125,7 @@ class Launch:
     def _carry_out(
         self, event: interface.LaunchEvent | None, todo: Sequence[interface.LaunchAction], now: float
     ) -> None:
-        """The journal's line, and then the deeds, of which one may be the end."""
+        """Write the journal's line, and then perform the actions, of which one may end the process."""
         self._journal.record(now, event, todo)
         for action in todo:
             self._perform(action)
@@ -169,7 +169,7 @@ class Launch:
         if (program := shutil.which("srun", path=self._environ.get("PATH"))) is None:
             return interface.SrunMissing()
         line = [program, *self._line[1:]]
-        # Should this process be killed, srun must not stay. A session of its own: Ctrl-C is for this process alone.
+        # If this process is killed, srun must not stay. A session of its own: Ctrl-C is for this process alone.
         if setpriv := shutil.which("setpriv"):
             line = [setpriv, "--pdeathsig", "TERM", "--", *line]
         environ = srun.environment(self._environ) | {NONCE: self._nonce}
@@ -178,16 +178,17 @@ class Launch:
         return interface.SrunStarted()
 
     def _watch(self) -> None:
-        """In the run's folder, and in this node's own, where its daemon keeps a copy should the first one hang."""
+        """Look for the verdict in the run's folder, and in this node's own, where its daemon keeps a copy in case the
+        former hangs."""
         job = self._job
         wanted = runs.Wanted(job.job_id, None, job.restart_count)
         places = [in_runs(self._run_dir, wanted)]
         if job.host is not None:
             places.append(in_runs(local_folder("RUN_ID").parent, wanted, job.host))
-        Watch(places, self._nonce, self._events.put)
+        VerdictWatch(places, self._nonce, self._events.put)
 
     def _note(self) -> None:
-        """The job into the user's index, so that its id is enough for `status` and the others from any folder."""
+        """Put the job into the user's index, so that its id is enough for `status` and other commands in any folder."""
         job = self._job
         entry, task = run_index.IndexEntry(job.job_id, self._run_dir), run_index.task_name(self._environ)
 
@@ -206,7 +207,7 @@ class Launch:
         self._answer("ending the job", wait)
 
     def _answer(self, what: str, work: Callable[[], interface.LaunchEvent]) -> None:
-        """Do it in a thread; what it returns is an event, and what it raises ends this process."""
+        """Do the work in a thread. Its result is an event; an exception ends this process."""
         Background(what, lambda: self._events.put(work()), lambda _what, error: self._events.put(error))
 
     def _publish(self) -> None:

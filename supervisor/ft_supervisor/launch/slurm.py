@@ -1,4 +1,4 @@
-"""What Slurm is told and asked at the job's end, each within a bound and with an event for the answer."""
+"""Requests to Slurm at the job's end, each within a bound and with an event for the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ft_supervisor.process.log import log
 from ft_supervisor.run_folder import runs
 
 HOST_BOUND = 4.0
-"""Seconds that Slurm gets to say whether our node is in the job."""
+"""Seconds for Slurm to answer whether this node is in the job."""
 
 
 def forbid_requeue(job: Allocation, code: int, environ: Mapping[str, str]) -> RequeueForbidden:
@@ -43,11 +43,12 @@ def requeue(job: Allocation, environ: Mapping[str, str], begins: Callable[[], No
 
 
 def ask_for_host(job: Allocation) -> HostAnswered:
-    """Whether Slurm has taken this node out of the job, as its slurmd has died or slurmctld did not reach it.
+    """Ask whether Slurm has taken this node out of the job, because its slurmd has died or slurmctld could not reach
+    it.
 
-    Then slurmctld drops what the node says of the batch script's end (ft_slurm.completion), and the job stays RUNNING
-    on its other nodes. A node that is in the job is left alone: its script ends the job, with a code that may be
-    another one than ours. One question to slurmctld, which a healthy job's end waits for; about 0.1 s.
+    Then slurmctld drops the node's message that the batch script has ended (ft_slurm.completion), and the job stays
+    RUNNING on its other nodes. A node that is in the job is left alone: its script ends the job, perhaps with another
+    exit code than ours. This is one request to slurmctld, for which a healthy job's end waits; about 0.1 s.
     """
     question = partial(completion.batch_host, job.job_id, restart_count=job.restart_count, timeout=HOST_BOUND)
     try:

@@ -1,4 +1,4 @@
-"""The command line of the srun that starts a daemon on every node."""
+"""Builds the command line of the srun that starts a daemon on every node."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ PER_TASK = ("SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_GPUS_PER_TASK")
 
 
 def srun(nodes: int, task: Sequence[str]) -> list[str]:
-    """srun with one `task` on each of the allocation's nodes; Slurm 22.05 and later.
+    """Return an srun command with one `task` on each of the allocation's nodes; Slurm 22.05 and later.
 
-    Not --cpus-per-task: it implies --exact, and so would take away CPUs that the allocation has.
+    Without --cpus-per-task: it implies --exact, and so would take away CPUs that the allocation has.
     """
     return [
         "srun",
@@ -31,7 +31,8 @@ def srun(nodes: int, task: Sequence[str]) -> list[str]:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without what the batch script was given for each of its own tasks: our one task per node has all of the node.
+    """Return the environment without the variables that give the batch script its own tasks: our one task per node has
+    all of the node.
 
     Measured: with these, srun 24.11 gives the step one task's CPUs, however many the allocation has.
     """

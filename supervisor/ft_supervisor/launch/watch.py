@@ -1,4 +1,5 @@
-"""Looks for the verdict's file of a run, for `launch` and `local`; in threads, as a folder hangs with its server."""
+"""Looks for the verdict's file of a run, for `launch` and `local`, in threads, because a folder hangs with its
+server."""
 
 from __future__ import annotations
 
@@ -23,32 +24,31 @@ Seen = VerdictRead | OthersVerdict | BrokenFile
 
 @dataclass(frozen=True)
 class Place:
-    """Where to look, by one thread: `folders` gives a run's id and the folder with its verdict's file, each time anew.
-    `name` is for messages."""
+    """A place to look in, by one thread: `folders` returns a run's id and the folder with its verdict's file, anew at
+    each call. `name` is for messages."""
 
     name: str
     folders: Callable[[], Iterable[tuple[str, Path]]]
 
 
 def in_runs(parent: Path, wanted: runs.Wanted, below: str = "") -> Place:
-    """The wanted runs' folders in `parent`, or the folder `below` in each of them."""
+    """Return the place for the wanted runs' folders in `parent`, or for the folder `below` in each of them."""
     return Place(str(parent), lambda: [(folder.name, folder / below) for folder in runs.folders(parent, wanted)])
 
 
 def in_folders(run_id: str, folders: Sequence[Path]) -> Place:
-    """These folders, all of one run."""
+    """Return the place for these folders, all of one run."""
     return Place(str(folders[0]), lambda: [(run_id, folder) for folder in folders])
 
 
-class Watch:
+class VerdictWatch:
     """Looks from now on, until a verdict with `nonce` is found or this process ends.
 
-    `seen` is called once for each thing that was found, in another thread; with VerdictRead at most once for each
-    place.
+    `seen` is called once for each finding, in another thread; with VerdictRead at most once for each place.
     """
 
     def __init__(self, places: Sequence[Place], nonce: str, seen: Callable[[Seen], None]) -> None:
-        """`places`: the one that counts most first."""
+        """Begin to look. `places`: in descending order of precedence."""
         self._places = places
         self._nonce = nonce
         self._seen = seen
@@ -57,7 +57,7 @@ class Watch:
             threading.Thread(target=self._watch, args=(place,), name=f"verdict in {place.name}", daemon=True).start()
 
     def last(self) -> tuple[Verdict | None, str]:
-        """The verdict, by one more look; else None, and why there is none, in the place that counts most."""
+        """Look once more. Return the verdict, or None and why there is none in the place of the highest precedence."""
         problem = "no verdict"
         for place in reversed(self._places):
             looking = Background(place.name, lambda place=place: list(look(place, self._nonce)))  # type: ignore[misc]
@@ -85,7 +85,8 @@ class Watch:
 
 
 def look(place: Place, nonce: str) -> Iterator[Seen]:
-    """One look, up to the verdict with `nonce`. What others have left, which may be anything, hides nothing of ours."""
+    """Look once, up to the verdict with `nonce`. Files of other runs, whatever their content, do not hide the run's
+    own."""
     try:
         folders = list(place.folders())
     except Exception as error:
@@ -94,7 +95,7 @@ def look(place: Place, nonce: str) -> Iterator[Seen]:
     for run_id, folder in folders:
         try:
             content = verdict_file.read_all(folder)
-        except Exception as error:  # anything may have the file's name; without this thread no verdict would be seen
+        except Exception as error:  # the file may be of any kind, and without this thread no verdict would be found
             yield BrokenFile(str(error))
             continue
         if content is None:

@@ -1,4 +1,5 @@
-"""What srun would put into the environment of each task of a step (srun(1), OUTPUT ENVIRONMENT VARIABLES)."""
+"""Sets the variables that srun would put into the environment of each task of a step (srun(1), OUTPUT ENVIRONMENT
+VARIABLES)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _FOREIGN = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMIX_", LOCAL, NONCE)
 
 
 def new_job_id() -> int:
-    """The local time down to the millisecond, as one number, readable in a folder's name; no other run's.
+    """Return the local time down to the millisecond as one number, readable in a folder's name, which no other run has.
 
     Two runs with one id would take each other's coordinators for their own. Raises OSError.
     """
@@ -30,19 +31,19 @@ def new_job_id() -> int:
 
 
 def run_id(job: int) -> str:
-    """That of the job's only step."""
+    """Return the run id of the job's only step."""
     return f"{job}.{STEP_ID}.0"
 
 
 def names(nodes: int) -> list[str]:
-    """node0, node1 and so on."""
+    """Return node0, node1 and so on."""
     return [f"node{index}" for index in range(nodes)]
 
 
 def of_node(
     environ: Mapping[str, str], job: int, nodes: int, infra_rank: int, submit_dir: Path, nonce: str
 ) -> dict[str, str]:
-    """The environment of this node's daemon. Each node has a loopback address of its own, from 127.0.0.1 up."""
+    """Return the environment of this node's daemon. Each node has its own loopback address, from 127.0.0.1 up."""
     first = ipaddress.IPv4Address("127.0.0.1")
     addresses = ",".join(f"{name}:[{first + index}]:{name}" for index, name in enumerate(names(nodes)))
     node_list = f"node[0-{nodes - 1}]" if nodes > 1 else "node0"

@@ -1,4 +1,4 @@
-"""What `local` prints, by a thread of its own: neither a reader that stands still nor a full disk holds up the job."""
+"""Prints the output of `local` in a thread: neither a reader that stands still nor a full disk delays the job."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ft_supervisor.process.bounded_writer import BoundedWriter, write_some
 
 _STDOUT, _STDERR = 1, 2
 PATIENCE = 1.0
-"""Seconds after which a reader that takes nothing is not waited for any longer: what comes then is kept up to a bound,
-and dropped beyond that."""
+"""Seconds after which `local` does not wait any longer for a reader that takes nothing: later output is kept up to a
+bound, and dropped beyond it."""
 LAST = 5.0
 """Seconds without any progress after which the last lines are given up."""
 MOST = 60.0
-"""Seconds that a reader gets for the last lines in all."""
+"""Seconds for a reader to take the last lines, in all."""
 
 
 class Printer:
-    """Lines to stdout, or to `fd`. All methods are for one thread; `on_closed` is called in another, once."""
+    """Writes lines to stdout, or to `fd`. All methods are for one thread; `on_closed` is called in another, once."""
 
     def __init__(self, on_closed: Callable[[], None], fd: int = _STDOUT) -> None:
         self._fd = fd
@@ -29,27 +29,27 @@ class Printer:
         self._told = False
         self._lost = 0
         self.closed = False
-        """Whether nobody reads any more."""
+        """Whether stdout has no reader any more."""
         self._writer: BoundedWriter[None] = BoundedWriter("stdout", self._write, PATIENCE)
 
     @property
     def has_room(self) -> bool:
-        """False while so much waits for a reader who is just slow that those who print had better wait, too."""
+        """Return False while so much waits for a slow reader that the sources of output had better wait, too."""
         return self._writer.has_room()
 
     def put(self, text: str) -> None:
-        """Never waits."""
+        """Queue a line. Never waits."""
         if self.closed:
             return
         self._lost += self._writer.take_dropped()
         note = f"[{self._lost} bytes of output are lost here]\n".encode() if self._lost else b""
         if self._writer.put(None, note + f"{text}\n".encode(errors="backslashreplace")):
             self._lost = 0
-        else:  # told later, in one line for all that is lost in a row
+        else:  # reported later, in one line for all that is lost in a row
             self._lost += self._writer.take_dropped() - len(note)
 
     def finish(self, enough: Callable[[], bool]) -> None:
-        """Wait for the last lines, as long as somebody reads them and it is not `enough`."""
+        """Wait for the last lines, as long as they are read and `enough` returns False."""
         began = time.monotonic()
         while not self.closed and not self._writer.flush(time.monotonic() + 0.1):
             now = time.monotonic()
@@ -57,7 +57,7 @@ class Printer:
                 return
 
     def _write(self, _: None, data: bytes) -> int:
-        """How many bytes are lost."""
+        """Write, and return how many bytes are lost."""
         at = 0
         try:
             while at < len(data) and not self.closed:
@@ -67,7 +67,7 @@ class Printer:
         except BrokenPipeError:
             self.closed = True
             self._on_closed()
-        except OSError as error:  # its disk is full, say; there may be room again later
+        except OSError as error:  # a full disk, for example; there may be room again later
             if not self._told:
                 self._told = True
                 with suppress(OSError):

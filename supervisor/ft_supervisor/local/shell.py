@@ -1,4 +1,4 @@
-"""Runs the daemons of all pretended nodes, shows what they print, and leaves nothing of them behind."""
+"""Runs the daemons of all pretended nodes, shows their output, and leaves no process of theirs behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ft_supervisor.config import JobConfig
 from ft_supervisor.core.launch.interface import VerdictRead
 from ft_supervisor.core.protocol.model import CONFIG_ERROR, EXIT_CODES, INTERRUPTED, KILL_BOUND, Outcome, Verdict
 from ft_supervisor.daemon import identity, parent
-from ft_supervisor.launch.watch import Seen, Watch, in_folders
+from ft_supervisor.launch.watch import Seen, VerdictWatch, in_folders
 from ft_supervisor.local import environment
 from ft_supervisor.local.lines import Lines
 from ft_supervisor.local.printer import Printer
@@ -33,23 +33,23 @@ from ft_supervisor.run_folder import run_index, runs
 from ft_supervisor.run_folder.snapshot import Snapshot
 
 END_MARGIN = 15.0
-"""Seconds beyond the job's own graces until daemons that were asked to end, or should have, are killed."""
+"""Seconds beyond the job's own graces until daemons that were asked to end, or should have ended, are killed."""
 DRAIN_BOUND = 2.0
-"""Seconds for the last lines, once all daemons are gone: whatever still holds their output open is not waited for."""
+"""Seconds for the last lines once all daemons are gone: processes that still have their output open do not count."""
 STATUS_PAUSE = 0.1
-"""Seconds that changes are collected for before they are shown in one line."""
+"""Seconds in which changes are collected before they are shown in one line."""
 ROOM_PAUSE = 0.05
-"""Seconds between two looks whether a slow reader has made room for more output."""
+"""Seconds between two checks whether a slow reader has made room for more output."""
 LOOK_PAUSE = 1.0
-"""Seconds between two looks whether all daemons that are left are stopped."""
+"""Seconds between two checks whether all daemons that are left are stopped."""
 _STDERR = 2
 FILE_BOUND = 2.0
-"""Seconds that run_dir gets to take local.json."""
+"""Seconds for run_dir to take local.json."""
 
 
 def run(daemon: Sequence[str], config: JobConfig, nodes: int, quiet: bool, environ: Mapping[str, str]) -> int:
-    """Runs one `daemon` for each of `nodes` pretended nodes; the verdict's exit code. Without a verdict 130 if it was
-    asked to end, else the highest code of a daemon that has ended by itself, 75 if there is none.
+    """Run one `daemon` for each of `nodes` pretended nodes and return the verdict's exit code. Without a verdict return
+    130 if it was asked to end, else the highest code of a daemon that has ended by itself, 75 if there is none.
 
     Main thread only.
     """
@@ -76,7 +76,8 @@ def run(daemon: Sequence[str], config: JobConfig, nodes: int, quiet: bool, envir
 
 
 def _fill_standard() -> None:
-    """Where stdin, stdout or stderr was closed from the beginning (`>&-`), no other file shall get its number."""
+    """Open /dev/null where stdin, stdout or stderr was closed from the beginning (`>&-`), so that no other file gets
+    its number."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
     os.close(fd)
@@ -96,7 +97,7 @@ class _Local:
         self._codes: dict[str, int] = {}
         self._selector = selectors.DefaultSelector()
         self._outputs = selectors.DefaultSelector()
-        """What the daemons print: a selector in the other one, so that all can be left alone while nobody reads it."""
+        """The daemons' output: a selector inside the other one, so that all of it can wait while stdout is not read."""
         self._signalled, self._wakeup = socket.socketpair()
         self._signalled.setblocking(False)
         self._wakeup.setblocking(False)
@@ -106,18 +107,18 @@ class _Local:
         self._selector.register(self._signalled, selectors.EVENT_READ, self._on_signals)
         self._asked = False
         self._ended: Verdict | None = None
-        """The verdict, as soon as it is there."""
+        """The verdict, once it is known."""
         self._kill_at = self._give_up_at = self._status_at = self._stopped_until = math.inf
         self._printer = Printer(self._wake)
         self._terminal = Terminal(self._names, self._printer.put)
         self._quiet = quiet
         self._seen: Snapshot | None = None
-        """The newest status.json, by another thread."""
+        """The newest status.json, set by another thread."""
         self._verdicts = self._watch()
 
     def start(self, daemon: Sequence[str], environ: Mapping[str, str], job: int) -> None:
-        """Starts all daemons, and says where they are. Raises OSError."""
-        # Should this process be killed, its daemons must not stay: they see the end of this pipe.
+        """Start all daemons, and print where they are. Raises OSError."""
+        # If this process is killed, its daemons must not stay: they see the end of this pipe.
         end, self._life = os.pipe()
         for infra_rank, name in enumerate(self._names):
             environ_of_it = environment.of_node(environ, job, len(self._names), infra_rank, Path.cwd(), self._nonce)
@@ -150,7 +151,7 @@ class _Local:
         self._terminal.say(f"run {self._folder.name} in {self._folder}; Ctrl-C ends it")
 
     def loop(self) -> None:
-        """Until all daemons are gone, and their output has been read."""
+        """Run until all daemons are gone, and their output has been read."""
         drain_at = math.inf
         while self._outputs.get_map() or len(self._codes) < len(self._daemons):
             if len(self._codes) < len(self._daemons) or not self._printer.has_room:
@@ -168,18 +169,18 @@ class _Local:
             self._look_for_stopped(now)
 
     def _wait(self, until: float) -> None:
-        """For whatever comes next."""
+        """Wait for the next event, and handle it."""
         until = min(until, self._kill_at, self._give_up_at, self._status_at)
         if self._codes and self._ended is None:
             until = min(until, time.monotonic() + LOOK_PAUSE)
-        if not self._has_room():  # nothing tells when it has
+        if not self._has_room():  # no descriptor becomes ready when it has
             until = min(until, time.monotonic() + ROOM_PAUSE)
         pause = None if until == math.inf else max(0.0, until - time.monotonic())
         for key, _ in self._selector.select(pause):
             key.data(key.fd)
 
     def _has_room(self) -> bool:
-        """Whether what the daemons print is read just now."""
+        """Read the daemons' output only while there is room for it. Return whether there is."""
         reads, may_read = self._outputs in self._selector.get_map(), self._printer.has_room
         if may_read and not reads:
             self._selector.register(self._outputs, selectors.EVENT_READ, self._on_outputs)
@@ -188,7 +189,7 @@ class _Local:
         return may_read
 
     def sweep(self, keep: Collection[int] = ()) -> None:
-        """SIGKILL to all that is below this process, but for those in `keep` and what is below them."""
+        """SIGKILL all processes below this one, except those in `keep` and below them."""
         try:
             left = tree.sweep(os.getpid(), keep)
         except OSError as error:
@@ -198,7 +199,7 @@ class _Local:
             self._terminal.say(f"still there in spite of SIGKILL: {', '.join(map(str, left))}")
 
     def end(self) -> int:
-        """The closing line; returns the exit code."""
+        """Print the closing line and return the exit code."""
         self._terminal.status()
         verdict, problem = self._verdicts.last()
         if verdict is not None:
@@ -212,8 +213,9 @@ class _Local:
         self._printer.finish(self._interrupted)
         return code
 
-    def _watch(self) -> Watch:
-        """In the run's folder, and in the nodes' own, which are there when that is full, read-only or gone."""
+    def _watch(self) -> VerdictWatch:
+        """Look for the verdict in the run's folder, and in the nodes' own, which are there when the former is full,
+        read-only or gone."""
         run_id = self._folder.name
         own = [identity.local_folder(run_id) / name for name in self._names]
 
@@ -222,15 +224,15 @@ class _Local:
                 self._ended = found.verdict
                 self._wake()
 
-        return Watch([in_folders(run_id, [self._folder]), in_folders(run_id, own)], self._nonce, seen)
+        return VerdictWatch([in_folders(run_id, [self._folder]), in_folders(run_id, own)], self._nonce, seen)
 
     def _wake(self) -> None:
-        """From another thread: have the loop look around."""
+        """Make the loop check its state. For other threads."""
         with suppress(BlockingIOError):
             self._wakeup.send(b"\0")
 
     def _write_state(self) -> None:
-        """local.json, for whoever wants to kill a node. It goes on without."""
+        """Write local.json, for a person who wants to kill a node. A failure does not end the run."""
         path = self._folder / "local.json"
         nodes = [
             {"name": name, "pid": process.pid, "infra_rank": index}
@@ -254,12 +256,12 @@ class _Local:
             self._terminal.line(name, text)
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:
-        """In the thread that follows status.json."""
+        """Keep the snapshot. Called in the thread that follows status.json."""
         self._seen = snapshot
         self._wake()
 
     def _on_exit(self, name: str, fd: int) -> None:
-        """A daemon that was killed leaves orphans, which are ours now."""
+        """Handle a daemon's end. One that was killed leaves orphans, which are children of this process now."""
         self._selector.unregister(fd)
         os.close(fd)
         code = self._daemons[name].wait()
@@ -274,7 +276,7 @@ class _Local:
     def _on_pause(self) -> None:
         self._status_at = math.inf
         self._terminal.status()
-        if self._printer.closed and not self._asked:  # nobody reads any more, as in `| head`
+        if self._printer.closed and not self._asked:  # stdout has no reader any more, as in `| head`
             self._ask(signal.SIGTERM)
 
     def _on_signals(self, _fd: int) -> None:
@@ -290,14 +292,14 @@ class _Local:
             self._kill_by(self._bound(0.0 if success else self._config.last_grace(self._ended.outcome)))
 
     def _interrupted(self) -> bool:
-        """Whether somebody does not want to wait any longer for who reads what is printed."""
+        """Return whether a signal asks not to wait any longer for the reader of the output."""
         try:
             return any(self._signalled.recv(4096))
         except BlockingIOError:
             return False
 
     def _ask(self, number: int) -> None:
-        """The daemons' own way to end, within a bound."""
+        """Send this signal to the daemons, so that they end in their own way, within a bound."""
         self._asked = True
         bound = self._bound(self._config.longest_grace)
         self._kill_by(bound)
@@ -306,14 +308,15 @@ class _Local:
             process.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
 
     def _bound(self, grace: float) -> float:
-        """Seconds in which daemons that are to end do so."""
+        """Return the seconds within which daemons that are to end do so."""
         return grace + self._config.timeouts.close_grace + KILL_BOUND + END_MARGIN
 
     def _kill_by(self, bound: float) -> None:
         self._kill_at = min(self._kill_at, time.monotonic() + bound)
 
     def _look_for_stopped(self, now: float) -> None:
-        """Where some are gone and all others are stopped, no verdict will come, and the job would have no end."""
+        """Kill the rest where some daemons are gone and all others are stopped: there will be no verdict, and the job
+        would not end."""
         if not self._codes or self._asked or self._ended is not None:
             return
         living = self._living()
@@ -326,7 +329,7 @@ class _Local:
             self._terminal.say(f"all nodes that are left are stopped; killing them in {bound:g} s")
 
     def _kill(self) -> None:
-        """SIGKILL to all daemons; what is below them is swept when they are gone."""
+        """SIGKILL all daemons; processes below them are swept when they are gone."""
         self._kill_at, self._give_up_at = math.inf, time.monotonic() + KILL_BOUND
         for name, process in self._daemons.items():
             if process.returncode is None:
@@ -340,6 +343,6 @@ class _Local:
 def _is_stopped(pid: int) -> bool:
     try:
         found = tree.stat(pid)
-    except OSError:  # nobody knows
+    except OSError:  # unknown
         return False
     return found is not None and found.state in "Tt"

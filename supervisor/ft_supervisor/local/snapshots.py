@@ -12,11 +12,11 @@ from ft_supervisor.run_folder.smallfile import NotSmall
 from ft_supervisor.run_folder.snapshot import BadSnapshot, Snapshot
 
 PERIOD = 0.1
-"""Seconds between two looks."""
+"""Seconds between two reads."""
 
 
 def follow(folder: Path, found: Callable[[Snapshot], None]) -> None:
-    """Call `found`, in a thread of its own, with each snapshot that appears in `folder`. What is missing or damaged is
+    """Call `found`, in a thread of its own, with each snapshot that appears in `folder`. A missing or damaged file is
     passed over: the next snapshot comes within seconds, and the verdict has a file of its own."""
     threading.Thread(target=_follow, args=(folder / snapshot.NAME, found), name="status.json", daemon=True).start()
 
@@ -30,5 +30,5 @@ def _follow(path: Path, found: Callable[[Snapshot], None]) -> None:
                 before = data
                 found(snapshot.load(data))
         except (OSError, NotSmall, BadSnapshot):
-            pass  # not there yet, or being damaged by a full disk
+            pass  # not there yet, or damaged by a full disk
         time.sleep(PERIOD)

@@ -1,6 +1,6 @@
-"""One terminal for many nodes: each line with its node's name, and one line that says who does what when that changes.
+"""Shows many nodes in one terminal: each line with its node's name, and one with all nodes' states when one changes.
 
-What the nodes do comes from the run's status.json (`see`), never from what they print.
+The nodes' states come from the run's status.json (`see`), never from their output.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _STOPPING = "stopping"
 
 
 class Terminal:
-    """Prints what the daemons and workers print, and keeps what each node does. `put` gets each line."""
+    """Prints the output of daemons and workers, and keeps the state of each node. `put` gets each line."""
 
     def __init__(self, names: Sequence[str], put: Callable[[str], None]) -> None:
         self._states = dict.fromkeys(names, "starting")
@@ -29,8 +29,8 @@ class Terminal:
         self._put(f"{name:>{self._width}}| {text}")
 
     def see(self, snapshot: Snapshot) -> bool:
-        """Take over what a coordinator knows. Returns whether a node does something else now. A snapshot of an older
-        term than the newest changes nothing."""
+        """Take over the states in a snapshot. Returns whether a node's state has changed. A snapshot of an older term
+        than the newest changes nothing."""
         term = -1 if snapshot.coordinator.term is None else snapshot.coordinator.term
         if term < self._term:
             return False
@@ -44,14 +44,14 @@ class Terminal:
         return before != (self._states, self._in_charge)
 
     def gone(self, name: str, how: str) -> None:
-        """The node's daemon has ended."""
+        """Note the end of the node's daemon."""
         self._gone.add(name)
         self._states[name] = how
         if self._in_charge == name:
             self._in_charge = ""
 
     def status(self) -> None:
-        """Print who does what, unless that was printed last."""
+        """Print the nodes' states, unless they were printed last."""
         said = ", ".join(f"{name} {state}" for name, state in self._states.items())
         said += f"; in charge: {self._in_charge}" if self._in_charge else ""
         if said != self._said:
@@ -64,7 +64,7 @@ class Terminal:
 
 
 def _state(entry: NodeStatus, group_rank: int | None, phase: str) -> str:
-    """One or two words."""
+    """Return a node's state in one or two words."""
     if entry.role is NodeRole.ACTIVE and phase == _STOPPING and entry.running:
         return _STOPPING
     if entry.role is NodeRole.UNREGISTERED:

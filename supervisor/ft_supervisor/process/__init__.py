@@ -1,1 +1,1 @@
-"""What the processes of one node have in common: their link, their start, their trees, ports and log lines."""
+"""Holds what the processes of one node share: their link, their start, their trees, ports and log lines."""

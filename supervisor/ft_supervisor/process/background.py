@@ -1,4 +1,5 @@
-"""Work that may hang, such as writing to NFS, in threads that can be abandoned. Whoever uses it leaves by os._exit."""
+"""Runs work that may hang, such as writing to NFS, in threads that can be abandoned. A process that uses it has to
+leave by os._exit."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ T = TypeVar("T")
 
 
 class Hangs(Exception):
-    """The work was not done in time; its thread is abandoned."""
+    """The work was not done in time, and its thread is abandoned."""
 
 
 class Background(Generic[T]):
-    """One piece of work in a thread of its own, begun at once. `failed` is told of its error, in that thread."""
+    """One piece of work in a thread of its own, begun at once. `failed` is called with its error, in that thread."""
 
     def __init__(
         self, what: str, work: Callable[[], T], failed: Callable[[str, Exception], None] | None = None
@@ -37,12 +38,12 @@ class Background(Generic[T]):
                 self._failed(self.what, error)
 
     def wait(self, bound: float) -> bool:
-        """Whether it is done, for better or worse, within `bound` seconds."""
+        """Wait at most `bound` seconds. Return whether the work has ended, with a result or an error."""
         self._thread.join(max(0.0, bound))
         return not self._thread.is_alive()
 
     def result(self, bound: float) -> T:
-        """What the work returned or raised; Hangs after `bound` seconds."""
+        """Return or raise what the work returned or raised. Raises Hangs after `bound` seconds."""
         if not self.wait(bound):
             raise Hangs(f"{self.what}: not done after {bound:g} s")
         if self._error is not None:
@@ -51,6 +52,6 @@ class Background(Generic[T]):
 
 
 def wait_all(pieces: list[Background[T]], bound: float) -> list[str]:
-    """The names of those that are not done after `bound` seconds for all together."""
+    """Wait at most `bound` seconds for all together. Return the names of those that are not done."""
     until = time.monotonic() + bound
     return [piece.what for piece in pieces if not piece.wait(until - time.monotonic())]

@@ -1,4 +1,4 @@
-"""The first steps of a process that the daemon started: an agent or a coordinator."""
+"""The first steps of a process that the daemon has started: an agent or a coordinator."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ft_supervisor.process.link import LINK_FD_ENV, Link, LinkClosed
 from ft_supervisor.process.prctl import die_with_parent
 
 MAX_FILES = 65536
-"""Two connections an agent for 30,000 nodes; not without limit, as workers inherit it, and some programs try to close
-every file number that they may have."""
+"""Two connections per agent for 30,000 nodes. There is a limit because workers inherit it, and some programs try to
+close every file descriptor that they may have."""
 
 
 def enter_child() -> Link:
-    """Take the link out of the environment, die with the daemon, be deaf to signals, have enough file descriptors.
+    """Take the link out of the environment, die with the daemon, ignore signals, and raise the limit of open files.
 
-    To be called first, in the main thread, before heavy imports. The daemon must start its children from a thread that
-    lives as long as it does (PR_SET_PDEATHSIG looks at the thread). Raises LinkClosed when the daemon is dead already;
-    exits with 2 when there is no link, so that a person started us.
+    Call it first, in the main thread, before heavy imports. The daemon must start its children from a thread that lives
+    as long as the daemon does (PR_SET_PDEATHSIG looks at the thread). Raises LinkClosed when the daemon is dead
+    already. Exits with 2 when there is no link, because then a person has started the process.
     """
-    # Slurm and terminals signal every process of a task, some twice; orders come by the link alone.
+    # Slurm and terminals signal every process of a task, some twice; orders come through the link alone.
     for number in signals.TERMINATING:
         signal.signal(number, signals.nothing)
     signals.release()
@@ -43,7 +43,7 @@ def enter_child() -> Link:
 
 
 def _creator(sock: socket.socket) -> int:
-    """The pid of who made the socket pair: the daemon (unix(7), SO_PEERCRED)."""
+    """Return the pid of the process that made the socket pair, the daemon (unix(7), SO_PEERCRED)."""
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", credentials)[0])
 

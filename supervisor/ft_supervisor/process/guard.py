@@ -1,8 +1,8 @@
 """`python -m ft_supervisor.process.guard AGENT`: the process beside the workers that ends them without a lease.
 
 Its standard input is a timer (timerfd_create(2)) that AGENT, its parent, moves with each proof of the lease. It needs
-nothing else of agent or daemon, which may both stand still. Whatever is below AGENT but itself gets SIGKILL whenever
-the timer has passed. It dies with AGENT, as workers do.
+nothing else of agent or daemon, which may both stand still. Whenever the timer has passed, every process below AGENT
+except the guard itself gets SIGKILL. The guard dies with AGENT, as workers do.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from ft_supervisor.process.prctl import die_with_parent
 
 _TIMER = 0
 _AGAIN = 0.005
-"""Seconds between two looks while there are still processes to be ended."""
+"""Seconds between two scans of /proc while there are still processes to kill."""
 _LOOK = 0.5
-"""The same when there are none: an agent that stood still while it started workers may go on to start some more."""
+"""Seconds between two scans of /proc when none is left: an agent that stood still while it started workers may go on to
+start some more."""
 
 
 def main() -> None:
-    """Ends only when the agent is dead already."""
+    """Watch the timer of the agent. Returns only when the agent is dead already."""
     agent = int(sys.argv[1])
     if die_with_parent(agent):
         watch(agent, _TIMER)
 
 
 def watch(agent: int, timer: int) -> NoReturn:
-    """Sleep until the timer has passed, end what is below `agent`, and stay at that until the timer is moved."""
+    """Sleep until the timer has passed, kill all processes below `agent`, and go on with that until the timer is
+    moved."""
     poll = select.poll()
     poll.register(timer, select.POLLIN)
     while True:

@@ -1,4 +1,5 @@
-"""The daemon's and its child's ends of their socket pair: one JSON object a line, after a line with the protocol."""
+"""The link between a daemon and its child: a socket pair with one JSON object per line, after a line with the
+protocol."""
 
 from __future__ import annotations
 
@@ -23,16 +24,16 @@ MAX_LINE = 16 * 2**20
 
 
 class LinkClosed(ConnectionError):
-    """The other end is gone, or says what is not ours, or does not read: there is no more to be had from it."""
+    """The other end is gone, does not follow the protocol, or does not read. Nothing more can be received from it."""
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets, one for each end; not inheritable until passed on (`pass_fds`)."""
+    """Return two connected sockets, one for each end. They are not inheritable until passed on (`pass_fds`)."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
 class Link:
-    """One end. `send` and `flush` are for any thread; `receive` and `drain` for one thread."""
+    """One end of the link. `send` and `flush` are for any thread; `receive` and `drain` are for one thread."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -41,18 +42,18 @@ class Link:
         self._greeted = False
         self._orders: deque[Order] = deque()
         self._ended: str | None = None
-        """Why nothing more can be received; what came before is still in `_orders`."""
+        """Why nothing more can be received. Orders that came before are still in `_orders`."""
         self._unsent = bytearray()
         self._unsendable: str | None = None
         self._sending = threading.Condition()
         self._post(json.dumps({"protocol": PROTOCOL}).encode())
 
     def fileno(self) -> int:
-        """To poll for reading; -1 after close."""
+        """Return the descriptor to poll for reading; -1 after close."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """The other end sees it as our death."""
+        """Close this end. The other end takes that for the death of this process."""
         with self._sending:
             self._unsendable = self._ended = "closed here"
             self._socket.close()
@@ -60,12 +61,14 @@ class Link:
     # -- sending
 
     def send(self, order: Order) -> None:
-        """Never waits: what the other end does not read now is sent by a thread later. Raises LinkClosed when the other
-        end is gone, or has left MAX_LINE bytes unread; what it said before can still be received."""
+        """Send an order without waiting: a thread sends later what the other end does not read now. Raises LinkClosed
+        when the other end is gone, or has left MAX_LINE bytes unread; orders that it sent before can still be
+        received."""
         self._post(encode(order, limit=MAX_LINE))
 
     def flush(self, timeout: float = 1.0) -> bool:
-        """Wait until all is in the other end's hands, `timeout` seconds at most: before leaving by os._exit."""
+        """Wait at most `timeout` seconds until the socket has taken all orders, and return whether it has. Call it
+        before leaving by os._exit."""
         with self._sending:
             self._sending.wait_for(lambda: not self._unsent or self._unsendable is not None, timeout)
             return not self._unsent
@@ -85,7 +88,7 @@ class Link:
                 raise LinkClosed(self._unsendable)
 
     def _write(self) -> None:
-        """As much as the socket takes."""
+        """Write as much as the socket takes."""
         try:
             while self._unsent and self._unsendable is None:
                 sent = self._socket.send(self._unsent, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
@@ -109,7 +112,8 @@ class Link:
     # -- receiving
 
     def receive(self, timeout: float | None) -> Order | None:
-        """The next order, waiting `timeout` seconds (None: for ever); None when nothing came. Raises LinkClosed."""
+        """Return the next order, waiting `timeout` seconds (None: for ever); None when nothing came. Raises
+        LinkClosed."""
         until = None if timeout is None else time.monotonic() + timeout
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
@@ -123,8 +127,8 @@ class Link:
         return self._orders.popleft()
 
     def drain(self) -> list[Order]:
-        """All that has come, without waiting. Raises LinkClosed, but first returns what came before the end; the socket
-        stays readable then, so that a poll tells of it again."""
+        """Return all orders that have come, without waiting. Raises LinkClosed, but first returns the orders that came
+        before the end; the socket stays readable then, so that a poll reports it again."""
         if self._ended is None:
             self._read()
         if self._ended is not None and not self._orders:
@@ -135,7 +139,7 @@ class Link:
 
     def _read(self) -> None:
         try:
-            for _ in range(64):  # more than a socket buffer holds, but no flood keeps us here
+            for _ in range(64):  # more than a socket buffer holds, and a bound against floods
                 data = self._socket.recv(2**18, socket.MSG_DONTWAIT)
                 if not data:
                     raise LinkClosed("the other end is gone")
@@ -150,7 +154,7 @@ class Link:
             self._ended = f"the other end is gone ({error.strerror})"
 
     def _refuse(self) -> None:
-        """Both directions end: the other end notices, and ours stays readable."""
+        """Shut down both directions: the other end notices, and this end stays readable."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -1,7 +1,7 @@
-"""Our own log, on stderr: one event a line, as key=value or as JSON.
+"""Writes this project's own log to stderr: one event per line, as key=value or as JSON.
 
-The last lines of a failed worker (the field `last_lines`) are a field of JSON like any other; as text they follow
-their event, a line each with a bar before it, in the same write.
+The last lines of a failed worker (the field `last_lines`) are a field of JSON like any other. In text they follow their
+event, one per line with a bar before each, in the same write.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ft_supervisor.process.log_lines import Line
 LEAST_LEVEL = "FT_SUPERVISOR_LOG_LEVEL"
 """The variable that `local --quiet` sets to "warning" for its daemons: their info lines are not written."""
 LINES = "last_lines"
-"""The one field that may have several lines."""
+"""The only field that may have several lines."""
 BAR = "    | "
-"""Begins each of them."""
+"""The beginning of each line of that field."""
 LAST = 0.5
-"""Seconds that stderr gets for the last lines of a process that leaves."""
+"""Seconds for stderr to take the last lines of a process that leaves."""
 _STDERR = 2
 _MAX_VALUE = 500
-"""Characters of one value."""
+"""Characters of one value at most."""
 _SHORTER = 120, 30
-"""Of each, where the line would be too long."""
+"""Characters of each value at most, if the line would be too long otherwise."""
 _MAX_LINE = 4096
 """Bytes: what a pipe takes whole or not at all (pipe(7), PIPE_BUF), so that processes do not write into one another."""
 _PLAIN = re.compile(r"[^\s\"'=\\\x00-\x1f\x7f]+")
@@ -47,8 +47,8 @@ _dropped = 0
 
 
 def setup(process: str, node: str, form: str = "text") -> None:
-    """What every later line says of its writer: the process (daemon, agent, coordinator) and its node's name. `form`:
-    see settings.Logs.format."""
+    """Set the process (daemon, agent, coordinator) and its node's name for all later lines. `form`: see
+    settings.Logs.format."""
     global _json, _quiet
     _who[:] = [("host", node), ("proc", process)]
     _json = form == "json"
@@ -57,33 +57,48 @@ def setup(process: str, node: str, form: str = "text") -> None:
 
 def log(event: str, level: str = "info", **fields: object) -> None:
     """Write one line; fields that are None are left out. Never waits: a line that stderr does not take yet is kept
-    until it does. Beyond some MiB they are dropped, and the next one that is kept says how many were."""
+    until it does. Beyond some MiB lines are dropped, and the next one that is kept has their number."""
     emit(Line(event, tuple(fields.items()), level))
 
 
 def say(text: str, level: str = "info") -> None:
-    """A line for people: as it is where the log is text, else an event of its own. Waits for stderr, and is lost where
-    that cannot be written: on a disk that is full, say."""
+    """Write a line for people: as it is where the log is text, else as an event. Waits for stderr. The line is lost
+    where stderr cannot be written, for example on a full disk."""
     if _json:
         log("note", level, note=text)
         return
-    with suppress(OSError):  # whoever waits for a job's verdict must not end for that
+    with suppress(OSError):  # a process that waits for a job's verdict must not end for that
         os.write(_STDERR, f"{text}\n".encode(errors="backslashreplace"))
 
 
 def file_failed(what: str, error: Exception) -> None:
-    """A file could not be written or read; for Background's `failed`."""
+    """Log that a file could not be written or read. For Background's `failed`."""
     log("file_failed", "warning", what=what, error=f"{type(error).__name__}: {error}")
 
 
+class FailureLog:
+    """Logs the failures of work that is done again and again: one line for the same error in a row."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._noted = ""
+
+    def note(self, error: Exception | None) -> None:
+        """Log the error of the last attempt, unless the attempt before had the same one; None: it succeeded."""
+        text = str(error or "")
+        if error is not None and text != self._noted:
+            file_failed(self._what, error)
+        self._noted = text
+
+
 def journal_failed(reason: str) -> None:
-    """This process records nothing any more; for Journal's `failed`."""
+    """Log that this process records nothing any more. For Journal's `failed`."""
     log("journal_failed", "warning", reason=reason)
 
 
 def current_traceback(beginning: str = "") -> str:
-    """That of the exception being handled after `beginning`, itself cut at its beginning: what is wrong stands at its
-    end."""
+    """Return `beginning` and the traceback of the exception being handled. The traceback is cut at its beginning,
+    because the error stands at its end."""
     text, room = " ".join(traceback.format_exc().split()), _MAX_VALUE - len(beginning)
     return beginning + (text if len(text) <= room else f"…{text[1 - room :]}")
 
@@ -99,21 +114,21 @@ def emit(line: Line) -> None:
     fields = [(key, value) for key, value in (*line.fields, *dropped) if value is not None]
     data = (_as_json if _json else _as_text)(stamp, line, fields)
     try:
-        # a reader that stopped reading (a hung srun) must not stop us, and one that only lags cost no lines
+        # A reader that has stopped (a hung srun) must not stop this process, and one that lags must not cost lines.
         taken = _written(data) or _kept(data)
     except OSError:  # closed, or its disk is full
         taken = False
-    _dropped = 0 if taken else _dropped + 1  # there is no other place to tell it
+    _dropped = 0 if taken else _dropped + 1  # there is no other place to report it
 
 
 def flush(bound: float = LAST) -> None:
-    """Until stderr has taken all lines, for `bound` seconds at most. Before leaving by os._exit."""
+    """Wait until stderr has taken all lines, for `bound` seconds at most. Call it before leaving by os._exit."""
     if _late is not None:
         _late.flush(time.monotonic() + bound)
 
 
 def _written(data: bytes) -> bool:
-    """At once, unless another line waits. Raises OSError."""
+    """Write the line at once, unless another line waits. Return whether it was written. Raises OSError."""
     if _late is not None and not _late.flush(0):
         return False
     poll = select.poll()
@@ -125,7 +140,7 @@ def _written(data: bytes) -> bool:
 
 
 def _kept(data: bytes) -> bool:
-    """For later, if there is room."""
+    """Keep the line for later, if there is room. Return whether it is kept."""
     global _late
     try:
         _late = _late or BoundedWriter("log", _write_late, 0.0)
@@ -155,7 +170,7 @@ def _as_text(time: str, line: Line, fields: Sequence[tuple[str, object]]) -> byt
 
 
 def _end(lines: list[bytes], room: int) -> bytes:
-    """As many of the last ones as fit."""
+    """Return as many of the last lines as fit into `room` bytes."""
     kept: list[bytes] = []
     for line in reversed(lines):
         room -= len(line)
@@ -166,13 +181,13 @@ def _end(lines: list[bytes], room: int) -> bytes:
 
 
 def _as_json(time: str, line: Line, fields: Sequence[tuple[str, object]]) -> bytes:
-    """{"time", "level", "event", "host", "proc", "fields"}: a field may have any name."""
+    """Return {"time", "level", "event", "host", "proc", "fields"} as one line. A field may have any name."""
     head: dict[str, object] = {"time": time, "level": line.level, "event": line.event, **dict(_who)}
     for limit in (_MAX_VALUE, *_SHORTER):
         head["fields"] = {
             key: _plain(value, limit) if key != LINES else str(value)[-4 * limit :] for key, value in fields
         }
-        # ASCII alone: of all that ends a line, only ours is in it
+        # ASCII alone: then no character but our newline ends a line
         if len(data := json.dumps(head, separators=(",", ":")).encode()) < _MAX_LINE:
             return data + b"\n"
     head["fields"] = {}

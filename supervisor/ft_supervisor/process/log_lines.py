@@ -1,4 +1,4 @@
-"""The log line of each fact: the only place where facts become `event=NAME key=value`.
+"""Renders the log line of each fact. Only here do facts become `event=NAME key=value`.
 
 People grep for these names and read these fields: they stay. docs/reference/log-events.md is made from FORMS.
 """
@@ -27,7 +27,7 @@ _DECISIONS = (Response.RESTART.value, Response.REPLACE_NODE.value, GIVES_UP)
 """The events of a decision; the other responses always end the job."""
 
 SAME = None
-"""A field of the line that is the fact's field of that name."""
+"""Marks a field of the line that is the fact's field of that name."""
 
 AnyFact = TypeVar("AnyFact")
 
@@ -42,13 +42,13 @@ class Line:
 
 
 def make_line(event: str, level: str = "info", /, **fields: object) -> Line:
-    """A Line from keyword arguments."""
+    """Return a Line from keyword arguments."""
     return Line(event, tuple(fields.items()), level)
 
 
 @dataclass(frozen=True)
 class Form:
-    """How facts of one kind are written. `process` announces them. `events`, `levels`: all that there can be, of which
+    """How facts of one kind are written. `process` announces them. `events`, `levels`: all possible values, of which
     `event` and `level` choose one."""
 
     process: str
@@ -60,7 +60,7 @@ class Form:
 
 
 def render(fact: Fact, job: Job) -> Line:
-    """The line of a fact of this job. KeyError for a fact without a form."""
+    """Return the line of a fact of this job. Raises KeyError for a fact without a form."""
     form = FORMS[type(fact)]
     values = ((name, value(fact, job)) for name, value in form.fields)
     return Line(form.event(fact), tuple(each for each in values if each[1] is not None), form.level(fact))
@@ -73,8 +73,8 @@ def _form(
     /,
     **how: Callable[[AnyFact, Job], object] | None,
 ) -> tuple[type, Form]:
-    """`event` and `level`: a constant, or all that there can be with the function that chooses. `how`: the line's
-    fields in order; SAME for those that the fact has itself."""
+    """Return a kind of fact with its form. `event` and `level`: a constant, or all possible values with the function
+    that chooses one. `how`: the line's fields in order; SAME for a field that the fact has itself."""
     events, choose_event = ((event,), lambda _: event) if isinstance(event, str) else event
     levels, choose_level = ((level,), lambda _: level) if isinstance(level, str) else level
     process = kind.__module__.rpartition(".")[2].removesuffix("_facts")
@@ -98,7 +98,7 @@ def _new(fact: coordinator.CycleStarted, job: Job) -> str | None:
 
 
 def rule_of(fact: coordinator.Decided, job: Job) -> str | None:
-    """The rule that answers as FILE:LINE (rule N)."""
+    """Return the rule that matched, as FILE:LINE (rule N)."""
     return None if fact.rule is None else f"{job.settings.rules[fact.rule].where} (rule {fact.rule + 1})"
 
 
@@ -344,4 +344,4 @@ _DAEMON = (
     _form(daemon.BatchHostUnknown, "batch_host_unknown", job=lambda fact, _: fact.job_id, host=SAME, why=SAME),
 )
 FORMS: Mapping[type, Form] = dict((*_AGENT, *_LEADERSHIP, *_NODES, *_CYCLES, *_VERDICT, *_DAEMON))
-"""By kind of fact."""
+"""The form of each kind of fact."""

@@ -1,4 +1,4 @@
-"""Free ports, and listening on the first free one of several."""
+"""Finds free ports, and listens on the first free one of several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 _LOWEST = 20000
-"""Below it live the well-known services and Slurm's own (6817 and up, and what SrunPortRange usually names)."""
+"""Below it are the well-known services and Slurm's ports (6817 and up, and the usual SrunPortRange)."""
 _BACKLOG = 4096
 
 
@@ -19,11 +19,11 @@ class PortsTaken(OSError):
 
 
 def free_port(host: str = "", avoid: Collection[int] = ()) -> int:
-    """A port that nobody has bound on `host` just now ("": on any address, as torch's own stores listen on all).
+    """Return a port to which nothing is bound on `host` now ("": on any address, as torch's own stores listen on all).
 
-    Outside of the range from which the kernel takes ports for connections (ip(7), ip_local_port_range), so that none of
-    these takes it until it is used, and random, so that two who ask at once rarely get the same. Raises PortsTaken, and
-    OSError when `host` is no address of this node.
+    The port is outside of the range from which the kernel takes ports for connections (ip(7), ip_local_port_range), so
+    that no connection takes it before it is used. It is random, so that two callers at the same time rarely get the
+    same. Raises PortsTaken, and OSError when `host` is no address of this node.
     """
     ports = _range()
     start = random.randrange(len(ports))
@@ -41,8 +41,8 @@ def free_port(host: str = "", avoid: Collection[int] = ()) -> int:
 
 
 def bind_first(host: str, ports: Sequence[int]) -> socket.socket:
-    """Listen on the first of `ports` that is free, on `host` ("": on all addresses). Raises PortsTaken, which
-    names them all, and OSError when `host` is no address of this node."""
+    """Listen on the first of `ports` that is free, on `host` ("": on all addresses), and return the socket. Raises
+    PortsTaken, which names them all, and OSError when `host` is no address of this node."""
     for port in ports:
         sock: socket.socket | None = None
         try:
@@ -67,8 +67,8 @@ def _range() -> range:
 
 
 def _bind(host: str, port: int, reuse: bool) -> socket.socket:
-    """`reuse`: connections of a former listener that are not quite over (tcp(7), TIME_WAIT) are no obstacle; a living
-    listener is."""
+    """Return a socket bound to `port`. With `reuse`, connections of a former listener that have not quite ended
+    (tcp(7), TIME_WAIT) do not prevent it; a living listener does."""
     if host:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return _bound(family, address, reuse)

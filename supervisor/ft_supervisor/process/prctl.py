@@ -1,8 +1,8 @@
 """The two calls of prctl(2) that Python has no name for, and a command that uses one.
 
 `python -I -S prctl.py PARENT COMMAND...`: become COMMAND, to be SIGKILLed when the process PARENT ends; stands in for
-setpriv where that is too old. Run by its path, and importing nothing of ours, so that it works in any environment that
-a worker may have.
+setpriv where that is too old. It is run by its path and imports nothing of this package, so that it works in any
+environment that a worker may have.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(parent: int) -> bool:
-    """SIGKILL for this process when the thread that forked it ends. False when `parent` is not our parent any more."""
+    """Have the kernel send SIGKILL to this process when the thread that forked it ends. Return False when `parent` is
+    not its parent any more."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent
 
 
 def wake_with_parent() -> None:
-    """SIGCONT for this process when the thread that forked it ends: whoever is stopped then goes on, to notice it."""
+    """Have the kernel send SIGCONT to this process when the thread that forked it ends, so that a stopped process goes
+    on and notices."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children, not those of init. Raises OSError."""
+    """Make orphans below this process its children, instead of init's. Raises OSError."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -40,7 +42,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def main() -> None:
-    """Never returns. Exit codes as in a shell: 127 no such command, 126 it can't be run."""
+    """Become COMMAND; never returns. Exits like a shell: 127 if there is no such command, 126 if it can't be run."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     if not die_with_parent(parent):
         raise SystemExit("the agent is gone; not starting " + command[0])

@@ -1,4 +1,4 @@
-"""Signals that end a process: which they are, and how a process starts without one ending it before it has handlers."""
+"""Signals that end a process, and a start that keeps them from ending it before it has handlers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 TERMINATING = frozenset(
     signal.valid_signals() - {signal.SIGKILL} - _FAULTS - _HARMLESS - _STOPPING - _IGNORED_BY_PYTHON
 )
-"""What ends a process without a handler (signal(7)), as long as the process itself has done nothing wrong: TERM, INT,
-HUP, QUIT, USR1, USR2, ALRM, XCPU, IO, the real-time ones and others."""
+"""Signals that end a process without a handler (signal(7)), except those that its own errors cause: TERM, INT, HUP,
+QUIT, USR1, USR2, ALRM, XCPU, IO, the real-time ones and others."""
 
 
 def describe_exit(code: int) -> str:
@@ -40,18 +40,18 @@ def describe_exit(code: int) -> str:
 
 
 def nothing(number: int, frame: FrameType | None) -> None:
-    """A handler, and not SIG_IGN, which children would inherit through exec."""
+    """Do nothing. A handler instead of SIG_IGN, which children would inherit through exec."""
 
 
 def heeded(numbers: Iterable[int]) -> list[int]:
-    """Those that this process was not started to ignore: nohup ignores SIGHUP, and a shell without job control SIGQUIT
-    for what it runs in the background. SIGINT, which such a shell ignores too, is always heeded."""
+    """Return those signals that this process was not started to ignore: nohup ignores SIGHUP, and a shell without job
+    control SIGQUIT for background commands. SIGINT, which such a shell ignores too, is always included."""
     kept = {number for number in (signal.SIGHUP, signal.SIGQUIT) if signal.getsignal(number) is signal.SIG_IGN}
     return [number for number in numbers if number not in kept]
 
 
 def name(number: int) -> str:
-    """SIGTERM, say; "signal 40" where there is no name."""
+    """Return a signal's name, such as SIGTERM; "signal 40" for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -60,7 +60,7 @@ def name(number: int) -> str:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """TERMINATING signals are kept pending for this thread, until `release` or the end."""
+    """Keep TERMINATING signals pending for this thread, until `release` or the end of the block."""
     signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATING)
     try:
         yield
@@ -69,14 +69,14 @@ def held() -> Iterator[None]:
 
 
 def release() -> None:
-    """The handlers are there: let come what was kept pending since `held` or `spawn`."""
+    """Unblock the signals that were kept pending since `held` or `spawn`. Call it when the handlers are set."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATING)
 
 
 def spawn(command: Sequence[str], environ: Mapping[str, str], file_actions: Sequence[Any] = ()) -> int:
-    """posix_spawn of a process that keeps TERMINATING signals pending until it calls `release`; its pid.
+    """Start a process by posix_spawn that keeps TERMINATING signals pending until it calls `release`; return its pid.
 
-    Else a signal to all processes of a task ends a child that is still importing, with a traceback in case of SIGINT.
+    Otherwise a signal to all processes of a task ends a child that is still importing, with a traceback for SIGINT.
     Raises OSError, ValueError.
     """
     return os.posix_spawn(

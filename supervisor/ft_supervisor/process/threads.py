@@ -1,8 +1,8 @@
-"""What becomes of an exception that a thread has not foreseen.
+"""Ends the process on an unforeseen exception in a thread.
 
-Python prints a traceback and goes on without the thread: a process that is deaf, or whose workers' output nobody reads,
-but seems to be well. One that ends is replaced: a child by its daemon, a coordinator by another candidate, a node by a
-spare.
+Python prints a traceback and goes on without the thread. The process then seems to be well, but no longer receives, or
+no longer reads its workers' output. A process that ends is replaced: a child by its daemon, a coordinator by another
+candidate, a node by a spare.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from collections.abc import Callable
 from ft_supervisor.process.log import current_traceback
 
 FAILED = 70
-"""The exit code should `end` itself fail (EX_SOFTWARE)."""
+"""The exit code if `end` itself fails (EX_SOFTWARE)."""
 _NAME = 100
 """Characters of a thread's name."""
 
 
 def guard(end: Callable[[str], object]) -> None:
-    """From now on an exception that leaves any thread but the main one ends this process. `end` is told of it in one
-    line, in that thread; it logs it, leaves nothing behind and does not return.
+    """End this process from now on at an exception that leaves any thread but the main one. `end` is called with one
+    line about it, in that thread; it logs the line, leaves no process behind and does not return.
 
-    What may fail without ending anything catches its own exceptions, tells of them, and goes on without what it did.
+    Work that may fail without ending anything catches its own exceptions, logs them, and the process goes on without
+    its result.
     """
 
     def failed(args: threading.ExceptHookArgs) -> None:

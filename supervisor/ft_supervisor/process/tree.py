@@ -1,4 +1,4 @@
-"""The processes below one of ours: find them, kill them all, reap what they leave. Facts from proc(5)."""
+"""Finds the processes below one of ours, kills them all, and reaps orphans. The facts are from proc(5)."""
 
 from __future__ import annotations
 
@@ -31,26 +31,27 @@ __all__ = [
 ]
 
 _PIDFDS = 256
-"""At most so many are open at once: a daemon may have only 1,024 file descriptors."""
+"""Pidfds that are open at once, at most: a daemon may have only 1,024 file descriptors."""
 _BLIND_PAUSE = 0.05
 """Seconds between two looks at /proc while it cannot be read."""
 _NOT_THERE = {errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM}
-"""Reading a process that has ended. The latter two: one of another user's, where /proc hides those (hidepid)."""
+"""Errors of reading a process that has ended. The latter two: of another user's process, where /proc hides those
+(hidepid)."""
 
 
 class Process(NamedTuple):
-    """One look at a process. `dead`: a zombie, all of it."""
+    """The state of a process at one moment. `dead`: all its threads have ended (a zombie)."""
 
     parent: int
     state: str
     name: str
     start: int
-    """Clock ticks after boot; with the pid, it names one process for ever."""
+    """Clock ticks after boot. Together with the pid it identifies one process for ever."""
     dead: bool
 
 
 def descendants(pid: int) -> dict[int, tuple[str, str]]:
-    """pid -> (state letter, name) of every process below `pid`, zombies included, by one look at /proc.
+    """Return pid -> (state letter, name) of every process below `pid`, zombies included, by one scan of /proc.
 
     Those whose parents have died are found only below a subreaper.
     """
@@ -58,11 +59,11 @@ def descendants(pid: int) -> dict[int, tuple[str, str]]:
 
 
 def sweep(root: int, keep: Collection[int] = (), bound: float = 5.0) -> list[int]:
-    """SIGKILL every descendant of `root`, those in `keep` and below them excepted, until none lives.
+    """SIGKILL every descendant of `root`, except those in `keep` and below them, until none lives.
 
-    Returns the pids still alive after `bound` seconds (in uninterruptible sleep, or not ours to kill). Zombies count as
-    dead. Nothing else is hit, even if a pid is used again meanwhile. Raises OSError when /proc cannot be read to the
-    end of `bound`, for lack of file descriptors, say: then nobody knows what is left.
+    Returns the pids still alive after `bound` seconds (in uninterruptible sleep, or of another user). Zombies count as
+    dead. No other process is killed, even if a pid is used again meanwhile. Raises OSError when /proc cannot be read
+    until `bound` is over, for example for lack of file descriptors: then it is unknown which processes are left.
     """
     deadline = time.monotonic() + bound
     while True:
@@ -79,8 +80,9 @@ def sweep(root: int, keep: Collection[int] = (), bound: float = 5.0) -> list[int
 
 
 def strike(root: int, keep: Collection[int], still: Callable[[], bool]) -> bool:
-    """One look at the living descendants of `root`, those in `keep` and below them excepted, and SIGKILL to each, if
-    `still()` holds after the look; whether there were any. Who is below `root` later than that is not hit."""
+    """Scan once for living descendants of `root`, except those in `keep` and below them. If `still()` holds after the
+    scan, send SIGKILL to each. Return whether there were any. A process that comes to be below `root` after the scan is
+    not killed."""
     victims = _living(root, keep)
     if not victims or not still():
         return False
@@ -92,7 +94,7 @@ def strike(root: int, keep: Collection[int], still: Callable[[], bool]) -> bool:
 
 
 def reap_orphans(known: Collection[int]) -> list[int]:
-    """Reap this process's dead children that are not in `known` (somebody else waits for those); their pids."""
+    """Reap this process's dead children that are not in `known`, for which another thread waits. Return their pids."""
     reaped = []
     for pid, process in scan().items():
         if process.parent == os.getpid() and process.dead and pid not in known:
@@ -105,10 +107,11 @@ def reap_orphans(known: Collection[int]) -> list[int]:
 
 
 def pdeath_command(command: Sequence[str]) -> list[str]:
-    """`command`, started so that it is SIGKILLed when the thread that forks it ends.
+    """Wrap `command` so that it gets SIGKILL when the thread that forks it ends.
 
-    setpriv costs 1 ms, our own wrapper, for util-linux before 2.33, 22 ms. If the parent dies while setpriv starts, the
-    signal is missed: whoever can outlive the parent has to sweep. To be called by the process that forks.
+    setpriv costs 1 ms; our own wrapper, for util-linux before 2.33, costs 22 ms. If the parent dies while setpriv
+    starts, the signal is missed: a process that can outlive the parent has to sweep. The process that forks has to call
+    this.
     """
     setpriv = _setpriv()
     if setpriv is not None:
@@ -117,7 +120,7 @@ def pdeath_command(command: Sequence[str]) -> list[str]:
 
 
 def own_pdeath_command(command: Sequence[str]) -> list[str]:
-    """The same by our own wrapper, which also notices a parent that has died before."""
+    """Wrap `command` in our own wrapper, which also notices a parent that has died before."""
     wrapper = Path(__file__).with_name("prctl.py")
     return [sys.executable, "-I", "-S", str(wrapper), str(os.getpid()), *command]
 
@@ -154,14 +157,14 @@ def _living(root: int, keep: Collection[int]) -> dict[int, Process]:
 
 
 def scan() -> dict[int, Process]:
-    """All processes that /proc shows, by pid. Raises OSError when it cannot be read."""
+    """Return all processes that /proc shows, by pid. Raises OSError when it cannot be read."""
     found = {int(name): stat(int(name)) for name in os.listdir("/proc") if name.isdecimal()}  # noqa: PTH208 - faster
     return {pid: process for pid, process in found.items() if process is not None}
 
 
 def stat(pid: int) -> Process | None:
-    """None when there is no such process (any more). Raises OSError when that cannot be seen: without a file
-    descriptor, say."""
+    """Return one process; None when there is no such process (any more). Raises OSError when that cannot be read, for
+    example without a file descriptor."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes().decode(errors="replace")
     except OSError as error:
@@ -177,7 +180,7 @@ def stat(pid: int) -> Process | None:
 
 
 def _kill_all(victims: Mapping[int, Process], deadline: float) -> None:
-    """SIGKILL, and wait for their ends. Raises OSError."""
+    """Send SIGKILL to all, and wait for their ends. Raises OSError."""
     pidfds: list[int] = []
     try:
         for pid, process in victims.items():
@@ -193,7 +196,8 @@ def _kill_all(victims: Mapping[int, Process], deadline: float) -> None:
 
 
 def _kill(pid: int, start: int) -> int | None:
-    """SIGKILL to the process that began at `start`; a pidfd that tells its end, None when it can't be had."""
+    """Send SIGKILL to the process that began at `start`. Return a pidfd that becomes readable at its end; None when
+    there is none."""
     fd: int | None = None
     try:
         # none before Linux 5.3, nor in a Python built for older ones: a pid used again within microseconds is then hit
@@ -217,12 +221,12 @@ def _kill(pid: int, start: int) -> int | None:
         else:
             signal.pidfd_send_signal(fd, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        pass  # who is gone is what we want; who is not ours is still there at the end, and reported
+        pass  # a process that is gone needs no signal; another user's is still there at the end, and reported
     return fd
 
 
 def _wait(pidfds: Sequence[int], deadline: float) -> None:
-    """Until all these have ended, or the deadline. Without any, a moment."""
+    """Wait until all these have ended, or the deadline. Without any, wait a moment."""
     if not pidfds:
         time.sleep(0.01)
         return

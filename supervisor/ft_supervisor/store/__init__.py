@@ -1,1 +1,2 @@
-"""The only channel between nodes: torch's TCPStore behind a small interface, the key names, the values' forms."""
+"""The only channel between nodes: torch's TCPStore behind a small interface, the names of its keys, and their
+values."""

@@ -1,4 +1,4 @@
-"""The value of `hello`: whose store this is. JSON, read with distrust."""
+"""The value of `hello`, which identifies the job and candidate of a store. JSON, validated when read."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ft_supervisor.core.protocol.model import PROTOCOL, Job
 
 
 def policy_sum(job: Job) -> str:
-    """SHA-256 of the whole merged configuration."""
+    """Return the SHA-256 of the whole merged configuration."""
     return hashlib.sha256(job.policy.encode()).hexdigest()
 
 
 def dump(job: Job, candidate: int) -> bytes:
-    """For the store of this candidate."""
+    """Return the value for the store of this candidate."""
     return json.dumps({**_ours(job, candidate), "policy": policy_sum(job)}).encode()
 
 
 def read(data: bytes | None, job: Job, candidate: int) -> str | None:
-    """The sum of its configuration; None if it is not the store of this candidate of this job."""
+    """Return the sum of the store's configuration; None if it is not the store of this candidate of this job."""
     try:
         told = json.loads(data or b"null")
     except (ValueError, RecursionError):

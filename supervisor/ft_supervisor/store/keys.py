@@ -1,4 +1,4 @@
-"""The names of all keys and queues of one run; docs/reference/store-keys.md says who writes them."""
+"""The names of all keys and queues of one run. docs/reference/store-keys.md lists who writes them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Keys:
         self.pulse = f"{self._root}/pulse"
 
     def mail(self, infra_rank: int, incarnation: int, connection: int) -> str:
-        """The queue of directives for this connection of this incarnation of a node's agent."""
+        """Return the queue of directives for this connection of this incarnation of a node's agent."""
         return f"{self._root}/mail/{infra_rank}/{incarnation}/{connection}"
 
     def heartbeat(self, infra_rank: int, incarnation: int, connection: int) -> str:
-        """The newest round that the node's agent has read in the pulse, as a decimal number.
+        """Return the key of the newest round that the node's agent has read in the pulse, a decimal number.
 
-        One key a connection: a heartbeat of a connection whose Register has not arrived yet must prove nothing, as the
-        node may have promised somebody else meanwhile.
+        Each connection has its own key: a heartbeat of a connection whose Register has not arrived yet must prove
+        nothing, as the node may have promised another coordinator meanwhile.
         """
         return f"{self._root}/heartbeat/{infra_rank}/{incarnation}/{connection}"
 
     def barrier_prefix(self, cycle: Cycle) -> str:
-        """For a PrefixStore, below which torch enters its exit barrier; without the slash that PrefixStore adds."""
+        """Return the prefix below which torch enters its exit barrier; without the slash that PrefixStore adds."""
         return f"{self._root}/cycle/{cycle}"
 
     def barrier_done(self, cycle: Cycle) -> str:
-        """Set by torch when all active nodes of the cycle have entered its exit barrier."""
+        """Return the key that torch sets when all active nodes of the cycle have entered its exit barrier."""
         return f"{self.barrier_prefix(cycle)}/{BARRIER}/{LAST_MEMBER}"

@@ -1,4 +1,4 @@
-"""A store in this process's memory, with the contract of the real one: for tests, ours and the users'."""
+"""A store in this process's memory with the contract of the real one, for tests: this project's and its users'."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class _Contents:
 
 
 class MemoryStore:
-    """See Store. May be used by several threads at once, also without clone."""
+    """A Store in memory. May be used by several threads at once, also without clone."""
 
     def __init__(self) -> None:
         self._contents = _Contents()
 
     def lose(self) -> None:
-        """Behave from now on, in all clones and blocked calls, as if the server had died."""
+        """Behave from now on, in all clones and blocked calls, as if the server were dead."""
         with self._contents.changed:
             self._contents.lost = True
             self._contents.changed.notify_all()

@@ -1,5 +1,5 @@
 """The value of `pulse`: JSON with the fields round, term and lease (core.protocol.actions.Pulse), and the time at which
-it was written. Read with distrust."""
+it was written. It is validated when read."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ft_supervisor.store.base import StoreLost
 
 
 @dataclass(frozen=True)
-class Written:
-    """`time`: seconds since the epoch by its coordinator's clock."""
+class TimedPulse:
+    """A pulse, and when it was written. `time`: seconds since the epoch by its coordinator's clock."""
 
     pulse: Pulse
     time: Moment
 
 
 def dump_pulse(pulse: Pulse, time: float) -> bytes:
-    """For the store; see Written."""
-    return json.dumps(to_plain(Written(pulse, time))).encode()
+    """Return the value for the store; see TimedPulse."""
+    return json.dumps(to_plain(TimedPulse(pulse, time))).encode()
 
 
 def parse_pulse(data: bytes | None) -> Pulse:
-    """Its pulse alone; see `parse`."""
+    """Return the pulse alone; see `parse`."""
     return parse(data).pulse
 
 
-def parse(data: bytes | None) -> Written:
-    """`data` is what the key holds. Raises StoreLost for whatever is no pulse: no coordinator of ours lives there."""
+def parse(data: bytes | None) -> TimedPulse:
+    """Parse the key's value. Raises StoreLost for anything but a pulse: then no coordinator of this job is there."""
     try:
-        written: Written = from_plain(json.loads(data or b"null"), Written)
+        written: TimedPulse = from_plain(json.loads(data or b"null"), TimedPulse)
     except (CodecError, ValueError, RecursionError) as error:
         raise StoreLost(f"no valid pulse: {one_line(str(error), 100)}") from None
     pulse = written.pulse

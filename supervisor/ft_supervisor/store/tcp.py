@@ -13,16 +13,16 @@ from typing import Self, cast
 ADDED_TO_ENVIRONMENT = {
     name: value
     for name, value in (
-        # Server and clients look up the peer's name, the server on the one thread that serves everybody: a lost DNS
+        # Server and clients look up the peer's name, the server on the one thread that serves all clients: a lost DNS
         # packet would stop it for 5 s. Read by the C library at its first look-up.
         ("RES_OPTIONS", "timeout:1 attempts:1"),
-        # A pop that finds nothing is a stack trace to torch, and so is, as an error, a store that dies while somebody
-        # connects to it: all of that is raised as well. Read when torch is imported.
+        # torch logs a stack trace for a pop that finds nothing, and, as an error, for a store that dies while a client
+        # connects to it. Both are raised as well. Read when torch is imported.
         ("TORCH_CPP_LOG_LEVEL", "FATAL"),
     )
     if name not in os.environ
 }
-"""What importing this file added to the environment: not meant for the workers."""
+"""Variables that the import of this file has added to the environment. They are not meant for the workers."""
 os.environ.update(ADDED_TO_ENVIRONMENT)
 
 # E402: after the environment it reads; attr-defined and casts: torch's stubs lag behind its binding
@@ -31,16 +31,16 @@ from torch.distributed import DistStoreError, TCPStore  # type: ignore[attr-defi
 from ft_supervisor.store.base import HostSilent, StoreLost, number  # noqa: E402
 
 _TIMEOUT = 30.0
-"""Seconds for any call but pop, against a server that is there but does not answer this connection."""
+"""Seconds for any call but pop, against a server that has accepted this connection but does not answer."""
 _CLONE_TIMEOUT = 5.0
 _UNREACHABLE = {errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN}
 _NO_KEY = b"\0no such key\0"
-"""What no key of ours holds."""
+"""A value that no key of ours has."""
 
 
 def serve(sock: socket.socket) -> TcpStore:
-    """Host a store on `sock`, bound and listening, which is taken over. It lives as long as what is returned, clones
-    not counted. StoreLost when torch can't."""
+    """Host a store on `sock`, bound and listening, and take the socket over. The store lives as long as the object
+    returned; clones do not keep it alive. Raises StoreLost when torch can't host it."""
     host, port = sock.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if sock.family == socket.AF_INET else "localhost"
@@ -57,10 +57,10 @@ def serve(sock: socket.socket) -> TcpStore:
 
 
 def connect(host: str, port: int, timeout: float) -> TcpStore:
-    """A new connection, within `timeout` seconds each for the port and for the server behind it. StoreLost when not;
-    HostSilent when the host does not even refuse.
+    """Return a new connection, within `timeout` seconds each for the port and for the server behind it. Raises
+    StoreLost otherwise; HostSilent when the host does not even refuse.
 
-    A server that accepts and then says nothing may hold the caller for longer.
+    A server that accepts and then does not answer may hold the caller for longer.
     """
     # torch logs a stack trace at each attempt and goes on trying when the port is refused; a socket of our own does not
     try:
@@ -73,7 +73,7 @@ def connect(host: str, port: int, timeout: float) -> TcpStore:
 
 
 class TcpStore:
-    """See Store."""
+    """A Store that is torch's TCPStore."""
 
     def __init__(self, store: TCPStore) -> None:
         self.torch_store = store
@@ -89,18 +89,18 @@ class TcpStore:
         """See Store."""
         with _lost_if_error(queue):
             try:
-                if timeout < 0.001:  # torch counts milliseconds, and takes 0 of them for ever
+                if timeout < 0.001:  # torch counts milliseconds, and 0 means for ever
                     return self.torch_store.queue_pop(queue, False)
                 self.torch_store.set_timeout(timedelta(seconds=timeout))
                 return self.torch_store.queue_pop(queue)
-            except DistStoreError:  # nothing came; what is wrong with the connection is a DistNetworkError
+            except DistStoreError:  # nothing came; errors of the connection are DistNetworkErrors
                 return None
             finally:
                 self.torch_store.set_timeout(timedelta(seconds=_TIMEOUT))
 
     def get(self, key: str) -> bytes | None:
         """See Store."""
-        # torch's get waits for a missing key. Its compare_set answers with what it expected when there is none, and
+        # torch's get waits for a missing key. Its compare_set returns the expected value when there is none, and
         # writes nothing then.
         with _lost_if_error(key):
             held = self.torch_store.compare_set(key, cast(str, _NO_KEY), cast(str, _NO_KEY))
@@ -115,7 +115,7 @@ class TcpStore:
         """See Store."""
         with _lost_if_error(key):
             held = self.torch_store.compare_set(key, cast(str, expected), cast(str, desired))
-        if held == expected != b"":  # torch's answer also when there is no such key
+        if held == expected != b"":  # torch returns this also when there is no such key
             return self.get(key) or b""
         return held
 

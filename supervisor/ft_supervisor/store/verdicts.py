@@ -1,4 +1,4 @@
-"""The value of `permanent_close`: a verdict as JSON, read with distrust."""
+"""The value of `permanent_close`: a verdict as JSON, validated when read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from ft_supervisor.core.words import one_line
 
 
 def dump_verdict(verdict: Verdict) -> bytes:
-    """JSON with the fields outcome, reason and again (open where it is missing); the reason cut to one line."""
+    """Return JSON with the fields outcome, reason and again (open where it is missing). The reason is cut to one
+    line."""
     return json.dumps(to_plain(replace(verdict, reason=one_line(verdict.reason)))).encode()
 
 
 def parse_verdict(data: bytes) -> Verdict:
-    """Never raises: whatever is no valid verdict means FAILED, with its text as the reason, and never success."""
+    """Return the verdict. Never raises: anything but a valid verdict means FAILED with the text as the reason, never
+    success."""
     try:
         told = json.loads(data)
         verdict: Verdict = from_plain({"again": Again.OPEN.value, **told} if isinstance(told, dict) else told, Verdict)
