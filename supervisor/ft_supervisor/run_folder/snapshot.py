@@ -1,7 +1,7 @@
 """The snapshot: the state of the job as the coordinator in charge sees it at one moment, as plain data.
 
-As JSON it is `<run folder>/status.json` (coordinator.status_writer). Nodes that differ only in their ranks share one entry, so
-that 10,000 of them take some lines and not megabytes; `status --json` is easier to use in programs.
+As JSON it is `<run folder>/status.json` (coordinator.status_writer). Nodes that differ only in their ranks share one
+entry, so that 10,000 of them take some lines and not megabytes; `status --json` is easier to use in programs.
 
     {"version": 1, "run_id", "job",       the configuration's name
      "time", "interval",                  when it was made, and the usual time until the next one
