@@ -66,7 +66,7 @@ def _ours(nodes: int, faults: int, samples: _Samples) -> None:
             # no node is replaced, so that ranks stay where they were
             own = f"node{victim.rank}"
             stopping = job.logged("stopping", nodes, killed, proc="agent")
-            samples.knowing.append(max(line.time for line in stopping if line.fields["host"] != own) - killed)
+            samples.knowing.append(max(line.time for line in stopping if line.fields["writer"] != own) - killed)
 
 
 def _torchrun(nodes: int, faults: int, samples: _Samples) -> None:

@@ -168,9 +168,9 @@ def _take_over(job: jobs.Job, nodes: int, since: float, samples: _Samples) -> st
     """Wait until a successor is in charge and so many nodes have registered with it. Return its node's name."""
     (charged,) = job.logged("in_charge", 1, since)
     samples.in_charge.append(charged.time - since)
-    registered = job.logged("registered", nodes, since, "infra_rank", host=charged.fields["host"])
+    registered = job.logged("registered", nodes, since, "infra_rank", writer=charged.fields["writer"])
     samples.registered.append(max(line.time for line in registered) - since)
-    return charged.fields["host"]
+    return charged.fields["writer"]
 
 
 def _first_node(nodes: int, active: int) -> tuple[float, float]:

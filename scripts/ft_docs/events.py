@@ -17,7 +17,7 @@ from ft_supervisor.process.log_lines import FORMS
 
 INTRO = """\
 ft-supervisor's own log is on stderr, one event a line: time, level, `event=NAME`, the event's fields, and the process
-that logs it (`host=`, `proc=`). Fields without a value are left out. A line that stderr does not take at once is
+that logs it (`writer=`, `proc=`). Fields without a value are left out. A line that stderr does not take at once is
 written later, so go by the times. `dropped=5` in a line: five lines before it are lost, because the output was not read
 for long, or the disk is full.
 

@@ -39,7 +39,7 @@ class Shown:
 
 def test_each_line_has_its_node_and_none_is_read() -> None:
     shown = Shown()
-    for text in ("loss 0.1", "2026-11-21T12:00:00.123Z info event=active group_rank=0 host=n0 proc=agent"):
+    for text in ("loss 0.1", "2026-11-21T12:00:00.123Z info event=active group_rank=0 writer=n0 proc=agent"):
         shown.terminal.line("n0", text)
     assert shown.lines == ["n0| loss 0.1", f"n0| {text}"]
     assert shown.status() == "n0 starting, n1 starting, n2 starting, n3 starting"

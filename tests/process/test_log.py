@@ -30,14 +30,14 @@ def test_a_line_has_time_level_event_fields_and_writer(capfd: pytest.CaptureFixt
     log("workers_started", cycle="1.2", left_out=None, count=3)
     line = capfd.readouterr().err
     assert re.fullmatch(
-        r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info event=workers_started cycle=1\.2 count=3 host=n1 proc=agent\n",
+        r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info event=workers_started cycle=1\.2 count=3 writer=n1 proc=agent\n",
         line,
     )
 
 
 def test_a_machines_line_is_written_alike(capfd: pytest.CaptureFixture[str]) -> None:
     emit(Line("node_lost", (("event", "x"), ("node", 4)), "warning"))
-    assert " warning event=node_lost event=x node=4 host=n1 " in capfd.readouterr().err
+    assert " warning event=node_lost event=x node=4 writer=n1 " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_machines_line_is_written_alike(capfd: pytest.CaptureFixture[str]) -> 
 )
 def test_a_value_is_quoted_when_it_must_be(capfd: pytest.CaptureFixture[str], value: object, shown: str | None) -> None:
     log("x", a=value)
-    assert f"event=x {f'a={shown} ' if shown else ''}host=n1" in capfd.readouterr().err
+    assert f"event=x {f'a={shown} ' if shown else ''}writer=n1" in capfd.readouterr().err
 
 
 def test_a_line_has_a_bounded_length(capfd: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +77,7 @@ def test_of_a_long_traceback_the_end_is_kept(capfd: pytest.CaptureFixture[str]) 
     except ValueError:
         log("failed", error=current_traceback())
     line = capfd.readouterr().err
-    assert 'error="…' in line and 'ValueError: the point of it all" host=n1' in line
+    assert 'error="…' in line and 'ValueError: the point of it all" writer=n1' in line
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_reader_that_lags_costs_no_line_and_no_time(reader: int, blocking: boo
         log("x", number=number, a="y" * 400)
     flush(0.01)
     assert module._late is not None and module._late.waiting
-    numbers = [int(number) for number in re.findall(r" event=x number=(\d+) a=y+ host=n1 proc=agent\n", read(reader))]
+    numbers = [int(number) for number in re.findall(r" event=x number=(\d+) a=y+ writer=n1 proc=agent\n", read(reader))]
     assert numbers == list(range(1000))
     log("y")
     assert "dropped" not in read(reader)
@@ -130,7 +130,7 @@ def test_a_reader_that_stopped_costs_lines_and_no_time(reader: int) -> None:
 def test_last_lines_follow_their_event_in_the_same_write(capfd: pytest.CaptureFixture[str]) -> None:
     log("first_failure", "warning", rank=17, last_lines="Traceback:\n  File x\n\x1b[31mevil\x85\u2028")
     head, *lines = capfd.readouterr().err.splitlines()
-    assert head.endswith(" warning event=first_failure rank=17 host=n1 proc=agent")
+    assert head.endswith(" warning event=first_failure rank=17 writer=n1 proc=agent")
     assert lines == ["    | Traceback:", "    |   File x", "    | �[31mevil  "]
 
 
@@ -158,7 +158,7 @@ def test_json_has_everything_in_its_place(capfd: pytest.CaptureFixture[str]) -> 
     assert line == {
         "level": "warning",
         "event": "workers_started",
-        "host": "n1",
+        "writer": "n1",
         "proc": "agent",
         "fields": {"cycle": "1.2", "count": 3, "node": 4, "late": 0.5, "never": "inf"},
     }

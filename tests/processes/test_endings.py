@@ -131,7 +131,7 @@ def test_all_ports_of_the_only_candidate_taken_is_no_endless_wait(start: StartJo
 @pytest.mark.parametrize(
     ("job", "wrong"),
     [
-        ("workers: {per_node: 1, comand: [x]}", "job.yaml:1: workers.comand: unknown key"),
+        ("workers: {per_node: 1, comand: [x]}\nnodes: {active: 1}", "job.yaml:1: workers.comand: unknown key"),
         ("nodes: {active: 3}\nworkers: {per_node: 1, command: [x]}\ncluster: none", "job.yaml:1: nodes.active"),
     ],
 )

@@ -96,8 +96,8 @@ def test_json_is_all_there_is_where_nothing_else_is_wanted(start: StartJob) -> N
     assert job.end() == {"node0": 0, "node1": 0}
     lines = [text.split("| ", 1) for text in job.texts if not text.startswith("local|")]
     told = [json.loads(text) | {"said": node} for node, text in lines]
-    assert all({"time", "level", "event", "host", "proc", "fields"} <= set(line) for line in told)
-    assert all(line["host"] == line["said"] for line in told)
+    assert all({"time", "level", "event", "writer", "proc", "fields"} <= set(line) for line in told)
+    assert all(line["writer"] == line["said"] for line in told)
     assert {line["proc"] for line in told} == {"daemon", "agent", "coordinator"}
     (first,) = (line for line in told if line["event"] == "first_failure")
     assert first["fields"]["last_lines"] == file_of(job, 0).read_text().rstrip("\n")

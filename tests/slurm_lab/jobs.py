@@ -138,7 +138,7 @@ class BatchJob:
 
     def check_codes(self, code: int) -> None:
         """Every daemon whose node lived, active or not, left with this code."""
-        said = re.findall(r" event=leaving code=(\d+) .*\bhost=(\w+) proc=daemon$", self.output, re.MULTILINE)
+        said = re.findall(r" event=leaving code=(\d+) .*\bwriter=(\w+) proc=daemon$", self.output, re.MULTILINE)
         assert sorted((node, int(each)) for each, node in said) == [
             (node, code) for node in self.nodes if node not in self.dead
         ], self.told
@@ -173,7 +173,7 @@ class BatchJob:
 
     def group(self, n: int) -> list[str]:
         """The active nodes of the n-th cycle by group_rank, as they said themselves."""
-        line = rf" event=active cycle=\d+\.{n} group_rank=(\d+) .*\bhost=(\w+) proc=agent$"
+        line = rf" event=active cycle=\d+\.{n} group_rank=(\d+) .*\bwriter=(\w+) proc=agent$"
         said = re.findall(line, self.output, re.MULTILINE)
         return [node for _, node in sorted((int(rank), node) for rank, node in said)]
 

@@ -50,7 +50,7 @@ def setup(process: str, node: str, form: str = "text") -> None:
     """Set the process (daemon, agent, coordinator) and its node's name for all later lines. `form`: see
     settings.Logs.format."""
     global _json, _quiet
-    _who[:] = [("host", node), ("proc", process)]
+    _who[:] = [("writer", node), ("proc", process)]
     _json = form == "json"
     _quiet = os.environ.get(LEAST_LEVEL) == "warning"
 
@@ -181,7 +181,7 @@ def _end(lines: list[bytes], room: int) -> bytes:
 
 
 def _as_json(time: str, line: Line, fields: Sequence[tuple[str, object]]) -> bytes:
-    """Return {"time", "level", "event", "host", "proc", "fields"} as one line. A field may have any name."""
+    """Return {"time", "level", "event", "writer", "proc", "fields"} as one line. A field may have any name."""
     head: dict[str, object] = {"time": time, "level": line.level, "event": line.event, **dict(_who)}
     for limit in (_MAX_VALUE, *_SHORTER):
         head["fields"] = {

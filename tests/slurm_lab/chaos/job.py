@@ -82,7 +82,7 @@ class ChaosJob:
 
     def codes(self) -> dict[str, int]:
         """The code with which each node's daemon left: what it said last, else what its machine had decided."""
-        said = re.findall(r" event=leaving code=(\d+) .*\bhost=(\w+) proc=daemon$", self.output, re.MULTILINE)
+        said = re.findall(r" event=leaving code=(\d+) .*\bwriter=(\w+) proc=daemon$", self.output, re.MULTILINE)
         return self.journals.codes() | {node: int(code) for code, node in said}
 
     def processes(self, node: str, what: str) -> list[Process]:
