@@ -24,7 +24,7 @@ from ft_supervisor.core.coordinator.cycle_step import Phase
 from ft_supervisor.core.coordinator.failure_decision import JOB_STOP_MARGIN
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import ClaimClose, Leave, Mail, Tell
-from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Verdict
+from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.orders import SlurmsWord, VerdictDecided
 
 RAN = Memory(0, newest=C0, group="0-2")
@@ -80,6 +80,16 @@ def test_too_few_nodes_until_the_join_timeout() -> None:
     talk.register(3)
     assert talk.wait(TIMEOUTS.join - 1) == []
     assert talk.wait(1) == talk.propose(interrupted("too few nodes: 2 of 3 came within 60 s"), 0, 3)
+
+
+def test_an_unhealthy_node_is_not_among_those_that_came() -> None:
+    talk = Talk()
+    for infra_rank in (0, 1):
+        talk.register(infra_rank)
+    talk.register(3, memory=Memory(0, unhealthy=Problem("gpu", "7 of 8 GPUs")))
+    talk.wait(TIMEOUTS.join - 1)
+    reason = "too few nodes: 2 of 3 came within 60 s, and 1 more that may not train"
+    assert talk.wait(1) == talk.propose(interrupted(reason), 0, 1, 3)
 
 
 def test_a_silent_node_is_not_among_the_first() -> None:

@@ -273,11 +273,9 @@ class Cycles:
 
     def watch(self, standing: Standing) -> Step:
         """Check the bounds, and whether the job can grow. For each heartbeat with a majority, after `advance`."""
-        step, now, timeouts = self._enter(standing), standing.now, self.job.timeouts
-        if self.phase is Phase.JOINING and now - self._since >= timeouts.join:
-            here = sum(member.here for member in self._members)
-            reason = f"too few nodes: {here} of {self.selection.least} came within {timeouts.join:g} s"
-            self._step.verdict = Verdict(Outcome.INTERRUPTED, reason)
+        step, now = self._enter(standing), standing.now
+        if self.phase is Phase.JOINING and now - self._since >= self.job.timeouts.join:
+            self._step.verdict = Verdict(Outcome.INTERRUPTED, self.selection.too_few(now))
         elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
         elif self.job.settings.placement.grow_now and (size := self.selection.can_grow(self.group, now)):

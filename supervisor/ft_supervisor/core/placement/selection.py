@@ -56,6 +56,13 @@ class Selection:
         waited = now - self._enough_since >= timeouts.node_lost or now - since >= timeouts.join
         return waited or len(healthy) + self.unfit(now) == len(self._job.nodes)
 
+    def too_few(self, now: float) -> str:
+        """Return the reason for the end of a fresh job whose nodes have not come in time, for people."""
+        unfit = self.unfit(now)
+        fit = sum(member.here for member in self._members) - unfit
+        others = f", and {unfit} more that may not train" if unfit else ""
+        return f"too few nodes: {fit} of {self.least} came within {self._job.timeouts.join:g} s{others}"
+
     def first(self, now: float) -> Assignment:
         """Return the active nodes of a fresh job."""
         return self._assign((), self.healthy(now), self.least)
