@@ -49,7 +49,9 @@ class Job:
 
         threading.Thread(target=read, daemon=True).start()
 
-    def logged(self, event: str, nodes: int = 1, after: float = 0.0, by: str = "writer", **fields: str) -> list[LogLine]:
+    def logged(
+        self, event: str, nodes: int = 1, after: float = 0.0, by: str = "writer", **fields: str
+    ) -> list[LogLine]:
         """Return each node's first line with this event and these fields after that time, once `nodes` have one.
 
         `by`: the field that names the node.

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ft_bench.report import Row
-from ft_supervisor.core.placement.placement import Assignment, Candidate, assign
+from ft_supervisor.core.placement.placement import Assignment, FitNode, assign
 from ft_supervisor.core.protocol.settings import Placement, Pool
 
 NODES, ACTIVE, DOMAIN = 4096, 3584, 72
 SEGMENTS = (1, 8, 16)
 TARGET = 50.0
-_KNOWN = tuple(Candidate(rank, f"n{rank:04d}", f"d{rank // DOMAIN}") for rank in range(NODES))
+_KNOWN = tuple(FitNode(rank, f"n{rank:04d}", f"d{rank // DOMAIN}") for rank in range(NODES))
 _DOMAINS = {node.infra_rank: node.domain_id for node in _KNOWN}
 
 
@@ -46,7 +46,7 @@ def _demanding() -> tuple[Pool, ...]:
 _DEMANDING = _demanding()
 
 
-def _place(nodes: Sequence[Candidate], former: Sequence[int], policy: Placement) -> Assignment:
+def _place(nodes: Sequence[FitNode], former: Sequence[int], policy: Placement) -> Assignment:
     return assign(nodes, former, ACTIVE, policy, domains=_DOMAINS, least=ACTIVE // 2)
 
 

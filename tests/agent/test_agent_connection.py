@@ -30,7 +30,7 @@ from ft_supervisor.core.protocol.events import (
     Looked,
     Mailed,
 )
-from ft_supervisor.core.protocol.messages import TO_COORDINATOR, Leaving
+from ft_supervisor.core.protocol.messages import TO_COORDINATOR, ToldToEnd
 from ft_supervisor.core.protocol.model import Cycle, Job, Outcome, Timeouts, Verdict
 from ft_supervisor.process import clock
 from ft_supervisor.store.keys import Keys
@@ -141,11 +141,11 @@ def test_what_a_connection_tells(loop_of: LoopOf, coordinator: Scripted, tmp_pat
     assert loop.expect(BarrierPassed).cycle == cycle
     coordinator.store.push(KEYS.mail(NODE.infra_rank, INCARNATION, 1), codec.encode(standby()))
     assert loop.expect(Mailed).message == standby()
-    leaving = Leaving(0, 1, INCARNATION, "SIGTERM")
-    loop.wire.send(leaving)
+    told = ToldToEnd(0, 1, INCARNATION, "SIGTERM")
+    loop.wire.send(told)
     assert loop.wire.flush(BOUND)
     data = coordinator.store.pop(KEYS.inbox, 0)
-    assert data is not None and codec.decode(data, TO_COORDINATOR) == leaving
+    assert data is not None and codec.decode(data, TO_COORDINATOR) == told
     verdict = Verdict(Outcome.FAILED, "x")
     coordinator.store.set(KEYS.permanent_close, dump_verdict(verdict))
     assert loop.expect(CloseHeld).verdict == verdict

@@ -29,10 +29,10 @@ from ft_supervisor.core.protocol import orders
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.messages import (
     Continue,
-    Leaving,
     Prepare,
     Register,
     Stop,
+    ToldToEnd,
     WorkersStopped,
     WorkersSucceeded,
 )
@@ -159,7 +159,7 @@ def test_a_signal_is_told(agent_of: AgentOf, coordinator: Scripted, tmp_path: Pa
     agent = agent_of(job(tmp_path, coordinator.port, command=SLEEP))
     coordinator.expect(Register)
     agent.link.send(orders.Terminate("SIGTERM"))
-    assert coordinator.expect(Leaving).reason == "SIGTERM"
+    assert coordinator.expect(ToldToEnd).reason == "SIGTERM"
     verdict = Verdict(Outcome.CANCELLED, "by SIGTERM")
     coordinator.store.set(coordinator.keys.permanent_close, dump_verdict(verdict))
     assert agent.expect(orders.Done).code == 130

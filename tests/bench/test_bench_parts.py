@@ -66,7 +66,9 @@ def test_log_lines() -> None:
     line = "2026-11-21T12:00:00.123Z info event=stopping cycle=0.1 writer=node3 proc=agent"
     expected = LogLine(1795262400.123, "stopping", {"cycle": "0.1", "writer": "node3", "proc": "agent"})
     assert parse(line) == parse(f"node3| {line}\n") == expected
-    told = parse('2026-11-21T12:00:00.123Z info event=registered node=node7 reason="a b=c" writer=node0 proc=coordinator')
+    told = parse(
+        '2026-11-21T12:00:00.123Z info event=registered node=node7 reason="a b=c" writer=node0 proc=coordinator'
+    )
     assert told is not None
     assert (told.fields["node"], told.fields["writer"]) == ("node7", "node0")
     assert parse('node1| {"step": 3}') is None

@@ -490,8 +490,8 @@ def test_a_short_job_is_not_over_before_it_has_begun() -> None:
 )
 def test_what_a_signal_means(word: SlurmsWord, requeue: bool, outcome: Outcome, again: Again) -> None:
     coordinator = talk(interruption=Interruption(requeue=requeue))
-    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
-    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))  # twice, harmless
+    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
+    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))  # twice, harmless
     verdict = proposed(coordinator.slurm(word))
     assert verdict is not None
     assert (verdict.outcome, verdict.again) == (outcome, again)
@@ -499,7 +499,7 @@ def test_what_a_signal_means(word: SlurmsWord, requeue: bool, outcome: Outcome, 
 
 def test_a_signal_that_slurm_does_not_explain_in_time_cancels_the_job() -> None:
     coordinator = talk()
-    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
+    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
     coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
     assert proposed(coordinator.wait(4.0)) is None
     assert proposed(coordinator.wait(2.0)) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
@@ -508,7 +508,7 @@ def test_a_signal_that_slurm_does_not_explain_in_time_cancels_the_job() -> None:
 def test_no_cycle_begins_while_a_signal_is_not_explained() -> None:
     coordinator = talk()
     coordinator.hear(failed(1, signal="SIGTERM"))
-    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
+    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
     assert all_stop(coordinator) == {}
     assert mailed(coordinator.wait(2.0), Run) == {}
 
@@ -525,7 +525,7 @@ def test_never_success_once_slurm_has_interrupted_it() -> None:
 def test_never_success_nor_failure_once_a_signal_has_come(explained: bool) -> None:
     """The workers end because of it, and before Slurm has said what it means."""
     coordinator = talk()
-    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
+    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
     assert coordinator.machine.state.commit.proposal is None
@@ -535,7 +535,7 @@ def test_never_success_nor_failure_once_a_signal_has_come(explained: bool) -> No
 
 def test_slurm_is_asked_again_when_its_signal_ended_the_question() -> None:
     coordinator = talk()
-    coordinator.hear(messages.Leaving(0, 1, 1, "SIGTERM"))
+    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
     asked = coordinator.questions
     coordinator.wait(1.0)
     assert coordinator.questions == asked, "an answer is awaited"

@@ -153,7 +153,7 @@ def test_with_the_budget_spent_a_cancelled_job_is_not_called_failed() -> None:
     talk.begin()
     assert talk.hear(by_sigterm(1)) == [stop(rank, grace=TIMEOUTS.stop_grace) for rank in range(3)]
     reason = "n2 was told to end: SIGTERM"
-    assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == []
+    assert talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM")) == []
     assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(Verdict(Outcome.CANCELLED, reason))
 
 
@@ -466,8 +466,8 @@ def test_a_verdict_in_a_register_is_the_jobs() -> None:
         succeeded(1, C1, incarnation=1),
         stopped(1, C1, incarnation=1),
         goodbye(1, incarnation=1),
-        messages.Leaving(0, 1, 1, "SIGTERM"),
-        messages.Leaving(1, 1, 2, "SIGTERM"),
+        messages.ToldToEnd(0, 1, 1, "SIGTERM"),
+        messages.ToldToEnd(1, 1, 2, "SIGTERM"),
         messages.WorkersFailed(1, 1, 2, C1, (FAILURE,)),
         messages.Register(node(1), 1, 7, 9, 9, None, Memory(0), serial=9),
         messages.Register(node(1), 2, 1, 9, 9, None, Memory(0), serial=1),
@@ -587,7 +587,7 @@ def test_a_verdict_from_outside_ends_a_job_that_still_joins() -> None:
 def test_a_found_verdict_goes_before_a_proposal_that_nobody_keeps_yet() -> None:
     talk = Talk()
     talk.begin()
-    talk.hear(messages.Leaving(0, 3, 1, "SIGTERM"))
+    talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
     found = Verdict(Outcome.SUCCESS, "found")
     assert talk.held(found) == decided(found, "")
     for infra_rank in range(4):
@@ -598,7 +598,7 @@ def test_a_found_verdict_goes_before_a_proposal_that_nobody_keeps_yet() -> None:
 def test_a_proposal_without_a_majority_is_no_verdict() -> None:
     talk = Talk(nodes=5, active=3)
     talk.begin()
-    talk.hear(messages.Leaving(0, 3, 1, "SIGTERM"))
+    talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
     for infra_rank in (0, 3, 0, 3):
         assert talk.hear(verdict_kept(infra_rank)) == []
     talk.silent = {1, 2, 4}
@@ -611,7 +611,7 @@ def test_nothing_runs_after_the_verdict() -> None:
     talk = Talk()
     talk.begin()
     talk.hear(failed(0))
-    talk.hear(messages.Leaving(0, 3, 1, "SIGTERM"))
+    talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
     talk.slurm(SlurmsWord.CANCELLED)
     for infra_rank in range(3):
         assert talk.hear(stopped(infra_rank)) == []
@@ -622,9 +622,9 @@ def test_a_node_that_is_told_to_end_cancels_the_job() -> None:
     talk = Talk()
     talk.begin()
     verdict = Verdict(Outcome.CANCELLED, "n3 was told to end: SIGTERM")
-    assert talk.hear(messages.Leaving(0, 3, 1, "SIGTERM")) == []
+    assert talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM")) == []
     assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(verdict)
-    assert talk.hear(messages.Leaving(0, 2, 1, "SIGTERM")) == []
+    assert talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM")) == []
 
 
 def test_a_late_comer_hears_of_the_end() -> None:

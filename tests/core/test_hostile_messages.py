@@ -45,7 +45,7 @@ FROM_NODES = (
     *(failed(1), succeeded(1), stopping(1), stopped(1), verdict_kept(1), goodbye(2), goodbye(3, verdict=SUCCESS)),
     messages.RosterKept(1, 1, 1, (1, 2)),
     messages.Unhealthy(0, 1, 1, Problem("disk", "a disk")),
-    messages.Leaving(0, 1, 1, "SIGTERM"),
+    messages.ToldToEnd(0, 1, 1, "SIGTERM"),
 )
 FROM_COORDINATORS = (
     messages.Prepare(1),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.placement.placement import Candidate, assign
+from ft_supervisor.core.placement.placement import FitNode, assign
 from ft_supervisor.core.protocol.settings import Placement
 
 NODES = st.sets(st.integers(0, 15))
@@ -16,13 +16,13 @@ DOMAINS = st.dictionaries(st.integers(0, 15), st.sampled_from(["", "x", "y", "z"
 
 def first(healthy: Collection[int], active: int) -> tuple[int, ...] | None:
     """The group of a fresh job of a fixed size."""
-    nodes = [Candidate(rank, f"n{rank}") for rank in healthy]
+    nodes = [FitNode(rank, f"n{rank}") for rank in healthy]
     return assign(nodes, (), active, Placement(), domains={}, least=active).group
 
 
 def next_group(former: Sequence[int], healthy: Collection[int], domains: Mapping[int, str]) -> tuple[int, ...] | None:
     """The group after `former`, of the same size."""
-    nodes = [Candidate(rank, f"n{rank}", domains.get(rank, "")) for rank in healthy]
+    nodes = [FitNode(rank, f"n{rank}", domains.get(rank, "")) for rank in healthy]
     return assign(nodes, former, len(former), Placement(), domains=domains, least=len(former)).group
 
 

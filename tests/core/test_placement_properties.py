@@ -10,7 +10,7 @@ from itertools import combinations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ft_supervisor.core.placement.placement import Assignment, Candidate, assign, could_grow
+from ft_supervisor.core.placement.placement import Assignment, FitNode, assign, could_grow
 from ft_supervisor.core.placement.pools import NO_POOL, Pools
 from ft_supervisor.core.protocol.settings import Placement, Pool
 
@@ -29,8 +29,8 @@ POOL = st.builds(
 
 @dataclass(frozen=True)
 class Case:
-    known: tuple[Candidate, ...]
-    healthy: tuple[Candidate, ...]
+    known: tuple[FitNode, ...]
+    healthy: tuple[FitNode, ...]
     former: tuple[int, ...]
     active: int
     least: int
@@ -60,7 +60,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, fresh: bool | None = None, elastic: bool | None = None, reserves: bool = True) -> Case:
-    known = tuple(Candidate(rank, f"n{rank}", draw(DOMAIN)) for rank in range(draw(st.integers(1, MOST))))
+    known = tuple(FitNode(rank, f"n{rank}", draw(DOMAIN)) for rank in range(draw(st.integers(1, MOST))))
     segment = draw(st.integers(1, 3))
     pools = tuple(draw(st.lists(POOL, min_size=1, max_size=3)))
     if not reserves:
@@ -91,9 +91,7 @@ def cases(draw: st.DrawFn, fresh: bool | None = None, elastic: bool | None = Non
 def tight(draw: st.DrawFn, fresh: bool) -> Case:
     """Every node is in one of two or three pools by its name, and hardly any choice of nodes will do."""
     segment = 2 if fresh else 1
-    known = tuple(
-        Candidate(rank, f"n{rank}", draw(st.sampled_from("abc"))) for rank in range(draw(st.integers(4, MOST)))
-    )
+    known = tuple(FitNode(rank, f"n{rank}", draw(st.sampled_from("abc"))) for rank in range(draw(st.integers(4, MOST))))
     former = () if fresh else tuple(range(draw(st.integers(2, len(known) // 2))))
     healthy = known[len(former) :]
     member = [draw(st.integers(0, 2)) for _ in known]
@@ -155,14 +153,14 @@ def test_who_replaces_belongs_to_a_pool_that_serves(case: Case) -> None:
             assert pools.of(nodes[node]) in pools.serving(case.domains[before[0]])
 
 
-def reserves_are_kept(case: Case, chosen: Sequence[Candidate]) -> bool:
+def reserves_are_kept(case: Case, chosen: Sequence[FitNode]) -> bool:
     pools = Pools(case.policy.pools)
     sizes = Counter(pools.of(node) for node in case.healthy)
     taken = Counter(pools.of(node) for node in chosen)
     return all(pool == NO_POOL or taken[pool] <= max(0, sizes[pool] - pools.reserve(pool)) for pool in taken)
 
 
-def is_whole(case: Case, chosen: Sequence[Candidate]) -> bool:
+def is_whole(case: Case, chosen: Sequence[FitNode]) -> bool:
     return all(count % case.segment == 0 for count in Counter(case.place(node.domain_id) for node in chosen).values())
 
 

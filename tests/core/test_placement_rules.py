@@ -2,14 +2,14 @@
 
 import pytest
 
-from ft_supervisor.core.placement.placement import Assignment, Candidate, assign, could_grow
+from ft_supervisor.core.placement.placement import Assignment, FitNode, assign, could_grow
 from ft_supervisor.core.protocol.settings import Placement, Pool
 
 
-def nodes(sizes: str) -> list[Candidate]:
+def nodes(sizes: str) -> list[FitNode]:
     """`a2 b1 -1`: n0 and n1 in a, n2 in b, n3 in no domain."""
     domains = [part[0] for part in sizes.split() for _ in range(int(part[1:]))]
-    return [Candidate(rank, f"n{rank}", domain.replace("-", "")) for rank, domain in enumerate(domains)]
+    return [FitNode(rank, f"n{rank}", domain.replace("-", "")) for rank, domain in enumerate(domains)]
 
 
 def place(
@@ -185,7 +185,7 @@ def test_a_segment_moves_only_to_whom_serves_its_domain() -> None:
 
 
 def test_a_node_that_comes_back_in_another_domain_is_no_part_of_its_segment() -> None:
-    healthy = [Candidate(0, "n0", "a"), Candidate(1, "n1", "b"), Candidate(2, "n2", "a")]
+    healthy = [FitNode(0, "n0", "a"), FitNode(1, "n1", "b"), FitNode(2, "n2", "a")]
     found = assign(healthy, (0, 1), 2, Placement(segment=2), domains={0: "a", 1: "a", 2: "a"}, least=2)
     assert found.group == (0, 2)
 

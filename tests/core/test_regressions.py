@@ -204,7 +204,7 @@ def test_a_new_coordinator_takes_the_cycle_that_it_learns_late_for_what_it_is() 
 def test_an_old_verdict_does_not_stay_behind_when_a_coordinator_is_candidate_again() -> None:
     talk = Talk(nodes=3, active=1)
     talk.begin()
-    talk.hear(messages.Leaving(0, 2, 1, "SIGTERM"))
+    talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM"))
     talk.register(1, memory=Memory(7))
     for infra_rank in (0, 1):
         talk.register(infra_rank, memory=Memory(9))

@@ -540,7 +540,7 @@ def test_the_same_register_does_not_promise_for_two() -> None:
 def test_orders_of_a_former_term_are_nobodys_any_more() -> None:
     talk = Takeover()
     talk.take(0, 1, 2, 3, 4)
-    for message in (failed(0), succeeded(0), stopped(0), messages.Leaving(0, 0, 1, "SIGTERM"), verdict_kept(0)):
+    for message in (failed(0), succeeded(0), stopped(0), messages.ToldToEnd(0, 0, 1, "SIGTERM"), verdict_kept(0)):
         assert talk.hear(message) == []
     assert talk.hear(messages.Goodbye(0, 0, 1, SUCCESS)) == []
     assert talk.machine.state.phase == "running"

@@ -537,7 +537,7 @@ def test_workers_that_cannot_be_ended_hold_nobody_forever() -> None:
 
 def test_a_signal_is_told_to_the_coordinator_whose_verdict_is_awaited() -> None:
     play = running()
-    assert play.feed(Terminated("SIGTERM"), Terminated("SIGTERM")) == [Send(messages.Leaving(0, 1, 1, "SIGTERM"))]
+    assert play.feed(Terminated("SIGTERM"), Terminated("SIGTERM")) == [Send(messages.ToldToEnd(0, 1, 1, "SIGTERM"))]
     cancelled = Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
     assert play.feed(mail(messages.Close(0, cancelled))) == [
         remember(C0, verdict=cancelled),

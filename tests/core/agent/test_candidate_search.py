@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.core.machines import BEAT, TIMEOUTS, job, node
 
-from ft_supervisor.core.agent.candidate_search import ROUNDS_ALONE, CandidateSearch
+from ft_supervisor.core.agent.candidate_search import ROUNDS_WITHOUT_MAJORITY, CandidateSearch
 from ft_supervisor.core.protocol.actions import Dial
 from ft_supervisor.core.protocol.events import Connected
 from ft_supervisor.core.protocol.model import Job, Memory, Roster
@@ -148,7 +148,7 @@ def test_a_coordinator_that_has_stepped_down_gets_some_time_to_return() -> None:
 def test_a_coordinator_without_a_majority_is_left() -> None:
     play = led(0)
     assert play.wait(10) is None
-    play.lag = ROUNDS_ALONE
+    play.lag = ROUNDS_WITHOUT_MAJORITY
     assert play.wait(BEAT) is not None
 
 

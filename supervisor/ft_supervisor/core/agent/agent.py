@@ -259,7 +259,7 @@ class AgentMachine:
         if self._giving_up.signalled(reason, now):
             self._life.signalled = not self.job.signal_workers
             self._do(Announce(facts.TerminationPassedOn(reason)))
-            self._follower.send(messages.Leaving, reason=reason)
+            self._follower.send(messages.ToldToEnd, reason=reason)
 
     def _policy_differs(self, event: PolicyDiffers, now: float) -> None:
         """A node that has promised a term has its coordinator's configuration: then the store is a stranger's."""

@@ -15,7 +15,7 @@ from ft_supervisor.core.protocol.model import NO_PROMISE, Job, Memory, Node
 from ft_supervisor.core.quorum.roster import candidates, coordinator_of, first_candidate
 from ft_supervisor.core.transitions import Transitions, check_invariants, check_transition
 
-ROUNDS_ALONE = 4
+ROUNDS_WITHOUT_MAJORITY = 4
 """A coordinator has lost its majority if no majority has read so many of its last rounds; usually it is one or two."""
 
 
@@ -119,7 +119,7 @@ class CandidateSearch:
         self._redirect = self._newer(term, memory)
         # Before its first lease it may wait for a majority to come, but the majority may have gone elsewhere.
         long = now - self._connected_at >= self._job.timeouts.node_lost
-        self._without_majority = self.led and (round_ - lease >= ROUNDS_ALONE if lease else long)
+        self._without_majority = self.led and (round_ - lease >= ROUNDS_WITHOUT_MAJORITY if lease else long)
         if round_ != self.round:
             self.round, self._round_at = round_, now
         if self.led and term == memory.promise:

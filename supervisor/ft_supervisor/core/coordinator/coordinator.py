@@ -392,7 +392,7 @@ MESSAGES: Mapping[Role, Mapping[type, Hear]] = {
     Role.PREPARING: {},
     Role.LEADING: {
         **_IN_CHARGE,
-        messages.Leaving: lambda machine, message, member, now: machine._hear_signal(member, message.reason, now),
+        messages.ToldToEnd: lambda machine, message, member, now: machine._hear_signal(member, message.reason, now),
         **dict.fromkeys(messages.OF_WORKERS, CoordinatorMachine._hear_workers),
     },
     Role.CLOSING: {**_IN_CHARGE, messages.VerdictKept: CoordinatorMachine._hear_verdict_kept},

@@ -242,7 +242,7 @@ class Leadership:
     def may_start(self, now: float) -> bool:
         """Whether a majority was certainly with us just now, and no other coordinator in charge since the last lost
         node's fence."""
-        return self.may_decide(now) and self.majority.is_alone()
+        return self.may_decide(now) and self.majority.no_rival_possible()
 
     def look(self, now: float) -> list[CoordinatorAction]:
         """Count the majority for this tick; announce when that has changed."""

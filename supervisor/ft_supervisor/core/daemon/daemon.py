@@ -86,7 +86,7 @@ class DaemonMachine:
         self.memory = Memory()
         self._agent = ChildWatch(job.timeouts.agent, AGENT_PAUSE)
         self._coordinator = ChildWatch(job.timeouts.agent, COORDINATOR_PAUSE)
-        self._closed: orders.VerdictDecided | None = None
+        self._decided: orders.VerdictDecided | None = None
         """The newest VerdictDecided of our coordinator, which has the job's verdict."""
         self._coordinator_done = False
         self._health = HealthMachine(job.settings.health)
@@ -266,7 +266,7 @@ class DaemonMachine:
         first = self.node.infra_rank == first_candidate(self.job)
         waited = self._met is not None and now - self._met >= self.job.timeouts.node_lost
         needed = first or waited or self.memory.promise != NO_PROMISE
-        needed = needed and self._closed is None and is_candidate(self.job, self.node.infra_rank, self.memory)
+        needed = needed and self._decided is None and is_candidate(self.job, self.node.infra_rank, self.memory)
         if needed and self._serving and self._coordinator.spawn(now):
             self._do(actions.SpawnCoordinator(self._coordinator.incarnation, self.memory))
 
@@ -279,17 +279,17 @@ class DaemonMachine:
             case orders.Listening(port):
                 self._announce(facts.CoordinatorListens(port))
             case orders.VerdictDecided():
-                self._closed = order
+                self._decided = order
             case orders.Done():
                 self._coordinator_done = True
                 self._coordinator.kill(now + DONE_BOUND)
 
     def _coordinator_exited(self, status: str, now: float) -> None:
         self._coordinator.exit(now)
-        if not self._coordinator_done and (self._serving or self._closed is not None):
+        if not self._coordinator_done and (self._serving or self._decided is not None):
             self._announce(facts.CoordinatorLost(status, self._coordinator.crashes))
-            if self._closed is not None:  # it may have died before it wrote the file
-                self._write_verdict(self._closed.verdict, shared=True)
+            if self._decided is not None:  # it may have died before it wrote the file
+                self._write_verdict(self._decided.verdict, shared=True)
         if self.state is State.ENDING:
             self._go(now)
 
@@ -334,7 +334,7 @@ class DaemonMachine:
             self._write_verdict(verdict)
         if not self._coordinator.lives:
             self._go(now)
-        elif self._closed is None:  # if it is in charge at all, another one will be
+        elif self._decided is None:  # if it is in charge at all, another one will be
             self._do(actions.KillChild(COORDINATOR))
         elif not self._coordinator.doomed:
             self._coordinator.kill(now + self.job.longest_grace + self.job.timeouts.close_grace + KILL_BOUND + 5.0)
@@ -343,14 +343,14 @@ class DaemonMachine:
         """No child is left."""
         assert self._leave is not None
         accepted = self.memory.accepted
-        self._leaving = Leaving(self.job, self.node.name, self._leave, self._batch, self._closed, accepted)
+        self._leaving = Leaving(self.job, self.node.name, self._leave, self._batch, self._decided, accepted)
         self._become(State.LEAVING)
         self._actions += self._leaving.begin(now)
 
     def _write_verdict(self, verdict: Verdict, *, shared: bool = False) -> None:
-        """Have the file written, with the line for Slurm's accounting if our coordinator has closed the job so."""
-        closed = self._closed if self._closed is not None and self._closed.verdict == verdict else None
-        summary = "" if closed is None else line(closed.summary, verdict, self.job.run_id)
+        """Have the file written, with the line for Slurm's accounting if our coordinator has decided so."""
+        decided = self._decided if self._decided is not None and self._decided.verdict == verdict else None
+        summary = "" if decided is None else line(decided.summary, verdict, self.job.run_id)
         self._do(actions.CopyVerdict(verdict, shared, summary))
 
     def _tick(self, now: float) -> None:

@@ -110,16 +110,16 @@ _ANSWERS = {
 class LastDeed:
     """Pure. `begin` once, and then `handle` with each event until `over`. All times in seconds."""
 
-    def __init__(self, job: Job, node: str, batch: InBatchJob, closed: VerdictDecided, *, deputy: bool) -> None:
-        """`node`: this node's name. `closed`: the job's verdict, and with the closer the nodes that are lost."""
+    def __init__(self, job: Job, node: str, batch: InBatchJob, decided: VerdictDecided, *, deputy: bool) -> None:
+        """`node`: this node's name. `decided`: the job's verdict, and with the closer the nodes that are lost."""
         self.step = Step.BEGINNING
         self.due: float | None = None
         """When `handle` has to be called at the latest; None while only an event matters."""
         self._job = job
         self._node = node
         self._batch = batch
-        self._verdict = closed.verdict
-        self._closed = closed
+        self._verdict = decided.verdict
+        self._decided = decided
         self._deputy = deputy
         self._host: BatchHostAnswered | None = None
         self._signal = ""
@@ -138,7 +138,7 @@ class LastDeed:
         elif self._job.settings.accounting.comment:
             self._become(Step.COMMENTING)
             run_id, verdict = self._job.run_id, self._verdict
-            self._do(WriteComment(line(self._closed.summary, verdict, run_id), head(verdict, run_id)))
+            self._do(WriteComment(line(self._decided.summary, verdict, run_id), head(verdict, run_id)))
         else:
             self._forbid()
         return self._actions
@@ -236,7 +236,7 @@ class LastDeed:
     def _lost(self) -> bool:
         """Whether the coordinator has lost the batch host. On that host only its own agent can be meant."""
         host, nodes = self._batch.host, self._job.nodes
-        return host != self._node and host in nodes and nodes.index(host) in parse_ranks(self._closed.lost)
+        return host != self._node and host in nodes and nodes.index(host) in parse_ranks(self._decided.lost)
 
     def _is_ours(self) -> bool:
         if self._lost:

@@ -61,18 +61,18 @@ class Leaving:
         node: str,
         leave: Leave,
         batch: InBatchJob | None,
-        closed: VerdictDecided | None,
+        decided: VerdictDecided | None,
         accepted: Accepted | None,
     ) -> None:
         """`node`: this node's name. `leave`: how it leaves, unless the last look finds a verdict. `batch` None: there
-        is no Slurm. `closed`: the newest VerdictDecided of this node's coordinator. `accepted`: the proposal
+        is no Slurm. `decided`: the newest VerdictDecided of this node's coordinator. `accepted`: the proposal
         that this node has accepted."""
         self.stage = Stage.BEGINNING
         self._job = job
         self._node = node
         self._leave = leave
         self._batch = batch
-        self._closed = closed
+        self._decided = decided
         self._accepted = accepted
         self._look_until: float | None = None
         self._signal: Signalled | None = None
@@ -150,8 +150,8 @@ class Leaving:
         verdict, accepted = self._leave.verdict, self._accepted
         if self._batch is None:
             return None
-        if self._closed is not None:
-            return LastDeed(self._job, self._node, self._batch, self._closed, deputy=False)
+        if self._decided is not None:
+            return LastDeed(self._job, self._node, self._batch, self._decided, deputy=False)
         if verdict is not None and accepted is not None and accepted.deputy:
             return LastDeed(self._job, self._node, self._batch, VerdictDecided(verdict), deputy=True)
         return None

@@ -32,11 +32,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ft_supervisor.core.placement.growth import grow
-from ft_supervisor.core.placement.pools import Candidate, Free, Pools
+from ft_supervisor.core.placement.pools import FitNode, Free, Pools
 from ft_supervisor.core.placement.vacancies import Slot, fill
 from ft_supervisor.core.protocol.settings import Placement
 
-__all__ = ["Assignment", "Candidate", "assign", "could_grow"]
+__all__ = ["Assignment", "FitNode", "assign", "could_grow"]
 
 SHOWN = 4
 """How many changes a reason names."""
@@ -52,7 +52,7 @@ class Assignment:
 
 
 def assign(
-    nodes: Sequence[Candidate],
+    nodes: Sequence[FitNode],
     former: Sequence[int],
     active: int,
     policy: Placement,
@@ -91,7 +91,7 @@ def assign(
 
 
 def could_grow(
-    nodes: Sequence[Candidate],
+    nodes: Sequence[FitNode],
     former: Sequence[int],
     active: int,
     policy: Placement,

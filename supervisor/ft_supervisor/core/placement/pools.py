@@ -14,7 +14,7 @@ NO_POOL = -1
 
 
 @dataclass(frozen=True)
-class Candidate:
+class FitNode:
     """A healthy node that can be chosen. `domain_id` is "" where there is none."""
 
     infra_rank: int
@@ -46,7 +46,7 @@ class Pools:
     def __getitem__(self, index: int) -> Pool:
         return self._pools[index]
 
-    def of(self, node: Candidate) -> int:
+    def of(self, node: FitNode) -> int:
         """Return the first pool that names the node or its domain, else the first that names nothing, else NO_POOL."""
         none = len(self._pools)
         named = min(self._by_node.get(node.name, none), self._by_domain.get(node.domain_id, none))
@@ -68,7 +68,7 @@ class Pools:
 class Free:
     """The nodes that have no place in the group yet, by domain and pool; pools in their order, nodes by infra_rank."""
 
-    def __init__(self, nodes: Iterable[Candidate], pools: Pools) -> None:
+    def __init__(self, nodes: Iterable[FitNode], pools: Pools) -> None:
         self.nodes = {node.infra_rank: node for node in nodes}
         """All healthy nodes, free or not."""
         self.pools = pools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ft_supervisor.core.placement.placement import Assignment, Candidate, assign
+from ft_supervisor.core.placement.placement import Assignment, FitNode, assign
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.core.protocol.settings import OnExhausted
 from ft_supervisor.core.quorum.members import Members
@@ -116,7 +116,7 @@ class Selection:
 
     def _assign(self, former: Sequence[int], nodes: Collection[int], least: int) -> Assignment:
         candidates = [
-            Candidate(rank, self._job.nodes[rank], self._members[rank].node.domain_id) for rank in sorted(nodes)
+            FitNode(rank, self._job.nodes[rank], self._members[rank].node.domain_id) for rank in sorted(nodes)
         ]
         return assign(
             candidates,

@@ -22,7 +22,7 @@ class Register:
     `connection` counts this incarnation's connections. `round`: the store's, as read on this connection.
     `running`: the cycle whose workers may live on this node. `port`: free on this node just now, for the workers'
     own store, should this node get group_rank 0. The term is `memory.promise`. `serial` counts this incarnation's
-    Registers: a repeated old one is ignored. `told`: the signal that asks this node to end, as in Leaving.
+    Registers: a repeated old one is ignored. `told`: the signal that asks this node to end, as in ToldToEnd.
     """
 
     node: Node
@@ -118,7 +118,7 @@ class Unhealthy:
 
 
 @dataclass(frozen=True)
-class Leaving:
+class ToldToEnd:
     """A signal asks this node to end: a person cancels the job, or Slurm ends it."""
 
     term: Term
@@ -248,7 +248,7 @@ ToCoordinator = (
     | RosterKept
     | VerdictKept
     | Unhealthy
-    | Leaving
+    | ToldToEnd
     | Goodbye
 )
 ToAgent = Prepare | Members | Standby | Run | Continue | Stop | Propose | Close
@@ -262,7 +262,7 @@ TO_COORDINATOR: tuple[type, ...] = (
     RosterKept,
     VerdictKept,
     Unhealthy,
-    Leaving,
+    ToldToEnd,
     Goodbye,
 )
 TO_AGENT: tuple[type, ...] = (Prepare, Members, Standby, Run, Continue, Stop, Propose, Close)

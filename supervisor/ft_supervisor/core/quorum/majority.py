@@ -38,7 +38,7 @@ class Majority:
         """Note that a node is lost. Its workers may have run until its fence: `fence` after it was last `heard`."""
         self._fenced = max(self._fenced, heard + self._timeouts.fence)
 
-    def is_alone(self) -> bool:
+    def no_rival_possible(self) -> bool:
         """Whether a majority followed us after the fence of every lost node: then no such node can have found another
         coordinator and still run its workers."""
         return self._since is not None and self._since >= self._fenced
