@@ -10,21 +10,21 @@ Leadership, which coordinator.py calls.
 3. An agent that gets Prepare has its daemon keep the promise: it obeys no coordinator of a lower term any more. Then
    it answers with another Register, which has the term and the node's Memory. Such answers are told from older
    Registers (is_answer) and counted (Election.promise). Other messages of this term wait (postpone, release).
-4. Promises of a majority have come: LEADING (take_charge). In the new list of members a node that has not promised may
-   be running anything. If the promises do not come in time, 2 begins again with a higher term (retry).
+4. Promises of a majority have come: LEADING (take_charge). A member that has not promised is taken to run workers
+   until it registers or is lost. If the promises do not come in time, 2 begins again with a higher term (retry).
 5. The coordinator goes on from the memories of the promises (CoordinatorMachine._take_charge). One has accepted a
    verdict: it may be the job's already, and is proposed again (verdict_commit.py): CLOSING. Otherwise Cycles.adopt
    takes over the newest cycle, and each node that runs it gets Continue: its workers notice nothing.
-6. Every member gets the roster anew (quorum/roster_change.py). Only when a majority keeps it are its members eligible
-   for a new cycle.
+6. The list of members is proposed anew, in the new term (quorum/roster_change.py). Only when a majority keeps it are
+   its members eligible for a new cycle.
 7. Each tick publishes a round (pulse), agents write the rounds back, and Heard brings these echoes (beat). A round
    that a majority has read proves that it was there, and is a lease for the agents (quorum/lease.py). Decisions need a
    young proof, a new cycle one that is younger than the fence of the last lost node (quorum/majority.py).
 8. A member that stays silent for node_lost is lost (silent, lose): Cycles.missing stops its cycle, and it leaves the
    list (change_roster).
 
-The former coordinator, if it lives, receives a promise of a higher term or has stood still for too long: it is a
-CANDIDATE again (step_down). All times are seconds of the coordinator's own clock.
+The former coordinator may live. When a node registers with the promise of a higher term, or when it notices that it has
+stood still for too long, it is a CANDIDATE again (step_down). All times are seconds of the coordinator's own clock.
 """
 
 from __future__ import annotations

@@ -83,6 +83,10 @@ def find(rules: Sequence[Rule], trouble: Trouble, name: str) -> int | None:
     return None
 
 
+_NO_RULE = -1.5
+"""Added to the number of rules: the weight of a trouble without a rule, between those of the last two rules."""
+
+
 def weight(rules: Sequence[Rule], rule: int | None) -> float:
     """Return the weight of a trouble with this rule. Of several that end one cycle the one with the least weight
     decides.
@@ -91,7 +95,7 @@ def weight(rules: Sequence[Rule], rule: int | None) -> float:
     earliest rule is to answer. A trouble without a rule weighs a little less than one with the last rule, which is for
     any failure.
     """
-    return len(rules) - 1.5 if rule is None else rule
+    return len(rules) + _NO_RULE if rule is None else rule
 
 
 def ignored(rules: Sequence[Rule], failure: Failure, name: str) -> bool:

@@ -62,8 +62,8 @@ class MajorityBack:
 
 @dataclass(frozen=True)
 class RosterChanged:
-    """The members keep the list of members with this number from now on. `former`: the list that it replaces, "" once
-    that needs no asking any more. Both are written by `ranks.format_ranks`."""
+    """The coordinator proposes a list of members. `number`: its number in this term. `former`: the list that it
+    replaces, "" once a majority of both keeps the new one. Both are written by `ranks.format_ranks`."""
 
     number: int
     members: str

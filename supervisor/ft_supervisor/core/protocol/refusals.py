@@ -16,7 +16,8 @@ class Refusals:
     def due(self, kind: str, now: float) -> int | None:
         """Count one more refusal of this kind at `now` (seconds of any monotonic clock). There are few kinds.
 
-        Return how many refusals since the last line were not logged, if a line is due; None if it is too soon.
+        Return None if it is too soon for another line of this kind. Otherwise a line is due for this refusal: return
+        how many others since the last line were not logged.
         """
         if now < self._next.get(kind, now):
             self._untold[kind] = self._untold.get(kind, 0) + 1

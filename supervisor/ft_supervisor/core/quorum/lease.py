@@ -4,8 +4,8 @@ The coordinator counts rounds in its store. Agents read the round and write it b
 that a majority has written back proves that no other coordinator was in charge at the moment when r appeared: one that
 is in charge later has the promise of one of those agents, given after that agent had read r. So
 
-    a node may run workers until `fence` after a moment that was certainly before r appeared: when it asked and r was
-    not there yet (Lease), and
+    a node may run workers until `fence` after a moment that was certainly before r appeared: when it asked for the
+    newest round for the last time before it saw r (Lease), and
     a coordinator that takes charge replaces no node within `node_lost` after that,
 
 and no clock is compared with another host's: only their rates matter, over seconds.
