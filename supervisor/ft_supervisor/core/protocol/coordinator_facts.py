@@ -62,7 +62,7 @@ class MajorityBack:
 
 @dataclass(frozen=True)
 class RosterChanged:
-    """The coordinator proposes a list of members. `number`: its number in this term. `former`: the list that it
+    """The coordinator proposes a list of members. `number`: it grows with each list. `former`: the list that it
     replaces, "" once a majority of both keeps the new one. Both are written by `ranks.format_ranks`."""
 
     number: int
