@@ -17,9 +17,9 @@ def draw(seed: int, theme: Theme | None = None) -> Plan:
     if theme is None and seed % 4 == 3:
         dice = random.Random(f"launch {seed}")
         signalled = not plan.gentle and dice.random() < 0.3
-        # here Slurm's answers to `launch` are drawn apart from those to the daemon that ends the job
-        plan = replace(launched(dice, plan) if signalled else replace(plan, launch=True), slurm="lives")
-    return plan
+        plan = launched(dice, plan) if signalled else replace(plan, launch=True)
+    # Slurm's answers to `launch` are drawn apart from those to the daemon that ends the job.
+    return replace(plan, slurm="lives") if plan.launch else plan
 
 
 def _draw(seed: int, theme: Theme | None) -> Plan:

@@ -191,6 +191,10 @@ def launched(dice: random.Random, plan: Plan) -> Plan:
         seconds = 0.0 if kind in ("node", "daemon", "coordinator") else dice.uniform(1.0, 20.0)
         nodes = [] if kind == "files" else [dice.randrange(plan.nodes)]
         faults.append(_fault(kind, dice.uniform(0.0, plan.work + 8.0), nodes, seconds))
+    if dice.random() < 0.2:  # srun ends before the verdict can be read: no daemon on the batch host has a copy
+        faults.append(_fault("daemon", dice.uniform(0.0, plan.work), [0]))
+        moment = dice.choice(("closing", "recording"))
+        faults.append(_fault("files", 0.0, seconds=dice.uniform(1.0, 15.0), moment=moment))
     return replace(plan, launch=True, faults=tuple(faults))
 
 
