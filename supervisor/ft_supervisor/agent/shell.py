@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from ft_supervisor.agent import barrier, stacks
 from ft_supervisor.agent.connection import FromWire
-from ft_supervisor.agent.guard import Guard
+from ft_supervisor.agent.guard_timer import Guard
 from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
 from ft_supervisor.agent.wire import Wire
 from ft_supervisor.agent.workers import Workers

@@ -64,7 +64,8 @@ class NodeStatus:
     ranges in the same order; either all nodes have one, or none has, and it is "". `heartbeat_age`: seconds since the
     most silent of them was heard; None if it has not registered. `silent`: not heard for `timeouts.coordinator`, or
     never; silent nodes share an entry only if they have been silent for the same number of whole seconds. `restarts`:
-    number of the node's agents that have died; `losses`: number of times that this coordinator has lost the node.
+    number of the node's agents that have died and were replaced, not of cycles; `losses`: number of times that this
+    coordinator has lost the node.
     `running`: its workers may be running. `draining`: Slurm is about to take the node away. `health`: its problem, ""
     for none.
     """

@@ -79,15 +79,20 @@ class GiveUp:
         timeouts = self._job.timeouts
         if self._differs is not None and now - self._differs[1] >= timeouts.takeover:
             return Leave(CONFIG_ERROR, None, self._differs[0]), 0.0
-        fresh = since is None and newest is None
-        patience = timeouts.join if fresh else timeouts.takeover
-        give_up_at = self._join_by if fresh else (self._began if since is None else since) + patience
-        if now >= give_up_at:
+        until, patience = self._search_ends(newest, since)
+        if now >= until:
             return Leave(INTERRUPTED, None, f"no coordinator with a majority for {patience:g} s"), 0.0
         if self._is_unanswered(led, now):
             reason = "told to end by a signal, and no coordinator answers"
             return Leave(EXIT_CODES[Outcome.CANCELLED], None, reason), timeouts.stop_grace
         return None
+
+    def _search_ends(self, newest: Cycle | None, since: float | None) -> tuple[float, float]:
+        """Return when the search for a coordinator is given up, and after how many seconds of it."""
+        timeouts = self._job.timeouts
+        if since is None and newest is None:
+            return self._join_by, timeouts.join
+        return (self._began if since is None else since) + timeouts.takeover, timeouts.takeover
 
     def _is_unanswered(self, led: bool, now: float) -> bool:
         """The coordinator was told of the signal, and no verdict has come."""

@@ -159,8 +159,11 @@ class Cycles:
         elif self.current.is_ours and (memory.newest is None or memory.newest < self.cycle):
             self._run_or_stop(member, now)
         else:
-            pending = member.node.infra_rank in self.current.pending
-            if pending if memory.unhealthy is not None else self.phase is Phase.RUNNING:  # else its peers were faster
+            if memory.unhealthy is not None:
+                is_cause = member.node.infra_rank in self.current.pending
+            else:
+                is_cause = self.phase is Phase.RUNNING  # otherwise its peers were faster
+            if is_cause:
                 self._trouble(policy.trouble_of_idle(member.node, memory, self.cycle), now)
             self._stand_by(member)
             self._stopped(member, now)

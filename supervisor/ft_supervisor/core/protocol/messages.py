@@ -69,7 +69,8 @@ class WorkersSucceeded:
 
 @dataclass(frozen=True)
 class Stopping:
-    """This node has received the Stop. Every Stop is a probe too; this is the answer."""
+    """This node has received a Stop, and its agent answers. A node that does not within
+    `timeouts.probe` is suspected to hang. WorkersStopped follows when the workers have ended."""
 
     term: Term
     infra_rank: Rank

@@ -40,7 +40,7 @@ class Cause(StrEnum):
 
 
 class Response(StrEnum):
-    """A rule's answer to a failure."""
+    """A rule's answer to a failure: `action` in the policy file. Actions of the machines are another thing."""
 
     RESTART = "restart"
     REPLACE_NODE = "replace_node"
