@@ -13,7 +13,7 @@ import pytest
 from tests.agent.harness import BOUND, NODE, Agent, Scripted, guard_below, job, living_below, run, wait_until
 from tests.agent.test_agent_workers import ended
 
-from ft_supervisor.agent import guard, shell
+from ft_supervisor.agent import guard_timer, shell
 from ft_supervisor.core.protocol import orders
 from ft_supervisor.core.protocol.messages import Register, WorkersStopped
 from ft_supervisor.core.protocol.model import Cycle, Memory, Timeouts
@@ -143,8 +143,8 @@ def test_without_a_guard_the_agent_kills_its_workers_as_soon_as_it_goes_on(
 def test_a_guard_that_cannot_be_started_is_told_once_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    kept = guard.Guard(dict(os.environ))
-    monkeypatch.setattr(guard, "PAUSE", 0.0)
+    kept = guard_timer.Guard(dict(os.environ))
+    monkeypatch.setattr(guard_timer, "PAUSE", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", "/no/such/python")
         kept.keep()
