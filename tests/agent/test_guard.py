@@ -159,7 +159,7 @@ def test_a_guard_that_cannot_be_started_is_told_once_and_tried_again(
 
 @pytest.mark.parametrize("end", [-1e9, 0.0, 5.0])
 def test_a_time_that_has_passed_is_over_at_once(end: float) -> None:
-    timer = guard.Timer()
+    timer = guard_timer.Timer()
     poll = select.poll()
     poll.register(timer.fd, select.POLLIN)
     timer.set(end)
