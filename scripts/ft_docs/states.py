@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from ft_docs.text import code, table
-from ft_supervisor.core.agent import candidate_search, states
+from ft_supervisor.core.agent import candidate_search, node_workers, states
 from ft_supervisor.core.coordinator import cycle_step, leadership, verdict_commit
 from ft_supervisor.core.daemon import child_watch, daemon, last_deed, leaving
 from ft_supervisor.core.launch import states as launch
@@ -51,6 +51,7 @@ MACHINES = (
         "Which coordinator the agent connects to.",
         candidate_search.TRANSITIONS,
     ),
+    Machine("node-workers", "agent/node_workers.py", "The workers of one node.", node_workers.TRANSITIONS),
     Machine("leadership", "coordinator/leadership.py", "Whether a coordinator is in charge.", leadership.ROLES),
     Machine("cycles", "coordinator/cycle_step.py", "Where the training is.", cycle_step.PHASES),
     Machine("verdict", "coordinator/verdict_commit.py", "How far the job's verdict has come.", verdict_commit.STAGES),

@@ -12,9 +12,10 @@ from tests.simulation.words import brief
 from tests.simulation.workers import SimWorkers
 
 from ft_supervisor.core.agent.agent import AgentMachine
+from ft_supervisor.core.agent.node_workers import NodeWorkers
 from ft_supervisor.core.protocol import actions
 from ft_supervisor.core.protocol.actions import AgentAction
-from ft_supervisor.core.protocol.events import AgentEvent, CannotStart, Looked, Tick, WorkersGone
+from ft_supervisor.core.protocol.events import AgentEvent, Looked, Tick
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Cycle, Memory
 from ft_supervisor.core.protocol.orders import Done
@@ -137,9 +138,10 @@ class SimAgent(Process):
 
     def _start_in_vain(self, run: Run) -> None:
         """Some of the workers run by then, or none does."""
+        workers = SimWorkers(self, run)
         if self.world.between(0.0, 1.0) < 0.5:
-            self.node.workers = SimWorkers(self, run, over=True)
-        self.world.after(0.01, self.do, self.feed, CannotStart(run.cycle, "read-only"))
+            self.node.workers = workers
+        workers.unable("read-only")
 
     def _stop(self, cycle: Cycle, grace: float) -> None:
         workers = self.node.workers
@@ -147,4 +149,6 @@ class SimAgent(Process):
             self.world.checks.stop(self.node, cycle)
             workers.stop(grace)
         else:
-            self.world.after(0.01, self.do, self.feed, WorkersGone(cycle, 9))
+            none = NodeWorkers()
+            none.stop(cycle, grace, "", self.node.local())
+            self.world.after(0.01, self.do, self.feed, none.swept(9))

@@ -1,14 +1,15 @@
 """The workers of one node, all of them as one: they run, finish together or fail, and are stopped.
 
-They live until they are gone: a worker that has failed still counts as running, as what it started may.
+They live until they are gone: a worker that has failed still counts as running, as what it started may. What the agent
+hears of them is the real machine's decision (core/agent/node_workers.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ft_supervisor.core.protocol.events import WorkersExited, WorkersGone
+from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure
 from ft_supervisor.core.protocol.ranks import parse_ranks
@@ -33,7 +34,7 @@ class SimWorkers:
     alive: bool = True
     over: bool = False
     """They have failed, or are being stopped: they will not succeed any more."""
-    killed_at: float | None = None
+    machine: NodeWorkers = field(default_factory=NodeWorkers)
     _lag: float = 0.0
 
     @property
@@ -43,6 +44,7 @@ class SimWorkers:
 
     def start(self) -> None:
         """Begin to work; all of a cycle take about as long."""
+        self.machine.start(self.cycle)
         agent, plan, clock = self.agent, self.agent.world.plan, self.agent.clock
         self._lag = agent.node.stood_still()
         if (agent.node.rank, self.cycle.n) in plan.fails:
@@ -55,17 +57,28 @@ class SimWorkers:
         if self.alive and not self.over:
             self.over = True
             self.agent.node.note(f"workers of {self.cycle} fail: {failure}")
-            self.agent.do(self.agent.feed, WorkersExited(self.cycle, (failure,)))
+            self.machine.fail(failure)
+            self._report()
+
+    def unable(self, reason: str) -> None:
+        """The node cannot start them; some may run."""
+        self.over = True
+        self.machine.start(self.cycle)
+        self.machine.unable(reason)
+        self.agent.world.after(0.01, self._report)
+
+    def _report(self) -> None:
+        if (event := self.machine.report()) is not None:
+            self.agent.do(self.agent.feed, event)
 
     def stop(self, grace: float) -> None:
         """SIGTERM, and SIGKILL after `grace` seconds; both by the agent."""
         self.over = True
-        clock = self.agent.clock
-        if self.agent.node.rank not in self.agent.world.plan.stubborn and self.killed_at is None:
+        clock, former = self.agent.clock, self.machine.deadline
+        signalled = self.machine.stop(self.cycle, grace, "SIGTERM", clock.now)
+        if signalled and self.agent.node.rank not in self.agent.world.plan.stubborn:
             clock.after(clock.between(0.0, TERM_TIME), self._gone_if_thawed)
-        kill_at = clock.now + grace
-        if self.killed_at is None or kill_at < self.killed_at:
-            self.killed_at = kill_at
+        if former is None or self.machine.deadline != former:
             clock.after(grace, self.agent.do, self._kill)
 
     def _kill(self) -> None:
@@ -82,18 +95,20 @@ class SimWorkers:
         self.agent.clock.after(self.agent.clock.between(0.0, KILL_TIME), self._struck)
 
     def _struck(self) -> None:
-        if self.killed_at is not None:  # the agent wants them to end as well, and waits for it
+        if self.machine.state is WorkersState.STOPPING:  # the agent wants them to end as well, and waits for it
             self.gone()
         elif self.alive:
             self._die()
-            failure = Failure(self.agent.node.rank, 0, signal="SIGKILL")
-            self.agent.do(self.agent.feed, WorkersExited(self.cycle, (failure,)))
+            self.machine.fail(Failure(self.agent.node.rank, 0, signal="SIGKILL"))
+            self._report()
+            self.agent.do(self.agent.feed, self.machine.swept(9))  # as all have exited: that is no success
 
     def gone(self) -> None:
-        """Nothing is left of them."""
+        """Nothing is left of them; their agent hears of it, if it lives and has stopped them."""
         if self.alive:
             self._die()
-            self.agent.do(self.agent.feed, WorkersGone(self.cycle, 9))
+            if self.machine.state is WorkersState.STOPPING:
+                self.agent.do(self.agent.feed, self.machine.swept(9))
 
     def _die(self) -> None:
         self.alive = False
@@ -120,7 +135,7 @@ class SimWorkers:
             self.alive, node.workers = False, None
             self.agent.world.checks.worked(self.cycle, node.rank)
             node.note(f"workers of {self.cycle} succeed")
-            self.agent.do(self.agent.feed, WorkersExited(self.cycle, ()))
+            self.agent.do(self.agent.feed, self.machine.swept(9))
             self.agent.world.moment("succeeding", node.rank)
         elif self.agent.world.plan.peers == "hang":
             self.agent.clock.after(0.5, self._finish)

@@ -1,11 +1,7 @@
-"""Starting, watching and stopping this node's workers, without ever blocking the main loop for long.
+"""Starts, watches and stops this node's workers, without ever blocking the main loop for long.
 
-    start     -> CannotStart, if this node is not able to
-    running   -> failures: WorkersExited with them, each once; all exited: sweep, WorkersExited without any
-    stopping  -> SIGTERM, then at the deadline, or once all have exited: sweep, WorkersGone
-
-A sweep ends everything below this process, however deep: the agent is a child subreaper, so that what a worker has
-double-forked is still below it.
+core/agent/node_workers.py decides what is reported of them, and when to sweep. A sweep ends everything below this
+process, however deep: the agent is a child subreaper, so that what a worker has double-forked is still below it.
 """
 
 from __future__ import annotations
@@ -19,13 +15,13 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from ft_supervisor.agent.failures import NOT_EXECUTABLE, look_up
 from ft_supervisor.agent.node_agent import NodeAgent
 from ft_supervisor.agent.worker_evidence import WorkerEvidence
-from ft_supervisor.core.protocol.events import AgentEvent, CannotStart, WorkersExited, WorkersGone
+from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
+from ft_supervisor.core.protocol.events import AgentEvent
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Node
 from ft_supervisor.process import clock
@@ -39,13 +35,6 @@ _PIECE = 0.1
 _LOOK_UP = 0.5
 _FILES, _FILES_OF_WORKER = 128, 8
 """File descriptors: of an agent without workers, with some to spare, and for each worker while it is started."""
-
-
-@dataclass
-class _Stopping:
-    cycle: Cycle
-    deadline: float
-    signalled: bool = False
 
 
 class Workers:
@@ -63,14 +52,9 @@ class Workers:
         """Made with the first start: where its folder cannot be made, the node can still say so, and be a spare."""
         self._wake = wake
         self._others = others
-        self._run: Run | None = None
+        self._machine = NodeWorkers()
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         self._pidfds: dict[int, int] = {}
-        self._failures: list[Failure] = []
-        self._unable = ""
-        """Why this node could not start the workers of `_run`: their end is no success, whatever becomes of them."""
-        self._unable_told = False
-        self._stopping: _Stopping | None = None
         self._retry_at: float | None = None
         self._warned = False
         self._epoll = select.epoll()
@@ -82,14 +66,12 @@ class Workers:
         """When `poll` is to be called though nobody wakes: seconds of process.clock, or None."""
         if self._retry_at is not None:
             return self._retry_at
-        return self._stopping.deadline if self._stopping else None
+        return self._machine.deadline
 
     def start(self, run: Run) -> None:
         """Start the workers of `run`. What goes wrong `poll` tells: a command that can't be run as a failure of worker
-        0, all else as CannotStart."""
-        if self._run is not None:
-            raise RuntimeError(f"workers of cycle {self._run.cycle} may still be there")
-        self._run = run
+        0, all else as CannotStart. Raises InvalidState if other workers may still be there."""
+        self._machine.start(run.cycle)
         try:
             failure = self._wrong_command()
             if failure is None:
@@ -98,10 +80,10 @@ class Workers:
             if isinstance(error, OSError) and error.errno == errno.E2BIG:  # the job's words, on every node the same
                 failure = self.evidence.failure(0, NOT_EXECUTABLE, None, f"can't start: {error}")
             else:
-                self._unable = str(error) or type(error).__name__
+                self._machine.unable(str(error) or type(error).__name__)
                 self._retry_at = clock.now()  # nobody else wakes us
         if failure is not None:
-            self._failures.append(failure)
+            self._machine.fail(failure)
 
     def _launch(self, run: Run) -> None:
         """Raises OSError, MemoryError; some workers may run then, of whom only a sweep knows."""
@@ -117,15 +99,10 @@ class Workers:
 
     def stop(self, cycle: Cycle, grace: float, signal_name: str, now: float) -> None:
         """See actions.StopWorkers."""
-        if self._stopping is None:
-            self._stopping = _Stopping(cycle, now + grace)
-        stopping = self._stopping
-        stopping.cycle, stopping.deadline = cycle, min(stopping.deadline, now + grace)
-        if signal_name and not stopping.signalled:
-            stopping.signalled = True
+        if name := self._machine.stop(cycle, grace, signal_name, now):
             for process in self._live.values():
                 with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.Signals[signal_name])
+                    os.killpg(process.pid, signal.Signals[name])
 
     def kill(self) -> None:
         """SIGKILL to each worker and its process group, without a look at anything. What has left the group is ended by
@@ -138,29 +115,19 @@ class Workers:
     def poll(self, now: float) -> list[AgentEvent]:
         """What has become of the workers since the last call. Takes at most about 0.1 s."""
         self._collect()
-        if self._unable and not self._unable_told and self._run is not None:
-            self._unable_told, self._retry_at = True, None
-            return [CannotStart(self._run.cycle, self._unable)]
-        if self._stopping is not None:
-            if (self._live and now < self._stopping.deadline) or not self._swept():
-                return []
-            if (port := self._port()) is None:
-                return []
-            cycle, self._stopping = self._stopping.cycle, None
-            self._forget()
-            return [WorkersGone(cycle, port)]
-        if self._run is None or self._unable:
+        if (event := self._machine.report()) is not None:
+            self._retry_at = None if self._live else now  # no exit of a worker will wake us
+            return [event]
+        if not self._machine.wants_sweep(now, live=bool(self._live)):
+            self._retry_at = None
             return []
-        cycle = self._run.cycle
-        if self._failures:
-            failures, self._failures = tuple(self._failures), []
-            self._retry_at = None if self._live else now  # nobody wakes after the last
-            return [WorkersExited(cycle, failures)]
-        self._retry_at = None
-        if self._live or not self._swept():
+        if not self._swept():
+            return []
+        port = self._port() if self._machine.state is WorkersState.STOPPING else 0  # after a success nothing follows
+        if port is None:
             return []
         self._forget()
-        return [WorkersExited(cycle, ())]
+        return [self._machine.swept(port)]
 
     def pids(self) -> dict[int, int]:
         """Those that run, by local rank."""
@@ -179,9 +146,9 @@ class Workers:
             del self._live[local_rank]
             self.evidence.exited(local_rank)
             os.close(self._pidfds.pop(local_rank))
-            if code != 0 and self._stopping is None:  # or it's our own doing, and nobody is told
+            if code != 0 and self._machine.state is not WorkersState.STOPPING:  # or it is our own doing
                 error_file = self._agent.error_file(local_rank) if self._agent else None
-                self._failures.append(self.evidence.failure(local_rank, code, error_file))
+                self._machine.fail(self.evidence.failure(local_rank, code, error_file))
 
     def _swept(self) -> bool:
         """Whether nothing is left below this process; if not, `due` says when to try again."""
@@ -216,8 +183,7 @@ class Workers:
         return first
 
     def _forget(self) -> None:
-        self._run, self._failures, self._warned = None, [], False
-        self._unable, self._unable_told = "", False
+        self._warned = False
         for pidfd in self._pidfds.values():  # of a start that got no further
             os.close(pidfd)
         self._pidfds.clear()
