@@ -24,7 +24,7 @@ from tests.ft_slurm.fake_slurm import FakeSlurm
 from tests.status.test_status import put, shot
 
 from ft_supervisor.cli import status
-from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.core.protocol.model import JobPhase, Outcome, Verdict
 from ft_supervisor.run_folder import find, left_running, verdict_file
 from ft_supervisor.run_folder.left_running import LeftRunning
 from ft_supervisor.run_folder.runs import Wanted
@@ -389,7 +389,7 @@ def test_watch_in_a_pipe_tells_what_is_new_until_the_end(tmp_path: Path) -> None
     assert watch.process.stdout is not None
     first = json.loads(watch.process.stdout.readline())
     assert first["state"] == "running"
-    put(folder, replace(shot(), run_id="12.0.0", time=time.time(), phase="stopping"))
+    put(folder, replace(shot(), run_id="12.0.0", time=time.time(), phase=JobPhase.STOPPING))
     assert json.loads(watch.process.stdout.readline())["status"]["phase"] == "stopping"
     end(folder, Verdict(Outcome.FAILED, "why not"))
     last = json.loads(watch.process.stdout.readlines()[-1])
@@ -460,7 +460,7 @@ def test_watch_in_a_terminal_redraws_and_leaves_the_last_picture(tmp_path: Path,
     folder = a_run(tmp_path, "12.0.0")
     terminal = Terminal(tmp_path, columns, 30, "12", "--watch")
     terminal.until("running")
-    put(folder, replace(shot(), run_id="12.0.0", time=time.time(), phase="stopping"))
+    put(folder, replace(shot(), run_id="12.0.0", time=time.time(), phase=JobPhase.STOPPING))
     terminal.until("stopping")
     end(folder)
     shown = terminal.rest()

@@ -20,11 +20,10 @@ from tests.core.machines import (
     verdict_kept,
 )
 
-from ft_supervisor.core.coordinator.cycle_step import Phase
 from ft_supervisor.core.coordinator.failure_decision import JOB_STOP_MARGIN
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import ClaimClose, Leave, Mail, Tell
-from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure, Memory, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure, JobPhase, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.orders import SlurmsWord, VerdictDecided
 
 RAN = Memory(0, newest=C0, group="0-2")
@@ -127,7 +126,7 @@ def test_peers_that_fail_too_are_no_second_failure() -> None:
     talk.hear(failed(1))
     assert talk.hear(failed(0)) == []
     assert talk.hear(failed(2)) == []
-    assert talk.machine.state.phase == Phase.STOPPING
+    assert talk.machine.state.phase is JobPhase.STOPPING
 
 
 def test_the_spent_budget_is_the_verdict() -> None:
@@ -426,7 +425,7 @@ def test_a_node_that_runs_goes_on_with_a_new_connection() -> None:
     talk = Talk()
     talk.begin()
     assert talk.register(1, connection=2, running=C0, memory=RAN) == [talk.go_on(1, connection=2)]
-    assert talk.machine.state.phase == Phase.RUNNING
+    assert talk.machine.state.phase is JobPhase.RUNNING
 
 
 def test_an_agent_that_was_replaced_takes_its_workers_with_it() -> None:
@@ -491,7 +490,7 @@ def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> 
     talk.hear(stopped(2))
     assert talk.machine.cycle == C1
     assert talk.hear(old) == []
-    assert talk.machine.state.phase == Phase.RUNNING
+    assert talk.machine.state.phase is JobPhase.RUNNING
     assert talk.machine.state.cycles.current.pending == {0, 1, 2}
     assert talk.machine.members[1].incarnation == 2
 

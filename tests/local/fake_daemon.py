@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ft_slurm import environment
-from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.core.protocol.model import JobPhase, Outcome, Verdict
 from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.process import atomic
 from ft_supervisor.run_folder import verdict_file
@@ -40,8 +40,8 @@ def write_status(folder: Path) -> None:
     leader = CoordinatorStatus(STEP.nodes[0], 0, 0, True, True)
     counts = {"members": len(STEP.nodes), "spares": 0, "survives": 0}
     what = Snapshot(
-        VERSION, STEP.run_id, "fake", time.time(), 2.0, leader, "running", len(STEP.nodes), None, (entry,), STEP.nodes,
-        "0", **counts, budgets=(), ends_in=None, slurm_away=False, decision=None, verdict=None,
+        VERSION, STEP.run_id, "fake", time.time(), 2.0, leader, JobPhase.RUNNING, len(STEP.nodes), None, (entry,),
+        STEP.nodes, "0", **counts, budgets=(), ends_in=None, slurm_away=False, decision=None, verdict=None,
     )  # fmt: skip
     with suppress(OSError):  # a test's full disk
         atomic.replace(folder / NAME, dump(what))

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.run_folder.snapshot import NodeRole
 
@@ -22,7 +23,7 @@ BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 30
 
 OTHER = "other"
 CAUSES = (*(cause.value for cause in Cause), OTHER)
-PHASES = ("joining", "running", "stopping", "closing")
+PHASES = (JobPhase.JOINING, JobPhase.RUNNING, JobPhase.STOPPING, JobPhase.CLOSING)
 LOSSES = ("joining", "detection", "decision", "restart")
 STATES = tuple(role.value for role in NodeRole)
 PERCENTILES = (50, 90, 99, 100)

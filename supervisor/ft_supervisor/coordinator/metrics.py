@@ -26,7 +26,7 @@ from ft_supervisor.core.protocol.coordinator_facts import (
 )
 from ft_supervisor.core.protocol.events import CoordinatorEvent, Heard, Received
 from ft_supervisor.core.protocol.messages import Register, Run, WorkersFailed
-from ft_supervisor.core.protocol.model import Failure
+from ft_supervisor.core.protocol.model import Failure, JobPhase
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import Cause, Response
 from ft_supervisor.core.quorum.majority import PROOF_AGE
@@ -138,11 +138,11 @@ class CoordinatorMetrics:
         """Return how the time from now on counts: as one of names.LOSSES, "" for training, or None for not at all."""
         phase = self._machine.state.phase
         age = self._machine.state.leadership.majority.age(now)
-        if phase == "joining":
+        if phase is JobPhase.JOINING:
             return "joining"
-        if phase not in ("running", "stopping") or age is None or age >= self._proof_age:
+        if phase not in (JobPhase.RUNNING, JobPhase.STOPPING) or age is None or age >= self._proof_age:
             return None
-        if phase == "running" and not self._waits_for:
+        if phase is JobPhase.RUNNING and not self._waits_for:
             return ""
         if self._failed is None:
             return "joining"

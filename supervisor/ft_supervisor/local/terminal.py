@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.run_folder.snapshot import NodeRole, NodeStatus, Snapshot
-
-_STOPPING = "stopping"
 
 
 class Terminal:
@@ -63,10 +62,10 @@ class Terminal:
         self._put(f"{'local':>{self._width}}| {text}")
 
 
-def _state(entry: NodeStatus, group_rank: int | None, phase: str) -> str:
+def _state(entry: NodeStatus, group_rank: int | None, phase: JobPhase) -> str:
     """Return a node's state in one or two words."""
-    if entry.role is NodeRole.ACTIVE and phase == _STOPPING and entry.running:
-        return _STOPPING
+    if entry.role is NodeRole.ACTIVE and phase is JobPhase.STOPPING and entry.running:
+        return phase.value
     if entry.role is NodeRole.UNREGISTERED:
         return "joining"
     return entry.role.value if group_rank is None or entry.role is not NodeRole.ACTIVE else f"active {group_rank}"

@@ -33,6 +33,7 @@ from enum import StrEnum
 
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, Duration, ExitCode, Moment, Rank
 from ft_supervisor.core.protocol.codec import CodecError, from_plain, to_plain
+from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.protocol.ranks import parse_ranks
 
 VERSION = 1
@@ -167,7 +168,7 @@ class Snapshot:
     time: Moment
     interval: Duration
     coordinator: CoordinatorStatus
-    phase: str
+    phase: JobPhase
     wanted: Count
     cycle: CycleStatus | None
     nodes: tuple[NodeStatus, ...]

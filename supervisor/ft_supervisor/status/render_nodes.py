@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
+from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.words import duration, plain
 from ft_supervisor.run_folder.snapshot import NodeRole, NodeStatus, Snapshot
@@ -72,12 +73,12 @@ def _weight(entry: NodeStatus, shot: Snapshot, ended: bool) -> int:
         return 1
     if entry.silent or entry.restarts or entry.role is NodeRole.LEFT:
         return 2
-    return 1 if shot.phase == "stopping" and entry.running else 0
+    return 1 if shot.phase is JobPhase.STOPPING and entry.running else 0
 
 
 def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus, shot: Snapshot) -> _Line:
     remarks = [entry.health, "draining" if entry.draining else ""]
-    if entry.role is NodeRole.ACTIVE and shot.phase == "stopping":
+    if entry.role is NodeRole.ACTIVE and shot.phase is JobPhase.STOPPING:
         remarks.append("still stopping" if entry.running else "stopped")
     if entry.losses and entry.role is not NodeRole.LOST:
         remarks.append(f"was lost {entry.losses} times" if entry.losses > 1 else "was lost once")

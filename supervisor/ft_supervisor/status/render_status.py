@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.words import count, duration
 from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot
 from ft_supervisor.status import render_nodes
@@ -84,7 +85,7 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         wanted = "" if shot.cycle.size == shot.wanted else f" of the {shot.wanted} wanted"
         yield "Cycle", f"{shot.cycle.name} on {count(shot.cycle.size, 'node')}{wanted}{began}", ""
     yield "Nodes", ", ".join(f"{number} {role}" for role, number in _counts(shot)), ""
-    if shot.phase == "stopping" and (running := sum(entry.count for entry in shot.nodes if entry.running)):
+    if shot.phase is JobPhase.STOPPING and (running := sum(entry.count for entry in shot.nodes if entry.running)):
         yield "Waiting for", f"{count(running, 'node')} to stop the workers", ""
     if seen.state is not RunState.ENDED:
         yield "Spares", f"{shot.spares} left; {_survives(shot)}", "" if shot.spares else "yellow"

@@ -10,7 +10,7 @@ from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.interruptions import Interruptions
 from ft_supervisor.core.coordinator.leadership import Leadership, Role
 from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
-from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node
+from ft_supervisor.core.protocol.model import Cycle, Job, JobPhase, Memory, Node
 from ft_supervisor.core.protocol.plausible import Heights
 from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.core.protocol.summary import Summary
@@ -43,10 +43,10 @@ class CoordinatorState:
         self.commit = VerdictCommit()
 
     @property
-    def phase(self) -> str:
-        """The phase of the cycles of one that leads, else its role; a word for people."""
+    def phase(self) -> JobPhase:
+        """Return where the job is."""
         role = self.leadership.role
-        return self.cycles.phase.value if role is Role.LEADING else role.value
+        return JobPhase(self.cycles.phase if role is Role.LEADING else role)
 
     @property
     def majority(self) -> bool:

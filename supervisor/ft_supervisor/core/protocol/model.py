@@ -41,6 +41,17 @@ class Cycle:
         return f"{self.term}.{self.n}"
 
 
+class JobPhase(StrEnum):
+    """Where the job is, as one coordinator sees it: the training's phase if it is in charge, else its own role."""
+
+    CANDIDATE = "candidate"
+    PREPARING = "preparing"
+    JOINING = "joining"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    CLOSING = "closing"
+
+
 class Outcome(StrEnum):
     """How a job can end."""
 
