@@ -41,7 +41,6 @@ from ft_supervisor.core.protocol.events import Beat, StacksTaken
 from ft_supervisor.core.protocol.health_types import WORKERS
 from ft_supervisor.core.protocol.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem
 from ft_supervisor.core.protocol.orders import AgentState
-from ft_supervisor.core.protocol.settings import When
 from ft_supervisor.core.transitions import check_transition
 from ft_supervisor.core.words import one_line
 
@@ -91,7 +90,7 @@ class Lifecycle:
         health, unhealthy = self._job.settings.health, self._follower.memory.unhealthy
         if unhealthy is not None:  # the coordinator did not know when it sent this Run
             self._run_nothing(run, unhealthy)
-        elif health.gpu is None and not any(When.BEFORE_CYCLE in check.when for check in health.checks):
+        elif not health.before_cycle:
             self._activate(run, now)
         else:
             self._become(Checking(run))

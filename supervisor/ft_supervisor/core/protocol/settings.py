@@ -240,6 +240,11 @@ class Health:
     gpu: Annotated[OnFail | None, Special.GPU, "What NVML says of the GPUs."] = None
     clock_offset: Annotated[float, keys.Duration(), "From the coordinator's clock; beyond it there is a warning."] = 1.0
 
+    @property
+    def before_cycle(self) -> bool:
+        """Whether a node is checked before each cycle. The GPU check always is: see core/daemon/health.py."""
+        return self.gpu is not None or any(When.BEFORE_CYCLE in check.when for check in self.checks)
+
 
 @dataclass(frozen=True)
 class Hang:
