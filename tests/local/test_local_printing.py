@@ -144,6 +144,20 @@ def test_who_reads_no_more_is_noticed_at_once() -> None:
         os.close(write)
 
 
+def in_own_mounts(script: str, nodes: int, folder: Path, **plan: str) -> subprocess.CompletedProcess[str]:
+    """Run `local` in `folder` by a shell script, whose mounts only it sees; "$@" is the command."""
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, DRIVER, str(nodes)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, **plan},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare")
 @pytest.mark.parametrize("options", ["size=4k", "ro"], ids=["full", "read-only"])
@@ -160,16 +174,7 @@ while [ ! -e runs/*/*/local.json ]; do sleep 0.02; done
 touch go
 wait $!
 """
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, DRIVER, "3"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": PYTHONPATH, "FAKE_PLAN": "node0:hang wait own 0", "FAKE_MARGIN": "0.5"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        check=False,
-    )
+    done = in_own_mounts(script, 3, tmp_path, FAKE_PLAN="node0:hang wait own 0", FAKE_MARGIN="0.5")
     assert done.returncode == 0, done
     assert done.stdout.splitlines()[-1] == "local| success: as planned (exit code 0)"
     assert "node0 gone (137), node1 gone (0), node2 gone (0)" in done.stdout, "the codes of others count for nothing"
@@ -187,15 +192,6 @@ mount -t tmpfs -o size=4k tmpfs runs
 cat /dev/zero >runs/fill 2>/dev/null || :
 exec "$@"
 """
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, DRIVER, "2"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": PYTHONPATH, "FAKE_PLAN": "own 0"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        check=False,
-    )
+    done = in_own_mounts(script, 2, tmp_path, FAKE_PLAN="own 0")
     assert done.returncode == 0, done
     assert "local.json is not written: [Errno 28] No space left on device" in done.stdout
