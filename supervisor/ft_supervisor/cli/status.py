@@ -19,14 +19,12 @@ from rich.text import Text
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.output import put, replace_letters
 from ft_supervisor.run_folder import find
-from ft_supervisor.status.judgement import JobStatus, RunState, document
+from ft_supervisor.status.judgement import JobStatus, RunState, document, exit_code, is_over
 from ft_supervisor.status.poll import StatusPoller
 from ft_supervisor.status.render_status import render
 
 LOOK_AGAIN = 1.0
 """Seconds between two reads with --watch."""
-UNKNOWN_JOB = 3
-NOT_SURE = 4
 LEFT = 130
 
 
@@ -96,13 +94,6 @@ def _run(asked: tuple[str | None, Path | None, Path | None], watch: bool, as_jso
     seen = look.now()
     show.once(seen)
     return exit_code(seen)
-
-
-def exit_code(seen: JobStatus) -> int:
-    """Return the command's exit code."""
-    if seen.state is RunState.ENDED or (seen.state is RunState.RUNNING and not seen.files.problems):
-        return 0
-    return UNKNOWN_JOB if seen.state is RunState.NONE and not (seen.slurm and seen.slurm.state) else NOT_SURE
 
 
 class StatusPrinter:
@@ -189,17 +180,6 @@ class StatusWatch:
         if len(lines) <= height:
             return lines
         return [*lines[: height - 1], Text(f"... {len(lines) - height + 1} more lines", "dim")]
-
-
-def is_over(seen: JobStatus) -> bool:
-    """Return whether there is nothing to wait for."""
-    if seen.state is RunState.ENDED:
-        return True
-    if seen.state is RunState.RUNNING or seen.files.problems:
-        return False
-    if seen.slurm is None:
-        return seen.state is RunState.NONE
-    return seen.slurm.over or not seen.slurm.state
 
 
 def _told(seen: JobStatus) -> object:

@@ -44,6 +44,10 @@ PATIENCE = 2.5
 MOST_PATIENCE = 8.0
 """Seconds to wait for the next snapshot, at most."""
 POLL = 0.2
+UNKNOWN_JOB = 3
+"""Exit code of `status`: nothing is known of the job."""
+NOT_SURE = 4
+"""Exit code of `status`: only a part is known, or only how it was."""
 
 
 class RunState(StrEnum):
@@ -193,6 +197,24 @@ def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> JobStatus
         notes.append("its coordinator has not written a status yet")
     name = job if files.folder is None else files.folder.name
     return JobStatus(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall)
+
+
+def exit_code(seen: JobStatus) -> int:
+    """Return the exit code of `status`: 0 if this is how it is, UNKNOWN_JOB, or NOT_SURE."""
+    if seen.state is RunState.ENDED or (seen.state is RunState.RUNNING and not seen.files.problems):
+        return 0
+    return UNKNOWN_JOB if seen.state is RunState.NONE and not (seen.slurm and seen.slurm.state) else NOT_SURE
+
+
+def is_over(seen: JobStatus) -> bool:
+    """Return whether no later look can show anything else."""
+    if seen.state is RunState.ENDED:
+        return True
+    if seen.state is RunState.RUNNING or seen.files.problems:
+        return False
+    if seen.slurm is None:
+        return seen.state is RunState.NONE
+    return seen.slurm.over or not seen.slurm.state
 
 
 def is_in_doubt(files: Files, wall: float) -> bool:
