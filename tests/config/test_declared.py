@@ -72,7 +72,7 @@ def test_every_key_of_a_record_is_in_schema_and_documentation(key: str, one: Dec
     top = next(name for name in sorted(KEYS, key=len, reverse=True) if key.startswith(f"{name}."))
     below = key.removeprefix(f"{top}.")
     assert one.about in json.dumps(KEYS[top].schema)
-    page = configuration.render().partition(f"What is inside `{top}`:")[2].partition("\n#")[0].partition("What is")[0]
+    page = configuration.render().partition(f"Keys inside `{top}`:")[2].partition("\n#")[0].partition("Keys inside")[0]
     assert f"| `{below}` | {one.about} |" in page
 
 
