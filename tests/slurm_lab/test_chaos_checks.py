@@ -19,6 +19,7 @@ from slurm_lab import Lab
 
 NODE_LOST = Schedule(0, (Fault(Victim.ACTIVE_NODE, Moment.RUNNING),))
 COORDINATOR_LOST = Schedule(0, (Fault(Victim.COORDINATOR, Moment.RUNNING),))
+FROZEN = Schedule(0, (Fault(Victim.FREEZE_LONG, Moment.RUNNING),))
 Rows = list[dict[str, Any]]
 
 
@@ -64,6 +65,12 @@ def test_training_that_did_not_go_on_as_it_should_is_noticed(
 ) -> None:
     old, new = rows(0, 1, 3 * EVERY + 2), rows(1, 3 * EVERY + 1, STEPS)
     assert any(told in each for each in wrong(job, NODE_LOST, change(old, new)))
+
+
+def test_a_frozen_rank_0_may_end_its_step_late_but_no_second_one(job: ChaosJob) -> None:
+    old, new = rows(0, 1, 3 * EVERY + 2), rows(1, 3 * EVERY + 1, STEPS)
+    assert wrong(job, FROZEN, old[:-1] + new[:9] + old[-1:] + new[9:]) == []
+    assert "wrote into one another's output" in wrong(job, FROZEN, old[:-2] + new[:9] + old[-2:] + new[9:])[0]
 
 
 def test_training_that_was_to_go_on_undisturbed_is_noticed(job: ChaosJob) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.slurm_lab.chaos.job import EVERY, NAMES, STEPS, ChaosJob, undisturbed
 from tests.slurm_lab.chaos.journals import COORDINATOR
-from tests.slurm_lab.chaos.schedule import ACTIVE, Schedule
+from tests.slurm_lab.chaos.schedule import ACTIVE, FREEZES, Schedule
 from tests.slurm_lab.chaos.strikes import Strikes, end_orphans
 
 from slurm_lab import JobRecord
@@ -69,6 +69,8 @@ def _codes(job: ChaosJob, schedule: Schedule, strikes: Strikes) -> Iterator[str]
 def training(job: ChaosJob, schedule: Schedule) -> Iterator[str]:
     """What is wrong with how the training went on."""
     rows = job.rows()
+    if any(fault.victim in FREEZES for fault in schedule.faults):
+        rows = _with_late_rows(rows)
     cycles = [(cycle, list(found)) for cycle, found in groupby(rows, lambda row: row["cycle"])]
     numbers = [cycle for cycle, _ in cycles]
     if numbers != sorted(set(numbers)):
@@ -81,6 +83,22 @@ def training(job: ChaosJob, schedule: Schedule) -> Iterator[str]:
         yield f"training ended at step {reached} of {STEPS}"
     if schedule.undisturbed and numbers != [0]:
         yield f"training was to go on undisturbed, but these cycles ran: {numbers}"
+
+
+def _with_late_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with one late row of each cycle at its place. A rank 0 that is frozen within a step prints that step's
+    row once it moves again, before its agent has ended it; its next step needs peers, which have gone."""
+    late: dict[int, dict[str, Any]] = {}
+    placed: list[dict[str, Any]] = []
+    for row in rows:
+        cycle = row["cycle"]
+        if placed and cycle < placed[-1]["cycle"] and cycle not in late:
+            late[cycle] = row
+            end = max((index for index, other in enumerate(placed) if other["cycle"] <= cycle), default=-1) + 1
+            placed.insert(end, row)
+        else:
+            placed.append(row)
+    return placed
 
 
 def _cycle(cycle: int, rows: list[dict[str, Any]], reached: int, expected: tuple[float, ...]) -> Iterator[str]:
