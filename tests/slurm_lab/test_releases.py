@@ -97,6 +97,7 @@ def test_each_folder_has_a_cluster_of_its_own(installed: Path, tmp_path_factory:
 
 
 def test_clusters_of_one_release_share_its_chroot_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FT_SLURM_LAB_CLUSTER", raising=False)  # a parallel run of these tests has it
     first = Lab()
     monkeypatch.setenv("FT_SLURM_LAB_CLUSTER", "1")
     second = Lab()
