@@ -125,14 +125,14 @@ class Lab(Cluster):
     def kill_slurmd(self, node: str) -> None:
         """Send SIGKILL to the node's slurmd alone: its steps, with their slurmstepd, go on."""
         with self._locked():
-            for process in self._slurmd(node):
+            for process in self._running.slurmd(node):
                 os.kill(process.pid, signal.SIGKILL)
-            self._wait(f"slurmd of {node} to be gone", lambda: not self._slurmd(node))
+            self._running.wait(f"slurmd of {node} to be gone", lambda: not self._running.slurmd(node))
 
     def start_slurmd(self, node: str) -> None:
         """Start the node's slurmd if it does not run."""
         with self._locked():
-            self._start_slurmd(node)
+            self._running.start_slurmd(node)
 
     def cut_from_controller(self, node: str) -> None:
         """Cut the network between node and controller; all others reach both. heal_node ends it."""

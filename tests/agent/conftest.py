@@ -1,10 +1,15 @@
-"""The nursery, once per module, as torch takes seconds to import."""
+"""The nursery, once per module, as torch takes seconds to import; and pipes, with workers that write into them."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.agent.harness import Agent, Nursery, Scripted, listen
+from tests.agent.harness import BOUND, Agent, Nursery, Scripted, listen
+from tests.agent.pipes import Ends, Start
 
 from ft_supervisor.core.protocol.model import Job, Memory
 
@@ -42,3 +47,29 @@ def agent_of(nursery: Nursery) -> Iterator[Callable[..., Agent]]:
     yield start
     for agent in agents:
         agent.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """Yield pipes, closed at the end; the output's own thread may only wait for more then."""
+    ends = Ends()
+    yield ends
+    ends.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a worker as torch does: it opens the named files itself."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start_one(names: tuple[str, str], code: str) -> subprocess.Popen[bytes]:
+        with open(names[0], "w") as stdout, open(names[1], "w") as stderr:  # noqa: PTH123 - as torch opens them
+            command = [sys.executable, "-S", "-c", f"import os, sys, time\n{code}"]
+            processes.append(subprocess.Popen(command, stdout=stdout, stderr=stderr, start_new_session=True))
+        return processes[-1]
+
+    yield start_one
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.wait(BOUND)

@@ -43,3 +43,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         return Done(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def no_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Hide this machine's Slurm."""
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command, Done
 from tests.ft_slurm.fake_slurm import RECORDED as SLURMS
-from tests.history.test_history import RECORDED
+from tests.history.recordings import RECORDED
 
 from ft_supervisor.cli import report_job
 from ft_supervisor.history.model import History

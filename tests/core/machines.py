@@ -17,7 +17,7 @@ from ft_supervisor.core.protocol.events import (
     Tick,
     VerdictWritten,
 )
-from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Memory, Node, Roster, Timeouts, Verdict
+from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Memory, Node, Outcome, Roster, Timeouts, Verdict
 from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.core.protocol.settings import Budget, Health, Rule, Settings
 from ft_supervisor.process.log_lines import FORMS
@@ -26,6 +26,9 @@ C0, C1, C2 = Cycle(0, 0), Cycle(0, 1), Cycle(0, 2)
 TIMEOUTS = Timeouts(join=60.0)
 BEAT = TIMEOUTS.heartbeat
 FAILURE = Failure(1, 0, exit_code=3)
+RAN = Memory(0, newest=C0, group="0-2")
+"""What a node of C0 knows that has promised term 0."""
+SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 
 
 def job(
@@ -103,6 +106,10 @@ def verdict_kept(infra_rank: int, incarnation: int = 1, term: int = 0) -> messag
 def goodbye(infra_rank: int, incarnation: int = 1, term: int = 0, verdict: Verdict | None = None) -> messages.Goodbye:
     """The node leaves."""
     return messages.Goodbye(term, infra_rank, incarnation, verdict)
+
+
+def interrupted(reason: str) -> Verdict:
+    return Verdict(Outcome.INTERRUPTED, reason)
 
 
 def decided(verdict: Verdict, lost: str) -> list[object]:
@@ -290,7 +297,7 @@ class Talk:
 
 
 def ageless(action: object) -> object:
-    """`action` without the age of the lease in it, which the clock makes (`test_takeover` looks at it), and without the
+    """`action` without the age of the lease in it, which the clock makes (`test_terms` looks at it), and without the
     group in a Stop, which is that of the Run before."""
     if isinstance(action, Mail) and isinstance(action.message, messages.Run):
         return replace(action, message=replace(action.message, age=0.0))

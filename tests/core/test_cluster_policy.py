@@ -1,84 +1,32 @@
-"""What the cluster's policy makes of a job's troubles: rules, exclusions, sizes, drains, Slurm's word."""
+"""What the cluster's policy makes of a job's troubles: rules, exclusions, and nodes that are not healthy."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from tests.core.machines import (
-    BEAT,
-    C0,
-    C1,
-    C2,
-    TIMEOUTS,
-    Talk,
-    job,
-    mailed,
-    stop,
-    stopped,
-    stopping,
-    succeeded,
-)
+from tests.core.machines import BEAT, C0, C1, C2, TIMEOUTS, Talk, mailed, stopped, stopping
+from tests.core.policies import all_stop, failed, group, proposed, talk
 
-from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import ReadStep
 from ft_supervisor.core.protocol.events import StepRead
 from ft_supervisor.core.protocol.ledger import EMPTY
-from ft_supervisor.core.protocol.messages import Propose, Run, Standby, Stop
+from ft_supervisor.core.protocol.messages import Run, Stop
 from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
 from ft_supervisor.core.protocol.settings import (
     ANY_FAILURE,
     Backoff,
     Budget,
     Cause,
     Hang,
-    Interruption,
     Match,
     OnExhausted,
     Placement,
-    Pool,
     Response,
     Rule,
 )
 
-ANY = Rule(budget=Budget(max=3))
 NO_GPU = Problem("gpu", "health check gpu failed: 7 of 8 GPUs")
 SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)
-
-
-def talk(*rules: Rule, nodes: int = 4, active: int = 3, domains: str = "", **settings: object) -> Talk:
-    """A job with these rules, and one for any failure; all nodes have registered."""
-    plain = job(nodes, active)
-    the_job = replace(plain, settings=replace(plain.settings, rules=(*rules, ANY), **settings))  # type: ignore[arg-type]
-    coordinator = Talk(a_job=the_job, domains=domains)
-    coordinator.begin()
-    return coordinator
-
-
-def failed(infra_rank: int, cycle: Cycle = C0, **how: object) -> messages.WorkersFailed:
-    """A worker there has failed like this."""
-    return messages.WorkersFailed(0, infra_rank, 1, cycle, (Failure(infra_rank, 0, **how),))  # type: ignore[arg-type]
-
-
-def proposed(answers: list[object]) -> Verdict | None:
-    """The verdict that nodes are to keep, if there is one."""
-    verdicts = [message.verdict for message in mailed(answers, Propose).values() if isinstance(message, Propose)]
-    assert len(set(verdicts)) <= 1
-    return verdicts[0] if verdicts else None
-
-
-def all_stop(coordinator: Talk, cycle: Cycle = C0) -> dict[int, Run]:
-    """Those that still run say that they have stopped: the Runs that follow, by node."""
-    answers: list[object] = []
-    for infra_rank in sorted(coordinator.machine.members.running()):
-        answers += coordinator.hear(stopped(infra_rank, cycle))
-    return {rank: run for rank, run in mailed(answers, Run).items() if isinstance(run, Run)}
-
-
-def group(coordinator: Talk) -> tuple[int, ...]:
-    return coordinator.machine.state.cycles.group
 
 
 # -- rules
@@ -348,216 +296,3 @@ def test_the_built_in_rule_is_quick_at_first_and_then_patient() -> None:
         pauses.append(coordinator.now - before)
     assert sum(pauses[:3]) <= 3 * BEAT and 80 < sum(pauses) < 140
     assert group(coordinator) == (0, 1, 2)
-
-
-# -- sizes
-
-
-ELASTIC = Placement(least=2, on_exhausted=OnExhausted.SHRINK)
-
-
-def test_an_elastic_job_shrinks_and_grows_back_at_the_next_failure() -> None:
-    coordinator = talk(nodes=3, placement=ELASTIC)
-    coordinator.silent = {1}
-    coordinator.wait(TIMEOUTS.node_lost)
-    runs = all_stop(coordinator)
-    assert set(runs) == {0, 2} and group(coordinator) == (0, 2)
-    assert {run.group_world_size for run in runs.values()} == {2}
-    coordinator.silent = set()
-    coordinator.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
-    assert mailed(coordinator.wait(3 * TIMEOUTS.node_lost), Stop) == {}
-    coordinator.hear(failed(0, C1, exit_code=1))
-    all_stop(coordinator, C1)
-    assert group(coordinator) == (0, 2, 1)
-
-
-def test_growing_at_once() -> None:
-    coordinator = talk(nodes=3, placement=replace(ELASTIC, grow_now=True))
-    coordinator.silent = {1}
-    coordinator.wait(TIMEOUTS.node_lost)
-    all_stop(coordinator)
-    coordinator.silent = set()
-    coordinator.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
-    assert mailed(coordinator.wait(TIMEOUTS.node_lost - BEAT), Stop) == {}  # it might go again
-    assert set(mailed(coordinator.wait(3 * BEAT), Stop)) == {0, 2}
-    assert set(all_stop(coordinator, C1)) == {0, 1, 2}
-    assert coordinator.machine.state.cycles.ledger.used == 0
-
-
-def test_below_the_least_the_job_ends() -> None:
-    coordinator = talk(nodes=3, placement=ELASTIC)
-    coordinator.silent = {1, 2}
-    coordinator.hear(messages.Goodbye(0, 1, 1, None))
-    coordinator.hear(messages.Goodbye(0, 2, 1, None))
-    coordinator.hear(stopped(0))
-    verdict = proposed(coordinator.wait(3 * TIMEOUTS.node_lost))
-    assert verdict is None or verdict.exit_code == 75  # one of three may be no majority, and decides nothing
-
-
-@pytest.mark.parametrize(
-    ("exhausted", "waits", "again"),
-    [
-        (OnExhausted.FAIL, TIMEOUTS.node_lost, Again.OPEN),
-        (OnExhausted.REQUEUE, TIMEOUTS.node_lost, Again.REQUEUE),
-        (OnExhausted.WAIT, TIMEOUTS.join, Again.OPEN),
-    ],
-)
-def test_without_spares(exhausted: OnExhausted, waits: float, again: Again) -> None:
-    coordinator = talk(nodes=3, placement=Placement(on_exhausted=exhausted))
-    coordinator.silent = {1}
-    coordinator.wait(TIMEOUTS.node_lost)
-    all_stop(coordinator)
-    assert proposed(coordinator.wait(waits - 2 * BEAT)) is None
-    verdict = proposed(coordinator.wait(4 * BEAT))
-    assert verdict is not None
-    assert (verdict.exit_code, verdict.again) == (75, again)
-
-
-def test_who_waits_goes_on_when_a_node_comes() -> None:
-    coordinator = talk(nodes=3, placement=Placement(on_exhausted=OnExhausted.WAIT))
-    coordinator.silent = {1}
-    coordinator.wait(TIMEOUTS.node_lost)
-    all_stop(coordinator)
-    coordinator.wait(TIMEOUTS.join / 2)
-    coordinator.silent = set()
-    coordinator.register(1, connection=2, memory=Memory(0, newest=C0, group="0-2"))
-    assert set(mailed(coordinator.wait(2 * BEAT), Run)) == {0, 1, 2}
-
-
-def test_segments_and_pools() -> None:
-    """Two segments of two; a whole one moves when its domain has no spare for it."""
-    placement = Placement(segment=2, pools=(Pool("any"),))
-    coordinator = talk(nodes=8, active=4, domains="aabbbccc", placement=placement)
-    assert group(coordinator) == (0, 1, 2, 3)
-    coordinator.hear(failed(0, exit_code=1))
-    coordinator.hear(messages.Goodbye(0, 0, 1, None))
-    all_stop(coordinator)
-    assert group(coordinator) == (5, 6, 2, 3)
-
-
-# -- Slurm
-
-
-def test_a_draining_node_is_replaced_at_the_next_cycle() -> None:
-    coordinator = talk()
-    assert coordinator.slurm(SlurmsWord.NOTHING, draining=(1,)) == []
-    coordinator.hear(failed(0, exit_code=1))
-    all_stop(coordinator)
-    assert group(coordinator) == (0, 3, 2)
-
-
-def test_a_draining_node_is_replaced_at_once_if_the_policy_says_so_and_there_is_a_spare() -> None:
-    coordinator = talk(interruption=Interruption(drain_now=True))
-    assert set(mailed(coordinator.slurm(SlurmsWord.NOTHING, draining=(1,)), Stop)) == {0, 1, 2}
-    all_stop(coordinator)
-    assert group(coordinator) == (0, 3, 2) and coordinator.machine.state.cycles.ledger.used == 0
-    assert coordinator.slurm(SlurmsWord.NOTHING, draining=(1, 0)) == []  # nobody is left to replace n0
-
-
-def test_a_draining_node_is_better_than_none() -> None:
-    coordinator = talk(nodes=3)
-    coordinator.slurm(SlurmsWord.NOTHING, draining=(1,))
-    coordinator.hear(failed(0, exit_code=1))
-    assert set(all_stop(coordinator)) == {0, 1, 2}
-
-
-def test_the_time_limit_ends_the_job_ahead_of_slurm() -> None:
-    coordinator = talk(interruption=Interruption(before_end=100.0))
-    coordinator.slurm(SlurmsWord.NOTHING, end_in=130.0, limit=3600.0)
-    assert proposed(coordinator.wait(20.0)) is None
-    coordinator.slurm(SlurmsWord.NOTHING, end_in=200.0, limit=3600.0)  # somebody has changed the limit
-    assert proposed(coordinator.wait(90.0)) is None
-    assert proposed(coordinator.wait(11.0)) == Verdict(Outcome.INTERRUPTED, "Slurm's time limit in 100 s")
-
-
-def test_a_short_job_is_not_over_before_it_has_begun() -> None:
-    coordinator = talk(interruption=Interruption(before_end=180.0))
-    coordinator.slurm(SlurmsWord.NOTHING, end_in=100.0, limit=120.0)
-    assert proposed(coordinator.wait(69.0)) is None
-    assert set(mailed(coordinator.wait(2.0), Propose)) == {0, 1, 2, 3}
-
-
-@pytest.mark.parametrize(
-    ("word", "requeue", "outcome", "again"),
-    [
-        (SlurmsWord.TIME_LIMIT, False, Outcome.INTERRUPTED, Again.OPEN),
-        (SlurmsWord.TIME_LIMIT, True, Outcome.INTERRUPTED, Again.REQUEUE),
-        (SlurmsWord.PREEMPTED, True, Outcome.INTERRUPTED, Again.REQUEUE),
-        (SlurmsWord.REQUEUED, True, Outcome.INTERRUPTED, Again.OPEN),  # it is already
-        (SlurmsWord.CANCELLED, True, Outcome.CANCELLED, Again.OPEN),
-        (SlurmsWord.NOTHING, True, Outcome.CANCELLED, Again.OPEN),
-    ],
-)
-def test_what_a_signal_means(word: SlurmsWord, requeue: bool, outcome: Outcome, again: Again) -> None:
-    coordinator = talk(interruption=Interruption(requeue=requeue))
-    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
-    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))  # twice, harmless
-    verdict = proposed(coordinator.slurm(word))
-    assert verdict is not None
-    assert (verdict.outcome, verdict.again) == (outcome, again)
-
-
-def test_a_signal_that_slurm_does_not_explain_in_time_cancels_the_job() -> None:
-    coordinator = talk()
-    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
-    coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
-    assert proposed(coordinator.wait(4.0)) is None
-    assert proposed(coordinator.wait(2.0)) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
-
-
-def test_no_cycle_begins_while_a_signal_is_not_explained() -> None:
-    coordinator = talk()
-    coordinator.hear(failed(1, signal="SIGTERM"))
-    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
-    assert all_stop(coordinator) == {}
-    assert mailed(coordinator.wait(2.0), Run) == {}
-
-
-def test_never_success_once_slurm_has_interrupted_it() -> None:
-    coordinator = talk()
-    coordinator.slurm(SlurmsWord.PREEMPTED)
-    for infra_rank in range(3):
-        coordinator.hear(succeeded(infra_rank))
-    assert coordinator.machine.state.commit.proposal == Verdict(Outcome.INTERRUPTED, "preempted by Slurm")
-
-
-@pytest.mark.parametrize("explained", [True, False])
-def test_never_success_nor_failure_once_a_signal_has_come(explained: bool) -> None:
-    """The workers end because of it, and before Slurm has said what it means."""
-    coordinator = talk()
-    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
-    for infra_rank in range(3):
-        coordinator.hear(succeeded(infra_rank))
-    assert coordinator.machine.state.commit.proposal is None
-    answers = coordinator.slurm(SlurmsWord.CANCELLED) if explained else coordinator.wait(ASK_BOUND + 1)
-    assert proposed(answers) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
-
-
-def test_slurm_is_asked_again_when_its_signal_ended_the_question() -> None:
-    coordinator = talk()
-    coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
-    asked = coordinator.questions
-    coordinator.wait(1.0)
-    assert coordinator.questions == asked, "an answer is awaited"
-    coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: exit code 0")
-    coordinator.wait(1.0)
-    assert coordinator.questions == asked + 1
-
-
-def test_slurm_away_is_said_once() -> None:
-    coordinator = talk()
-    for _ in range(5):
-        coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
-    coordinator.slurm(SlurmsWord.NOTHING)
-    assert coordinator.logged.count("slurm") == 2
-
-
-def test_standbys_hear_of_what_was_spent() -> None:
-    coordinator = talk()
-    coordinator.hear(failed(1, exit_code=1))
-    answers: list[object] = []
-    for infra_rank in range(3):
-        answers += coordinator.hear(stopped(infra_rank))
-    told = mailed(answers, Standby)[3]
-    assert isinstance(told, Standby) and told.ledger.used == 1
-    assert stop(0) not in answers

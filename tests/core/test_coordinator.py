@@ -1,4 +1,7 @@
-"""The coordinator, scenario by scenario: messages and time in, deeds out, compared as they are."""
+"""A coordinator that begins cycles and restarts them, scenario by scenario: messages and time in, deeds out.
+
+They are the joining, the restart in place, what a Register makes up for, and messages that are old.
+"""
 
 import pytest
 from tests.core.machines import (
@@ -6,33 +9,24 @@ from tests.core.machines import (
     C0,
     C1,
     FAILURE,
+    RAN,
+    SUCCESS,
     TIMEOUTS,
     Talk,
-    close,
-    decided,
     failed,
     goodbye,
+    interrupted,
     node,
     stop,
     stopped,
     stopping,
     succeeded,
-    verdict_kept,
 )
 
-from ft_supervisor.core.coordinator.failure_decision import JOB_STOP_MARGIN
 from ft_supervisor.core.protocol import messages
-from ft_supervisor.core.protocol.actions import ClaimClose, Leave, Mail, Tell
-from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure, JobPhase, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord, VerdictDecided
-
-RAN = Memory(0, newest=C0, group="0-2")
-SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
-
-
-def interrupted(reason: str) -> Verdict:
-    return Verdict(Outcome.INTERRUPTED, reason)
-
+from ft_supervisor.core.protocol.actions import ClaimClose, Mail
+from ft_supervisor.core.protocol.model import Cycle, Failure, JobPhase, Memory, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.orders import SlurmsWord
 
 # -- joining
 
@@ -185,189 +179,6 @@ def test_stopped_unasked_means_that_word_of_the_failure_was_lost() -> None:
     assert talk.hear(stopped(2))[:1] == [talk.run(0, 0, C1, port=200)]
 
 
-# -- lost nodes
-
-
-def test_a_lost_active_node_is_replaced_and_survivors_keep_their_ranks() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.silent = {1}
-    assert talk.wait(TIMEOUTS.node_lost - 0.5) == []
-    assert talk.wait(0.5) == [stop(0), stop(2)]
-    talk.hear(stopped(2))
-    assert talk.hear(stopped(0)) == [
-        talk.run(0, 0, C1, port=200),
-        talk.run(3, 1, C1, port=200),
-        talk.run(2, 2, C1, port=200),
-    ]
-    assert talk.logged[-2:] == ["cycle_started", "promoted"]
-
-
-def test_the_standby_of_the_same_domain_is_promoted() -> None:
-    talk = Talk(nodes=5, active=3, domains="xyzxy")
-    talk.begin()
-    talk.silent = {1}
-    talk.wait(TIMEOUTS.node_lost)
-    talk.hear(stopped(0))
-    done = talk.hear(stopped(2))
-    assert talk.run(4, 1, C1, port=200) in done
-
-
-def test_no_cycle_starts_before_the_last_node_has_stopped_or_is_lost() -> None:
-    """Invariant 10, where a dead node's peers fail before its silence is noticed."""
-    talk = Talk()
-    talk.begin()
-    talk.silent = {1}
-    assert talk.hear(failed(0)) == [stop(0), stop(1), stop(2)]
-    talk.hear(stopping(0))
-    talk.hear(stopped(0))
-    talk.hear(stopping(2))
-    talk.hear(stopped(2))
-    assert talk.wait(TIMEOUTS.node_lost - 0.5) == []
-    assert "suspect" in talk.logged
-    assert talk.wait(0.5) == [
-        talk.run(0, 0, C1, port=200),
-        talk.run(3, 1, C1, port=200),
-        talk.run(2, 2, C1, port=200),
-    ]
-
-
-def test_a_node_that_answers_the_probe_is_no_suspect() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.hear(failed(0))
-    for infra_rank in range(3):
-        talk.hear(stopping(infra_rank))
-    talk.wait(2 * TIMEOUTS.probe)
-    assert "suspect" not in talk.logged
-
-
-def test_whoever_says_something_lives() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.silent = {1}
-    talk.wait(TIMEOUTS.node_lost - BEAT)
-    talk.hear(stopping(1))
-    assert talk.wait(TIMEOUTS.node_lost - BEAT) == []
-    assert talk.wait(BEAT) == [stop(0), stop(2)]
-
-
-def test_a_lost_standby_is_nothing_but_noted() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.silent = {3}
-    assert talk.wait(TIMEOUTS.node_lost + 1) == []
-    assert "node_lost" in talk.logged
-    assert [roster.members for roster in talk.rosters] == ["0-2", "0-2"]  # asked of both lists, then the new one alone
-
-
-def test_losing_a_node_that_has_succeeded_is_no_failure() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.hear(succeeded(1))
-    talk.silent = {1}
-    assert talk.wait(TIMEOUTS.node_lost + 1) == []
-    talk.hear(succeeded(0))
-    assert talk.hear(succeeded(2)) == talk.propose(SUCCESS, 0, 2, 3)
-
-
-def test_a_lost_node_that_comes_back_stands_by() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.silent = {1}
-    talk.wait(TIMEOUTS.node_lost)
-    talk.hear(stopped(0))
-    talk.hear(stopped(2))
-    talk.silent = set()
-    asked = Mail(1, 1, 1, messages.Prepare(0))
-    assert talk.wait(2 * BEAT) == [asked, asked]  # heartbeats alone do not bring it back
-    assert not talk.machine.members[1].here
-    assert talk.register(1, connection=2) == [talk.standby(1, C1, connection=2)]
-    assert talk.machine.members[1].here
-
-
-def test_the_first_loss_of_a_node_is_free_the_second_is_charged() -> None:
-    talk = Talk(nodes=3, active=3, max_restarts=0)
-    talk.begin()
-    talk.silent = {2}
-    assert talk.wait(TIMEOUTS.node_lost) == [stop(0), stop(1)]
-    talk.hear(stopped(0))
-    talk.hear(stopped(1))
-    talk.silent = set()
-    talk.register(2, connection=2, memory=RAN)
-    talk.wait(BEAT)  # it is to be on the list of members again
-    assert talk.machine.cycle == C1
-    talk.silent = {2}
-    verdict = Verdict(Outcome.FAILED, "no restarts allowed: n2 was not heard for 6.5 s")
-    assert talk.wait(TIMEOUTS.node_lost) == [stop(rank, C1, grace=TIMEOUTS.stop_grace) for rank in (0, 1)]
-    talk.hear(stopping(0, C1))
-    talk.hear(stopping(1, C1))
-    assert talk.wait(TIMEOUTS.probe) == talk.propose(verdict, 0, 1)
-
-
-def test_a_node_that_says_goodbye_is_replaced_at_once() -> None:
-    talk = Talk()
-    talk.begin()
-    assert talk.hear(goodbye(1)) == [stop(0), stop(2)]
-    assert talk.register(1, incarnation=2) == []
-    talk.hear(stopped(0))
-    done = talk.hear(stopped(2))
-    assert talk.run(3, 1, C1, port=200) in done
-
-
-def test_too_few_nodes_get_a_last_chance() -> None:
-    talk = Talk(nodes=3, active=3)
-    talk.begin()
-    talk.silent = {1}
-    talk.wait(TIMEOUTS.node_lost)
-    talk.hear(stopped(0))
-    assert talk.hear(stopped(2)) == []
-    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []
-    talk.silent = set()
-    assert talk.register(1, incarnation=2, memory=RAN) == [talk.standby(1, C0, incarnation=2)]
-    assert talk.wait(BEAT) == [  # as soon as it is on the list of members again
-        talk.run(0, 0, C1, port=200),
-        talk.run(1, 1, C1, port=200, incarnation=2),
-        talk.run(2, 2, C1, port=200),
-    ]
-
-
-def test_too_few_nodes_end_the_job() -> None:
-    talk = Talk(nodes=3, active=3)
-    talk.begin()
-    talk.silent = {1}
-    talk.wait(TIMEOUTS.node_lost)
-    talk.hear(stopped(0))
-    talk.hear(stopped(2))
-    reason = "too few nodes: 2 of 3 nodes are left; n1 was not heard for 6.5 s"
-    assert talk.wait(TIMEOUTS.node_lost) == talk.propose(interrupted(reason), 0, 2)
-    assert "too_few_nodes" in talk.logged
-
-
-def test_a_node_that_cannot_end_its_workers_ends_the_job_within_a_bound() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.hear(failed(0))
-    talk.hear(stopped(0))
-    talk.hear(stopped(2))
-    bound = TIMEOUTS.restart_grace + KILL_BOUND + TIMEOUTS.node_lost + JOB_STOP_MARGIN
-    assert talk.wait(bound - 0.5) == []
-    assert talk.wait(0.5) == talk.propose(interrupted(f"n1 did not stop its workers within {bound:g} s"))
-
-
-def test_time_in_which_the_coordinator_stood_still_counts_against_nobody() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.wait(2)
-    talk.silent = {0, 1, 2, 3}
-    talk.now += TIMEOUTS.fence - BEAT
-    assert talk.wait(BEAT) == []
-    assert "tick_late" in talk.logged
-    talk.silent = {1}
-    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []  # but two beats, which everybody may be late
-    assert talk.wait(BEAT) == [stop(0), stop(2)]
-
-
 # -- a Register tells what was lost on the way
 
 
@@ -506,179 +317,3 @@ def test_a_late_stopped_of_the_former_cycle_does_not_release_the_next() -> None:
     assert talk.hear(stopped(1, C0)) == []
     assert talk.machine.cycle == C1
     assert talk.hear(stopped(1, C1)) != []
-
-
-# -- the end
-
-
-def test_success_needs_every_active_node() -> None:
-    talk = Talk()
-    talk.begin()
-    for infra_rank in (2, 2, 0, 3):
-        assert talk.hear(succeeded(infra_rank)) == []
-    assert talk.hear(succeeded(1)) == talk.propose(SUCCESS)
-
-
-def test_closing_in_its_order() -> None:
-    """Kept by a majority, recorded, claimed, told: none of them before the one before."""
-    talk = Talk()
-    talk.begin()
-    for infra_rank in range(3):
-        talk.hear(succeeded(infra_rank))
-    assert talk.hear(verdict_kept(3)) == []
-    assert talk.hear(verdict_kept(3)) == []
-    assert talk.hear(verdict_kept(2)) == []  # half of them, but not the first
-    assert talk.hear(verdict_kept(1)) == decided(SUCCESS, "")
-    assert talk.hear(verdict_kept(0)) == []
-    assert talk.written(SUCCESS) == [ClaimClose(SUCCESS)]
-    assert talk.written(SUCCESS) == []
-    assert talk.held(SUCCESS) == [close(i, SUCCESS) for i in range(4)]
-    assert talk.machine.verdict == SUCCESS
-
-
-def test_success_of_a_former_cycle_does_not_count() -> None:
-    talk = Talk(nodes=2, active=2)
-    talk.begin()
-    talk.hear(succeeded(0))
-    talk.hear(failed(1))
-    talk.hear(stopped(1))
-    assert talk.machine.cycle == C1
-    assert talk.hear(succeeded(1, C1)) == []
-    verdict = Verdict(Outcome.SUCCESS, SUCCESS.reason.replace("0.0", "0.1"))
-    assert talk.hear(succeeded(0, C1)) == talk.propose(verdict)
-
-
-def test_what_the_key_holds_is_the_verdict_whoever_wrote_it() -> None:
-    talk = Talk(nodes=2, active=2)
-    talk.begin()
-    talk.hear(succeeded(0))
-    talk.hear(succeeded(1))
-    talk.hear(verdict_kept(0))
-    talk.written(SUCCESS)
-    outside = Verdict(Outcome.INTERRUPTED, "from outside")
-    assert talk.held(outside) == [close(0, outside), close(1, outside)]
-    assert talk.held(SUCCESS) == []
-    assert talk.machine.verdict == outside
-
-
-def test_what_the_file_holds_is_the_verdict_whoever_wrote_it() -> None:
-    talk = Talk(nodes=2, active=2)
-    talk.begin()
-    talk.hear(succeeded(0))
-    talk.hear(succeeded(1))
-    talk.hear(verdict_kept(0))
-    former = Verdict(Outcome.INTERRUPTED, "of a former coordinator")
-    assert talk.written(former) == [ClaimClose(former)]
-    assert talk.held(former) == [close(0, former), close(1, former)]
-
-
-def test_a_verdict_from_outside_ends_a_job_that_still_joins() -> None:
-    talk = Talk()
-    talk.register(0)
-    outside = Verdict(Outcome.FAILED, "from outside")
-    assert talk.held(outside) == decided(outside, "1-3")
-    assert talk.register(2) == talk.propose(outside, 2)  # it is not yet written down
-    assert talk.written(outside) == [ClaimClose(outside)]
-    assert talk.held(outside) == [close(0, outside), close(2, outside)]
-    assert talk.register(3) == [close(3, outside)]
-
-
-def test_a_found_verdict_goes_before_a_proposal_that_nobody_keeps_yet() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
-    found = Verdict(Outcome.SUCCESS, "found")
-    assert talk.held(found) == decided(found, "")
-    for infra_rank in range(4):
-        assert talk.hear(verdict_kept(infra_rank)) == []
-    assert talk.machine.verdict == found
-
-
-def test_a_proposal_without_a_majority_is_no_verdict() -> None:
-    talk = Talk(nodes=5, active=3)
-    talk.begin()
-    talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
-    for infra_rank in (0, 3, 0, 3):
-        assert talk.hear(verdict_kept(infra_rank)) == []
-    talk.silent = {1, 2, 4}
-    assert talk.wait(2 * TIMEOUTS.node_lost) == []
-    assert talk.machine.verdict is None
-    assert talk.machine.term == 0
-
-
-def test_nothing_runs_after_the_verdict() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.hear(failed(0))
-    talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
-    talk.slurm(SlurmsWord.CANCELLED)
-    for infra_rank in range(3):
-        assert talk.hear(stopped(infra_rank)) == []
-    assert talk.wait(2 * TIMEOUTS.node_lost) == []
-
-
-def test_a_node_that_is_told_to_end_cancels_the_job() -> None:
-    talk = Talk()
-    talk.begin()
-    verdict = Verdict(Outcome.CANCELLED, "n3 was told to end: SIGTERM")
-    assert talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM")) == []
-    assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(verdict)
-    assert talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM")) == []
-
-
-def test_a_late_comer_hears_of_the_end() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.settle_from_outside(SUCCESS)
-    assert talk.register(1, incarnation=2, memory=RAN) == [close(1, SUCCESS, incarnation=2)]
-
-
-def test_the_coordinator_leaves_after_the_last_goodbye() -> None:
-    talk = Talk(nodes=2, active=1)
-    talk.begin()
-    talk.settle_from_outside(SUCCESS)
-    assert talk.hear(goodbye(1)) == []
-    assert talk.hear(goodbye(0)) == [Tell(VerdictDecided(SUCCESS)), Leave(0, SUCCESS, SUCCESS.reason)]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "bound"),
-    [
-        (Outcome.SUCCESS, TIMEOUTS.close_grace),
-        (Outcome.FAILED, TIMEOUTS.close_grace + TIMEOUTS.stop_grace + KILL_BOUND),
-    ],
-)
-def test_the_coordinator_does_not_wait_forever(outcome: Outcome, bound: float) -> None:
-    talk = Talk()
-    talk.begin()
-    verdict = Verdict(outcome, "over")
-    talk.settle_from_outside(verdict)
-    assert talk.wait(bound - 0.5) == []
-    assert talk.wait(0.5) == [Tell(VerdictDecided(verdict)), Leave(verdict.exit_code, verdict, "over")]
-
-
-def test_nobody_left_to_wait_for() -> None:
-    talk = Talk(nodes=2, active=1)
-    verdict = Verdict(Outcome.FAILED, "over")
-    talk.held(verdict)
-    talk.written(verdict)
-    assert talk.held(verdict) == [Tell(VerdictDecided(verdict, "0-1")), Leave(1, verdict, "over")]
-
-
-def test_who_is_lost_at_the_end_is_named() -> None:
-    talk = Talk()
-    talk.begin()
-    talk.silent = {1}
-    talk.wait(TIMEOUTS.node_lost)
-    talk.settle_from_outside(SUCCESS)
-    for infra_rank in (0, 2):
-        talk.hear(goodbye(infra_rank))
-    assert talk.hear(goodbye(3)) == [Tell(VerdictDecided(SUCCESS, "1")), Leave(0, SUCCESS, SUCCESS.reason)]
-
-
-def test_a_message_is_addressed_to_the_connection_that_registered() -> None:
-    talk = Talk(nodes=1, active=1)
-    talk.register(0)
-    talk.register(0, incarnation=2)
-    talk.register(0, incarnation=2, connection=5)
-    assert talk.settle_from_outside(SUCCESS) == [Mail(0, 2, 5, messages.Close(0, SUCCESS))]

@@ -16,7 +16,7 @@ import pytest
 from tests.core.agent.play import Play, knows, mail, run, running, standby
 from tests.core.machines import C0, C1, Talk, failed, goodbye, node, stopped, stopping, succeeded, verdict_kept
 from tests.core.making import Maker, garbled, mutated
-from tests.core.test_takeover import Takeover, ran
+from tests.core.takeover import Takeover, ran
 
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core import test_daemon_machine as daemons
+from tests.core import daemon_play as daemons
 from tests.core.agent import play as agents
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, Talk, failed, job, mailed, stop, stopped, succeeded
 

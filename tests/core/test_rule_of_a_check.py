@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from tests.core.agent.play import Play, mail, run, standby
 from tests.core.machines import C0, Talk, deeds, job, node
-from tests.core.test_cluster_policy import all_stop
+from tests.core.policies import all_stop
 
 from ft_supervisor.core.daemon.daemon import DaemonMachine
 from ft_supervisor.core.protocol import codec, orders

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.machines import TIMEOUTS, Talk, failed, stopped
-from tests.core.test_takeover import Takeover
+from tests.core.takeover import Takeover
 
 from ft_supervisor.core.protocol import codec
 from ft_supervisor.core.protocol.actions import Tell, WriteVerdict

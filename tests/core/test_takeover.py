@@ -1,8 +1,7 @@
-"""A coordinator that takes over: from candidate to in charge, and its use of the nodes' memories."""
+"""A coordinator that takes over: from candidate to in charge, and its use of the nodes' memories and verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -11,83 +10,32 @@ from tests.core.machines import (
     C0,
     C1,
     FAILURE,
+    SUCCESS,
     TIMEOUTS,
     Talk,
     close,
     decided,
     failed,
     mailed,
-    node,
     stop,
     stopped,
     succeeded,
     verdict_kept,
 )
+from tests.core.takeover import Takeover, ran
 
-from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.leadership import Role
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import ClaimClose, LookForVerdict, Mail
-from ft_supervisor.core.protocol.events import Received
 from ft_supervisor.core.protocol.ledger import Ledger, Spent
-from ft_supervisor.core.protocol.messages import Continue, Prepare, Propose, Run, Standby, Stop
+from ft_supervisor.core.protocol.messages import Continue, Prepare, Propose, Run, Stop
 from ft_supervisor.core.protocol.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
 from ft_supervisor.core.protocol.orders import SlurmsWord
 
-SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 FAILED = Verdict(Outcome.FAILED, "over")
 ONE_USED = Ledger(entries=1, used=1, spent=(Spent(0, 1),))
 NEW = Cycle(1, 1)
 """The first cycle that n1 begins after C0."""
-
-
-def ran(promise: int = 0, newest: Cycle | None = C0, group: str = "0-2", **known: object) -> Memory:
-    """What a node knows that was led by n0's coordinator."""
-    return Memory(promise, newest=newest, group=group, **known)  # type: ignore[arg-type]
-
-
-class Takeover(Talk):
-    """n1's coordinator, after n0's is gone. Nodes 0, 1, 2 run C0, unless `memories` or `running` say otherwise."""
-
-    def __init__(
-        self,
-        nodes: int = 5,
-        memories: dict[int, Memory] | None = None,
-        running: Iterable[int] = (0, 1, 2),
-        *,
-        active: int = 3,
-        max_restarts: int = 3,
-    ) -> None:
-        super().__init__(nodes, active, max_restarts, infra_rank=1, memory=Memory(0))
-        self._memories = {rank: ran() if rank < active else Memory(0) for rank in range(nodes)} | (memories or {})
-        self._running = set(running)
-
-    def come(self, *ranks: int) -> list[object]:
-        """They connect, having promised n0's term."""
-        answers: list[object] = []
-        for rank in ranks:
-            answers += self._come(rank, self._memories[rank].promise)
-        return answers
-
-    def promise(self, *ranks: int) -> list[object]:
-        """They answer Prepare."""
-        assert self.machine.state.leadership.election.term is not None
-        answers: list[object] = []
-        for rank in ranks:
-            answers += self._come(rank, self.machine.state.leadership.election.term)
-        return answers
-
-    def _come(self, rank: int, promise: int) -> list[object]:
-        known = self._memories[rank]
-        running = known.newest if rank in self._running else None
-        memory = replace(known, promise=promise)
-        return self.register(rank, running=running, memory=memory)
-
-    def take(self, *ranks: int) -> list[object]:
-        """They come, and promise: all that is done."""
-        answers = self.come(*ranks)
-        assert self.machine.role is Role.PREPARING
-        return answers + self.promise(*ranks)
 
 
 def test_a_candidate_asks_once_a_majority_has_come() -> None:
@@ -302,9 +250,6 @@ def test_the_newest_list_is_the_one_whose_majority_is_asked() -> None:
     assert mailed(done, Stop).keys() == {1}  # n2, which was given up, was one of the active ones
 
 
-# -- verdicts
-
-
 def test_an_accepted_verdict_is_proposed_again_and_only_that() -> None:
     """It may have been the job's already."""
     accepted = Memory(0, accepted=Accepted(0, FAILED))
@@ -374,183 +319,3 @@ def test_with_a_verdict_that_is_settled_nobody_steps_down() -> None:
     assert ClaimClose(SUCCESS) in talk.wait(BEAT)  # without the file, which has not been written in that time
     assert talk.written(FAILED) == []
     assert set(mailed(talk.held(SUCCESS), messages.Close)) == {0, 1, 2, 3}
-
-
-# -- who is in charge no more, or never was
-
-
-def test_who_hears_of_a_higher_promise_steps_down_and_asks_anew_above_it() -> None:
-    talk = Takeover()
-    talk.take(0, 1, 2)
-    done = talk.register(3, memory=Memory(6))
-    assert talk.machine.term is None
-    assert set(mailed(done, Prepare).values()) == {Prepare(11)}
-    assert talk.beat() == []
-    assert talk.pulse.term != 1
-    assert talk.pulse.lease == 0
-    talk.promise(0, 1, 2)
-    assert talk.machine.term == 11
-
-
-def test_a_candidate_that_hears_of_a_higher_promise_asks_anew_above_it() -> None:
-    talk = Takeover()
-    talk.come(0, 1, 2)
-    done = talk.register(3, memory=Memory(8))
-    assert set(mailed(done, Prepare).values()) == {Prepare(11)}
-    talk.register(0, memory=Memory(1))  # promised for the former question
-    assert talk.machine.term is None
-
-
-def test_who_stood_still_for_longer_than_the_fence_steps_down() -> None:
-    talk = Takeover()
-    talk.take(0, 1, 2, 3, 4)
-    talk.now += TIMEOUTS.fence
-    talk.wait(BEAT)
-    assert talk.machine.term is None
-    assert "stepped_down" in talk.logged
-
-
-def test_who_stood_still_for_less_stays() -> None:
-    talk = Takeover()
-    talk.take(0, 1, 2, 3, 4)
-    talk.now += TIMEOUTS.fence - BEAT
-    talk.wait(BEAT)
-    assert talk.machine.term == 1
-
-
-def test_promises_that_do_not_come_are_asked_for_again_in_a_higher_term() -> None:
-    talk = Takeover()
-    talk.come(0, 1, 2)
-    talk.promise(0)
-    asked = mailed(talk.wait(2 * TIMEOUTS.coordinator + BEAT), Prepare)
-    assert set(asked) == {0, 1, 2}
-    assert set(asked.values()) == {Prepare(6)}
-    assert talk.promise(1, 2) == []  # n0's was for the former question
-    assert talk.machine.term is None
-    talk.promise(0)
-    assert talk.machine.term == 6
-
-
-def test_the_first_candidate_of_a_fresh_job_needs_no_vote() -> None:
-    assert Talk().machine.term == 0
-
-
-@pytest.mark.parametrize(
-    ("infra_rank", "incarnation", "promise"), [(0, 2, -1), (0, 1, 0), (0, 1, 5), (1, 1, -1), (3, 1, -1)]
-)
-def test_everybody_else_needs_one(infra_rank: int, incarnation: int, promise: int) -> None:
-    """A second incarnation does not know what the first one did."""
-    talk = Talk(infra_rank=infra_rank, incarnation=incarnation, memory=Memory(promise))
-    assert talk.machine.term is None
-    for rank in range(3):
-        done = talk.register(rank, memory=Memory(0))
-    assert talk.machine.term is None
-    terms = {message.term for message in mailed(done, Prepare).values()}
-    assert len(terms) == 1
-    assert min(terms) > max(0, promise)
-    assert min(terms) % 4 == infra_rank
-
-
-def test_a_fresh_first_candidate_does_not_go_on_when_somebody_has_promised_another_term() -> None:
-    talk = Talk()
-    talk.register(0)
-    talk.register(1)
-    talk.register(2)
-    done = talk.register(3, memory=Memory(1))
-    assert mailed(done, Run) == {}
-    assert talk.machine.term is None
-    assert set(mailed(done, Prepare).values()) == {Prepare(4)}
-
-
-def test_without_a_majority_nothing_is_decided() -> None:
-    talk = Takeover()
-    talk.take(0, 1, 2, 3, 4)
-    talk.silent = {0, 2, 3, 4}
-    talk.wait(2 * TIMEOUTS.coordinator)
-    assert talk.wait(3 * TIMEOUTS.node_lost) == []
-    assert "majority_lost" in talk.logged
-    assert "node_lost" not in talk.logged
-    assert talk.hear(stopped(1, term=1)) == [stop(rank, term=1) for rank in range(3)]
-    assert talk.wait(TIMEOUTS.node_lost) == []
-
-
-def test_the_lease_stands_still_without_a_majority() -> None:
-    talk = Takeover()
-    talk.take(0, 1, 2, 3, 4)
-    talk.wait(2)
-    assert talk.pulse.lease >= talk.pulse.round - 2
-    lease = talk.pulse.lease
-    talk.silent = {0, 2, 3, 4}
-    talk.wait(2)
-    assert talk.pulse.lease == lease
-
-
-# -- the age of leases
-
-
-def age(machine: CoordinatorMachine, message: messages.ToCoordinator, now: float) -> float | None:
-    """Of the first message that answers."""
-    for action in machine.handle(Received(message), now):
-        if isinstance(action, Mail) and isinstance(action.message, Run | Standby | Continue):
-            return action.message.age
-    raise AssertionError("no answer")
-
-
-def test_a_lease_counts_from_when_the_promises_were_asked_for() -> None:
-    talk = Takeover()
-    talk.now = 3.0
-    talk.beat()
-    talk.come(0, 1, 2)  # in round 2, of second 3
-    talk.now = 3.4
-    talk.promise(0, 1)
-    register = messages.Register(node(2), 1, 1, 2, 102, C0, ran(1), 2)
-    assert age(talk.machine, register, 3.5) == pytest.approx(0.5)
-
-
-def test_who_has_no_majority_yet_gives_no_lease() -> None:
-    talk = Talk()
-    register = messages.Register(node(3), 1, 1, talk.pulse.round, 103, None, Memory(0))
-    assert age(talk.machine, register, 1.0) is None
-
-
-# -- what is old, or comes twice
-
-
-def test_a_register_that_comes_twice_or_late_changes_nothing() -> None:
-    talk = Takeover()
-    talk.take(0, 1, 2, 3, 4)
-    talk.hear(failed(2, term=1))
-    late = messages.Register(node(2), 1, 1, 1, 102, C0, ran(), 1)
-    again = messages.Register(node(2), 1, 1, 1, 102, C0, ran(1), 2)
-    for message in (late, again, late):
-        assert talk.hear(message) == []
-    assert talk.machine.term == 1
-    assert talk.machine.state.phase == "stopping"
-
-
-def test_the_same_register_does_not_promise_for_two() -> None:
-    talk = Takeover()
-    talk.come(0, 1, 2)
-    promise = messages.Register(node(0), 1, 1, 1, 100, C0, ran(1), 2)
-    for _ in range(5):
-        assert talk.hear(promise) == []
-    assert talk.machine.term is None
-
-
-def test_orders_of_a_former_term_are_nobodys_any_more() -> None:
-    talk = Takeover()
-    talk.take(0, 1, 2, 3, 4)
-    for message in (failed(0), succeeded(0), stopped(0), messages.ToldToEnd(0, 0, 1, "SIGTERM"), verdict_kept(0)):
-        assert talk.hear(message) == []
-    assert talk.hear(messages.Goodbye(0, 0, 1, SUCCESS)) == []
-    assert talk.machine.state.phase == "running"
-    assert talk.machine.verdict is None
-
-
-@pytest.mark.parametrize(
-    "memory", [ran(group="0-1,9"), Memory(0, Roster(0, 1, "0-9")), Memory(0, Roster(0, 1, "0-1", "0-9"))]
-)
-def test_a_register_that_names_nodes_that_the_job_does_not_have_is_none(memory: Memory) -> None:
-    talk = Talk()
-    assert talk.register(0, memory=memory) == []
-    assert "message_dropped" in talk.logged

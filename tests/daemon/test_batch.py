@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.daemon_harness import Daemon, StartDaemon
 from tests.daemon.test_daemon_coordinators import AFTER_CLOSED, CONCLUDES
-from tests.ft_slurm import test_completion as slurm
+from tests.ft_slurm import completion_site as slurm
 
 from ft_supervisor.core.protocol.model import Outcome, Timeouts, Verdict
 from ft_supervisor.journal.replay import replay

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.doctor.test_doctor_parts import BATCH
+from tests.doctor.environments import BATCH
 from tests.ft_slurm.fake_slurm import FakeSlurm
 
 from ft_supervisor.doctor import job, slurm, slurm_answers

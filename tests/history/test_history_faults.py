@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.history.test_history import RECORDED, recorded, shifted
+from tests.history.recordings import RECORDED, recorded, shifted
 
 from ft_supervisor.fault import record
 from ft_supervisor.fault.messages import Act, Target, Verb

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.history.test_history import RECORDED
+from tests.history.recordings import RECORDED
 from tests.launch.test_launch_journal import BEGIN, BOUND, record
 
 from ft_supervisor.history import builder, read_run

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.history.recordings import check, states
 from tests.history.smalljob import Host, SmallJob
-from tests.history.test_history import check, states
 
 from ft_supervisor.core.protocol.events import Beat
 from ft_supervisor.core.protocol.model import Failure, Outcome

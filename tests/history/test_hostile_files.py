@@ -12,7 +12,7 @@ from random import Random
 import pytest
 from tests.core.machines import Talk
 from tests.core.making import garbled, mutated
-from tests.history.test_history import RECORDED
+from tests.history.recordings import RECORDED
 
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.protocol.model import Outcome, Verdict

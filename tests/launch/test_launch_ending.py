@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.ft_slurm import test_completion as slurm
+from tests.ft_slurm import completion_site as slurm
 from tests.launch.test_launch import Launched
 
 from ft_supervisor.run_folder import left_running

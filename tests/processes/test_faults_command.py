@@ -1,6 +1,6 @@
-"""Run `ft-supervisor fault` against jobs of `ft-supervisor local`: the faults, their effects, and how they are undone.
+"""Run `ft-supervisor fault` against one job of `ft-supervisor local`: faults, their effects, and how they are undone.
 
-Most tests share one job: none of them ends a node, and each leaves both workers running.
+The tests share the job: none of them ends a node, and each leaves both workers running.
 """
 
 import json
@@ -8,112 +8,35 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from tests.processes.harness import BOUND, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
-from tests.processes.lines import Line
+from tests.processes.faults import (
+    ALLOWED,
+    ENVIRON,
+    SharedJob,
+    Tool,
+    acts,
+    assert_refused,
+    done,
+    everything_recorded,
+    fault,
+    first_line,
+    frozen,
+    hand_line,
+    recorded,
+    state,
+    words,
+)
+from tests.processes.harness import BOUND, until
 
 from ft_supervisor.core.protocol.codec import encode
 from ft_supervisor.fault.messages import Hit, Target, Verb
 
-ALLOWED = {"faults": {"allow": True}}
-ENVIRON = {**os.environ, "PYTHONPATH": PYTHONPATH}
 shares = pytest.mark.xdist_group("shared")
 """Has one process of xdist run all tests of the shared job."""
 LONG = "10m"
 """Longer than any test: a thaw within a test has another cause than the end of this time."""
-
-
-def words(job: Job, *rest: str) -> list[str]:
-    return [*COMMAND, "fault", *rest, "--job", job.run_folder.name]
-
-
-def fault(job: Job, *rest: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words(job, *rest), capture_output=True, text=True, timeout=BOUND, env=ENVIRON)
-
-
-def done(job: Job, *rest: str) -> str:
-    """Run the command, which must succeed; return its output."""
-    told = fault(job, *rest)
-    assert (told.returncode, told.stderr) == (0, ""), told
-    return told.stdout
-
-
-def assert_refused(told: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
-    assert (told.returncode, told.stdout) == (code, ""), told
-    (line,) = told.stderr.splitlines()
-    assert line.startswith("ft-supervisor: ") and all(part in line for part in parts), line
-
-
-def everything_recorded(job: Job) -> list[dict[str, Any]]:
-    path = job.run_folder / "faults.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def recorded(job: Job) -> list[dict[str, Any]]:
-    """Return the faults that this test has caused."""
-    return everything_recorded(job)[job.seen if isinstance(job, SharedJob) else 0 :]
-
-
-def acts(job: Job) -> list[tuple[str, str, str]]:
-    return [(each["act"], each["target"], each["node"]) for each in recorded(job)]
-
-
-def state(pid: int) -> str:
-    """Return the process's state as in proc_pid_stat(5); "" when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-def frozen(pids: dict[int, str]) -> set[int]:
-    return {pid for pid in pids if state(pid) == "T"}
-
-
-@pytest.fixture
-def tool() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Return tool(job, ...), which starts the command with its output in pipes; it is killed after the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(job: Job, *rest: str) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        started.append(subprocess.Popen(words(job, *rest), env=ENVIRON, stdout=pipe, stderr=pipe, text=True))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate(timeout=BOUND)
-
-
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
-Tool = Callable[..., subprocess.Popen[str]]
-
-
-class SharedJob(Job):
-    """Is a job of two active nodes and a standby that several tests use, one after the other."""
-
-    restarts = 0
-    """The number of restarts that tests have caused so far."""
-    seen = 0
-    """The number of faults that earlier tests have recorded."""
-
-    def workers(self) -> list[Line]:
-        """Wait until both workers of the newest cycle run; return their lines by rank."""
-        return [self.worker(rank, self.restarts) for rank in (0, 1)]
-
-    def restarted(self, times: int = 1) -> None:
-        """Note so many restarts that the test has caused, and wait until the workers run after the last of them."""
-        self.restarts += times
-        self.workers()
 
 
 @pytest.fixture(scope="module")
@@ -168,55 +91,6 @@ def test_a_worker_is_killed_by_its_rank(job: SharedJob) -> None:
     (record,) = recorded(job)
     assert (record["act"], record["target"], record["rank"], record["pids"]) == ("kill", "worker", 1, [int(pid)])
     assert record["time"] in line
-
-
-def test_agent_node_and_daemon_are_killed(start: StartJob, tool: Tool) -> None:
-    steps = {"checkpoint": {"step_file": "step"}}
-    job = start(nodes=4, active=2, worker=["family", "checkpoints"], policy=ALLOWED, timeouts=QUICK, job=steps)
-    for rank in (0, 1):
-        job.worker(rank)
-    agent = job.pid("agent", "node1", 1)
-    assert f"kill agent node=node1 pid={agent}\n" in done(job, "kill", "agent", "--node", "node1")
-    job.wait("agent_lost", "node1")
-    for rank in (0, 1):
-        for kind in ("worker", "child", "orphan"):
-            job.worker(rank, restart=1, kind=kind)
-    first = job.worker(1, restart=1).said  # another than node1, where the machine was too slow for its new agent
-    before = job.processes(first)
-    assert f"kill node node={first} pid=" in done(job, "kill", "node", "--node", first)
-    assert not job.processes(first)
-    record = recorded(job)[-1]
-    assert set(before) <= set(record["pids"]) and record["pids"][0] == job.pid("daemon", first)
-    taken = job.worker(1, restart=2).said
-    spares = {"node1", "node2", "node3"} - {first}
-    assert taken in spares
-    daemon = job.pid("daemon", taken)
-    assert f"kill daemon node={taken} pid={daemon}\n" in done(job, "kill", "daemon", "--node", taken)
-    (left,) = spares - {taken}
-    assert job.worker(1, restart=3).said == left
-    gone = fault(job, "kill", "daemon", "--node", first)
-    assert_refused(gone, 3, f"no daemon lives on {first}; there are node0, {left}")
-    late = tool(job, "kill", "worker", "--rank", "0", "--at-step", "1000")
-    job.finish()
-    job.assert_end(0, "success", dead=[first, taken])
-    assert late.wait(BOUND) == 3
-    assert late.stderr is not None and "has ended" in late.stderr.read()
-    assert_refused(fault(job, "kill", "worker", "--rank", "0"), 3, "has ended", "success")
-
-
-def test_the_coordinator_in_charge_is_killed_and_the_training_goes_on(start: StartJob) -> None:
-    job = start(nodes=3, active=3, policy=ALLOWED, candidates=3)
-    before = [job.worker(rank)["pid"] for rank in (0, 1, 2)]
-    for node in ("node1", "node2"):
-        job.wait("listening", node)
-    pid = job.pid("coordinator", "node0")
-    assert f"kill coordinator node=node0 pid={pid}\n" in done(job, "kill", "coordinator")
-    charge = job.wait("in_charge", takeover=True)
-    second = job.pid("coordinator", charge.said)
-    until(lambda: f"node={charge.said} pid={second}" in done(job, "kill", "coordinator", "--dry-run"), "its turn")
-    job.finish()
-    job.assert_end(0, "success", "cycle 0.0")
-    assert [job.worker(rank)["pid"] for rank in (0, 1, 2)] == before
 
 
 # -- freeze, and what undoes it
@@ -292,11 +166,6 @@ def test_thaw_ends_a_freeze_and_says_when_there_is_none(undisturbed: SharedJob, 
     assert "thawed by somebody else" in first_line(process) and process.wait(BOUND) == 0
 
 
-def hand_line(hit: Hit) -> list[str]:
-    """Return the command of an executor, as the tool sends it to a node."""
-    return [sys.executable, "-P", "-m", "ft_supervisor.fault.executor", encode(hit).decode()]
-
-
 @shares
 def test_the_hand_notices_a_thaw_that_comes_at_once(undisturbed: SharedJob) -> None:
     job = undisturbed
@@ -361,23 +230,6 @@ def test_a_schedule_is_the_seeds_and_is_played(job: SharedJob) -> None:
 
 
 # -- refusals
-
-
-def test_what_the_policy_does_not_allow_is_not_done(start: StartJob) -> None:
-    job = start(nodes=1, active=1)
-    worker = int(job.worker(0)["pid"])
-    # The file is not what the daemon runs by.
-    (job.folder / "job.yaml").write_text((job.folder / "job.yaml").read_text().replace("{}", json.dumps(ALLOWED)))
-    for deed in ("kill", "freeze", "thaw"):
-        assert_refused(fault(job, deed, "worker", "--rank", "0"), 4, "faults.allow: false", job.run_folder.name)
-    hit = Hit(job.run_folder.name, "node0", Verb.KILL, Target.WORKER, 0)
-    line = hand_line(hit)
-    hand = subprocess.run(line, capture_output=True, text=True, timeout=BOUND, env=ENVIRON)
-    assert hand.returncode == 4 and "faults.allow: false" in hand.stdout
-    assert state(worker) not in ("T", "Z", "")
-    job.finish()
-    job.assert_end(0, "success", "cycle 0.0")
-    assert recorded(job) == []
 
 
 @shares

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.ft_slurm.fake_slurm import RECORDED
-from tests.history.test_history import recorded
+from tests.history.recordings import recorded
 
 from ft_slurm.records import AccountingRecord, ExitCode
 from ft_slurm.sacct_text import records

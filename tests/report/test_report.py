@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.history.test_history import CASES, recorded
+from tests.history.recordings import CASES, recorded
 from tests.report.report_texts import controls, evil, report, row, sacct
 
 from ft_supervisor.core.protocol.model import Again, Outcome, Verdict

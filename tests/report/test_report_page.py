@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
-from tests.history.test_history import CASES, RECORDED, recorded
+from tests.history.recordings import CASES, RECORDED, recorded
 from tests.report import browser
 from tests.report.browser import Browser
 from tests.report.report_texts import EVIL, evil, report, row, sacct

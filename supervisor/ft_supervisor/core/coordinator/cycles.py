@@ -255,8 +255,7 @@ class Cycles:
         leaving = nodes & set(self.group)
         at_once = self.phase is Phase.RUNNING and self.job.settings.interruption.drain_now
         if leaving and at_once and self.selection.can_replace(leaving, self.group, now):
-            names = self.job.names_of(sorted(leaving))
-            self._trouble(Trouble(f"Slurm drains {names}", Cause.DRAIN, min(leaving), charged=False), now)
+            self._trouble(policy.trouble_of_drain(self.job, leaving), now)
         return step
 
     # -- messages to nodes
@@ -282,8 +281,7 @@ class Cycles:
         elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
         elif self.job.settings.placement.grow_now and (size := self.selection.can_grow(self.group, now)):
-            grows = f"growing from {len(self.group)} to {size} nodes"
-            self._trouble(Trouble(grows, charged=False, growth=True), now)
+            self._trouble(policy.trouble_of_growth(len(self.group), size), now)
         return step
 
     def _watch_stopping(self, now: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ft_supervisor.core.protocol.ledger import Ledger
-from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Memory, Node, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Job, Memory, Node, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.settings import Cause, Match, Response, Rule
 
 MayGo = Callable[[Collection[int]], bool]
@@ -58,6 +58,16 @@ def trouble_of_idle(node: Node, memory: Memory, cycle: Cycle) -> Trouble:
     if memory.newest == cycle:
         return trouble_without_failure(node, "its workers are gone", charged=True)
     return trouble_without_failure(node, f"it never ran cycle {cycle}", charged=False)
+
+
+def trouble_of_drain(job: Job, leaving: Collection[int]) -> Trouble:
+    """Return the trouble of active nodes (their infra_ranks) that Slurm is about to take away."""
+    return Trouble(f"Slurm drains {job.names_of(sorted(leaving))}", Cause.DRAIN, min(leaving), charged=False)
+
+
+def trouble_of_growth(size: int, larger: int) -> Trouble:
+    """Return the trouble of a cycle of `size` nodes that is to make room for one of `larger`."""
+    return Trouble(f"growing from {size} to {larger} nodes", charged=False, growth=True)
 
 
 @dataclass(frozen=True)
