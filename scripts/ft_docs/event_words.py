@@ -112,5 +112,5 @@ WORDS: dict[str, str] = {
     "journal_failed": "This process keeps no journal any more, say because the disk is full. It goes on without.",
     "leaving": "The process ends, with this code, this verdict if it has one, and this reason.",
     "note": "With `logs.format: json`: a line that would else be plain text for people.",
-    "message_dropped": "A message could not be read, or was out of date. It changes nothing.",
+    "message_dropped": "Warning: the coordinator ignores an old or wrong message. Error: an agent cannot send its own.",
 }  # fmt: skip

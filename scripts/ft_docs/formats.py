@@ -19,8 +19,10 @@ from ft_supervisor.run_folder import snapshot
 from ft_supervisor.status import judgement
 
 INTRO = """\
-The output of commands with `--json`, and the files of a run that are for other programs. Each format has a version.
-Within a version keys may be added, and none is removed. Names such as history.model are modules of ft_supervisor."""
+The output of commands with `--json`, and the files of a run that are for other programs. Each format but that of
+`faults.jsonl` has a version. Within a version keys may be added, and none is removed. Two files are stricter, as
+ft-supervisor reads them itself: in status.json and in the journal every change of the keys is a new version. Names such
+as history.model are modules of ft_supervisor."""
 
 SECTIONS = {
     "ft-supervisor status --json": judgement,

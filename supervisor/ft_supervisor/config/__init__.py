@@ -1,7 +1,10 @@
 """Merges job.yaml, the cluster's policy and the environment into one frozen `JobConfig`.
 
-The keys are declared where their values are kept: in `core.protocol.settings`, `core.protocol.model.Timeouts` and
-`config.model`.
+Each key is declared by a field, and its built-in value is that field's default, which is written there alone:
+
+    timeouts.*                          core.protocol.model.Timeouts
+    what else the machines go by        core.protocol.settings; the built-in rule of `failures` is ANY_FAILURE
+    all others                          config.model
 
 Reads files and the environment that it is given; starts nothing, changes nothing. Imports no torch and no pydantic: the
 daemon, which must stay small, loads its configuration here.

@@ -10,11 +10,9 @@ from ft_supervisor.config.model import Domain
 from ft_supervisor.config.scalars import shown_seconds, written_seconds
 from ft_supervisor.config.validator import BUILT_IN, Setting
 from ft_supervisor.core.protocol.health_types import DISK, GPU, WORKERS
-from ft_supervisor.core.protocol.model import KILL_BOUND
+from ft_supervisor.core.protocol.model import KILL_BOUND, SRUN_MARGIN
 from ft_supervisor.core.protocol.settings import OnExhausted
 
-SRUN_END = 5.0
-"""Seconds that `launch` gives srun to end after the verdict and close_grace."""
 USUAL_TAKEOVER = 1.0
 """Seconds from when a coordinator counts as lost until its successor hears a majority, as a rule."""
 LEASE_AGE = 3
@@ -132,14 +130,14 @@ def _domains(pools: Setting, domain: Setting) -> Iterator[ConfigError]:
 
 
 def _before_end(before: Setting, grace: Setting, close: Setting) -> Iterator[ConfigError]:
-    needed = grace.value + KILL_BOUND + close.value + SRUN_END
+    needed = grace.value + KILL_BOUND + close.value + SRUN_MARGIN
     if before.value == 0 or before.value >= needed:
         return
     shown = {name: written_seconds(got.value) for name, got in (("before", before), ("grace", grace), ("close", close))}
     wrong = (
         f"before_end ({shown['before']}, {before.where}) must be at least grace ({shown['grace']}, {grace.where}) plus "
         f"{written_seconds(KILL_BOUND)} plus timeouts.close_grace ({shown['close']}, {close.where}) plus "
-        f"{written_seconds(SRUN_END)}: workers must have ended and the verdict be written before Slurm kills the job"
+        f"{written_seconds(SRUN_MARGIN)}: workers must have ended and the verdict be written before Slurm kills the job"
     )
     right = f"lower interruption.grace, or make before_end at least {written_seconds(needed)}, or 0s for never"
     yield ConfigError(_first_written(before, grace, close), "interruption.before_end", wrong, right)

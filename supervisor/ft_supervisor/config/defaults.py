@@ -1,4 +1,4 @@
-"""Makes the built-in policy: the defaults of the fields that declare the keys."""
+"""Collects the built-in policy from the fields that declare the keys. No value is written here: see `config`."""
 
 import dataclasses
 from typing import Any

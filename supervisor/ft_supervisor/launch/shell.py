@@ -22,7 +22,7 @@ from ft_supervisor.core.launch import interface
 from ft_supervisor.core.launch.launch import LaunchMachine
 from ft_supervisor.core.protocol.actions import Leave
 from ft_supervisor.core.protocol.events import Signalled, Tick
-from ft_supervisor.core.protocol.model import Outcome
+from ft_supervisor.core.protocol.model import SRUN_MARGIN, Outcome
 from ft_supervisor.daemon.completing import Completing
 from ft_supervisor.daemon.identity import NONCE, local_folder
 from ft_supervisor.launch import comment, slurm, srun
@@ -32,8 +32,6 @@ from ft_supervisor.process import log, signals
 from ft_supervisor.process.background import Background
 from ft_supervisor.run_folder import run_index, runs
 
-SRUN_MARGIN = 5.0
-"""Seconds for srun to end by itself after a verdict, beyond the job's graces; then again after SIGTERM."""
 JOURNAL_BOUND = 2.0
 """Seconds for the file systems to take the end of the journal and its copy."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -21,7 +21,7 @@ entry, so that 10,000 of them take some lines and not megabytes; `status --json`
 
 `role` is one of active, standby, excluded, unhealthy, unregistered, lost, left; `what` one of cycle_started,
 cycle_failed, restart, replace_node, gives_up. All times are seconds since the epoch by the clock of the coordinator's
-node; all ages and durations are seconds. Another set of fields has another version.
+node; all ages and durations are seconds. Each change of the keys is a new version.
 """
 
 from __future__ import annotations

@@ -16,6 +16,9 @@ from ft_supervisor.core.protocol.settings import DEFAULTS, Cause, Settings
 
 KILL_BOUND = 1.0
 """Seconds from SIGKILL until no process of a node's workers is left, as the inequalities of the timeouts assume."""
+SRUN_MARGIN = 5.0
+"""Seconds that `launch` gives srun to end by itself after a verdict, beyond the job's graces; then again after
+SIGTERM."""
 
 AGENT_RANK = -1
 """The local_rank of a failure of the agent itself."""
