@@ -206,9 +206,9 @@ class Talk:
             )
         )
 
-    def slurm(self, word: orders.SlurmsWord, **said: object) -> list[object]:
+    def slurm(self, decision: orders.SlurmDecision, **said: object) -> list[object]:
         """Slurm's answer arrives."""
-        answer = orders.SlurmSaid(word, **said)  # type: ignore[arg-type]
+        answer = orders.SlurmSaid(decision, **said)  # type: ignore[arg-type]
         return self._answer(self.machine.handle(SlurmToldUs(answer), self.now))
 
     def event(self, event: CoordinatorEvent) -> list[object]:

@@ -27,7 +27,7 @@ from ft_supervisor.core.protocol.events import StepRead
 from ft_supervisor.core.protocol.ledger import EMPTY
 from ft_supervisor.core.protocol.messages import Propose, Run, Standby, Stop
 from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 from ft_supervisor.core.protocol.settings import (
     ANY_FAILURE,
     Backoff,
@@ -440,7 +440,7 @@ def test_segments_and_pools() -> None:
 
 def test_a_draining_node_is_replaced_at_the_next_cycle() -> None:
     coordinator = talk()
-    assert coordinator.slurm(SlurmsWord.NOTHING, draining=(1,)) == []
+    assert coordinator.slurm(SlurmDecision.NOTHING, draining=(1,)) == []
     coordinator.hear(failed(0, exit_code=1))
     all_stop(coordinator)
     assert group(coordinator) == (0, 3, 2)
@@ -448,31 +448,31 @@ def test_a_draining_node_is_replaced_at_the_next_cycle() -> None:
 
 def test_a_draining_node_is_replaced_at_once_if_the_policy_says_so_and_there_is_a_spare() -> None:
     coordinator = talk(interruption=Interruption(drain_now=True))
-    assert set(mailed(coordinator.slurm(SlurmsWord.NOTHING, draining=(1,)), Stop)) == {0, 1, 2}
+    assert set(mailed(coordinator.slurm(SlurmDecision.NOTHING, draining=(1,)), Stop)) == {0, 1, 2}
     all_stop(coordinator)
     assert group(coordinator) == (0, 3, 2) and coordinator.machine.state.cycles.ledger.used == 0
-    assert coordinator.slurm(SlurmsWord.NOTHING, draining=(1, 0)) == []  # nobody is left to replace n0
+    assert coordinator.slurm(SlurmDecision.NOTHING, draining=(1, 0)) == []  # nobody is left to replace n0
 
 
 def test_a_draining_node_is_better_than_none() -> None:
     coordinator = talk(nodes=3)
-    coordinator.slurm(SlurmsWord.NOTHING, draining=(1,))
+    coordinator.slurm(SlurmDecision.NOTHING, draining=(1,))
     coordinator.hear(failed(0, exit_code=1))
     assert set(all_stop(coordinator)) == {0, 1, 2}
 
 
 def test_the_time_limit_ends_the_job_ahead_of_slurm() -> None:
     coordinator = talk(interruption=Interruption(before_end=100.0))
-    coordinator.slurm(SlurmsWord.NOTHING, end_in=130.0, limit=3600.0)
+    coordinator.slurm(SlurmDecision.NOTHING, end_in=130.0, limit=3600.0)
     assert proposed(coordinator.wait(20.0)) is None
-    coordinator.slurm(SlurmsWord.NOTHING, end_in=200.0, limit=3600.0)  # somebody has changed the limit
+    coordinator.slurm(SlurmDecision.NOTHING, end_in=200.0, limit=3600.0)  # somebody has changed the limit
     assert proposed(coordinator.wait(90.0)) is None
     assert proposed(coordinator.wait(11.0)) == Verdict(Outcome.INTERRUPTED, "Slurm's time limit in 100 s")
 
 
 def test_a_short_job_is_not_over_before_it_has_begun() -> None:
     coordinator = talk(interruption=Interruption(before_end=180.0))
-    coordinator.slurm(SlurmsWord.NOTHING, end_in=100.0, limit=120.0)
+    coordinator.slurm(SlurmDecision.NOTHING, end_in=100.0, limit=120.0)
     assert proposed(coordinator.wait(69.0)) is None
     assert set(mailed(coordinator.wait(2.0), Propose)) == {0, 1, 2, 3}
 
@@ -480,15 +480,15 @@ def test_a_short_job_is_not_over_before_it_has_begun() -> None:
 @pytest.mark.parametrize(
     ("word", "requeue", "outcome", "again"),
     [
-        (SlurmsWord.TIME_LIMIT, False, Outcome.INTERRUPTED, Again.OPEN),
-        (SlurmsWord.TIME_LIMIT, True, Outcome.INTERRUPTED, Again.REQUEUE),
-        (SlurmsWord.PREEMPTED, True, Outcome.INTERRUPTED, Again.REQUEUE),
-        (SlurmsWord.REQUEUED, True, Outcome.INTERRUPTED, Again.OPEN),  # it is already
-        (SlurmsWord.CANCELLED, True, Outcome.CANCELLED, Again.OPEN),
-        (SlurmsWord.NOTHING, True, Outcome.CANCELLED, Again.OPEN),
+        (SlurmDecision.TIME_LIMIT, False, Outcome.INTERRUPTED, Again.OPEN),
+        (SlurmDecision.TIME_LIMIT, True, Outcome.INTERRUPTED, Again.REQUEUE),
+        (SlurmDecision.PREEMPTED, True, Outcome.INTERRUPTED, Again.REQUEUE),
+        (SlurmDecision.REQUEUED, True, Outcome.INTERRUPTED, Again.OPEN),  # it is already
+        (SlurmDecision.CANCELLED, True, Outcome.CANCELLED, Again.OPEN),
+        (SlurmDecision.NOTHING, True, Outcome.CANCELLED, Again.OPEN),
     ],
 )
-def test_what_a_signal_means(word: SlurmsWord, requeue: bool, outcome: Outcome, again: Again) -> None:
+def test_what_a_signal_means(word: SlurmDecision, requeue: bool, outcome: Outcome, again: Again) -> None:
     coordinator = talk(interruption=Interruption(requeue=requeue))
     coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
     coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))  # twice, harmless
@@ -500,7 +500,7 @@ def test_what_a_signal_means(word: SlurmsWord, requeue: bool, outcome: Outcome, 
 def test_a_signal_that_slurm_does_not_explain_in_time_cancels_the_job() -> None:
     coordinator = talk()
     coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
-    coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
+    coordinator.slurm(SlurmDecision.NOTHING, problem="scontrol: no answer")
     assert proposed(coordinator.wait(4.0)) is None
     assert proposed(coordinator.wait(2.0)) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
@@ -515,7 +515,7 @@ def test_no_cycle_begins_while_a_signal_is_not_explained() -> None:
 
 def test_never_success_once_slurm_has_interrupted_it() -> None:
     coordinator = talk()
-    coordinator.slurm(SlurmsWord.PREEMPTED)
+    coordinator.slurm(SlurmDecision.PREEMPTED)
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
     assert coordinator.machine.state.commit.proposal == Verdict(Outcome.INTERRUPTED, "preempted by Slurm")
@@ -529,7 +529,7 @@ def test_never_success_nor_failure_once_a_signal_has_come(explained: bool) -> No
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
     assert coordinator.machine.state.commit.proposal is None
-    answers = coordinator.slurm(SlurmsWord.CANCELLED) if explained else coordinator.wait(ASK_BOUND + 1)
+    answers = coordinator.slurm(SlurmDecision.CANCELLED) if explained else coordinator.wait(ASK_BOUND + 1)
     assert proposed(answers) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
 
@@ -539,7 +539,7 @@ def test_slurm_is_asked_again_when_its_signal_ended_the_question() -> None:
     asked = coordinator.questions
     coordinator.wait(1.0)
     assert coordinator.questions == asked, "an answer is awaited"
-    coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: exit code 0")
+    coordinator.slurm(SlurmDecision.NOTHING, problem="scontrol: exit code 0")
     coordinator.wait(1.0)
     assert coordinator.questions == asked + 1
 
@@ -547,8 +547,8 @@ def test_slurm_is_asked_again_when_its_signal_ended_the_question() -> None:
 def test_slurm_away_is_said_once() -> None:
     coordinator = talk()
     for _ in range(5):
-        coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
-    coordinator.slurm(SlurmsWord.NOTHING)
+        coordinator.slurm(SlurmDecision.NOTHING, problem="scontrol: no answer")
+    coordinator.slurm(SlurmDecision.NOTHING)
     assert coordinator.logged.count("slurm") == 2
 
 

@@ -24,7 +24,7 @@ from ft_supervisor.core.coordinator.failure_decision import JOB_STOP_MARGIN
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import ClaimClose, Leave, Mail, Tell
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure, JobPhase, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord, VerdictDecided
+from ft_supervisor.core.protocol.orders import SlurmDecision, VerdictDecided
 
 RAN = Memory(0, newest=C0, group="0-2")
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
@@ -153,7 +153,7 @@ def test_with_the_budget_spent_a_cancelled_job_is_not_called_failed() -> None:
     assert talk.hear(by_sigterm(1)) == [stop(rank, grace=TIMEOUTS.stop_grace) for rank in range(3)]
     reason = "n2 was told to end: SIGTERM"
     assert talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM")) == []
-    assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(Verdict(Outcome.CANCELLED, reason))
+    assert talk.slurm(SlurmDecision.CANCELLED) == talk.propose(Verdict(Outcome.CANCELLED, reason))
 
 
 def test_with_the_budget_spent_the_job_fails_once_all_have_had_the_time_to_say_why() -> None:
@@ -611,7 +611,7 @@ def test_nothing_runs_after_the_verdict() -> None:
     talk.begin()
     talk.hear(failed(0))
     talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
-    talk.slurm(SlurmsWord.CANCELLED)
+    talk.slurm(SlurmDecision.CANCELLED)
     for infra_rank in range(3):
         assert talk.hear(stopped(infra_rank)) == []
     assert talk.wait(2 * TIMEOUTS.node_lost) == []
@@ -622,7 +622,7 @@ def test_a_node_that_is_told_to_end_cancels_the_job() -> None:
     talk.begin()
     verdict = Verdict(Outcome.CANCELLED, "n3 was told to end: SIGTERM")
     assert talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM")) == []
-    assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(verdict)
+    assert talk.slurm(SlurmDecision.CANCELLED) == talk.propose(verdict)
     assert talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM")) == []
 
 

@@ -9,7 +9,7 @@ from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import Send
 from ft_supervisor.core.protocol.messages import Propose
 from ft_supervisor.core.protocol.model import Accepted, Memory
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 
 
 def deputies(talk: Talk) -> list[int]:
@@ -27,14 +27,14 @@ def deputies_in(answers: list[object]) -> list[int]:
 
 
 def away(talk: Talk) -> None:
-    talk.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
+    talk.slurm(SlurmDecision.NOTHING, problem="scontrol: no answer")
 
 
 def test_nobody_is_where_slurm_answers() -> None:
     talk = Talk()
     talk.begin()
     away(talk)
-    talk.slurm(SlurmsWord.NOTHING)
+    talk.slurm(SlurmDecision.NOTHING)
     assert deputies(talk) == []
 
 

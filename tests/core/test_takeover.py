@@ -32,7 +32,7 @@ from ft_supervisor.core.protocol.events import Received
 from ft_supervisor.core.protocol.ledger import Ledger, Spent
 from ft_supervisor.core.protocol.messages import Continue, Prepare, Propose, Run, Standby, Stop
 from ft_supervisor.core.protocol.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 FAILED = Verdict(Outcome.FAILED, "over")
@@ -135,7 +135,7 @@ def test_a_signal_that_the_former_coordinator_heard_is_not_forgotten() -> None:
     for rank in (0, 2):
         talk.register(rank, memory=over)
     assert talk.machine.term == 1 and talk.machine.state.commit.proposal is None
-    talk.slurm(SlurmsWord.CANCELLED)
+    talk.slurm(SlurmDecision.CANCELLED)
     assert talk.machine.state.commit.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
 
