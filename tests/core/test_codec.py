@@ -1,4 +1,4 @@
-"""Every message and order survives its way through JSON, and nothing else is believed."""
+"""Tests that every message and order survives its way through JSON, and that all other input is refused."""
 
 import json
 from random import Random
@@ -30,7 +30,7 @@ def test_every_message_comes_back(kind: type) -> None:
 
 
 def test_a_text_that_is_no_unicode_comes_back() -> None:
-    """As os.fsdecode makes of an argument or a path."""
+    """os.fsdecode makes such text of an argument or a path."""
     order = Terminate("/data/\udcff")
     assert decode(encode(order), ORDERS) == order
 
@@ -92,7 +92,7 @@ def test_nested_parts_come_back_as_what_they_were() -> None:
         (b'{"type":"Close","term":1,"verdict":{"outcome":[],"reason":"","again":"open"}}', "unknown Outcome"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(data: bytes, why: str) -> None:
+def test_the_error_is_one_line(data: bytes, why: str) -> None:
     with pytest.raises(CodecError) as caught:
         decode(data, TO_AGENT)
     assert why in str(caught.value)
@@ -129,7 +129,7 @@ def test_an_integer_has_bounds(number: bytes) -> None:
 
 
 @pytest.mark.parametrize("ranks", ["x", "1-", "0-999999", "3;4", "-1"])
-def test_what_is_no_list_of_ranks_is_not_believed(ranks: str) -> None:
+def test_text_that_is_no_list_of_ranks_is_refused(ranks: str) -> None:
     data = encode(Members(1, Roster(1, 1, "0-2"))).replace(b"0-2", ranks.encode())
     with pytest.raises(CodecError, match=r"Members\.roster: .*ranks"):
         decode(data, TO_AGENT)
@@ -140,7 +140,7 @@ def test_only_the_types_asked_for_are_taken() -> None:
         decode(STOP, TO_COORDINATOR)
 
 
-def test_what_is_too_long_is_neither_sent_nor_read() -> None:
+def test_too_long_messages_are_neither_sent_nor_read() -> None:
     message = Terminate("x" * MAX_BYTES)
     with pytest.raises(CodecError, match=r"Terminate of \d+ bytes"):
         encode(message)

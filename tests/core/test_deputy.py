@@ -1,4 +1,4 @@
-"""Who sees to the job's end in Slurm, where Slurm does not answer the coordinator's node."""
+"""Tests the deputy: the node that ends the job in Slurm where Slurm does not answer the coordinator's node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ft_supervisor.core.protocol.orders import SlurmDecision
 
 
 def deputies(talk: Talk) -> list[int]:
-    """All workers succeed; the nodes whose proposal makes them deputies."""
+    """Let all workers succeed; return the nodes whose proposal makes them deputies."""
     answers: list[object] = []
     for rank in range(3):
         answers += talk.hear(succeeded(rank))
@@ -30,7 +30,7 @@ def away(talk: Talk) -> None:
     talk.slurm(SlurmDecision.NOTHING, problem="scontrol: no answer")
 
 
-def test_nobody_is_where_slurm_answers() -> None:
+def test_there_is_no_deputy_where_slurm_answers() -> None:
     talk = Talk()
     talk.begin()
     away(talk)
@@ -59,7 +59,7 @@ def test_a_lost_node_is_none() -> None:
     assert deputies_in(answers) == [2]
 
 
-def test_nobody_is_there_to_be_one() -> None:
+def test_there_is_no_deputy_in_a_job_of_one_node() -> None:
     talk = Talk(nodes=1, active=1)
     talk.begin()
     away(talk)
@@ -76,7 +76,7 @@ def test_a_deputy_that_comes_back_stays_it() -> None:
 
 
 def test_the_node_keeps_it_with_the_proposal() -> None:
-    """For its daemon, which does it once the node has left."""
+    """The deputy keeps it in the memory for its daemon, which ends the job once the agent has left."""
     play = running()
     assert play.feed(mail(Propose(0, SUCCESS, deputy=True))) == [
         remember(C0, accepted=Accepted(0, SUCCESS, deputy=True)),

@@ -1,4 +1,4 @@
-"""Which health checks are due, and what their results do to the node."""
+"""Tests which health checks are due, and the effects of their results on the node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def health(*checks: Check, interval: float = 300.0) -> HealthMachine:
 
 
 def finish(machine: HealthMachine, now: float, **results: Result) -> tuple[list[tuple[str, OnFail | None, str]], str]:
-    """All checks of the running round have passed, but for those named."""
+    """End the running round: all checks have passed, except for the named ones. Return the findings and the cycle."""
     assert machine.running is not None
     outcomes = [
         CheckOutcome(c.name, results.get(c.name, PASSED), "why" if c.name in results else "")
@@ -132,7 +132,7 @@ def test_of_the_cycles_that_wait_the_newest_counts_and_none_is_asked_for_twice()
     assert machine.due(2, standby=False) is None
 
 
-def test_who_is_excluded_is_looked_at_no_more_and_answers_at_once() -> None:
+def test_an_excluded_node_is_not_checked_again_and_answers_at_once() -> None:
     machine = health(check("a", STANDBY), check("b", BEFORE), interval=1)
     machine.due(0, standby=True)
     machine.ask("0.1")
@@ -161,14 +161,14 @@ def test_a_warning_is_news_once_and_so_is_its_end() -> None:
     assert machine.excluded is None
 
 
-def test_what_could_not_be_checked_excludes_nobody() -> None:
+def test_a_check_that_could_not_be_done_does_not_exclude_the_node() -> None:
     machine = health(check("a", START))
     machine.due(0, standby=False)
     assert finish(machine, 1, a=UNCHECKED)[0] == [("a", OnFail.WARN, "health check a was not done: why")]
     assert machine.excluded is None and machine.ready
 
 
-def test_a_reason_is_one_line_and_says_how_often() -> None:
+def test_a_reason_is_one_line_with_the_number_of_attempts() -> None:
     machine = health(check("a", START))
     round_ = machine.due(0, standby=False)
     assert round_
@@ -196,7 +196,7 @@ def test_a_round_takes_as_long_as_its_slowest_check_with_all_its_attempts() -> N
     assert Round(1, START, tuple(checks)).bound == bound(checks)
 
 
-def test_what_is_built_in() -> None:
+def test_the_built_in_checks() -> None:
     assert built_in(Health(min_free=None)) == ()
     disk, gpu = built_in(Health(min_free=1, disk=OnFail.WARN, gpu=OnFail.EXCLUDE))
     assert (disk.name, disk.on_fail, disk.when, disk.command) == (DISK, OnFail.WARN, (START, STANDBY), ())

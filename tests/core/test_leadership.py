@@ -1,4 +1,4 @@
-"""The role of a coordinator and the phase of its cycles change as their tables say, and in no other way."""
+"""Tests that the role of a coordinator and the phase of its cycles change only as their tables allow."""
 
 from __future__ import annotations
 

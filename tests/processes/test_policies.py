@@ -70,7 +70,7 @@ def test_a_node_is_replaced_for_what_its_worker_printed(start: StartJob) -> None
     job.assert_end(0, "success")
 
 
-@pytest.mark.slow("test_cluster_policy.py::test_an_excluded_node_is_never_chosen_again_and_all_are_told")
+@pytest.mark.slow("test_cluster_policy.py::test_an_excluded_node_is_never_chosen_again_and_all_runs_name_it")
 def test_a_node_is_replaced_for_a_signal_and_never_chosen_again(start: StartJob) -> None:
     rule = {"match": {"signal": "SIGBUS"}, "action": "replace_node"}
     job = start(nodes=3, active=2, policy=rules(rule) | {"spares": {"on_exhausted": "requeue"}}, timeouts=QUICK)

@@ -1,4 +1,4 @@
-"""The tables of the agent's machine: what is not in them is refused, and every state can be reached and left."""
+"""Tests the tables of the agent's machine: other changes are refused, and every state can be reached and left."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_state_has_a_row_is_reached_and_is_left(
 
 
 def test_a_transition_that_is_not_in_the_table_is_a_bug() -> None:
-    """The message says which event it was."""
+    """The error's message names the event."""
     play = running()
     with pytest.raises(InvalidState, match=r"from active to standby \(by WorkersGone\("):
         play.feed(events.WorkersGone(C0, 9))  # no StopWorkers was given
@@ -69,7 +69,7 @@ LEAVE = Leave(75, None, "")
         (Closing(Leave(1, FAILED, ""), None), knows(C0), True, "leaves with its verdict"),
     ],
 )
-def test_what_must_not_be_is_found(state: AnyState, memory: Memory, leased: bool, broken: str) -> None:
+def test_a_broken_invariant_is_found(state: AnyState, memory: Memory, leased: bool, broken: str) -> None:
     with pytest.raises(InvalidState, match=broken):
         check_invariants(state.name, states.invariants(state, memory, leased))
 
@@ -83,7 +83,7 @@ def test_what_must_not_be_is_found(state: AnyState, memory: Memory, leased: bool
         (Closing(LEAVE, Stopping(run(C0), 5.0)), knows(C0, verdict=FAILED)),
     ],
 )
-def test_what_may_be_is_allowed(state: AnyState, memory: Memory) -> None:
+def test_valid_states_are_allowed(state: AnyState, memory: Memory) -> None:
     check_invariants(state.name, states.invariants(state, memory, True))
 
 
@@ -97,7 +97,7 @@ def test_a_search_that_waits_for_ever_is_found() -> None:
         search.validate()
 
 
-def test_a_verdict_by_mail_closes_a_node_whatever_it_does() -> None:
+def test_a_verdict_by_mail_closes_a_node_in_any_state() -> None:
     for play in (Play(), Play(knows(C0)), running()):
         play.connect()
         play.feed(mail(messages.Close(0, FAILED)))
