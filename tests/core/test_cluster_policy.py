@@ -258,7 +258,7 @@ def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart() -> 
     for infra_rank in (0, 2):
         coordinator.hear(stopped(infra_rank, C1))
     verdict = proposed(coordinator.wait(3 * TIMEOUTS.node_lost))
-    assert verdict is not None and verdict.exit_code == 75, "n1 is not chosen again, though nobody else is left"
+    assert verdict is not None and verdict.exit_code == 75, "n1 is not chosen again, though no other node is left"
 
 
 @pytest.mark.parametrize("match", [Match(check="workers"), Match((Cause.HEALTH,))], ids=["check", "cause"])

@@ -364,7 +364,7 @@ def test_time_in_which_the_coordinator_stood_still_does_not_count_as_silence() -
     assert talk.wait(BEAT) == []
     assert "tick_late" in talk.logged
     talk.silent = {1}
-    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []  # but two beats, which everybody may be late
+    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []  # two beats less, as each node may be late by them
     assert talk.wait(BEAT) == [stop(0), stop(2)]
 
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.core.agent.play import Play, knows, mail, run, running, standby
+from tests.core.agent.play import Play, mail, memory_of, run, running, standby
 from tests.core.machines import C0, C1, Talk, failed, goodbye, node, stopped, stopping, succeeded, verdict_kept
 from tests.core.making import Maker, garbled, mutated
 from tests.core.test_takeover import Takeover, ran
@@ -117,7 +117,7 @@ def _agents() -> Iterable[Play]:
     closes = running()
     closes.feed(mail(messages.Close(0, SUCCESS)))
     yield closes
-    promised = Play(knows(C0, promise=2, ledger=LEDGER))
+    promised = Play(memory_of(C0, promise=2, ledger=LEDGER))
     promised.connect()
     yield promised
 

@@ -72,10 +72,10 @@ def test_a_node_with_the_largest_memory_can_register() -> None:
 
 
 def test_the_coordinators_messages_about_it_fit_into_their_bound() -> None:
-    knows = memory()
-    assert knows.roster is not None and knows.newest is not None
-    run = messages.Run(3, C1, knows.group, 7, ACTIVE, 5, 10, "a" * 253, 65535, knows.ledger, 0.123456)
-    sent: list[messages.ToAgent] = [messages.Members(3, knows.roster), messages.Stop(3, C1, knows.group, 2.0), run]
-    sent += [messages.Standby(3, C1, knows.ledger, 0.123456), messages.Continue(3, C1, knows.ledger, 0.123456)]
+    largest = memory()
+    assert largest.roster is not None and largest.newest is not None
+    run = messages.Run(3, C1, largest.group, 7, ACTIVE, 5, 10, "a" * 253, 65535, largest.ledger, 0.123456)
+    sent: list[messages.ToAgent] = [messages.Members(3, largest.roster), messages.Stop(3, C1, largest.group, 2.0), run]
+    sent += [messages.Standby(3, C1, largest.ledger, 0.123456), messages.Continue(3, C1, largest.ledger, 0.123456)]
     for message in sent:
         assert len(encode(message)) <= MAX_BYTES

@@ -105,9 +105,9 @@ def test_every_majority_has_the_roster_of_all_nodes_that_may_work(data: st.DataO
             assert proposal.stamp > mailed[-1].stamp
             mailed.append(proposal)
         for found in set(keeps.values()):
-            knows = {rank for rank, kept in keeps.items() if kept.stamp <= found.stamp}
-            if majority(parse_ranks(found.members), knows) and (
-                not found.former or majority(parse_ranks(found.former), knows)
+            keepers = {rank for rank, kept in keeps.items() if kept.stamp <= found.stamp}
+            if majority(parse_ranks(found.members), keepers) and (
+                not found.former or majority(parse_ranks(found.former), keepers)
             ):  # a successor may see nothing newer than this one
                 assert change.eligible <= set(parse_ranks(found.members)), (
                     found,

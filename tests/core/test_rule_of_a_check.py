@@ -39,7 +39,7 @@ def a_job(name: str, retries: int) -> Job:
     return replace(plain, settings=replace(plain.settings, rules=(*rules, Rule()), health=health))
 
 
-def fails(machine: DaemonMachine, todo: Sequence[object], name: str, attempts: int) -> list[orders.Order]:
+def failed_check(machine: DaemonMachine, todo: Sequence[object], name: str, attempts: int) -> list[orders.Order]:
     """Run the checks, of which the named one fails; return the orders that the agent gets over the link."""
     (round_,) = (deed.round for deed in todo if isinstance(deed, RunChecks))
     outcomes = [
@@ -49,14 +49,14 @@ def fails(machine: DaemonMachine, todo: Sequence[object], name: str, attempts: i
         for check in round_.checks
     ]
     done = deeds(machine.handle(ChecksDone(round_.number, tuple(outcomes)), 1.0))
-    told = [deed.order for deed in done if isinstance(deed, Tell)]
-    return [codec.decode(codec.encode(order), orders.ORDERS) for order in told]
+    sent = [deed.order for deed in done if isinstance(deed, Tell)]
+    return [codec.decode(codec.encode(order), orders.ORDERS) for order in sent]
 
 
-def says(play: Play, heard: Sequence[orders.Order]) -> tuple[Unhealthy, Memory]:
+def handled(play: Play, received: Sequence[orders.Order]) -> tuple[Unhealthy, Memory]:
     """Let the agent handle these orders; return its message as the coordinator gets it, and its daemon's memory."""
     done: list[object] = []
-    for order in heard:
+    for order in received:
         match order:
             case orders.Sick(problem):
                 done += play.feed(TurnedUnhealthy(problem))
@@ -78,7 +78,7 @@ def before_a_cycle(the_job: Job, name: str, attempts: int) -> tuple[Unhealthy, M
     asked = [deed.order for deed in play.feed(mail(run())) if isinstance(deed, Tell)]
     assert orders.Check("0.0") in asked
     todo = daemon.handle(Ordered("agent", orders.Check("0.0")), 0.5)
-    return says(play, fails(daemon, todo, name, attempts))
+    return handled(play, failed_check(daemon, todo, name, attempts))
 
 
 def answered_by(coordinator: Talk) -> list[str]:

@@ -158,10 +158,10 @@ def test_the_cycle_that_goes_on_can_succeed_or_fail() -> None:
     assert set(mailed(talk.hear(succeeded(2, NEW, term=1)), Propose)) == {0, 1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("knows", [0, 4], ids=["among the first", "late"])
-def test_the_used_part_of_the_budget_stays_used(knows: int) -> None:
-    memory = ran(ledger=ONE_USED) if knows == 0 else Memory(0, ledger=ONE_USED)
-    talk = Takeover(memories={knows: memory}, max_restarts=1)
+@pytest.mark.parametrize("holder", [0, 4], ids=["among the first", "late"])
+def test_the_used_part_of_the_budget_stays_used(holder: int) -> None:
+    memory = ran(ledger=ONE_USED) if holder == 0 else Memory(0, ledger=ONE_USED)
+    talk = Takeover(memories={holder: memory}, max_restarts=1)
     talk.take(0, 1, 2, 3, 4)
     assert set(mailed(talk.hear(failed(2, term=1)), Stop)) == {0, 1, 2}
     for rank in (0, 1, 2):

@@ -53,10 +53,10 @@ class Injector:
 
     def _do_to_many(self, fault: Fault, ranks: list[int]) -> None:
         world = self._world
-        everybody = range(len(world.nodes))
+        all_ranks = range(len(world.nodes))
         match fault.kind:
             case "split":
-                others = [rank for rank in everybody if rank not in ranks]
+                others = [rank for rank in all_ranks if rank not in ranks]
                 pairs = [(a, b) for a in ranks for b in others]
                 world.network.part([*pairs, *((b, a) for a, b in pairs)], fault.seconds)
             case "cut-pair" if ranks[0] != ranks[1]:

@@ -87,7 +87,7 @@ def mail(message: messages.ToAgent) -> Mailed:
     return Mailed(message)
 
 
-def knows(newest: Cycle | None = None, **known: object) -> Memory:
+def memory_of(newest: Cycle | None = None, **known: object) -> Memory:
     """Return the memory of a node that has promised term 0."""
     values: dict[str, Any] = {"promise": 0, "group": "0-2" if newest else "", **known}
     return Memory(newest=newest, **values)
@@ -96,12 +96,12 @@ def knows(newest: Cycle | None = None, **known: object) -> Memory:
 def register(
     connection: int = 1, running: Cycle | None = None, memory: Memory | None = None, *, serial: int = 0, round_: int = 1
 ) -> Send:
-    message = messages.Register(node(1), 1, connection, round_, 9, running, memory or knows(), serial or connection)
+    message = messages.Register(node(1), 1, connection, round_, 9, running, memory or memory_of(), serial or connection)
     return Send(message)
 
 
 def remember(newest: Cycle | None = None, **known: object) -> Tell:
-    return Tell(orders.Remember(knows(newest, **known)))
+    return Tell(orders.Remember(memory_of(newest, **known)))
 
 
 def stopped(cycle: Cycle = C0, port: int = 9) -> Send:

@@ -10,8 +10,8 @@ from tests.core.agent.play import (
     SUCCESS,
     Play,
     goodbye,
-    knows,
     mail,
+    memory_of,
     register,
     remember,
     run,
@@ -96,7 +96,7 @@ def test_a_run_beside_live_workers_is_dropped_and_the_coordinator_learns_of_them
     if stops:
         play.feed(mail(STOP))
     assert play.feed(mail(run(C1)), mail(run(C1))) == []
-    assert play.feed(Tick()) == [register(1, C0, knows(C0), serial=2)]
+    assert play.feed(Tick()) == [register(1, C0, memory_of(C0), serial=2)]
     assert play.feed(Tick()) == []
     assert play.machine.state is (AgentState.STOPPING if stops else AgentState.ACTIVE)
     assert play.machine.memory.newest == C0
@@ -144,15 +144,15 @@ def test_what_is_old_changes_nothing(old: events.AgentEvent) -> None:
 
 
 def test_a_new_incarnation_does_not_start_its_nodes_newest_cycle_again() -> None:
-    play = Play(knows(C1))
+    play = Play(memory_of(C1))
     assert play.first == [Dial((0, 1, 2))]
-    assert play.connect() == [register(memory=knows(C1))]
+    assert play.connect() == [register(memory=memory_of(C1))]
     assert play.feed(mail(run(C1))) == []
     assert play.feed(mail(run(C2))) == [remember(C2), Start(run(C2))]
 
 
 def test_a_new_incarnation_repeats_its_nodes_success() -> None:
-    memory = knows(C1, succeeded=C1)
+    memory = memory_of(C1, succeeded=C1)
     play = Play(memory)
     assert play.connect() == [register(memory=memory)]
     assert play.machine.state is AgentState.SUCCEEDED
@@ -165,7 +165,7 @@ def test_a_new_incarnation_repeats_its_nodes_success() -> None:
 def test_a_reconnected_agent_registers_with_its_whole_memory() -> None:
     play = running()
     assert play.feed(Disconnected("gone", silent=False)) == [Dial((1, 2, 0))]
-    assert play.connect(2) == [register(2, C0, knows(C0))]
+    assert play.connect(2) == [register(2, C0, memory_of(C0))]
 
 
 def test_without_a_connection_nothing_is_sent() -> None:
@@ -176,13 +176,13 @@ def test_without_a_connection_nothing_is_sent() -> None:
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
     play.feed(events.WorkersGone(C0, 9))
-    assert play.connect() == [register(2, None, knows(C0, failures=(FAILURE,)))]
+    assert play.connect() == [register(2, None, memory_of(C0, failures=(FAILURE,)))]
 
 
 def test_the_first_candidate_of_a_fresh_job_needs_no_vote_the_others_do() -> None:
     assert Play().connect(0) == [remember(), register()]
     assert Play().connect(1) == [register(memory=Memory())]
-    assert Play(knows(promise=2)).connect(0) == [register(memory=knows(promise=2))]
+    assert Play(memory_of(promise=2)).connect(0) == [register(memory=memory_of(promise=2))]
 
 
 # -- promises
@@ -192,7 +192,7 @@ def test_a_promise_is_kept_before_it_is_sent() -> None:
     play = running()
     assert play.feed(mail(messages.Prepare(4))) == [
         remember(C0, promise=4),
-        register(1, C0, knows(C0, promise=4), serial=2),
+        register(1, C0, memory_of(C0, promise=4), serial=2),
     ]
 
 
@@ -200,7 +200,7 @@ def test_promises_only_rise() -> None:
     play = running()
     play.feed(mail(messages.Prepare(5)))
     assert play.feed(mail(messages.Prepare(4))) == []
-    assert play.feed(mail(messages.Prepare(5))) == [register(1, C0, knows(C0, promise=5), serial=3)]
+    assert play.feed(mail(messages.Prepare(5))) == [register(1, C0, memory_of(C0, promise=5), serial=3)]
     assert play.machine.memory.promise == 5
 
 
@@ -420,7 +420,7 @@ def test_the_guards_deadline_moves_with_each_proof_and_is_none_without_workers()
 
 def test_a_new_agent_of_a_job_that_has_run_is_not_as_patient_as_a_fresh_job() -> None:
     a_job = replace(job(), timeouts=replace(TIMEOUTS, join=10 * TIMEOUTS.takeover))
-    play = Play(knows(C0), a_job)
+    play = Play(memory_of(C0), a_job)
     assert play.wait(TIMEOUTS.takeover - BEAT) == []
     assert play.wait(BEAT) == [NO_LEASE]
 
@@ -479,7 +479,9 @@ def test_the_exit_barriers_key_touches_no_active_node() -> None:
 def test_a_node_whose_success_got_lost_sends_it_again_after_the_barrier() -> None:
     play = running()
     play.feed(events.WorkersExited(C0, ()), BarrierPassed(C0))
-    assert play.wait(TIMEOUTS.close_grace) == [register(memory=knows(C0, succeeded=C0), serial=2, round_=play.round)]
+    assert play.wait(TIMEOUTS.close_grace) == [
+        register(memory=memory_of(C0, succeeded=C0), serial=2, round_=play.round)
+    ]
 
 
 def test_behind_the_barrier_and_without_a_coordinator_the_daemon_looks_for_the_verdict_at_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.agent.play import EPOCH, Play, knows, mail, remember, run, standby, stopped
+from tests.core.agent.play import EPOCH, Play, mail, memory_of, remember, run, standby, stopped
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
 
 from ft_supervisor.core.protocol import events, messages, orders
@@ -59,7 +59,7 @@ def test_a_node_that_fails_a_check_reports_it_and_runs_nothing() -> None:
     play.feed(standby(None), mail(run()))
     problem = Problem("net", "health check net failed: exit code 1")
     assert play.feed(CheckAnswered("0.0", problem)) == [
-        Tell(orders.Remember(knows(C0, unhealthy=problem))),
+        Tell(orders.Remember(memory_of(C0, unhealthy=problem))),
         Send(messages.Unhealthy(0, 1, 1, problem)),
         stopped(),
     ]
@@ -90,7 +90,7 @@ def test_a_standby_that_turns_unhealthy_reports_it() -> None:
     play.connect()
     play.feed(standby(None))
     assert play.feed(TurnedUnhealthy(FULL)) == [
-        Tell(orders.Remember(knows(unhealthy=FULL))),
+        Tell(orders.Remember(memory_of(unhealthy=FULL))),
         Send(messages.Unhealthy(0, 1, 1, FULL)),
     ]
     later = Problem("gpu", "health check gpu failed: 7 of 8 GPUs")
@@ -104,7 +104,7 @@ CANNOT = Problem("workers", f"cannot start workers: {READ_ONLY}")
 def test_a_node_that_cannot_start_its_workers_is_unhealthy_and_they_have_not_failed() -> None:
     play = active(a_job())
     assert play.feed(CannotStart(C0, READ_ONLY)) == [
-        Tell(orders.Remember(knows(C0, unhealthy=CANNOT))),
+        Tell(orders.Remember(memory_of(C0, unhealthy=CANNOT))),
         Send(messages.Unhealthy(0, 1, 1, CANNOT)),
         StopWorkers(C0, 0.0),  # some may run
     ]
@@ -119,7 +119,7 @@ def test_a_node_that_cannot_start_its_workers_does_not_try_it_again() -> None:
     play.feed(CannotStart(C0, READ_ONLY))
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
     assert play.feed(mail(run(C1))) == [
-        Tell(orders.Remember(knows(C1, unhealthy=CANNOT))),
+        Tell(orders.Remember(memory_of(C1, unhealthy=CANNOT))),
         Send(messages.Unhealthy(0, 1, 1, CANNOT)),
         stopped(C1),
     ]
@@ -167,7 +167,7 @@ def test_a_worker_that_goes_silent_hangs() -> None:
     play.feed(Beat(1, "beat"))
     hung = Failure(1, 0, message="no heartbeat for 10 s", time=at, cause=Cause.HANG, rules=(2,), silent=10.0)
     assert play.feed(StacksTaken(C0, ((0, (2,)),))) == [
-        Tell(orders.Remember(knows(C0, failures=(hung,)))),
+        Tell(orders.Remember(memory_of(C0, failures=(hung,)))),
         Send(messages.WorkersFailed(0, 1, 1, C0, (hung,))),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]

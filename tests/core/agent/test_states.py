@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import inf
 
 import pytest
-from tests.core.agent.play import FAILED, Play, knows, mail, run, running, standby
+from tests.core.agent.play import FAILED, Play, mail, memory_of, run, running, standby
 from tests.core.machines import C0, C1
 
 from ft_supervisor.core.agent import candidate_search, states
@@ -59,14 +59,14 @@ LEAVE = Leave(75, None, "")
 @pytest.mark.parametrize(
     ("state", "memory", "leased", "broken"),
     [
-        (Active(run(C0)), knows(C1), True, "the cycle that runs is the newest"),
-        (Checking(run(C1)), knows(C0), True, "the cycle that runs is the newest"),
-        (Stopping(run(C1), 5.0), knows(C0), True, "the cycle that runs is the newest"),
-        (Active(run(C0)), knows(C0), False, "under a lease"),
-        (Stopping(run(C0)), knows(C0), True, "have a deadline"),
-        (Closing(LEAVE, Stopping(run(C0), inf)), knows(C0), True, "have a deadline"),
-        (Standby(), knows(C0, verdict=FAILED), True, "a node with a verdict closes"),
-        (Closing(Leave(1, FAILED, ""), None), knows(C0), True, "leaves with its verdict"),
+        (Active(run(C0)), memory_of(C1), True, "the cycle that runs is the newest"),
+        (Checking(run(C1)), memory_of(C0), True, "the cycle that runs is the newest"),
+        (Stopping(run(C1), 5.0), memory_of(C0), True, "the cycle that runs is the newest"),
+        (Active(run(C0)), memory_of(C0), False, "under a lease"),
+        (Stopping(run(C0)), memory_of(C0), True, "have a deadline"),
+        (Closing(LEAVE, Stopping(run(C0), inf)), memory_of(C0), True, "have a deadline"),
+        (Standby(), memory_of(C0, verdict=FAILED), True, "a node with a verdict closes"),
+        (Closing(Leave(1, FAILED, ""), None), memory_of(C0), True, "leaves with its verdict"),
     ],
 )
 def test_a_broken_invariant_is_found(state: AnyState, memory: Memory, leased: bool, broken: str) -> None:
@@ -78,9 +78,9 @@ def test_a_broken_invariant_is_found(state: AnyState, memory: Memory, leased: bo
     ("state", "memory"),
     [
         (Joining(), Memory()),
-        (Active(run(C0)), knows(C0)),
-        (Stopping(run(C0), 5.0), knows(C1)),
-        (Closing(LEAVE, Stopping(run(C0), 5.0)), knows(C0, verdict=FAILED)),
+        (Active(run(C0)), memory_of(C0)),
+        (Stopping(run(C0), 5.0), memory_of(C1)),
+        (Closing(LEAVE, Stopping(run(C0), 5.0)), memory_of(C0, verdict=FAILED)),
     ],
 )
 def test_valid_states_are_allowed(state: AnyState, memory: Memory) -> None:
@@ -98,7 +98,7 @@ def test_a_search_that_waits_for_ever_is_found() -> None:
 
 
 def test_a_verdict_by_mail_closes_a_node_in_any_state() -> None:
-    for play in (Play(), Play(knows(C0)), running()):
+    for play in (Play(), Play(memory_of(C0)), running()):
         play.connect()
         play.feed(mail(messages.Close(0, FAILED)))
         assert play.machine.state is AgentState.CLOSING
