@@ -262,7 +262,7 @@ def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart() -> 
 
 
 @pytest.mark.parametrize("match", [Match(check="workers"), Match((Cause.HEALTH,))], ids=["check", "cause"])
-def test_a_rule_that_names_it_answers_all_the_same(match: Match) -> None:
+def test_a_rule_for_workers_that_cannot_be_started_matches(match: Match) -> None:
     coordinator = talk(Rule(match, Response.FAIL))
     coordinator.hear(messages.Unhealthy(0, 1, 1, CANNOT))
     for infra_rank in range(3):
@@ -271,7 +271,7 @@ def test_a_rule_that_names_it_answers_all_the_same(match: Match) -> None:
     assert verdict is not None and verdict.exit_code == 93
 
 
-def test_when_no_node_can_start_workers_the_job_soon_ends_and_says_so() -> None:
+def test_when_no_node_can_start_workers_the_job_soon_ends_with_that_reason() -> None:
     coordinator = talk()
     for infra_rank in range(3):
         coordinator.hear(messages.Unhealthy(0, infra_rank, 1, CANNOT))
@@ -470,7 +470,7 @@ def test_the_time_limit_ends_the_job_ahead_of_slurm() -> None:
     assert proposed(coordinator.wait(11.0)) == Verdict(Outcome.INTERRUPTED, "Slurm's time limit in 100 s")
 
 
-def test_a_short_job_is_not_over_before_it_has_begun() -> None:
+def test_a_short_job_does_not_end_at_once() -> None:
     coordinator = talk(interruption=Interruption(before_end=180.0))
     coordinator.slurm(SlurmDecision.NOTHING, end_in=100.0, limit=120.0)
     assert proposed(coordinator.wait(69.0)) is None
@@ -513,7 +513,7 @@ def test_no_cycle_begins_while_a_signal_is_not_explained() -> None:
     assert mailed(coordinator.wait(2.0), Run) == {}
 
 
-def test_never_success_once_slurm_has_interrupted_it() -> None:
+def test_a_job_that_slurm_interrupts_never_succeeds() -> None:
     coordinator = talk()
     coordinator.slurm(SlurmDecision.PREEMPTED)
     for infra_rank in range(3):

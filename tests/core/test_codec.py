@@ -112,7 +112,7 @@ def test_the_error_is_one_line(data: bytes, why: str) -> None:
         (b"true", "float expected, not bool"),
     ],
 )
-def test_a_number_that_cannot_be_is_not_believed(number: bytes, why: str) -> None:
+def test_an_impossible_number_is_refused(number: bytes, why: str) -> None:
     with pytest.raises(CodecError, match=why):
         decode(STOP.replace(b"2.5", number), TO_AGENT)
 
@@ -155,7 +155,7 @@ def test_too_long_messages_are_neither_sent_nor_read() -> None:
         st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
     )
 )
-def test_no_json_at_all_breaks_it(value: object) -> None:
+def test_random_json_raises_only_codec_errors(value: object) -> None:
     for kind in (Register, Run, Node):
         data = {"type": kind.__name__, **value} if isinstance(value, dict) else value
         with pytest.raises(CodecError):
@@ -163,6 +163,6 @@ def test_no_json_at_all_breaks_it(value: object) -> None:
 
 
 @given(st.binary())
-def test_no_bytes_at_all_break_it(data: bytes) -> None:
+def test_random_bytes_raise_only_codec_errors(data: bytes) -> None:
     with pytest.raises(CodecError):
         decode(data, ALL)

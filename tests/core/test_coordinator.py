@@ -252,7 +252,7 @@ def test_any_message_of_a_node_is_a_sign_of_life() -> None:
     assert talk.wait(BEAT) == [stop(0), stop(2)]
 
 
-def test_a_lost_standby_is_nothing_but_noted() -> None:
+def test_a_lost_standby_is_only_logged() -> None:
     talk = Talk()
     talk.begin()
     talk.silent = {3}

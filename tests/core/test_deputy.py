@@ -45,7 +45,7 @@ def test_the_first_other_node_that_is_here() -> None:
     assert deputies(talk) == [1]
 
 
-def test_a_lost_node_is_none() -> None:
+def test_a_lost_node_is_no_deputy() -> None:
     talk = Talk()
     talk.begin()
     talk.silent.add(1)
@@ -66,7 +66,7 @@ def test_there_is_no_deputy_in_a_job_of_one_node() -> None:
     assert deputies_in(talk.hear(succeeded(0))) == []
 
 
-def test_a_deputy_that_comes_back_stays_it() -> None:
+def test_a_deputy_that_comes_back_stays_the_deputy() -> None:
     talk = Talk()
     talk.begin()
     away(talk)
@@ -75,8 +75,8 @@ def test_a_deputy_that_comes_back_stays_it() -> None:
     assert deputies_in(talk.register(2, incarnation=2, memory=Memory(0, newest=C0, group="0-2", succeeded=C0))) == []
 
 
-def test_the_node_keeps_it_with_the_proposal() -> None:
-    """The deputy keeps it in the memory for its daemon, which ends the job once the agent has left."""
+def test_a_deputy_keeps_its_duty_with_the_proposal() -> None:
+    """The agent's daemon keeps the duty in the memory, and ends the job in Slurm once the agent has left."""
     play = running()
     assert play.feed(mail(Propose(0, SUCCESS, deputy=True))) == [
         remember(C0, accepted=Accepted(0, SUCCESS, deputy=True)),

@@ -83,7 +83,7 @@ def test_a_standby_is_looked_at_every_interval_after_the_end_of_the_last_round()
     assert names(machine.due(702, standby=True)) == (STANDBY, ["a"])
 
 
-def test_the_round_before_a_cycle_answers_for_it() -> None:
+def test_the_round_of_checks_before_a_cycle_decides_about_it() -> None:
     machine = health(check("a", BEFORE))
     assert machine.ask("0.1")
     round_ = machine.due(0, standby=False)
@@ -109,7 +109,7 @@ def test_a_cycle_waits_for_the_round_that_runs(when: When) -> None:
     assert finish(machine, 40) == ([], "0.1")
 
 
-def test_a_cycle_that_nothing_is_checked_before_waits_for_the_start_alone() -> None:
+def test_without_checks_before_a_cycle_it_waits_only_for_those_of_the_start() -> None:
     machine = health(check("a", START))
     assert machine.ask("0.1")
     assert machine.bound == START_TIME + KILL_TIME + 10
@@ -143,7 +143,7 @@ def test_an_excluded_node_is_not_checked_again_and_answers_at_once() -> None:
     assert machine.due(1000, standby=True) is None
 
 
-def test_a_warning_is_news_once_and_so_is_its_end() -> None:
+def test_a_warning_and_its_end_are_reported_once() -> None:
     machine = health(check("a", STANDBY, on_fail=OnFail.WARN), interval=1)
     story: list[tuple[Result, list[tuple[str, OnFail | None, str]]]] = [
         (PASSED, []),

@@ -300,7 +300,7 @@ def test_expedited_requeue(done: bool, problem: str, line: str) -> None:
     assert play.full(RequeueForbidden(done, problem)) == [Say(line), AskForHost()]
 
 
-def test_a_requeue_ends_it() -> None:
+def test_a_requeue_ends_launch() -> None:
     play = Play()
     play.feed(REQUEUE, SrunEnded(0), CommentWritten())
     assert play.feed(RequeueForbidden()) == [RunJobAgain()]

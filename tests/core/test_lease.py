@@ -153,7 +153,7 @@ def test_promises_count_from_when_they_were_asked_for(
     assert proof.lease(THREE) == 0
 
 
-def test_one_of_three_is_no_proof() -> None:
+def test_one_node_of_three_is_no_proof() -> None:
     proof = Proof()
     proof.promise(0, 5.0)
     proof.echo(0, proof.publish(6.0))

@@ -48,7 +48,7 @@ def test_the_first_verdict_that_a_node_learnt_stays() -> None:
     assert Memory(verdict=first).newer(Memory(verdict=second)).verdict == first
 
 
-def test_a_roster_of_anything_but_ranks_is_none() -> None:
+def test_a_roster_of_other_text_than_ranks_is_refused() -> None:
     assert Roster(3, 1, "0-2", "0-3").stamp == (3, 1)
     for members, former in (("x", ""), ("0-2", "x")):
         with pytest.raises(ValueError, match="no range of ranks"):

@@ -227,7 +227,7 @@ def found_where_there_is_one(case: Case) -> None:
 
 
 @given(cases(elastic=False))
-def test_one_node_a_segment_and_the_default_pool_are_as_ever(case: Case) -> None:
+def test_segments_of_one_node_and_the_default_pool_follow_the_plain_rules(case: Case) -> None:
     case = replace(
         case, policy=Placement(), active=len(case.former) or case.active, least=len(case.former) or case.least
     )

@@ -140,7 +140,7 @@ def test_a_node_that_is_being_taken_off_the_roster_gets_no_work() -> None:
     assert change.eligible == {0, 2, 3}
 
 
-def test_a_promise_to_a_former_process_of_the_same_node_is_none() -> None:
+def test_a_promise_to_a_former_process_of_the_same_node_does_not_count() -> None:
     """The promise was given before the new process asked, and proves nothing about the time since."""
     talk = Talk(3, 1, infra_rank=1, incarnation=2)
     talk.register(0)
@@ -183,7 +183,7 @@ def test_a_spare_that_is_just_becoming_a_member_again_is_waited_for() -> None:
     assert set(mailed(talk.wait(2 * BEAT), messages.Run)) == {0, 1, 2}
 
 
-def test_a_new_coordinator_takes_the_cycle_that_it_learns_late_for_what_it_is() -> None:
+def test_a_cycle_that_a_new_coordinator_learns_late_goes_on() -> None:
     """None of the nodes that had promised belongs to the cycle, which simply goes on."""
     talk = candidate(nodes=5, active=2, infra_rank=2)
     for infra_rank in (2, 3, 4):

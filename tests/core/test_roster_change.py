@@ -48,7 +48,7 @@ def test_one_change_at_a_time() -> None:
     assert change.roster.members == "0-2"
 
 
-def test_what_is_old_or_comes_twice_changes_nothing() -> None:
+def test_old_and_repeated_answers_change_nothing() -> None:
     change = fresh()
     joint = change.change(0, [0, 1, 2])
     assert joint is not None

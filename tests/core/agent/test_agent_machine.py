@@ -136,7 +136,7 @@ def test_standby_stops_what_runs() -> None:
     ],
     ids=str,
 )
-def test_what_is_old_changes_nothing(old: events.AgentEvent) -> None:
+def test_old_events_change_nothing(old: events.AgentEvent) -> None:
     play = running(C1)
     before = play.machine.memory
     assert play.feed(old) == []
@@ -260,7 +260,7 @@ def test_a_proposed_verdict_is_kept_before_the_answer_and_ends_nothing() -> None
     ]
 
 
-def test_a_chosen_verdict_is_one_in_every_term() -> None:
+def test_a_decided_verdict_is_accepted_in_every_term() -> None:
     play = running()
     play.feed(mail(messages.Prepare(4)))
     assert play.feed(mail(messages.Close(0, FAILED))) == [
@@ -297,7 +297,7 @@ def test_the_fence_counts_from_when_the_lease_was_asked_for() -> None:
     assert StopWorkers(C0, 0.0) in play.wait(BEAT)
 
 
-def test_a_lease_of_another_term_is_none() -> None:
+def test_a_lease_of_another_term_does_not_count() -> None:
     play = running()
     for beat in range(1, 10):
         play.now = beat * BEAT
@@ -305,7 +305,7 @@ def test_a_lease_of_another_term_is_none() -> None:
     assert StopWorkers(C0, 0.0) in play.wait(TIMEOUTS.fence - play.now)
 
 
-def test_a_lease_that_is_older_than_the_connection_is_none() -> None:
+def test_a_lease_that_is_older_than_the_connection_does_not_count() -> None:
     play = running()
     play.feed(Disconnected("gone", silent=False), Connected(0, 2, 90, 0.0, 9))
     play.feed(mail(messages.Continue(0, C0, EMPTY, None)))
@@ -454,7 +454,7 @@ def test_nodes_give_up_together_though_some_have_lost_an_agent_on_the_way(waited
 # -- the end
 
 
-def test_the_exit_barriers_key_ends_no_standby_but_has_it_ask_once() -> None:
+def test_the_exit_barriers_key_makes_a_standby_ask_once_and_does_not_end_it() -> None:
     """Any process on the network can set the barrier's key."""
     play = Play()
     play.connect()
@@ -507,7 +507,7 @@ def test_behind_the_barrier_a_node_that_finds_neither_coordinator_nor_verdict_en
     assert play.now >= since + TIMEOUTS.takeover
 
 
-def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
+def test_the_exit_barrier_of_a_former_cycle_has_no_effect() -> None:
     play = Play()
     play.connect()
     play.feed(standby(C0), BarrierPassed(C0), standby(C1))
@@ -516,7 +516,7 @@ def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("how", [events.CloseHeld(FAILED), mail(messages.Close(0, FAILED))], ids=["key", "mail"])
-def test_a_verdict_ends_the_node_however_it_comes(how: events.AgentEvent) -> None:
+def test_a_verdict_by_key_or_mail_ends_the_node(how: events.AgentEvent) -> None:
     play = running()
     assert play.feed(how, how) == [remember(C0, verdict=FAILED), StopWorkers(C0, TIMEOUTS.stop_grace)]
     assert play.feed(mail(run(C1))) == []

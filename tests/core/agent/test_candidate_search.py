@@ -170,7 +170,7 @@ def test_an_agent_at_the_wrong_candidate_is_sent_on_once() -> None:
     assert play.wait(BEAT) is None
 
 
-def test_one_that_was_in_charge_and_was_only_frozen_is_asked_again() -> None:
+def test_a_coordinator_that_was_only_frozen_is_dialled_again() -> None:
     play = led(0)
     play.lose()
     play.connect(1)
@@ -188,7 +188,7 @@ def test_one_that_was_in_charge_and_was_only_frozen_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_groups_that_look_for_a_coordinator_meet(seed: int) -> None:
+def test_nodes_that_look_for_a_coordinator_form_a_majority(seed: int) -> None:
     """Nodes without a coordinator are each connected to any candidate, some dead. Soon a majority is connected to one
     candidate that lives."""
     plan = random.Random(seed)

@@ -96,7 +96,7 @@ def test_no_reason_is_returned_while_a_route_has_not_failed() -> None:
     assert search.failed(Route(1, by_file=True), "no file", 6.0) == "refused; refused; no file; no file"
 
 
-def test_another_configuration_is_news_once_a_route() -> None:
+def test_another_configuration_is_reported_once_for_each_route() -> None:
     search = dialling(0, 1)
     assert search.differs(Route(0), "it says 3")
     assert not search.differs(Route(0), "it says 3")

@@ -238,7 +238,7 @@ def test_an_interrupted_job_has_a_signal_and_a_grace_of_its_own() -> None:
     assert StopWorkers(C0, 77.0, "SIGUSR1") in play.feed(mail(messages.Close(0, verdict)))
 
 
-def test_a_failed_job_has_the_usual_ones() -> None:
+def test_a_failed_job_has_the_usual_signal_and_grace() -> None:
     play = active(a_job(interruption=Interruption(signal="SIGUSR1", grace=77.0)))
     verdict = Verdict(Outcome.FAILED, "over")
     assert StopWorkers(C0, TIMEOUTS.stop_grace, "SIGTERM") in play.feed(mail(messages.Close(0, verdict)))

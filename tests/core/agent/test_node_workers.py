@@ -61,7 +61,7 @@ def test_a_second_stop_only_brings_the_deadline_forward() -> None:
     assert workers.stop(C1, 5.0, "SIGUSR1", 200.0) == "SIGUSR1"  # these have got none
 
 
-def test_failures_of_workers_that_are_stopped_are_our_own_doing() -> None:
+def test_failures_of_workers_that_are_being_stopped_are_not_reported() -> None:
     workers = started()
     workers.fail(CRASH)
     workers.stop(C0, 10.0, "SIGTERM", 100.0)
