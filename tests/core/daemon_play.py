@@ -18,30 +18,30 @@ NO_LEASE = Leave(75, None, "no lease")
 
 
 class Play:
-    """A daemon, its clock, and an agent that says Alive for as long as `state` is set."""
+    """A daemon, its clock, and an agent that sends Alive while `state` is set."""
 
     def __init__(self, infra_rank: int = 1, candidates: int | tuple[int, ...] = 1) -> None:
         self.now = 0.0
         self.coordinator = True
-        """Whether it says Alive once it has been started."""
+        """Whether the coordinator sends Alive once it has been started."""
         self.machine = DaemonMachine(job(candidates=candidates), node(infra_rank), 0.0, 1.7e9)
         self.state: AgentState | None = None
         self.fence_in: float | None = None
         self.began = deeds(self.machine.start(0.0))
 
     def feed(self, *what: events.DaemonEvent) -> list[object]:
-        """Deeds of these events."""
+        """Let these events happen; return the actions."""
         answers: list[object] = []
         for event in what:
             answers += deeds(self.machine.handle(event, self.now))
         return answers
 
     def order(self, *what: orders.Order, child: str = "agent") -> list[object]:
-        """A child says these."""
+        """Let a child send these orders; return the actions."""
         return self.feed(*(Ordered(child, order) for order in what))
 
     def wait(self, seconds: float) -> list[object]:
-        """Ticks, each heartbeat."""
+        """Let `seconds` of ticks pass, one each heartbeat; return the actions."""
         answers: list[object] = []
         until = self.now + seconds
         while self.now < until:
@@ -54,7 +54,7 @@ class Play:
         return answers
 
     def run(self) -> None:
-        """The agent is there, and active."""
+        """Let the agent run workers."""
         self.state = AgentState.ACTIVE
         assert self.wait(BEAT) == []
 

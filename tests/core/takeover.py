@@ -12,12 +12,12 @@ from ft_supervisor.core.protocol.model import Cycle, Memory
 
 
 def ran(promise: int = 0, newest: Cycle | None = C0, group: str = "0-2", **known: object) -> Memory:
-    """What a node knows that was led by n0's coordinator."""
+    """Return the memory of a node that followed n0's coordinator."""
     return Memory(promise, newest=newest, group=group, **known)  # type: ignore[arg-type]
 
 
 class Takeover(Talk):
-    """n1's coordinator, after n0's is gone. Nodes 0, 1, 2 run C0, unless `memories` or `running` say otherwise."""
+    """n1's coordinator, after n0's is gone. Nodes 0, 1 and 2 run C0, unless `memories` or `running` differ."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class Takeover(Talk):
         self._running = set(running)
 
     def come(self, *ranks: int) -> list[object]:
-        """They connect, having promised n0's term."""
+        """Let these nodes register with a promise of n0's term."""
         answers: list[object] = []
         for rank in ranks:
             answers += self._come(rank, self._memories[rank].promise)
         return answers
 
     def promise(self, *ranks: int) -> list[object]:
-        """They answer Prepare."""
+        """Let these nodes answer Prepare."""
         assert self.machine.state.leadership.election.term is not None
         answers: list[object] = []
         for rank in ranks:
@@ -54,7 +54,7 @@ class Takeover(Talk):
         return self.register(rank, running=running, memory=memory)
 
     def take(self, *ranks: int) -> list[object]:
-        """They come, and promise: all that is done."""
+        """Let these nodes register and then promise; return all actions."""
         answers = self.come(*ranks)
         assert self.machine.role is Role.PREPARING
         return answers + self.promise(*ranks)

@@ -32,7 +32,7 @@ SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)
 # -- rules
 
 
-def test_the_peers_of_what_really_failed_are_heard_first_and_do_not_decide() -> None:
+def test_peers_that_fail_first_do_not_decide_when_a_rule_matches_the_cause() -> None:
     coordinator = talk(SIGBUS)
     coordinator.hear(failed(0, exit_code=1))  # "connection reset by peer"
     coordinator.hear(failed(1, signal="SIGBUS"))
@@ -52,7 +52,7 @@ def test_two_nodes_that_are_to_be_replaced_are_both_replaced() -> None:
     assert coordinator.machine.state.cycles.ledger.excluded == "1-2"
 
 
-def test_an_excluded_node_is_never_chosen_again_and_all_are_told() -> None:
+def test_an_excluded_node_is_never_chosen_again_and_all_runs_name_it() -> None:
     coordinator = talk(SIGBUS)
     coordinator.hear(failed(1, signal="SIGBUS"))
     runs = all_stop(coordinator)
@@ -66,7 +66,7 @@ def test_an_excluded_node_is_never_chosen_again_and_all_are_told() -> None:
     assert verdict == Verdict(Outcome.INTERRUPTED, reason)
 
 
-def test_a_successor_knows_whom_a_rule_has_excluded() -> None:
+def test_a_successor_takes_the_excluded_nodes_from_a_register() -> None:
     coordinator = talk(SIGBUS)
     coordinator.hear(failed(1, signal="SIGBUS"))
     ledger = all_stop(coordinator)[0].ledger
@@ -75,7 +75,7 @@ def test_a_successor_knows_whom_a_rule_has_excluded() -> None:
     assert heir.machine.state.cycles.selection.excluded == {1}
 
 
-def test_a_rule_that_fails_the_job_says_never_again() -> None:
+def test_a_rule_that_fails_the_job_gives_exit_code_93() -> None:
     coordinator = talk(Rule(Match(exit_codes=(42,)), Response.FAIL, reason="bad hyper-parameters"))
     assert mailed(coordinator.hear(failed(1, exit_code=42)), Stop) == {
         rank: Stop(0, C0, "", TIMEOUTS.stop_grace) for rank in range(3)
@@ -87,7 +87,7 @@ def test_a_rule_that_fails_the_job_says_never_again() -> None:
     assert verdict.exit_code == 93
 
 
-def test_what_looked_like_the_end_is_none_when_an_earlier_rule_answers() -> None:
+def test_a_failure_that_would_end_the_job_does_not_if_an_earlier_rule_matches_another() -> None:
     coordinator = talk(SIGBUS, Rule(Match(exit_codes=(42,)), Response.FAIL))
     coordinator.hear(failed(0, exit_code=42))
     again = coordinator.hear(failed(1, signal="SIGBUS"))
@@ -96,7 +96,7 @@ def test_what_looked_like_the_end_is_none_when_an_earlier_rule_answers() -> None
 
 
 def test_nothing_is_final_before_a_node_that_does_not_answer_is_lost_or_answers() -> None:
-    """Its peers crash first; with the budget spent the job would fail for what a spare can mend."""
+    """The lost node's peers crash first. With the budget spent the job would fail, though a spare can replace it."""
     coordinator = talk()
     coordinator.job = coordinator.machine.job
     for n in range(3):
@@ -206,11 +206,11 @@ def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart() -> 
     for infra_rank in (0, 2):
         coordinator.hear(stopped(infra_rank, C1))
     verdict = proposed(coordinator.wait(3 * TIMEOUTS.node_lost))
-    assert verdict is not None and verdict.exit_code == 75, "n1 is not chosen again, though nobody else is left"
+    assert verdict is not None and verdict.exit_code == 75, "n1 is not chosen again, though no other node is left"
 
 
 @pytest.mark.parametrize("match", [Match(check="workers"), Match((Cause.HEALTH,))], ids=["check", "cause"])
-def test_a_rule_that_names_it_answers_all_the_same(match: Match) -> None:
+def test_a_rule_for_workers_that_cannot_be_started_matches(match: Match) -> None:
     coordinator = talk(Rule(match, Response.FAIL))
     coordinator.hear(messages.Unhealthy(0, 1, 1, CANNOT))
     for infra_rank in range(3):
@@ -219,7 +219,7 @@ def test_a_rule_that_names_it_answers_all_the_same(match: Match) -> None:
     assert verdict is not None and verdict.exit_code == 93
 
 
-def test_when_no_node_can_start_workers_the_job_soon_ends_and_says_so() -> None:
+def test_when_no_node_can_start_workers_the_job_soon_ends_with_that_reason() -> None:
     coordinator = talk()
     for infra_rank in range(3):
         coordinator.hear(messages.Unhealthy(0, infra_rank, 1, CANNOT))
@@ -234,7 +234,7 @@ TWICE = Rule(Match(exit_codes=(1,)), budget=Budget(max=9, same_node=2))
 
 
 def fails_again_and_again(coordinator: Talk, times: int) -> list[tuple[int, ...]]:
-    """Node 1's worker fails in each cycle: the groups of those that follow."""
+    """Let node 1's worker fail in each cycle; return the groups of the cycles that follow."""
     groups = []
     for n in range(times):
         rank = 1 if 1 in group(coordinator) else 3
@@ -284,7 +284,7 @@ def test_a_policy_for_too_few_nodes_holds_for_one_that_fails_too_often(exhausted
 
 
 def test_the_built_in_rule_is_quick_at_first_and_then_patient() -> None:
-    """A job without spares has its ten restarts, the first three almost at once."""
+    """A job without spares uses all its ten restarts, the first three almost at once."""
     coordinator = talk(ANY_FAILURE, nodes=3)
     pauses = []
     for n in range(10):

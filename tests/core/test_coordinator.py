@@ -26,7 +26,7 @@ from tests.core.machines import (
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import ClaimClose, Mail
 from ft_supervisor.core.protocol.model import Cycle, Failure, JobPhase, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 
 # -- joining
 
@@ -131,7 +131,7 @@ def test_the_spent_budget_is_the_verdict() -> None:
         talk.hear(stopped(infra_rank))
     verdict = Verdict(Outcome.FAILED, "1 restarts spent: n2: worker 0 of node 2: exit code 3")
     assert talk.hear(failed(2, C1)) == [stop(rank, C1, grace=TIMEOUTS.stop_grace) for rank in range(3)]
-    for infra_rank in range(3):  # all have had the time to say what they know
+    for infra_rank in range(3):  # all nodes have had the time to report
         assert talk.hear(stopping(infra_rank, C1)) == []
     assert talk.wait(TIMEOUTS.probe + BEAT) == talk.propose(verdict)
 
@@ -147,10 +147,10 @@ def test_with_the_budget_spent_a_cancelled_job_is_not_called_failed() -> None:
     assert talk.hear(by_sigterm(1)) == [stop(rank, grace=TIMEOUTS.stop_grace) for rank in range(3)]
     reason = "n2 was told to end: SIGTERM"
     assert talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM")) == []
-    assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(Verdict(Outcome.CANCELLED, reason))
+    assert talk.slurm(SlurmDecision.CANCELLED) == talk.propose(Verdict(Outcome.CANCELLED, reason))
 
 
-def test_with_the_budget_spent_the_job_fails_once_all_have_had_the_time_to_say_why() -> None:
+def test_with_the_budget_spent_the_job_fails_once_all_nodes_have_had_time_to_report() -> None:
     talk = Talk(max_restarts=0)
     talk.begin()
     talk.hear(by_sigterm(1))
@@ -171,7 +171,7 @@ def test_a_node_that_succeeded_is_not_waited_for_and_runs_again() -> None:
     assert talk.hear(stopped(2))[:3] == [talk.run(0, 0, C1), talk.run(1, 1, C1), talk.run(2, 2, C1)]
 
 
-def test_stopped_unasked_means_that_word_of_the_failure_was_lost() -> None:
+def test_stopped_without_a_stop_means_that_the_failures_message_was_lost() -> None:
     talk = Talk()
     talk.begin()
     assert talk.hear(stopped(1)) == [stop(0), stop(1), stop(2)]
@@ -293,7 +293,7 @@ def test_a_verdict_in_a_register_is_the_jobs() -> None:
     ],
     ids=str,
 )
-def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> None:
+def test_old_or_unexpected_messages_change_nothing(old: messages.ToCoordinator) -> None:
     talk = Talk()
     talk.begin()
     talk.register(1, incarnation=2, memory=RAN)

@@ -19,7 +19,7 @@ from tests.core.machines import (
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import ClaimClose, Leave, Mail, Tell
 from ft_supervisor.core.protocol.model import KILL_BOUND, Outcome, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord, VerdictDecided
+from ft_supervisor.core.protocol.orders import SlurmDecision, VerdictDecided
 
 
 def test_success_needs_every_active_node() -> None:
@@ -31,7 +31,7 @@ def test_success_needs_every_active_node() -> None:
 
 
 def test_closing_in_its_order() -> None:
-    """Kept by a majority, recorded, claimed, told: none of them before the one before."""
+    """A verdict is kept by a majority, written, claimed and sent, in this order."""
     talk = Talk()
     talk.begin()
     for infra_rank in range(3):
@@ -59,7 +59,7 @@ def test_success_of_a_former_cycle_does_not_count() -> None:
     assert talk.hear(succeeded(0, C1)) == talk.propose(verdict)
 
 
-def test_what_the_key_holds_is_the_verdict_whoever_wrote_it() -> None:
+def test_the_value_of_the_key_is_the_verdict_even_from_outside() -> None:
     talk = Talk(nodes=2, active=2)
     talk.begin()
     talk.hear(succeeded(0))
@@ -72,7 +72,7 @@ def test_what_the_key_holds_is_the_verdict_whoever_wrote_it() -> None:
     assert talk.machine.verdict == outside
 
 
-def test_what_the_file_holds_is_the_verdict_whoever_wrote_it() -> None:
+def test_the_content_of_the_file_is_the_verdict_even_of_a_former_coordinator() -> None:
     talk = Talk(nodes=2, active=2)
     talk.begin()
     talk.hear(succeeded(0))
@@ -94,7 +94,7 @@ def test_a_verdict_from_outside_ends_a_job_that_still_joins() -> None:
     assert talk.register(3) == [close(3, outside)]
 
 
-def test_a_found_verdict_goes_before_a_proposal_that_nobody_keeps_yet() -> None:
+def test_a_found_verdict_goes_before_a_proposal_that_no_node_keeps_yet() -> None:
     talk = Talk()
     talk.begin()
     talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
@@ -122,22 +122,22 @@ def test_nothing_runs_after_the_verdict() -> None:
     talk.begin()
     talk.hear(failed(0))
     talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
-    talk.slurm(SlurmsWord.CANCELLED)
+    talk.slurm(SlurmDecision.CANCELLED)
     for infra_rank in range(3):
         assert talk.hear(stopped(infra_rank)) == []
     assert talk.wait(2 * TIMEOUTS.node_lost) == []
 
 
-def test_a_node_that_is_told_to_end_cancels_the_job() -> None:
+def test_a_signal_to_a_node_cancels_the_job() -> None:
     talk = Talk()
     talk.begin()
     verdict = Verdict(Outcome.CANCELLED, "n3 was told to end: SIGTERM")
     assert talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM")) == []
-    assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(verdict)
+    assert talk.slurm(SlurmDecision.CANCELLED) == talk.propose(verdict)
     assert talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM")) == []
 
 
-def test_a_late_comer_hears_of_the_end() -> None:
+def test_a_node_that_registers_after_the_end_gets_the_verdict() -> None:
     talk = Talk()
     talk.begin()
     talk.settle_from_outside(SUCCESS)
@@ -168,7 +168,7 @@ def test_the_coordinator_does_not_wait_forever(outcome: Outcome, bound: float) -
     assert talk.wait(0.5) == [Tell(VerdictDecided(verdict)), Leave(verdict.exit_code, verdict, "over")]
 
 
-def test_nobody_left_to_wait_for() -> None:
+def test_a_coordinator_without_nodes_leaves_at_once() -> None:
     talk = Talk(nodes=2, active=1)
     verdict = Verdict(Outcome.FAILED, "over")
     talk.held(verdict)
@@ -176,7 +176,7 @@ def test_nobody_left_to_wait_for() -> None:
     assert talk.held(verdict) == [Tell(VerdictDecided(verdict, "0-1")), Leave(1, verdict, "over")]
 
 
-def test_who_is_lost_at_the_end_is_named() -> None:
+def test_nodes_that_are_lost_at_the_end_are_named() -> None:
     talk = Talk()
     talk.begin()
     talk.silent = {1}

@@ -22,7 +22,7 @@ from ft_supervisor.core.transitions import InvalidState
 
 
 def test_a_node_waits_for_its_first_coordinator_from_the_daemons_start() -> None:
-    """And not once it has been led: a spare's next agent would leave hours later at once."""
+    """The time waited is 0 once an agent had a coordinator. Otherwise a spare's next agent would leave at once."""
     play = Play(1, candidates=3)
     play.wait(5.0)
     play.feed(AGENT_GONE)
@@ -57,7 +57,7 @@ def test_the_other_candidates_start_theirs_when_the_first_does_not_come() -> Non
     assert play.wait(BEAT) == [SpawnCoordinator(1, Memory())]
 
 
-def test_who_is_no_candidate_has_no_coordinator_until_members_before_it_are_gone() -> None:
+def test_a_node_gets_a_coordinator_when_lost_members_make_it_a_candidate() -> None:
     play = Play(3, candidates=3)
     play.run()
     play.order(orders.Remember(Memory(0)))
@@ -75,7 +75,7 @@ def test_a_given_list_of_candidates_does_not_slide() -> None:
     assert play.wait(2 * TIMEOUTS.node_lost) == []
 
 
-def test_a_dead_coordinator_is_replaced_by_one_that_knows_what_the_node_promised() -> None:
+def test_a_dead_coordinator_is_replaced_by_one_with_the_nodes_promise() -> None:
     play = Play(0)
     play.run()
     play.order(orders.Remember(Memory(4)))
@@ -116,7 +116,7 @@ def test_a_late_tick_is_no_silence_of_the_coordinator() -> None:
 # -- agents come and go
 
 
-def test_a_crashed_agent_is_replaced_at_once_and_its_successor_knows_what_it_knew() -> None:
+def test_a_crashed_agent_is_replaced_at_once_and_its_successor_gets_its_memory() -> None:
     play = Play()
     play.run()
     play.order(orders.Remember(Memory(0, newest=C0)), orders.Remember(Memory(0, newest=C0, failures=(FAILURE,))))

@@ -28,7 +28,7 @@ from ft_supervisor.core.transitions import InvalidState
 # -- the end
 
 
-def test_the_node_leaves_as_its_agent_said() -> None:
+def test_the_node_leaves_with_its_agents_verdict() -> None:
     play = Play()
     play.run()
     assert play.order(orders.Done(0, SUCCESS, "over")) == []
@@ -82,7 +82,7 @@ def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
     ]
 
 
-def test_a_coordinator_that_reaches_nobody_is_killed() -> None:
+def test_a_coordinator_without_a_lease_is_killed_when_its_node_leaves() -> None:
     play = Play(0)
     play.run()
     play.order(orders.Done(75, None, "no lease"))
@@ -104,7 +104,7 @@ def test_a_coordinator_that_dies_with_a_claimed_verdict_has_its_file_written() -
     ]
 
 
-def test_a_coordinator_that_dies_after_it_has_told_its_verdict_is_not_replaced() -> None:
+def test_a_coordinator_that_dies_after_its_verdict_is_not_replaced() -> None:
     play = Play(0)
     play.run()
     play.order(orders.VerdictDecided(FAILED), child="coordinator")
@@ -113,7 +113,7 @@ def test_a_coordinator_that_dies_after_it_has_told_its_verdict_is_not_replaced()
 
 
 def test_a_node_that_ends_takes_its_candidate_along() -> None:
-    """The coordinator of another node is in charge, or will be."""
+    """The coordinator of another node is in charge, or takes charge later."""
     play = Play(0)
     play.run()
     play.order(orders.Done(0, SUCCESS, "over"))
@@ -124,7 +124,7 @@ def test_a_node_that_ends_takes_its_candidate_along() -> None:
 # -- signals
 
 
-def test_a_signal_is_told_to_the_agent_once() -> None:
+def test_a_signal_is_passed_to_the_agent_once() -> None:
     play = Play()
     play.run()
     assert play.feed(Signalled("SIGTERM"), Signalled("SIGTERM")) == [Tell(orders.Terminate("SIGTERM"))]
@@ -167,7 +167,7 @@ def test_a_second_sigint_is_a_person_in_a_hurry(signals: list[tuple[str, float]]
 # -- the verdict's file
 
 
-def test_who_finds_no_coordinator_looks_for_the_verdict() -> None:
+def test_a_node_without_a_coordinator_looks_for_the_verdict() -> None:
     play = Play()
     play.state = AgentState.JOINING
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
@@ -199,7 +199,7 @@ def test_a_verdict_found_while_no_agent_is_there() -> None:
     assert play.feed(VerdictFileFound(FAILED)) == [CopyVerdict(FAILED), *LEFT_FAILED]
 
 
-def test_who_has_a_coordinator_looks_for_nothing() -> None:
+def test_a_node_with_a_coordinator_looks_for_no_verdict() -> None:
     play = Play()
     play.run()
     assert play.wait(3 * LOOK_PAUSE) == []
@@ -220,7 +220,7 @@ def test_a_verdict_found_too_late_changes_nothing() -> None:
 
 
 def given_up() -> Play:
-    """Nobody has answered its agent, and the last look is being taken."""
+    """Return a daemon whose agent has found no coordinator, and that takes its last look for the verdict's file."""
     play = Play()
     play.order(orders.Done(75, None, "no coordinator"))
     assert play.feed(AGENT_GONE) == [LookForVerdict()]
@@ -246,7 +246,7 @@ def test_a_late_comer_does_not_wait_for_a_file_system_that_hangs() -> None:
     assert deeds(actions) == [FinishFiles(), Leave(75, None, "no coordinator")]
 
 
-def test_who_was_told_to_end_looks_for_no_file() -> None:
+def test_a_cancelled_node_looks_for_no_file() -> None:
     play = Play()
     play.order(orders.Done(130, None, "cancelled"))
     assert play.feed(AGENT_GONE) == [FinishFiles(), Leave(130, None, "cancelled")]

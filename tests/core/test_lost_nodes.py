@@ -49,7 +49,7 @@ def test_the_standby_of_the_same_domain_is_promoted() -> None:
 
 
 def test_no_cycle_starts_before_the_last_node_has_stopped_or_is_lost() -> None:
-    """Invariant 10, where a dead node's peers fail before its silence is noticed."""
+    """Invariant 10 holds where a dead node's peers fail before the coordinator detects its silence."""
     talk = Talk()
     talk.begin()
     talk.silent = {1}
@@ -77,7 +77,7 @@ def test_a_node_that_answers_the_probe_is_no_suspect() -> None:
     assert "suspect" not in talk.logged
 
 
-def test_whoever_says_something_lives() -> None:
+def test_any_message_of_a_node_is_a_sign_of_life() -> None:
     talk = Talk()
     talk.begin()
     talk.silent = {1}
@@ -87,7 +87,7 @@ def test_whoever_says_something_lives() -> None:
     assert talk.wait(BEAT) == [stop(0), stop(2)]
 
 
-def test_a_lost_standby_is_nothing_but_noted() -> None:
+def test_a_lost_standby_is_only_logged() -> None:
     talk = Talk()
     talk.begin()
     talk.silent = {3}
@@ -140,7 +140,7 @@ def test_the_first_loss_of_a_node_is_free_the_second_is_charged() -> None:
     assert talk.wait(TIMEOUTS.probe) == talk.propose(verdict, 0, 1)
 
 
-def test_a_node_that_says_goodbye_is_replaced_at_once() -> None:
+def test_a_node_that_sends_goodbye_is_replaced_at_once() -> None:
     talk = Talk()
     talk.begin()
     assert talk.hear(goodbye(1)) == [stop(0), stop(2)]
@@ -190,7 +190,7 @@ def test_a_node_that_cannot_end_its_workers_ends_the_job_within_a_bound() -> Non
     assert talk.wait(0.5) == talk.propose(interrupted(f"n1 did not stop its workers within {bound:g} s"))
 
 
-def test_time_in_which_the_coordinator_stood_still_counts_against_nobody() -> None:
+def test_time_in_which_the_coordinator_stood_still_does_not_count_as_silence() -> None:
     talk = Talk()
     talk.begin()
     talk.wait(2)
@@ -199,5 +199,5 @@ def test_time_in_which_the_coordinator_stood_still_counts_against_nobody() -> No
     assert talk.wait(BEAT) == []
     assert "tick_late" in talk.logged
     talk.silent = {1}
-    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []  # but two beats, which everybody may be late
+    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []  # two beats less, as each node may be late by them
     assert talk.wait(BEAT) == [stop(0), stop(2)]

@@ -30,7 +30,7 @@ from ft_supervisor.core.protocol.actions import ClaimClose, LookForVerdict, Mail
 from ft_supervisor.core.protocol.ledger import Ledger, Spent
 from ft_supervisor.core.protocol.messages import Continue, Prepare, Propose, Run, Stop
 from ft_supervisor.core.protocol.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 
 FAILED = Verdict(Outcome.FAILED, "over")
 ONE_USED = Ledger(entries=1, used=1, spent=(Spent(0, 1),))
@@ -74,8 +74,8 @@ def test_with_promises_of_a_majority_the_cycle_simply_goes_on() -> None:
     assert talk.pulse.term == 1
 
 
-def test_a_signal_that_the_former_coordinator_heard_is_not_forgotten() -> None:
-    """scancel: the coordinator dies, the workers have exited with 0, and one node says that it was told to end."""
+def test_a_signal_that_the_former_coordinator_received_is_not_forgotten() -> None:
+    """scancel: the coordinator is dead, the workers have exited with 0, and one node's Register has the signal."""
     talk = Takeover()
     talk.come(0, 1, 2, 3, 4)
     over = ran(1, succeeded=C0)
@@ -83,11 +83,11 @@ def test_a_signal_that_the_former_coordinator_heard_is_not_forgotten() -> None:
     for rank in (0, 2):
         talk.register(rank, memory=over)
     assert talk.machine.term == 1 and talk.machine.state.commit.proposal is None
-    talk.slurm(SlurmsWord.CANCELLED)
+    talk.slurm(SlurmDecision.CANCELLED)
     assert talk.machine.state.commit.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
 
-def test_the_pulse_names_the_term_as_soon_as_somebody_is_in_charge() -> None:
+def test_the_pulse_has_the_term_as_soon_as_the_coordinator_is_in_charge() -> None:
     talk = Takeover()
     talk.take(0, 1, 2)
     assert talk.pulse.term == 1
@@ -106,10 +106,10 @@ def test_the_cycle_that_goes_on_can_succeed_or_fail() -> None:
     assert set(mailed(talk.hear(succeeded(2, NEW, term=1)), Propose)) == {0, 1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("knows", [0, 4], ids=["among the first", "late"])
-def test_what_was_used_of_the_budget_stays_used(knows: int) -> None:
-    memory = ran(ledger=ONE_USED) if knows == 0 else Memory(0, ledger=ONE_USED)
-    talk = Takeover(memories={knows: memory}, max_restarts=1)
+@pytest.mark.parametrize("holder", [0, 4], ids=["among the first", "late"])
+def test_the_used_part_of_the_budget_stays_used(holder: int) -> None:
+    memory = ran(ledger=ONE_USED) if holder == 0 else Memory(0, ledger=ONE_USED)
+    talk = Takeover(memories={holder: memory}, max_restarts=1)
     talk.take(0, 1, 2, 3, 4)
     assert set(mailed(talk.hear(failed(2, term=1)), Stop)) == {0, 1, 2}
     for rank in (0, 1, 2):
@@ -124,10 +124,10 @@ def test_an_active_node_that_never_ran_the_cycle_ends_it() -> None:
     assert set(mailed(done, Run)) == set()
     talk.hear(stopped(0, term=1))
     assert set(mailed(talk.hear(stopped(1, term=1)), Run)) == {0, 1, 2}
-    assert talk.machine.state.cycles.ledger.used == 0  # it is nobody's fault
+    assert talk.machine.state.cycles.ledger.used == 0  # no worker has failed
 
 
-def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
+def test_a_failure_that_no_coordinator_received_is_in_the_register() -> None:
     talk = Takeover(memories={2: ran(failures=(replace(FAILURE, infra_rank=2),))}, running=(0, 1))
     done = talk.take(0, 1, 2, 3, 4)
     assert set(mailed(done, Stop)) == {0, 1}
@@ -136,7 +136,7 @@ def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
     assert talk.machine.state.cycles.ledger.used == 1
 
 
-def test_a_success_that_no_coordinator_heard_of_is_in_the_register() -> None:
+def test_a_success_that_no_coordinator_received_is_in_the_register() -> None:
     memories = {rank: ran(succeeded=C0) for rank in range(3)}
     talk = Takeover(memories=memories, running=())
     done = talk.take(0, 1, 2)
@@ -144,8 +144,8 @@ def test_a_success_that_no_coordinator_heard_of_is_in_the_register() -> None:
     assert verdicts == {rank: Propose(1, SUCCESS) for rank in (0, 1, 2)}
 
 
-def test_nothing_begins_while_a_member_that_has_said_nothing_may_run_anything() -> None:
-    """Invariant 10: n2, of which nobody has heard, may run C0, or a cycle that nobody here knows of."""
+def test_no_cycle_begins_while_a_member_that_has_not_registered_may_run_workers() -> None:
+    """Invariant 10: n2, which has not registered, may run C0, or a cycle that no registered node ran."""
     talk = Takeover(memories={1: Memory(0)}, running=(0,))
     assert set(mailed(talk.take(0, 1, 3), Stop)) == {0}
     began = talk.now
@@ -156,7 +156,7 @@ def test_nothing_begins_while_a_member_that_has_said_nothing_may_run_anything() 
     assert set(runs) == {0, 1, 3}
 
 
-def test_no_first_cycle_either_while_a_member_has_said_nothing() -> None:
+def test_no_first_cycle_begins_while_a_member_has_not_registered() -> None:
     memories = {rank: Memory(0) for rank in range(5)}
     talk = Takeover(memories=memories, running=())
     talk.take(0, 1, 3, 4)
@@ -164,8 +164,8 @@ def test_no_first_cycle_either_while_a_member_has_said_nothing() -> None:
     assert set(mailed(talk.promise(2), Run)) == {0, 1, 2}
 
 
-def test_who_has_come_and_not_promised_yet_is_given_nothing_to_do() -> None:
-    """n0 ran the only cycle, alone; its worker failed. What it says is heard with its promise, and not sooner."""
+def test_a_node_that_has_registered_and_not_promised_yet_gets_no_work() -> None:
+    """n0 ran the only cycle, alone; its worker failed. Its report counts from its promise on, and not sooner."""
     failure = replace(FAILURE, infra_rank=0)
     memories = {0: ran(group="0", failures=(failure,)), 1: Memory(0), 2: Memory(0)}
     talk = Takeover(3, memories, running=(), active=1, max_restarts=0)
@@ -181,7 +181,7 @@ def test_who_has_come_and_not_promised_yet_is_given_nothing_to_do() -> None:
 
 
 def test_a_newer_cycle_that_is_learnt_later_counts() -> None:
-    """n0 began 0.1 with n3 instead of n2, and died before any of those who came first had heard of it."""
+    """n0 began 0.1 with n3 instead of n2, and died before any of the nodes that register first got its Run."""
     talk = Takeover(memories={3: ran(newest=C1, group="0-1,3")}, running=(0, 1, 3))
     done = talk.take(0, 1, 4)
     assert talk.machine.cycle == C0
@@ -213,8 +213,8 @@ def test_no_work_before_a_majority_keeps_the_new_list() -> None:
     assert set(mailed(talk.hear(messages.RosterKept(1, 3, 1, roster.stamp)), Run)) == {0, 1, 2}
 
 
-def test_a_joiner_gets_no_work_before_both_majorities_know_of_it() -> None:
-    """n1 was lost and taken off the list; now it is back, and the only one who could replace n2."""
+def test_a_joiner_gets_no_work_before_both_majorities_keep_the_new_roster() -> None:
+    """n1 was lost and taken off the roster. Now it is back, and is the only node that can replace n2."""
     talk = Talk(nodes=4, active=3)
     talk.begin()
     talk.silent = {1}
@@ -238,7 +238,7 @@ def test_a_joiner_gets_no_work_before_both_majorities_know_of_it() -> None:
 
 
 def test_the_newest_list_is_the_one_whose_majority_is_asked() -> None:
-    """n0 had taken n2 and n3 off the list: of n0, n1 and n4, two are enough; of five they are not."""
+    """n0 had taken n2 and n3 off the roster. Two of n0, n1 and n4 are a majority; two of five nodes are not."""
     shorter = Roster(0, 2, "0-1,4")
     talk = Takeover(memories={1: ran(roster=shorter)}, running=(1,))
     assert talk.come(1) == []
@@ -251,7 +251,7 @@ def test_the_newest_list_is_the_one_whose_majority_is_asked() -> None:
 
 
 def test_an_accepted_verdict_is_proposed_again_and_only_that() -> None:
-    """It may have been the job's already."""
+    """The accepted verdict may have been decided already."""
     accepted = Memory(0, accepted=Accepted(0, FAILED))
     memories = {rank: ran(succeeded=C0) for rank in range(3)} | {3: accepted}
     talk = Takeover(memories=memories, running=())
@@ -273,7 +273,7 @@ def test_of_two_accepted_verdicts_the_later_one_may_be_the_jobs() -> None:
     assert mailed(done, Propose) == {rank: Propose(6, SUCCESS) for rank in (0, 2, 3)}
 
 
-def test_what_a_minority_accepted_and_no_promise_tells_of_is_void() -> None:
+def test_a_verdict_that_only_a_minority_accepted_and_no_promise_has_is_void() -> None:
     talk = Takeover(memories={3: Memory(0, accepted=Accepted(0, FAILED))})
     done = talk.take(0, 1, 2)
     assert mailed(done, Propose) == {}
@@ -281,7 +281,7 @@ def test_what_a_minority_accepted_and_no_promise_tells_of_is_void() -> None:
     assert talk.machine.role is Role.LEADING
 
 
-def test_a_verdict_that_somebody_knows_to_be_the_jobs_is_written_down_at_once() -> None:
+def test_a_verdict_that_a_node_has_as_the_jobs_is_written_at_once() -> None:
     talk = Takeover()
     talk.take(0, 1, 2)
     talk._memories[3] = Memory(0, verdict=FAILED)
@@ -298,7 +298,7 @@ def test_a_verdicts_file_that_is_found_ends_the_job() -> None:
     assert talk.held(FAILED) == [close(rank, FAILED, term=1) for rank in (0, 1, 2)]
 
 
-def test_words_of_another_term_keep_no_verdict() -> None:
+def test_messages_of_another_term_keep_no_verdict() -> None:
     talk = Takeover(memories={rank: ran(succeeded=C0) for rank in range(3)}, running=())
     talk.take(0, 1, 2, 3, 4)
     for rank in range(5):
@@ -308,8 +308,8 @@ def test_words_of_another_term_keep_no_verdict() -> None:
     assert talk.machine.verdict is None
 
 
-def test_with_a_verdict_that_is_settled_nobody_steps_down() -> None:
-    """It is the job's, whoever is in charge: what is left is to tell it."""
+def test_a_coordinator_with_a_decided_verdict_does_not_step_down() -> None:
+    """A decided verdict is the job's in every term. It remains only to send it."""
     talk = Takeover(memories={rank: ran(succeeded=C0) for rank in range(3)}, running=())
     talk.take(0, 1, 2)
     for rank in range(3):

@@ -29,7 +29,7 @@ from ft_supervisor.core.protocol.model import Memory, Roster
 # -- who is in charge no more, or never was
 
 
-def test_who_hears_of_a_higher_promise_steps_down_and_asks_anew_above_it() -> None:
+def test_a_coordinator_that_gets_a_higher_promise_steps_down_and_asks_anew_above_it() -> None:
     talk = Takeover()
     talk.take(0, 1, 2)
     done = talk.register(3, memory=Memory(6))
@@ -42,7 +42,7 @@ def test_who_hears_of_a_higher_promise_steps_down_and_asks_anew_above_it() -> No
     assert talk.machine.term == 11
 
 
-def test_a_candidate_that_hears_of_a_higher_promise_asks_anew_above_it() -> None:
+def test_a_candidate_that_gets_a_higher_promise_asks_anew_above_it() -> None:
     talk = Takeover()
     talk.come(0, 1, 2)
     done = talk.register(3, memory=Memory(8))
@@ -51,7 +51,7 @@ def test_a_candidate_that_hears_of_a_higher_promise_asks_anew_above_it() -> None
     assert talk.machine.term is None
 
 
-def test_who_stood_still_for_longer_than_the_fence_steps_down() -> None:
+def test_a_coordinator_that_stood_still_for_longer_than_the_fence_steps_down() -> None:
     talk = Takeover()
     talk.take(0, 1, 2, 3, 4)
     talk.now += TIMEOUTS.fence
@@ -60,7 +60,7 @@ def test_who_stood_still_for_longer_than_the_fence_steps_down() -> None:
     assert "stepped_down" in talk.logged
 
 
-def test_who_stood_still_for_less_stays() -> None:
+def test_a_coordinator_that_stood_still_for_less_stays_in_charge() -> None:
     talk = Takeover()
     talk.take(0, 1, 2, 3, 4)
     talk.now += TIMEOUTS.fence - BEAT
@@ -88,8 +88,8 @@ def test_the_first_candidate_of_a_fresh_job_needs_no_vote() -> None:
 @pytest.mark.parametrize(
     ("infra_rank", "incarnation", "promise"), [(0, 2, -1), (0, 1, 0), (0, 1, 5), (1, 1, -1), (3, 1, -1)]
 )
-def test_everybody_else_needs_one(infra_rank: int, incarnation: int, promise: int) -> None:
-    """A second incarnation does not know what the first one did."""
+def test_every_other_coordinator_needs_a_vote(infra_rank: int, incarnation: int, promise: int) -> None:
+    """A second incarnation does not know the actions of the first one."""
     talk = Talk(infra_rank=infra_rank, incarnation=incarnation, memory=Memory(promise))
     assert talk.machine.term is None
     for rank in range(3):
@@ -101,7 +101,7 @@ def test_everybody_else_needs_one(infra_rank: int, incarnation: int, promise: in
     assert min(terms) % 4 == infra_rank
 
 
-def test_a_fresh_first_candidate_does_not_go_on_when_somebody_has_promised_another_term() -> None:
+def test_a_fresh_first_candidate_does_not_go_on_when_a_node_has_promised_another_term() -> None:
     talk = Talk()
     talk.register(0)
     talk.register(1)
@@ -139,7 +139,7 @@ def test_the_lease_stands_still_without_a_majority() -> None:
 
 
 def age(machine: CoordinatorMachine, message: messages.ToCoordinator, now: float) -> float | None:
-    """Of the first message that answers."""
+    """Return the lease's age in the first message that answers."""
     for action in machine.handle(Received(message), now):
         if isinstance(action, Mail) and isinstance(action.message, Run | Standby | Continue):
             return action.message.age
@@ -157,7 +157,7 @@ def test_a_lease_counts_from_when_the_promises_were_asked_for() -> None:
     assert age(talk.machine, register, 3.5) == pytest.approx(0.5)
 
 
-def test_who_has_no_majority_yet_gives_no_lease() -> None:
+def test_a_coordinator_without_a_majority_gives_no_lease() -> None:
     talk = Talk()
     register = messages.Register(node(3), 1, 1, talk.pulse.round, 103, None, Memory(0))
     assert age(talk.machine, register, 1.0) is None
@@ -187,7 +187,7 @@ def test_the_same_register_does_not_promise_for_two() -> None:
     assert talk.machine.term is None
 
 
-def test_orders_of_a_former_term_are_nobodys_any_more() -> None:
+def test_messages_of_a_former_term_are_ignored() -> None:
     talk = Takeover()
     talk.take(0, 1, 2, 3, 4)
     for message in (failed(0), succeeded(0), stopped(0), messages.ToldToEnd(0, 0, 1, "SIGTERM"), verdict_kept(0)):

@@ -34,7 +34,7 @@ def started(start: StartJob, *, worker: list[str], timeouts: dict[str, str] = CA
         "node0",
         pytest.param("node1", marks=pytest.mark.slow("node0, which has workers, too")),
         pytest.param(
-            "node2", marks=pytest.mark.slow("test_coordinator_end.py::test_a_node_that_is_told_to_end_cancels_the_job")
+            "node2", marks=pytest.mark.slow("test_coordinator_end.py::test_a_signal_to_a_node_cancels_the_job")
         ),
     ],
 )

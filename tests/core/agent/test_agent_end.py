@@ -1,7 +1,19 @@
 """The end of an agent's machine: the exit barrier, a verdict, and a signal."""
 
 import pytest
-from tests.core.agent.play import FAILED, SUCCESS, Play, goodbye, knows, mail, register, remember, run, running, standby
+from tests.core.agent.play import (
+    FAILED,
+    SUCCESS,
+    Play,
+    goodbye,
+    mail,
+    memory_of,
+    register,
+    remember,
+    run,
+    running,
+    standby,
+)
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
 
 from ft_supervisor.core.agent.lifecycle import ABANDON_MARGIN
@@ -13,8 +25,8 @@ from ft_supervisor.core.protocol.model import KILL_BOUND, Outcome, Verdict
 from ft_supervisor.core.protocol.orders import AgentState
 
 
-def test_the_exit_barriers_key_ends_no_standby_but_has_it_ask_once() -> None:
-    """Anyone on the network can set it."""
+def test_the_exit_barriers_key_makes_a_standby_ask_once_and_does_not_end_it() -> None:
+    """Any process on the network can set the barrier's key."""
     play = Play()
     play.connect()
     play.feed(standby(C0))
@@ -22,7 +34,7 @@ def test_the_exit_barriers_key_ends_no_standby_but_has_it_ask_once() -> None:
     assert play.feed(BarrierPassed(C0)) == []
     assert play.wait(TIMEOUTS.close_grace - BEAT) == []  # the verdict comes by itself
     assert play.wait(BEAT) == [register(serial=2, round_=play.round)]
-    play.feed(standby(C0))  # the coordinator says that the cycle runs
+    play.feed(standby(C0))  # by the coordinator's message the cycle runs
     assert play.wait(10 * TIMEOUTS.takeover) == []
     leave = Leave(0, SUCCESS, SUCCESS.reason)
     assert play.feed(mail(messages.Close(0, SUCCESS))) == [remember(None, verdict=SUCCESS), goodbye(SUCCESS), leave]
@@ -35,10 +47,12 @@ def test_the_exit_barriers_key_touches_no_active_node() -> None:
     assert play.machine.state is AgentState.ACTIVE
 
 
-def test_a_node_whose_success_was_not_heard_tells_it_once_more_behind_the_barrier() -> None:
+def test_a_node_whose_success_got_lost_sends_it_again_after_the_barrier() -> None:
     play = running()
     play.feed(events.WorkersExited(C0, ()), BarrierPassed(C0))
-    assert play.wait(TIMEOUTS.close_grace) == [register(memory=knows(C0, succeeded=C0), serial=2, round_=play.round)]
+    assert play.wait(TIMEOUTS.close_grace) == [
+        register(memory=memory_of(C0, succeeded=C0), serial=2, round_=play.round)
+    ]
 
 
 def test_behind_the_barrier_and_without_a_coordinator_the_daemon_looks_for_the_verdict_at_once() -> None:
@@ -64,7 +78,7 @@ def test_behind_the_barrier_a_node_that_finds_neither_coordinator_nor_verdict_en
     assert play.now >= since + TIMEOUTS.takeover
 
 
-def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
+def test_the_exit_barrier_of_a_former_cycle_has_no_effect() -> None:
     play = Play()
     play.connect()
     play.feed(standby(C0), BarrierPassed(C0), standby(C1))
@@ -73,7 +87,7 @@ def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("how", [events.CloseHeld(FAILED), mail(messages.Close(0, FAILED))], ids=["key", "mail"])
-def test_a_verdict_ends_the_node_however_it_comes(how: events.AgentEvent) -> None:
+def test_a_verdict_by_key_or_mail_ends_the_node(how: events.AgentEvent) -> None:
     play = running()
     assert play.feed(how, how) == [remember(C0, verdict=FAILED), StopWorkers(C0, TIMEOUTS.stop_grace)]
     assert play.feed(mail(run(C1))) == []
@@ -87,14 +101,14 @@ def test_the_first_verdict_stays() -> None:
     assert play.machine.memory.verdict == FAILED
 
 
-def test_workers_that_cannot_be_ended_hold_nobody_forever() -> None:
+def test_workers_that_cannot_be_ended_do_not_keep_the_agent_for_ever() -> None:
     play = running()
     play.feed(events.CloseHeld(FAILED))
     assert play.wait(TIMEOUTS.stop_grace + KILL_BOUND + ABANDON_MARGIN - BEAT) == []
     assert play.wait(BEAT) == [Leave(1, FAILED, "workers that can't be ended")]
 
 
-def test_a_signal_is_told_to_the_coordinator_whose_verdict_is_awaited() -> None:
+def test_a_signal_is_sent_to_the_coordinator_whose_verdict_is_awaited() -> None:
     play = running()
     assert play.feed(Terminated("SIGTERM"), Terminated("SIGTERM")) == [Send(messages.ToldToEnd(0, 1, 1, "SIGTERM"))]
     cancelled = Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
@@ -122,7 +136,7 @@ def test_a_signal_without_a_coordinator_ends_the_node() -> None:
     assert play.feed(events.WorkersGone(C0, 9)) == [Leave(130, None, reason)]
 
 
-def test_a_signal_that_no_coordinator_heard_is_told_to_the_next() -> None:
+def test_a_signal_that_no_coordinator_received_is_in_the_next_register() -> None:
     play = running()
     play.feed(Disconnected("gone", silent=False), Terminated("SIGTERM"))
     play.connect(1)

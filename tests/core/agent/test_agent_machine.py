@@ -7,8 +7,8 @@ from tests.core.agent.play import (
     SUCCESS,
     Play,
     goodbye,
-    knows,
     mail,
+    memory_of,
     register,
     remember,
     run,
@@ -47,7 +47,7 @@ def test_join_run_succeed_and_leave() -> None:
     ]
 
 
-def test_a_failure_is_told_and_the_other_workers_are_stopped() -> None:
+def test_a_failure_is_sent_and_the_other_workers_are_stopped() -> None:
     play = running()
     assert play.feed(events.WorkersExited(C0, (FAILURE,))) == [
         remember(C0, failures=(FAILURE,)),
@@ -85,12 +85,12 @@ def test_a_stop_that_overtook_its_run_makes_the_run_old() -> None:
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_a_run_beside_live_workers_is_dropped_and_the_coordinator_learns_of_them(stops: bool) -> None:
-    """Invariant 1. No coordinator sends such a Run that knows of the workers."""
+    """Invariant 1. Only a coordinator that does not know of the workers sends such a Run."""
     play = running()
     if stops:
         play.feed(mail(STOP))
     assert play.feed(mail(run(C1)), mail(run(C1))) == []
-    assert play.feed(Tick()) == [register(1, C0, knows(C0), serial=2)]
+    assert play.feed(Tick()) == [register(1, C0, memory_of(C0), serial=2)]
     assert play.feed(Tick()) == []
     assert play.machine.state is (AgentState.STOPPING if stops else AgentState.ACTIVE)
     assert play.machine.memory.newest == C0
@@ -130,23 +130,23 @@ def test_standby_stops_what_runs() -> None:
     ],
     ids=str,
 )
-def test_what_is_old_changes_nothing(old: events.AgentEvent) -> None:
+def test_old_events_change_nothing(old: events.AgentEvent) -> None:
     play = running(C1)
     before = play.machine.memory
     assert play.feed(old) == []
     assert (play.machine.state, play.machine.running, play.machine.memory) == (AgentState.ACTIVE, C1, before)
 
 
-def test_a_new_incarnation_knows_what_the_former_one_was_told() -> None:
-    play = Play(knows(C1))
+def test_a_new_incarnation_does_not_start_its_nodes_newest_cycle_again() -> None:
+    play = Play(memory_of(C1))
     assert play.first == [Dial((0, 1, 2))]
-    assert play.connect() == [register(memory=knows(C1))]
+    assert play.connect() == [register(memory=memory_of(C1))]
     assert play.feed(mail(run(C1))) == []
     assert play.feed(mail(run(C2))) == [remember(C2), Start(run(C2))]
 
 
 def test_a_new_incarnation_repeats_its_nodes_success() -> None:
-    memory = knows(C1, succeeded=C1)
+    memory = memory_of(C1, succeeded=C1)
     play = Play(memory)
     assert play.connect() == [register(memory=memory)]
     assert play.machine.state is AgentState.SUCCEEDED
@@ -156,10 +156,10 @@ def test_a_new_incarnation_repeats_its_nodes_success() -> None:
 # -- connections
 
 
-def test_a_reconnected_agent_tells_the_whole_truth() -> None:
+def test_a_reconnected_agent_registers_with_its_whole_memory() -> None:
     play = running()
     assert play.feed(Disconnected("gone", silent=False)) == [Dial((1, 2, 0))]
-    assert play.connect(2) == [register(2, C0, knows(C0))]
+    assert play.connect(2) == [register(2, C0, memory_of(C0))]
 
 
 def test_without_a_connection_nothing_is_sent() -> None:
@@ -170,23 +170,23 @@ def test_without_a_connection_nothing_is_sent() -> None:
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
     play.feed(events.WorkersGone(C0, 9))
-    assert play.connect() == [register(2, None, knows(C0, failures=(FAILURE,)))]
+    assert play.connect() == [register(2, None, memory_of(C0, failures=(FAILURE,)))]
 
 
 def test_the_first_candidate_of_a_fresh_job_needs_no_vote_the_others_do() -> None:
     assert Play().connect(0) == [remember(), register()]
     assert Play().connect(1) == [register(memory=Memory())]
-    assert Play(knows(promise=2)).connect(0) == [register(memory=knows(promise=2))]
+    assert Play(memory_of(promise=2)).connect(0) == [register(memory=memory_of(promise=2))]
 
 
 # -- promises
 
 
-def test_a_promise_is_kept_before_it_is_told() -> None:
+def test_a_promise_is_kept_before_it_is_sent() -> None:
     play = running()
     assert play.feed(mail(messages.Prepare(4))) == [
         remember(C0, promise=4),
-        register(1, C0, knows(C0, promise=4), serial=2),
+        register(1, C0, memory_of(C0, promise=4), serial=2),
     ]
 
 
@@ -194,11 +194,11 @@ def test_promises_only_rise() -> None:
     play = running()
     play.feed(mail(messages.Prepare(5)))
     assert play.feed(mail(messages.Prepare(4))) == []
-    assert play.feed(mail(messages.Prepare(5))) == [register(1, C0, knows(C0, promise=5), serial=3)]
+    assert play.feed(mail(messages.Prepare(5))) == [register(1, C0, memory_of(C0, promise=5), serial=3)]
     assert play.machine.memory.promise == 5
 
 
-def test_who_has_promised_is_led_by_nobody_older() -> None:
+def test_a_node_ignores_mail_of_terms_below_its_promise() -> None:
     play = running()
     play.feed(mail(messages.Prepare(4)))
     before = play.machine.memory
@@ -240,7 +240,7 @@ def test_rosters_are_kept_in_their_order() -> None:
     assert play.feed(mail(messages.Members(0, second))) == [Send(messages.RosterKept(0, 1, 1, second.stamp))]
 
 
-def test_a_proposed_verdict_is_kept_before_that_is_told_and_ends_nothing() -> None:
+def test_a_proposed_verdict_is_kept_before_the_answer_and_ends_nothing() -> None:
     play = running()
     assert play.feed(mail(messages.Propose(0, FAILED))) == [
         remember(C0, accepted=Accepted(0, FAILED)),
@@ -254,7 +254,7 @@ def test_a_proposed_verdict_is_kept_before_that_is_told_and_ends_nothing() -> No
     ]
 
 
-def test_a_chosen_verdict_is_one_in_every_term() -> None:
+def test_a_decided_verdict_is_accepted_in_every_term() -> None:
     play = running()
     play.feed(mail(messages.Prepare(4)))
     assert play.feed(mail(messages.Close(0, FAILED))) == [

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.core.agent.play import FAILED, NO_LEASE, Play, knows, mail, remember, run, running, standby, stopped
+from tests.core.agent.play import FAILED, NO_LEASE, Play, mail, memory_of, remember, run, running, standby, stopped
 from tests.core.machines import BEAT, C0, TIMEOUTS, job
 
 from ft_supervisor.core.agent.agent import GUARD_MARGIN
@@ -40,7 +40,7 @@ def test_the_fence_counts_from_when_the_lease_was_asked_for() -> None:
     assert StopWorkers(C0, 0.0) in play.wait(BEAT)
 
 
-def test_a_lease_of_another_term_is_none() -> None:
+def test_a_lease_of_another_term_does_not_count() -> None:
     play = running()
     for beat in range(1, 10):
         play.now = beat * BEAT
@@ -48,7 +48,7 @@ def test_a_lease_of_another_term_is_none() -> None:
     assert StopWorkers(C0, 0.0) in play.wait(TIMEOUTS.fence - play.now)
 
 
-def test_a_lease_that_is_older_than_the_connection_is_none() -> None:
+def test_a_lease_that_is_older_than_the_connection_does_not_count() -> None:
     play = running()
     play.feed(Disconnected("gone", silent=False), Connected(0, 2, 90, 0.0, 9))
     play.feed(mail(messages.Continue(0, C0, EMPTY, None)))
@@ -70,7 +70,7 @@ def test_a_standby_without_a_lease_looks_for_a_coordinator_and_leaves_in_the_end
     assert play.wait(BEAT) == [NO_LEASE]
 
 
-def test_a_node_with_nobody_in_charge_fences_and_leaves_in_the_end() -> None:
+def test_a_node_without_a_coordinator_in_charge_fences_and_then_leaves() -> None:
     play = running()
     play.lease = False
     play.feed(Disconnected("gone", silent=True))
@@ -95,7 +95,7 @@ def test_a_run_that_comes_after_a_long_stand_still_is_not_started() -> None:
     play = Play()
     play.connect()
     play.now = TIMEOUTS.fence
-    assert play.feed(mail(run())) == [Dial((0, 1, 2))]  # whoever is there will hear that we run nothing
+    assert play.feed(mail(run())) == [Dial((0, 1, 2))]  # the next Register reports that nothing runs here
     assert play.machine.running is None
     assert play.machine.memory.newest is None
 
@@ -109,7 +109,7 @@ def test_a_run_brings_the_age_of_its_lease() -> None:
     assert StopWorkers(C0, 0.0) in play.wait(BEAT)
 
 
-def test_the_daemon_hears_when_the_fence_will_be_over() -> None:
+def test_the_daemon_gets_the_time_until_the_fence() -> None:
     play = running()
     play.now = 2.0
     assert play.alive() == orders.Alive("active", "0.0", 1, TIMEOUTS.fence - 2.0)
@@ -117,7 +117,7 @@ def test_the_daemon_hears_when_the_fence_will_be_over() -> None:
     assert play.alive() == orders.Alive("succeeded", "0.0", None, None)
 
 
-def test_who_is_led_by_nobody_is_joining_for_its_daemon() -> None:
+def test_an_agent_without_a_coordinator_reports_joining_to_its_daemon() -> None:
     play = Play()
     play.connect()
     assert play.alive().state == "joining"
@@ -139,12 +139,12 @@ def test_with_a_verdict_there_is_no_fence() -> None:
 
 
 def unguarded(play: Play) -> bool:
-    """Nothing is to be ended, whatever the lease."""
+    """Whether no workers have to be ended, with or without a lease."""
     return play.machine.fence_at is None and play.machine.guard_at is None
 
 
-def test_the_guard_knows_of_each_proof_and_of_nothing_where_nothing_runs() -> None:
-    """It acts a little later than the agent would, and soon enough for the promise that a lost node runs nothing."""
+def test_the_guards_deadline_moves_with_each_proof_and_is_none_without_workers() -> None:
+    """The guard acts a little later than the agent, and early enough that a lost node runs nothing."""
     play = Play()
     play.connect()
     assert unguarded(play)
@@ -163,13 +163,13 @@ def test_the_guard_knows_of_each_proof_and_of_nothing_where_nothing_runs() -> No
 
 def test_a_new_agent_of_a_job_that_has_run_is_not_as_patient_as_a_fresh_job() -> None:
     a_job = replace(job(), timeouts=replace(TIMEOUTS, join=10 * TIMEOUTS.takeover))
-    play = Play(knows(C0), a_job)
+    play = Play(memory_of(C0), a_job)
     assert play.wait(TIMEOUTS.takeover - BEAT) == []
     assert play.wait(BEAT) == [NO_LEASE]
 
 
-def test_the_daemon_hears_at_once_that_the_fence_has_been_kept() -> None:
-    """Else it would take us for one that has missed it."""
+def test_the_end_of_fenced_workers_is_reported_to_the_daemon_at_once() -> None:
+    """Otherwise the daemon would take the agent for one that has missed the fence."""
     play = running()
     play.now = TIMEOUTS.fence
     play.feed(Tick())
@@ -186,7 +186,7 @@ def test_no_coordinator_at_all() -> None:
 
 @pytest.mark.parametrize("waited", [TIMEOUTS.takeover, 4.5 * TIMEOUTS.takeover, 100 * TIMEOUTS.takeover])
 def test_nodes_give_up_together_though_some_have_lost_an_agent_on_the_way(waited: float) -> None:
-    """But a new agent has the time of a takeover: it had no chance yet."""
+    """The daemon's time counts, but a new agent has at least the time of a takeover, as it had no chance yet."""
     join = 5 * TIMEOUTS.takeover
     play = Play(None, replace(job(), timeouts=replace(TIMEOUTS, join=join)), waited)
     left = max(join - waited, TIMEOUTS.takeover)
