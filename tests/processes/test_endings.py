@@ -59,7 +59,11 @@ def test_ctrl_c_ends_deaf_workers_too(start: StartJob) -> None:
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
-        pytest.param("success", 0, marks=pytest.mark.slow("test_coordinator_process.py::test_anybody_may_end_the_job")),
+        pytest.param(
+            "success",
+            0,
+            marks=pytest.mark.slow("test_coordinator_process.py::test_anybody_may_end_the_job_by_permanent_close"),
+        ),
         ("failed", 1),
     ],
 )
