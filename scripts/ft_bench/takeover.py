@@ -140,7 +140,7 @@ def _coordinator(nodes: int, active: int, deaths: int, samples: _Samples) -> Non
         for _ in range(deaths):
             time.sleep(random.uniform(2.5, 3.5))  # never the same part of a heartbeat
             samples.calm.append(training.pause())
-            started = job.logged("started", by="incarnation", child="coordinator", node=charged)
+            started = job.logged("started", by="incarnation", child="coordinator", writer=charged)
             killed = jobs.kill(int(max(started, key=lambda line: line.time).fields["pid"]))
             charged = _take_over(job, nodes, killed, samples)
             job.logged("coordinator_listens", 1, killed)
