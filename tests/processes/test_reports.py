@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import subprocess
 from typing import Any
 
@@ -69,10 +68,7 @@ def test_a_game_day_is_told_as_one_and_a_peer_s_failure_as_its_consequence(start
     workers = [job.worker(rank) for rank in range(2)]
     line = [*COMMAND, "fault", "kill", "node", "--node", "node1", "--job", job.run_folder.name]
     with subprocess.Popen(line, env={**os.environ, "PYTHONPATH": PYTHONPATH}, stdout=subprocess.DEVNULL) as fault:
-        ended = select.poll()
-        ended.register(node1s_worker := os.pidfd_open(workers[1].pid))
-        assert ended.poll(BOUND * 1000)
-        os.close(node1s_worker)
+        until(lambda: not job.processes("node1"), "the end of node1")
         job.fail(workers[0])  # as a collective does whose peer is gone
         assert fault.wait(BOUND) == 0
     assert job.worker(1, restart=1).said == "node2"
