@@ -14,6 +14,10 @@ from . import remains, torch_groups
 from .connection import OWN_THREADS, Agent
 from .leaving import LEAVING, Restart, in_main_thread
 
+_MESSAGE, _STACK = 1500, 6000
+"""Characters of an exception's name and message, and of its traceback: JSON takes up to six bytes for each, and a message
+may have 64 KiB."""
+
 
 class CallState(NamedTuple):
     """What a hook learns. `cycle` is TERM.RESTART; `iteration` counts the calls of the function in this process from 0.
@@ -92,7 +96,7 @@ class Call:
             value, error = self._cycles(args, kwargs)
         except BaseException as useless:
             if self._agent.usable():
-                reason = _clipped(f"{_name(useless)}: {_text(useless)}")
+                reason = f"{_name(useless)}: {_text(useless)}"
                 self._agent.send("fatal", cycle=self.state.cycle, reason=reason)
                 self._run_last(self._hooks.terminate)
             raise
@@ -139,7 +143,7 @@ class Call:
                 if _ends_process(error):
                     raise error
                 if not LEAVING.due:  # else it comes from the abort, here or in another worker
-                    self._failed(error)
+                    _print_error(self._failed(error))
             value = None
             self._quiesce(error)
             error = None
@@ -160,20 +164,21 @@ class Call:
 
     def _completed(self) -> bool:
         """Return whether the function has returned on all ranks; False if one of them fails before it does."""
+        self._agent.expect("release", "abort")
         self._agent.send("completed", cycle=self.state.cycle)
         if self._agent.wait("release", "abort")["type"] == "abort":
             return False
         self._run_last(self._hooks.completion)
         return True
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> str:
+        """Report what the function or a hook has left with; return its traceback."""
         import traceback  # its import takes milliseconds
 
         stack = "".join(traceback.format_exception(error))
-        message = {"exception": _name(error), "message": _clipped(_text(error)), "stack": _clipped(stack, 5000)}
-        self._agent.send("failed", cycle=self.state.cycle, phase=self._phase, **message)
-        with suppress(OSError, ValueError, AttributeError):  # the script has closed or replaced it
-            print(stack, end="", file=sys.stderr, flush=True)
+        about = {"exception": _name(error), "message": _text(error), "stack": stack[-_STACK:]}
+        self._agent.send("failed", cycle=self.state.cycle, phase=self._phase, **about)
+        return stack
 
     def _quiesce(self, error: BaseException | None) -> None:
         """Leave nothing of the cycle in this process. Raises what makes the process useless."""
@@ -235,6 +240,11 @@ def _close_store() -> None:
         torch_groups.close_store(os.environ.get("MASTER_ADDR", ""), int(port))
 
 
+def _print_error(text: str) -> None:
+    with suppress(OSError, ValueError, AttributeError):  # the script has closed or replaced it
+        print(text, end="", file=sys.stderr, flush=True)
+
+
 def _run(hooks: tuple[Hook, ...], state: CallState) -> None:
     for hook in hooks:
         hook(state)
@@ -249,16 +259,12 @@ def _ends_process(error: BaseException) -> bool:
 
 def _name(error: BaseException) -> str:
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return name[:_MESSAGE]
 
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error)
+        return str(error)[:_MESSAGE]
     except Exception as second:
         return f"<{_name(second)} in __str__>"
-
-
-def _clipped(text: str, longest: int = 2000) -> str:
-    """The end of a text. Messages are at most 64 KiB, and JSON takes up to twelve bytes for a character."""
-    return text if len(text) <= longest else f"...{text[-longest:]}"

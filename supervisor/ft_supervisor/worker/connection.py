@@ -50,7 +50,7 @@ class Agent:
         """Send a message, if there is an agent."""
         if self.usable():
             try:
-                self._socket.send(json.dumps({"type": type, **fields}).encode())
+                self._socket.send(json.dumps({"type": type, **fields}, ensure_ascii=False).encode(errors="replace"))
             except OSError:
                 self._gone = True
 
@@ -95,7 +95,9 @@ class Agent:
         kind = message["type"]
         if kind == "leave":
             os._exit(0)
-        elif kind == "run" and kind in self._awaited:
+        elif kind in ("run", "release") and kind not in self._awaited:
+            pass
+        elif kind == "run":
             self.cycle = message["cycle"]  # here: an abort of this cycle may follow before the main thread is awake
             LEAVING.begin()
             self._inbox.put(message)

@@ -21,13 +21,16 @@ _HELPERS = [
     ("multiprocessing.forkserver", "_forkserver", "_forkserver_pid"),
 ]
 """Processes that the standard library starts on its own and leaves running: module, object, attribute."""
-_FREEZES = 2
+_GROWTH = 1.1, 64
+"""A process that uses more memory than this times what it used after the first cycle, and these MiB on top, may hold
+garbage that the collector was told to spare."""
 
 _before: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 _names = {f"{OWN_THREADS}*"}
 _kept: weakref.WeakSet[Any] = weakref.WeakSet()
 _kept_pids: set[int] = set()
-_frozen = 0
+_collections = 0
+_used_at_first = 0
 
 
 def keep(*things: Any) -> None:
@@ -111,13 +114,18 @@ def release_frames(error: BaseException | None) -> None:
 
 def collect() -> None:
     """Collect garbage, and spare the collector what was imported: a full collection between two cycles takes 0.2 ms
-    then, 1.5 s otherwise. Twice, before and after the function's first call, which imports as well. What is garbage by
-    then is collected, not spared."""
-    global _frozen
+    then, 1.5 s otherwise. This happens twice, before and after the function's first call, which imports as well. What
+    a later call replaces may be garbage that is spared: when memory grows, everything is collected from then on."""
+    global _collections, _used_at_first
     gc.collect()
-    if _frozen < _FREEZES:
+    _collections += 1
+    used = memory() + torch_groups.gpu_memory()
+    if _collections <= 2:
         gc.freeze()
-        _frozen += 1
+        _used_at_first = used
+    elif gc.get_freeze_count() and used > _used_at_first * _GROWTH[0] + _GROWTH[1]:
+        gc.unfreeze()
+        gc.collect()
 
 
 def memory() -> int:

@@ -116,6 +116,12 @@ def synchronize() -> None:
         cuda.synchronize()
 
 
+def gpu_memory() -> int:
+    """MiB that tensors on the GPU take; 0 without one."""
+    cuda: Any = sys.modules.get("torch.cuda")
+    return cuda.memory_allocated() >> 20 if cuda is not None and cuda.is_initialized() else 0
+
+
 def compile_pools() -> tuple[list[int], list[threading.Thread]]:
     """Return the processes and threads in which torch.compile compiles. They hold nothing of a cycle."""
     compiling: Any = sys.modules.get("torch._inductor.async_compile")
