@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-BOUND = 60.0
+BOUND = 120.0
 """Seconds until a test gives up; nothing waits for it otherwise."""
 
 BEGINNING = """
@@ -123,14 +123,19 @@ class Worker:
 
     def says(self, line: str) -> None:
         """Wait until the worker has printed this line, after the one waited for before."""
+        self.says_beginning(f"{line}\n")
+
+    def says_beginning(self, words: str) -> None:
+        """Wait until the worker has printed a whole line with these words, after those waited for before."""
         until = time.monotonic() + BOUND
         while True:
             text = self.output()
-            found = text.find(f"{line}\n", self._seen)
-            if found >= 0:
-                self._seen = found + len(line) + 1
+            found = text.find(words, self._seen)
+            end = text.find("\n", found)
+            if found >= 0 and end >= 0:
+                self._seen = end + 1
                 return
-            assert time.monotonic() < until and self.process.poll() is None, f"no line {line!r} in:\n{text}"
+            assert time.monotonic() < until and self.process.poll() is None, f"no {words!r} in:\n{text}"
             time.sleep(0.005)
 
     def go(self, name: str) -> None:

@@ -15,8 +15,8 @@ from .connection import OWN_THREADS, Agent
 from .leaving import LEAVING, Restart, in_main_thread
 
 _MESSAGE, _STACK = 1500, 6000
-"""Characters of an exception's name and message, and of its traceback: JSON takes up to six bytes for each, and a message
-may have 64 KiB."""
+"""Characters of an exception's name and message, and of its traceback: JSON takes up to six bytes for each, and a
+message may have 64 KiB."""
 
 
 class CallState(NamedTuple):
