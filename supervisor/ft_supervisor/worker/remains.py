@@ -1,0 +1,135 @@
+"""What a function leaves behind in its process: threads, children, frames of an exception, garbage, memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+import weakref
+from fnmatch import fnmatchcase
+from typing import Any
+
+from . import torch_groups
+from .connection import OWN_THREADS
+
+_ENDING = 1.0
+"""Seconds in which the function's threads may still end after it."""
+_HELPERS = [
+    ("multiprocessing.resource_tracker", "_resource_tracker", "_pid"),
+    ("multiprocessing.forkserver", "_forkserver", "_forkserver_pid"),
+]
+"""Processes that the standard library starts on its own and leaves running: module, object, attribute."""
+_GROWTH = 1.1, 64
+"""A process that uses more memory than this times what it used after the first cycle, and these MiB on top, may hold
+garbage that the collector was told to spare."""
+
+_before: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_names = {f"{OWN_THREADS}*"}
+_kept: weakref.WeakSet[Any] = weakref.WeakSet()
+_kept_pids: set[int] = set()
+_collections = 0
+_used_at_first = 0
+
+
+def keep(*things: Any) -> None:
+    """Let processes live on from one cycle to the next: a process (anything with a `pid`), a pid, or a DataLoader with
+    persistent workers. They must hold nothing of a cycle. A child that is not kept costs this process. Raises TypeError
+    for anything else."""
+    for thing in things:
+        if isinstance(thing, int):
+            _kept_pids.add(thing)
+        elif hasattr(thing, "pid") or hasattr(thing, "_iterator"):
+            _kept.add(thing)
+        else:
+            raise TypeError(f"{thing!r} is no process, no pid and no DataLoader")
+
+
+def allow_thread(name: str) -> None:
+    """Let threads of this name, or pattern such as `writer-*`, live on from one cycle to the next. Any other thread
+    that the function leaves behind costs the process."""
+    _names.add(name)
+
+
+def remember_threads() -> None:
+    """Threads that live now may live on."""
+    _before.update(threading.enumerate())
+
+
+def threads() -> list[str]:
+    """Return the names of threads that the function has left behind; it waits up to 1 s for them to end."""
+    bound = time.monotonic() + _ENDING
+    while True:
+        allowed = {id(thread) for thread in _living()[1]}
+        left = [thread for thread in threading.enumerate() if id(thread) not in allowed and not _may_live(thread)]
+        if not left or time.monotonic() > bound:
+            return sorted(thread.name for thread in left)
+        left[0].join(0.02)
+
+
+def _may_live(thread: threading.Thread) -> bool:
+    # C++ code that calls Python in a thread of its own, such as autograd's, leaves a dummy for ever
+    foreign = isinstance(thread, threading._DummyThread)
+    return foreign or thread in _before or any(fnmatchcase(thread.name, name) for name in _names)
+
+
+def processes() -> list[int]:
+    """Return the pids of children that may live on, with all that lives below them."""
+    return sorted(_living()[0])
+
+
+def _living() -> tuple[set[int], list[Any]]:
+    compilers, readers = torch_groups.compile_pools()
+    found: set[int | None] = {*_kept_pids, *compilers}
+    living: list[Any] = [*readers]
+    for thing in list(_kept):
+        iterator = getattr(thing, "_iterator", None)
+        workers = getattr(iterator, "_workers", ()) if hasattr(thing, "_iterator") else (thing,)
+        found |= {process.pid for process in workers}
+        living.append(getattr(iterator, "_pin_memory_thread", None))
+        living += [getattr(index, "_thread", None) for index in getattr(iterator, "_index_queues", ())]
+    for module, owner, name in _HELPERS:
+        found.add(getattr(getattr(sys.modules.get(module), owner, None), name, None))
+    return {pid for pid in found if pid}, living
+
+
+def release_frames(error: BaseException | None) -> None:
+    """Clear the local variables that an exception keeps alive: what holds a process group may be among them."""
+    import traceback  # its import takes milliseconds
+
+    for name in ("last_exc", "last_value", "last_traceback", "last_type"):
+        sys.__dict__.pop(name, None)
+    seen: set[int] = set()
+    todo = [error]
+    while todo:
+        each = todo.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            if each.__traceback__ is not None:
+                traceback.clear_frames(each.__traceback__)
+                each.__traceback__ = None
+            todo += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+
+
+def collect() -> None:
+    """Collect garbage, and spare the collector what was imported: a full collection between two cycles takes 0.2 ms
+    then, 1.5 s otherwise. This happens twice, before and after the function's first call, which imports as well. What
+    a later call replaces may be garbage that is spared: when memory grows, everything is collected from then on."""
+    global _collections, _used_at_first
+    gc.collect()
+    _collections += 1
+    used = memory() + torch_groups.gpu_memory()
+    if _collections <= 2:
+        gc.freeze()
+        _used_at_first = used
+    elif gc.get_freeze_count() and used > _used_at_first * _GROWTH[0] + _GROWTH[1]:
+        gc.unfreeze()
+        gc.collect()
+
+
+def memory() -> int:
+    """MiB of resident memory, proc_pid_statm(5)."""
+    from pathlib import Path  # its import takes milliseconds
+
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
