@@ -15,11 +15,12 @@ NAMES = ("torch", "accelerator", "numpy", "python")
 def states() -> dict[str, Any]:
     """Return the state of each generator by its name, of numbers and tensors; None for an accelerator not in use."""
     accelerator = _accelerator()
+    version, numbers, gauss = random.getstate()
     return {
         "torch": torch.get_rng_state(),
         "accelerator": accelerator.get_rng_state() if accelerator else None,
         "numpy": np.random.get_state(legacy=False),
-        "python": random.getstate(),
+        "python": [version, np.array(numbers), gauss],
     }
 
 
@@ -33,7 +34,8 @@ def restore(kept: dict[str, Any], names: Iterable[str]) -> None:
         elif name == "numpy":
             np.random.set_state(kept[name])
         elif name == "python":
-            random.setstate(kept[name])
+            version, numbers, gauss = kept[name]
+            random.setstate((version, tuple(numbers.tolist()), gauss))
 
 
 def digests() -> list[int]:
@@ -49,8 +51,8 @@ def _content(state: Any) -> bytes:
         return state.numpy().tobytes()
     if isinstance(state, np.ndarray):
         return state.tobytes()
-    if isinstance(state, dict):
-        return b"".join(_content(value) for value in state.values())
+    if isinstance(state, dict | list):
+        return b"".join(map(_content, state.values() if isinstance(state, dict) else state))
     return repr(state).encode()
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 Tree = Any
 """None, bool, int, float, str, or a dict with one key, the kind, whose value holds further trees."""
-HEADER_LIMIT = 1 << 30  # bytes; a longer one is no header of ours
 
 
 @dataclass(frozen=True)

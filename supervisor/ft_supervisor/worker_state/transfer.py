@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ft_supervisor.worker_state.snapshot import HEADER_LIMIT, Flat, Snapshot, empty_like, raw
+from ft_supervisor.worker_state.snapshot import Flat, Snapshot, empty_like, raw
 
 PART = 64 << 20  # bytes
 
@@ -77,7 +77,8 @@ class Link:
         """Send a snapshot, unless the other rank refuses its header."""
         sums = [checksum(tensor) for tensor in snapshot.tensors]
         header = snapshot.header(checksums=sums, **more)
-        self._send(torch.tensor([len(header), zlib.crc32(header)]), to)
+        about = torch.tensor([len(header), zlib.crc32(header)])
+        self._send(torch.tensor([*about.tolist(), checksum(about)]), to)
         if not self._welcome(to):
             return
         self._send(torch.frombuffer(bytearray(header), dtype=torch.uint8), to)
@@ -106,9 +107,10 @@ class Link:
         return snapshot, header
 
     def _header(self, sender: int, live: Flat) -> tuple[Snapshot, dict[str, Any]]:
-        size, expected = self._receive(torch.empty(2, dtype=torch.int64), sender).tolist()
-        if not 0 < size < HEADER_LIMIT:
-            raise Refused(Refusal.HEADER, f"a header of {size} bytes from rank {sender}")
+        about = self._receive(torch.empty(3, dtype=torch.int64), sender)
+        size, expected, whole = about.tolist()
+        if checksum(about[:2]) != whole:  # gloo ends a process that awaits another number of bytes than are sent
+            raise Refused(Refusal.HEADER, f"the length of the header from rank {sender}: the checksum is another one")
         self._send(torch.tensor([1]), sender)
         received = self._receive(torch.empty(size, dtype=torch.uint8), sender).numpy().tobytes()
         if zlib.crc32(received) != expected:
