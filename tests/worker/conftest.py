@@ -1,4 +1,4 @@
-"""Start workers for tests, and end all that is left of them after each test."""
+"""Start workers and ranks for tests, and end all that is left of them after each test."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.worker.fake_agent import Worker
+from tests.worker.ranks import Rank
 
 
 @pytest.fixture
@@ -20,3 +21,24 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     yield begin
     for worker in workers:
         worker.clean_up()
+
+
+@pytest.fixture
+def new_rank() -> Iterator[Callable[[], Rank]]:
+    """Return a function that starts a rank's process; what still lives at the end is killed."""
+    started: list[Rank] = []
+
+    def start() -> Rank:
+        started.append(Rank())
+        return started[-1]
+
+    yield start
+    for rank in started:
+        rank.kill()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Callable[[], Path]:
+    """Return a function that names a file for the store of one more cycle."""
+    names = iter(range(1_000_000))
+    return lambda: tmp_path / f"store-{next(names)}"
