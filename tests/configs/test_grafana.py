@@ -17,7 +17,7 @@ from tests.core.machines import failed, stopped
 
 from ft_supervisor.coordinator.metric_families import FAMILIES, catalogue
 from ft_supervisor.coordinator.metrics_text import render
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 
 TARGET_LABELS = {"instance", "job"}
 """Prometheus' own labels, of each target."""
@@ -35,7 +35,7 @@ def exported() -> Exported:
     talk.hear(failed(1))
     for infra_rank in (0, 1, 2):
         talk.hear(stopped(infra_rank))
-    talk.slurm(SlurmsWord.NOTHING, end_in=3600.0)
+    talk.slurm(SlurmDecision.NOTHING, end_in=3600.0)
     talk.wait(2)
     assert talk.metrics is not None
     text = render("17.0.0", talk.metrics.samples(talk.now)).decode()

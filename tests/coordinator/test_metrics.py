@@ -22,7 +22,7 @@ from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import CoordinatorAction
 from ft_supervisor.core.protocol.events import CoordinatorEvent
 from ft_supervisor.core.protocol.model import Failure, Job, Memory, Node
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 from ft_supervisor.core.protocol.settings import Budget, Cause, Match, Response, Rule
 from ft_supervisor.run_folder.snapshot import NodeRole
 
@@ -229,7 +229,7 @@ def test_heartbeat_ages_are_percentiles_over_nodes() -> None:
 def test_the_time_limit_is_a_point_in_time() -> None:
     talk = running()
     assert not talk.values("time_limit_timestamp_seconds")
-    talk.slurm(SlurmsWord.NOTHING, end_in=3600.0, limit=7200.0)
+    talk.slurm(SlurmDecision.NOTHING, end_in=3600.0, limit=7200.0)
     assert talk.value("time_limit_timestamp_seconds") == talk.machine.state.wall(talk.now) + 3600
 
 

@@ -18,7 +18,7 @@ from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol.events import Tick
 from ft_supervisor.core.protocol.model import Memory
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 from ft_supervisor.core.protocol.settings import Metrics
 from ft_supervisor.process import clock
 
@@ -31,7 +31,7 @@ def told() -> tuple[Watched, bytes]:
     talk.hear(failed(1))
     for infra_rank in (0, 1, 2):
         talk.hear(stopped(infra_rank, C0))
-    talk.slurm(SlurmsWord.NOTHING, end_in=3600.0)
+    talk.slurm(SlurmDecision.NOTHING, end_in=3600.0)
     talk.wait(2)
     assert talk.metrics is not None
     return talk, render("17.0.0", talk.metrics.samples(talk.now))

@@ -1,4 +1,4 @@
-"""What the tests of the machines share: a job, short names for messages, and a coordinator to talk to."""
+"""Shared by the tests of the machines: a job, short names for messages, and a coordinator to send them to."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def job(
     candidates: int | tuple[int, ...] = 3,
     signal_workers: bool = False,
 ) -> Job:
-    """A job of nodes n0, n1, ..."""
+    """Return a job of the nodes n0, n1, ..."""
     names = tuple(f"n{i}" for i in range(nodes))
     return Job(
         run_id="1.0.0",
@@ -56,65 +56,65 @@ def job(
 
 
 def node(infra_rank: int, domain_id: str = "") -> Node:
-    """Node n<infra_rank> at address a<infra_rank>."""
+    """Return the node n<infra_rank> at the address a<infra_rank>."""
     return Node(infra_rank, f"n{infra_rank}", f"a{infra_rank}", domain_id)
 
 
 def deeds(actions: Iterable[object]) -> list[object]:
-    """Everything but log lines."""
+    """Return all actions except log lines."""
     return [action for action in actions if not isinstance(action, Announce)]
 
 
 def lines(actions: Iterable[object]) -> list[str]:
-    """The events of the log lines that are written for these actions."""
+    """Return the events of the log lines that are written for these actions."""
     return [FORMS[type(action.fact)].event(action.fact) for action in actions if isinstance(action, Announce)]
 
 
 def mailed(actions: Iterable[object], kind: type) -> dict[int, messages.ToAgent]:
-    """Messages of this kind by the node that they are mailed to."""
+    """Return the messages of this kind, by the node that they are mailed to."""
     return {a.infra_rank: a.message for a in actions if isinstance(a, Mail) and isinstance(a.message, kind)}
 
 
 def failed(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, term: int = 0) -> messages.WorkersFailed:
-    """Worker 0 of the node exited with 3."""
+    """Return the message that worker 0 of the node has exited with 3."""
     return messages.WorkersFailed(term, infra_rank, incarnation, cycle, (Failure(infra_rank, 0, exit_code=3),))
 
 
 def succeeded(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, term: int = 0) -> messages.WorkersSucceeded:
-    """All workers of the node exited with 0."""
+    """Return the message that all workers of the node have exited with 0."""
     return messages.WorkersSucceeded(term, infra_rank, incarnation, cycle)
 
 
 def stopping(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, term: int = 0) -> messages.Stopping:
-    """The node answers a Stop."""
+    """Return a node's answer to Stop."""
     return messages.Stopping(term, infra_rank, incarnation, cycle)
 
 
 def stopped(infra_rank: int, cycle: Cycle = C0, incarnation: int = 1, term: int = 0) -> messages.WorkersStopped:
-    """No worker is left there; port 200 + infra_rank is free."""
+    """Return the message that no worker is left on the node; the port 200 + infra_rank is free."""
     return messages.WorkersStopped(term, infra_rank, incarnation, cycle, 200 + infra_rank)
 
 
 def verdict_kept(infra_rank: int, incarnation: int = 1, term: int = 0) -> messages.VerdictKept:
-    """The node's daemon keeps the proposal."""
+    """Return the message that the node's daemon keeps the proposed verdict."""
     return messages.VerdictKept(term, infra_rank, incarnation)
 
 
 def goodbye(infra_rank: int, incarnation: int = 1, term: int = 0, verdict: Verdict | None = None) -> messages.Goodbye:
-    """The node leaves."""
+    """Return the message of a node that leaves."""
     return messages.Goodbye(term, infra_rank, incarnation, verdict)
 
 
 def decided(verdict: Verdict, lost: str) -> list[object]:
-    """What a coordinator does with a verdict that is the job's: first of all its daemon gets it."""
+    """Return a coordinator's actions for a decided verdict. Its daemon gets the verdict first."""
     return [Tell(orders.VerdictDecided(verdict, lost)), WriteVerdict(verdict)]
 
 
 class Talk:
     """A coordinator on `infra_rank`, its clock and its nodes' heartbeats, each of which echoes the newest round.
 
-    Answers are what it does; log lines, pulses, what it tells its daemon each beat, and (as nodes answer them at once)
-    rosters are left out, and so are the ages of leases in Run, Standby and Continue.
+    The methods return its actions, without log lines, pulses, the orders to its daemon of every beat, and rosters,
+    which the nodes answer at once. Run, Standby and Continue are without the ages of their leases.
     """
 
     def __init__(
@@ -134,13 +134,13 @@ class Talk:
         self.machine = CoordinatorMachine(self.job, node(infra_rank), incarnation, memory or Memory(), self.now)
         self.silent: set[int] = set()
         self.deaf: set[int] = set()
-        """Nodes that do not answer rosters."""
+        """Infra_ranks of nodes that do not answer rosters."""
         self.logged: list[str] = []
         self.pulse = Pulse(0, None, 0)
         self.rosters: list[Roster] = []
-        """Those that were mailed, in order, each once."""
+        """The rosters that were mailed, in order, each once."""
         self.questions = 0
-        """How often Slurm was asked."""
+        """Number of questions to Slurm."""
         self._serials: dict[tuple[int, int], int] = {}
         self._domains = domains or [""] * len(self.job.nodes)
         self.beat()
@@ -174,7 +174,7 @@ class Talk:
         return self.hear(messages.RosterKept(mail.message.term, mail.infra_rank, mail.incarnation, roster.stamp))
 
     def hear(self, message: messages.ToCoordinator) -> list[object]:
-        """A message arrives."""
+        """Let a message arrive."""
         return self._answer(self.machine.handle(Received(message), self.now))
 
     def register(
@@ -189,7 +189,7 @@ class Talk:
         round_: int | None = None,
         told: str = "",
     ) -> list[object]:
-        """A Register arrives, by default of a node that has promised term 0; port 100 + infra_rank is free there."""
+        """Let a Register arrive, by default with a promise of term 0. The node's port 100 + infra_rank is free."""
         last = self._serials.get((infra_rank, incarnation), 0)
         self._serials[infra_rank, incarnation] = serial or last + 1
         return self.hear(
@@ -206,32 +206,32 @@ class Talk:
             )
         )
 
-    def slurm(self, word: orders.SlurmsWord, **said: object) -> list[object]:
-        """Slurm's answer arrives."""
-        answer = orders.SlurmSaid(word, **said)  # type: ignore[arg-type]
+    def slurm(self, decision: orders.SlurmDecision, **said: object) -> list[object]:
+        """Let Slurm's answer arrive."""
+        answer = orders.SlurmSaid(decision, **said)  # type: ignore[arg-type]
         return self._answer(self.machine.handle(SlurmToldUs(answer), self.now))
 
     def event(self, event: CoordinatorEvent) -> list[object]:
-        """Anything else happens."""
+        """Let any event happen."""
         return self._answer(self.machine.handle(event, self.now))
 
     def held(self, verdict: Verdict) -> list[object]:
-        """The key holds this verdict."""
+        """Let the coordinator find this verdict in the key."""
         return self._answer(self.machine.handle(CloseHeld(verdict), self.now))
 
     def written(self, verdict: Verdict) -> list[object]:
-        """The file holds this verdict."""
+        """Let the coordinator find this verdict in the file once it has written it."""
         return self._answer(self.machine.handle(VerdictWritten(verdict), self.now))
 
     def beat(self) -> list[object]:
-        """All but the silent nodes are heard; a Tick."""
+        """Let the heartbeats of all nodes arrive that are not silent, and then a Tick."""
         echoes = tuple((m.node.infra_rank, self.pulse.round) for m in self.machine.members if m.register is not None)
         living = tuple(echo for echo in echoes if echo[0] not in self.silent)
         answers = self._answer(self.machine.handle(Heard(living), self.now))
         return answers + self._answer(self.machine.handle(Tick(), self.now))
 
     def wait(self, seconds: float) -> list[object]:
-        """Beats."""
+        """Let `seconds` of heartbeats pass."""
         answers: list[object] = []
         until = self.now + seconds
         while self.now < until:
@@ -240,20 +240,20 @@ class Talk:
         return answers
 
     def begin(self) -> list[object]:
-        """All nodes register: cycle 0.0 begins."""
+        """Let all nodes register, so that cycle 0.0 begins."""
         answers: list[object] = []
         for infra_rank in range(len(self.job.nodes)):
             answers = self.register(infra_rank)
         return answers
 
     def settle_from_outside(self, verdict: Verdict) -> list[object]:
-        """The key held this verdict, it is written, and claimed: what is done after that."""
+        """Let the coordinator find a verdict in the key, write and claim it; return its actions after that."""
         self.held(verdict)
         self.written(verdict)
         return self.held(verdict)
 
     def run(self, infra_rank: int, group_rank: int, cycle: Cycle = C0, port: int = 100, **other: int) -> Mail:
-        """The Run that the node must get; group_rank 0 is n0, and used as many restarts as the cycle's number says."""
+        """Return the Run that the node must get. group_rank 0 is n0, and the cycle's number counts the restarts."""
         run = messages.Run(
             term=other.get("term", 0),
             cycle=cycle,
@@ -270,28 +270,28 @@ class Talk:
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), run)
 
     def standby(self, infra_rank: int, cycle: Cycle | None = C0, **other: int) -> Mail:
-        """Standby to this node."""
+        """Return the Standby to this node."""
         message = messages.Standby(other.get("term", 0), cycle, self.machine.state.cycles.ledger, None)
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
 
     def go_on(self, infra_rank: int, cycle: Cycle = C0, **other: int) -> Mail:
-        """Continue to this node."""
+        """Return the Continue to this node."""
         message = messages.Continue(other.get("term", 0), cycle, self.machine.state.cycles.ledger, None)
         return Mail(infra_rank, other.get("incarnation", 1), other.get("connection", 1), message)
 
     def propose(self, verdict: Verdict, *ranks: int, term: int = 0) -> list[object]:
-        """Propose to these nodes, or to all."""
+        """Return the Propose to each of these nodes, or to all."""
         to = ranks or range(len(self.job.nodes))
         return [Mail(i, 1, self.machine.members[i].connection, messages.Propose(term, verdict)) for i in to]
 
     def decided(self, verdict: Verdict) -> list[object]:
-        """What is done with the job's verdict, with the nodes that are lost just now."""
+        """Return the actions for a decided verdict, with the nodes that are lost at present."""
         return decided(verdict, self.machine.state.lost())
 
 
 def ageless(action: object) -> object:
-    """`action` without the age of the lease in it, which the clock makes (`test_takeover` looks at it), and without the
-    group in a Stop, which is that of the Run before."""
+    """Return `action` without a lease's age, which depends on the clock (`test_takeover` tests it), and without the
+    group in a Stop, which is the group of the last Run."""
     if isinstance(action, Mail) and isinstance(action.message, messages.Run):
         return replace(action, message=replace(action.message, age=0.0))
     if isinstance(action, Mail) and isinstance(action.message, messages.Standby | messages.Continue):
@@ -309,10 +309,10 @@ def stop(
     term: int = 0,
     grace: float = TIMEOUTS.restart_grace,
 ) -> Mail:
-    """Stop to this node."""
+    """Return the Stop to this node."""
     return Mail(infra_rank, incarnation, connection, messages.Stop(term, cycle, "", grace))
 
 
 def close(infra_rank: int, verdict: Verdict, incarnation: int = 1, connection: int = 1, term: int = 0) -> Mail:
-    """Close to this node."""
+    """Return the Close to this node."""
     return Mail(infra_rank, incarnation, connection, messages.Close(term, verdict))

@@ -1,4 +1,4 @@
-"""Values of any of the core's dataclasses, made from their annotations: valid ones, and ones that are nearly so."""
+"""Makes values of any of the core's dataclasses from their annotations: valid ones, and nearly valid ones."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ PIECES = (b"", b"9" * 401, b"9" * 5000, b"NaN", b"1e999", b"\xff", b"{", b"[", b
 
 
 class Maker:
-    """Makes the same values of the same seed."""
+    """Makes random values. The same seed gives the same values."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
 
     def value(self, kind: Any, within: Within | None = None, field: str = "") -> Any:
-        """Something that the annotation `kind` of the field allows."""
+        """Return a value that the annotation `kind` of the field allows."""
         random, origin = self._random, get_origin(kind)
         if origin is Annotated:
             inner, *more = get_args(kind)
@@ -85,7 +85,7 @@ class Maker:
 
 
 def mutated(plain: Any, random: Random) -> Any:
-    """A copy of parsed JSON with one thing wrong in it, or merely otherwise, at any depth."""
+    """Return a copy of parsed JSON with one value, at any depth, that is wrong or merely another one."""
     plain = copy.deepcopy(plain)
     if not (places := list(_places(plain))):
         return random.choice(JSON)
@@ -109,7 +109,7 @@ def mutated(plain: Any, random: Random) -> Any:
 
 
 def garbled(data: bytes, random: Random) -> bytes:
-    """Some bytes of it are others, more or fewer."""
+    """Return `data` with some bytes replaced, inserted or removed."""
     changed = bytearray(data)
     for _ in range(random.randrange(1, 4)):
         at = random.randrange(len(changed) + 1)
@@ -119,7 +119,7 @@ def garbled(data: bytes, random: Random) -> bytes:
 
 
 def _places(plain: Any) -> Any:
-    """(container, key) of everything in it."""
+    """Yield (container, key) of every value in it."""
     items = plain.items() if isinstance(plain, Mapping) else enumerate(plain) if isinstance(plain, list) else ()
     for key, value in items:
         yield plain, key

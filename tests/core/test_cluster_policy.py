@@ -1,4 +1,4 @@
-"""What the cluster's policy makes of a job's troubles: rules, exclusions, sizes, drains, Slurm's word."""
+"""Tests how the cluster's policy handles a job's troubles: rules, exclusions, sizes, drains, Slurm's decisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ft_supervisor.core.protocol.events import StepRead
 from ft_supervisor.core.protocol.ledger import EMPTY
 from ft_supervisor.core.protocol.messages import Propose, Run, Standby, Stop
 from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 from ft_supervisor.core.protocol.settings import (
     ANY_FAILURE,
     Backoff,
@@ -49,7 +49,7 @@ SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)
 
 
 def talk(*rules: Rule, nodes: int = 4, active: int = 3, domains: str = "", **settings: object) -> Talk:
-    """A job with these rules, and one for any failure; all nodes have registered."""
+    """Return the coordinator of a job with these rules, and one for any failure. All nodes have registered."""
     plain = job(nodes, active)
     the_job = replace(plain, settings=replace(plain.settings, rules=(*rules, ANY), **settings))  # type: ignore[arg-type]
     coordinator = Talk(a_job=the_job, domains=domains)
@@ -58,19 +58,19 @@ def talk(*rules: Rule, nodes: int = 4, active: int = 3, domains: str = "", **set
 
 
 def failed(infra_rank: int, cycle: Cycle = C0, **how: object) -> messages.WorkersFailed:
-    """A worker there has failed like this."""
+    """Return the message that worker 0 of the node has failed in this way."""
     return messages.WorkersFailed(0, infra_rank, 1, cycle, (Failure(infra_rank, 0, **how),))  # type: ignore[arg-type]
 
 
 def proposed(answers: list[object]) -> Verdict | None:
-    """The verdict that nodes are to keep, if there is one."""
+    """Return the proposed verdict, None if there is none."""
     verdicts = [message.verdict for message in mailed(answers, Propose).values() if isinstance(message, Propose)]
     assert len(set(verdicts)) <= 1
     return verdicts[0] if verdicts else None
 
 
 def all_stop(coordinator: Talk, cycle: Cycle = C0) -> dict[int, Run]:
-    """Those that still run say that they have stopped: the Runs that follow, by node."""
+    """Let all nodes that still run workers report that these have stopped; return the Runs that follow, by node."""
     answers: list[object] = []
     for infra_rank in sorted(coordinator.machine.members.running()):
         answers += coordinator.hear(stopped(infra_rank, cycle))
@@ -84,7 +84,7 @@ def group(coordinator: Talk) -> tuple[int, ...]:
 # -- rules
 
 
-def test_the_peers_of_what_really_failed_are_heard_first_and_do_not_decide() -> None:
+def test_peers_that_fail_first_do_not_decide_when_a_rule_matches_the_cause() -> None:
     coordinator = talk(SIGBUS)
     coordinator.hear(failed(0, exit_code=1))  # "connection reset by peer"
     coordinator.hear(failed(1, signal="SIGBUS"))
@@ -104,7 +104,7 @@ def test_two_nodes_that_are_to_be_replaced_are_both_replaced() -> None:
     assert coordinator.machine.state.cycles.ledger.excluded == "1-2"
 
 
-def test_an_excluded_node_is_never_chosen_again_and_all_are_told() -> None:
+def test_an_excluded_node_is_never_chosen_again_and_all_runs_name_it() -> None:
     coordinator = talk(SIGBUS)
     coordinator.hear(failed(1, signal="SIGBUS"))
     runs = all_stop(coordinator)
@@ -118,7 +118,7 @@ def test_an_excluded_node_is_never_chosen_again_and_all_are_told() -> None:
     assert verdict == Verdict(Outcome.INTERRUPTED, reason)
 
 
-def test_a_successor_knows_whom_a_rule_has_excluded() -> None:
+def test_a_successor_takes_the_excluded_nodes_from_a_register() -> None:
     coordinator = talk(SIGBUS)
     coordinator.hear(failed(1, signal="SIGBUS"))
     ledger = all_stop(coordinator)[0].ledger
@@ -127,7 +127,7 @@ def test_a_successor_knows_whom_a_rule_has_excluded() -> None:
     assert heir.machine.state.cycles.selection.excluded == {1}
 
 
-def test_a_rule_that_fails_the_job_says_never_again() -> None:
+def test_a_rule_that_fails_the_job_gives_exit_code_93() -> None:
     coordinator = talk(Rule(Match(exit_codes=(42,)), Response.FAIL, reason="bad hyper-parameters"))
     assert mailed(coordinator.hear(failed(1, exit_code=42)), Stop) == {
         rank: Stop(0, C0, "", TIMEOUTS.stop_grace) for rank in range(3)
@@ -139,7 +139,7 @@ def test_a_rule_that_fails_the_job_says_never_again() -> None:
     assert verdict.exit_code == 93
 
 
-def test_what_looked_like_the_end_is_none_when_an_earlier_rule_answers() -> None:
+def test_a_failure_that_would_end_the_job_does_not_if_an_earlier_rule_matches_another() -> None:
     coordinator = talk(SIGBUS, Rule(Match(exit_codes=(42,)), Response.FAIL))
     coordinator.hear(failed(0, exit_code=42))
     again = coordinator.hear(failed(1, signal="SIGBUS"))
@@ -148,7 +148,7 @@ def test_what_looked_like_the_end_is_none_when_an_earlier_rule_answers() -> None
 
 
 def test_nothing_is_final_before_a_node_that_does_not_answer_is_lost_or_answers() -> None:
-    """Its peers crash first; with the budget spent the job would fail for what a spare can mend."""
+    """The lost node's peers crash first. With the budget spent the job would fail, though a spare can replace it."""
     coordinator = talk()
     coordinator.job = coordinator.machine.job
     for n in range(3):
@@ -258,11 +258,11 @@ def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart() -> 
     for infra_rank in (0, 2):
         coordinator.hear(stopped(infra_rank, C1))
     verdict = proposed(coordinator.wait(3 * TIMEOUTS.node_lost))
-    assert verdict is not None and verdict.exit_code == 75, "n1 is not chosen again, though nobody else is left"
+    assert verdict is not None and verdict.exit_code == 75, "n1 is not chosen again, though no other node is left"
 
 
 @pytest.mark.parametrize("match", [Match(check="workers"), Match((Cause.HEALTH,))], ids=["check", "cause"])
-def test_a_rule_that_names_it_answers_all_the_same(match: Match) -> None:
+def test_a_rule_for_workers_that_cannot_be_started_matches(match: Match) -> None:
     coordinator = talk(Rule(match, Response.FAIL))
     coordinator.hear(messages.Unhealthy(0, 1, 1, CANNOT))
     for infra_rank in range(3):
@@ -271,7 +271,7 @@ def test_a_rule_that_names_it_answers_all_the_same(match: Match) -> None:
     assert verdict is not None and verdict.exit_code == 93
 
 
-def test_when_no_node_can_start_workers_the_job_soon_ends_and_says_so() -> None:
+def test_when_no_node_can_start_workers_the_job_soon_ends_with_that_reason() -> None:
     coordinator = talk()
     for infra_rank in range(3):
         coordinator.hear(messages.Unhealthy(0, infra_rank, 1, CANNOT))
@@ -286,7 +286,7 @@ TWICE = Rule(Match(exit_codes=(1,)), budget=Budget(max=9, same_node=2))
 
 
 def fails_again_and_again(coordinator: Talk, times: int) -> list[tuple[int, ...]]:
-    """Node 1's worker fails in each cycle: the groups of those that follow."""
+    """Let node 1's worker fail in each cycle; return the groups of the cycles that follow."""
     groups = []
     for n in range(times):
         rank = 1 if 1 in group(coordinator) else 3
@@ -336,7 +336,7 @@ def test_a_policy_for_too_few_nodes_holds_for_one_that_fails_too_often(exhausted
 
 
 def test_the_built_in_rule_is_quick_at_first_and_then_patient() -> None:
-    """A job without spares has its ten restarts, the first three almost at once."""
+    """A job without spares uses all its ten restarts, the first three almost at once."""
     coordinator = talk(ANY_FAILURE, nodes=3)
     pauses = []
     for n in range(10):
@@ -413,7 +413,7 @@ def test_without_spares(exhausted: OnExhausted, waits: float, again: Again) -> N
     assert (verdict.exit_code, verdict.again) == (75, again)
 
 
-def test_who_waits_goes_on_when_a_node_comes() -> None:
+def test_a_job_that_waits_for_nodes_goes_on_when_one_comes() -> None:
     coordinator = talk(nodes=3, placement=Placement(on_exhausted=OnExhausted.WAIT))
     coordinator.silent = {1}
     coordinator.wait(TIMEOUTS.node_lost)
@@ -425,7 +425,7 @@ def test_who_waits_goes_on_when_a_node_comes() -> None:
 
 
 def test_segments_and_pools() -> None:
-    """Two segments of two; a whole one moves when its domain has no spare for it."""
+    """The group has two segments of two nodes. A whole segment moves when its domain has no spare for it."""
     placement = Placement(segment=2, pools=(Pool("any"),))
     coordinator = talk(nodes=8, active=4, domains="aabbbccc", placement=placement)
     assert group(coordinator) == (0, 1, 2, 3)
@@ -440,59 +440,59 @@ def test_segments_and_pools() -> None:
 
 def test_a_draining_node_is_replaced_at_the_next_cycle() -> None:
     coordinator = talk()
-    assert coordinator.slurm(SlurmsWord.NOTHING, draining=(1,)) == []
+    assert coordinator.slurm(SlurmDecision.NOTHING, draining=(1,)) == []
     coordinator.hear(failed(0, exit_code=1))
     all_stop(coordinator)
     assert group(coordinator) == (0, 3, 2)
 
 
-def test_a_draining_node_is_replaced_at_once_if_the_policy_says_so_and_there_is_a_spare() -> None:
+def test_a_draining_node_is_replaced_at_once_with_drain_now_and_a_spare() -> None:
     coordinator = talk(interruption=Interruption(drain_now=True))
-    assert set(mailed(coordinator.slurm(SlurmsWord.NOTHING, draining=(1,)), Stop)) == {0, 1, 2}
+    assert set(mailed(coordinator.slurm(SlurmDecision.NOTHING, draining=(1,)), Stop)) == {0, 1, 2}
     all_stop(coordinator)
     assert group(coordinator) == (0, 3, 2) and coordinator.machine.state.cycles.ledger.used == 0
-    assert coordinator.slurm(SlurmsWord.NOTHING, draining=(1, 0)) == []  # nobody is left to replace n0
+    assert coordinator.slurm(SlurmDecision.NOTHING, draining=(1, 0)) == []  # no node is left to replace n0
 
 
 def test_a_draining_node_is_better_than_none() -> None:
     coordinator = talk(nodes=3)
-    coordinator.slurm(SlurmsWord.NOTHING, draining=(1,))
+    coordinator.slurm(SlurmDecision.NOTHING, draining=(1,))
     coordinator.hear(failed(0, exit_code=1))
     assert set(all_stop(coordinator)) == {0, 1, 2}
 
 
 def test_the_time_limit_ends_the_job_ahead_of_slurm() -> None:
     coordinator = talk(interruption=Interruption(before_end=100.0))
-    coordinator.slurm(SlurmsWord.NOTHING, end_in=130.0, limit=3600.0)
+    coordinator.slurm(SlurmDecision.NOTHING, end_in=130.0, limit=3600.0)
     assert proposed(coordinator.wait(20.0)) is None
-    coordinator.slurm(SlurmsWord.NOTHING, end_in=200.0, limit=3600.0)  # somebody has changed the limit
+    coordinator.slurm(SlurmDecision.NOTHING, end_in=200.0, limit=3600.0)  # a user has changed the limit
     assert proposed(coordinator.wait(90.0)) is None
     assert proposed(coordinator.wait(11.0)) == Verdict(Outcome.INTERRUPTED, "Slurm's time limit in 100 s")
 
 
-def test_a_short_job_is_not_over_before_it_has_begun() -> None:
+def test_a_short_job_does_not_end_at_once() -> None:
     coordinator = talk(interruption=Interruption(before_end=180.0))
-    coordinator.slurm(SlurmsWord.NOTHING, end_in=100.0, limit=120.0)
+    coordinator.slurm(SlurmDecision.NOTHING, end_in=100.0, limit=120.0)
     assert proposed(coordinator.wait(69.0)) is None
     assert set(mailed(coordinator.wait(2.0), Propose)) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(
-    ("word", "requeue", "outcome", "again"),
+    ("decision", "requeue", "outcome", "again"),
     [
-        (SlurmsWord.TIME_LIMIT, False, Outcome.INTERRUPTED, Again.OPEN),
-        (SlurmsWord.TIME_LIMIT, True, Outcome.INTERRUPTED, Again.REQUEUE),
-        (SlurmsWord.PREEMPTED, True, Outcome.INTERRUPTED, Again.REQUEUE),
-        (SlurmsWord.REQUEUED, True, Outcome.INTERRUPTED, Again.OPEN),  # it is already
-        (SlurmsWord.CANCELLED, True, Outcome.CANCELLED, Again.OPEN),
-        (SlurmsWord.NOTHING, True, Outcome.CANCELLED, Again.OPEN),
+        (SlurmDecision.TIME_LIMIT, False, Outcome.INTERRUPTED, Again.OPEN),
+        (SlurmDecision.TIME_LIMIT, True, Outcome.INTERRUPTED, Again.REQUEUE),
+        (SlurmDecision.PREEMPTED, True, Outcome.INTERRUPTED, Again.REQUEUE),
+        (SlurmDecision.REQUEUED, True, Outcome.INTERRUPTED, Again.OPEN),  # it is already
+        (SlurmDecision.CANCELLED, True, Outcome.CANCELLED, Again.OPEN),
+        (SlurmDecision.NOTHING, True, Outcome.CANCELLED, Again.OPEN),
     ],
 )
-def test_what_a_signal_means(word: SlurmsWord, requeue: bool, outcome: Outcome, again: Again) -> None:
+def test_what_a_signal_means(decision: SlurmDecision, requeue: bool, outcome: Outcome, again: Again) -> None:
     coordinator = talk(interruption=Interruption(requeue=requeue))
     coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
     coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))  # twice, harmless
-    verdict = proposed(coordinator.slurm(word))
+    verdict = proposed(coordinator.slurm(decision))
     assert verdict is not None
     assert (verdict.outcome, verdict.again) == (outcome, again)
 
@@ -500,7 +500,7 @@ def test_what_a_signal_means(word: SlurmsWord, requeue: bool, outcome: Outcome, 
 def test_a_signal_that_slurm_does_not_explain_in_time_cancels_the_job() -> None:
     coordinator = talk()
     coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
-    coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
+    coordinator.slurm(SlurmDecision.NOTHING, problem="scontrol: no answer")
     assert proposed(coordinator.wait(4.0)) is None
     assert proposed(coordinator.wait(2.0)) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
@@ -513,9 +513,9 @@ def test_no_cycle_begins_while_a_signal_is_not_explained() -> None:
     assert mailed(coordinator.wait(2.0), Run) == {}
 
 
-def test_never_success_once_slurm_has_interrupted_it() -> None:
+def test_a_job_that_slurm_interrupts_never_succeeds() -> None:
     coordinator = talk()
-    coordinator.slurm(SlurmsWord.PREEMPTED)
+    coordinator.slurm(SlurmDecision.PREEMPTED)
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
     assert coordinator.machine.state.commit.proposal == Verdict(Outcome.INTERRUPTED, "preempted by Slurm")
@@ -523,13 +523,13 @@ def test_never_success_once_slurm_has_interrupted_it() -> None:
 
 @pytest.mark.parametrize("explained", [True, False])
 def test_never_success_nor_failure_once_a_signal_has_come(explained: bool) -> None:
-    """The workers end because of it, and before Slurm has said what it means."""
+    """The workers end because of the signal, before Slurm has answered what it means."""
     coordinator = talk()
     coordinator.hear(messages.ToldToEnd(0, 1, 1, "SIGTERM"))
     for infra_rank in range(3):
         coordinator.hear(succeeded(infra_rank))
     assert coordinator.machine.state.commit.proposal is None
-    answers = coordinator.slurm(SlurmsWord.CANCELLED) if explained else coordinator.wait(ASK_BOUND + 1)
+    answers = coordinator.slurm(SlurmDecision.CANCELLED) if explained else coordinator.wait(ASK_BOUND + 1)
     assert proposed(answers) == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
 
@@ -539,20 +539,20 @@ def test_slurm_is_asked_again_when_its_signal_ended_the_question() -> None:
     asked = coordinator.questions
     coordinator.wait(1.0)
     assert coordinator.questions == asked, "an answer is awaited"
-    coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: exit code 0")
+    coordinator.slurm(SlurmDecision.NOTHING, problem="scontrol: exit code 0")
     coordinator.wait(1.0)
     assert coordinator.questions == asked + 1
 
 
-def test_slurm_away_is_said_once() -> None:
+def test_slurm_away_is_logged_once() -> None:
     coordinator = talk()
     for _ in range(5):
-        coordinator.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
-    coordinator.slurm(SlurmsWord.NOTHING)
+        coordinator.slurm(SlurmDecision.NOTHING, problem="scontrol: no answer")
+    coordinator.slurm(SlurmDecision.NOTHING)
     assert coordinator.logged.count("slurm") == 2
 
 
-def test_standbys_hear_of_what_was_spent() -> None:
+def test_standbys_get_the_ledger() -> None:
     coordinator = talk()
     coordinator.hear(failed(1, exit_code=1))
     answers: list[object] = []

@@ -1,4 +1,4 @@
-"""Every message and order survives its way through JSON, and nothing else is believed."""
+"""Tests that every message and order survives its way through JSON, and that all other input is refused."""
 
 import json
 from random import Random
@@ -30,7 +30,7 @@ def test_every_message_comes_back(kind: type) -> None:
 
 
 def test_a_text_that_is_no_unicode_comes_back() -> None:
-    """As os.fsdecode makes of an argument or a path."""
+    """os.fsdecode makes such text of an argument or a path."""
     order = Terminate("/data/\udcff")
     assert decode(encode(order), ORDERS) == order
 
@@ -92,7 +92,7 @@ def test_nested_parts_come_back_as_what_they_were() -> None:
         (b'{"type":"Close","term":1,"verdict":{"outcome":[],"reason":"","again":"open"}}', "unknown Outcome"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(data: bytes, why: str) -> None:
+def test_the_error_is_one_line(data: bytes, why: str) -> None:
     with pytest.raises(CodecError) as caught:
         decode(data, TO_AGENT)
     assert why in str(caught.value)
@@ -112,7 +112,7 @@ def test_what_is_wrong_is_said_in_one_line(data: bytes, why: str) -> None:
         (b"true", "float expected, not bool"),
     ],
 )
-def test_a_number_that_cannot_be_is_not_believed(number: bytes, why: str) -> None:
+def test_an_impossible_number_is_refused(number: bytes, why: str) -> None:
     with pytest.raises(CodecError, match=why):
         decode(STOP.replace(b"2.5", number), TO_AGENT)
 
@@ -129,7 +129,7 @@ def test_an_integer_has_bounds(number: bytes) -> None:
 
 
 @pytest.mark.parametrize("ranks", ["x", "1-", "0-999999", "3;4", "-1"])
-def test_what_is_no_list_of_ranks_is_not_believed(ranks: str) -> None:
+def test_text_that_is_no_list_of_ranks_is_refused(ranks: str) -> None:
     data = encode(Members(1, Roster(1, 1, "0-2"))).replace(b"0-2", ranks.encode())
     with pytest.raises(CodecError, match=r"Members\.roster: .*ranks"):
         decode(data, TO_AGENT)
@@ -140,7 +140,7 @@ def test_only_the_types_asked_for_are_taken() -> None:
         decode(STOP, TO_COORDINATOR)
 
 
-def test_what_is_too_long_is_neither_sent_nor_read() -> None:
+def test_too_long_messages_are_neither_sent_nor_read() -> None:
     message = Terminate("x" * MAX_BYTES)
     with pytest.raises(CodecError, match=r"Terminate of \d+ bytes"):
         encode(message)
@@ -155,7 +155,7 @@ def test_what_is_too_long_is_neither_sent_nor_read() -> None:
         st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
     )
 )
-def test_no_json_at_all_breaks_it(value: object) -> None:
+def test_random_json_raises_only_codec_errors(value: object) -> None:
     for kind in (Register, Run, Node):
         data = {"type": kind.__name__, **value} if isinstance(value, dict) else value
         with pytest.raises(CodecError):
@@ -163,6 +163,6 @@ def test_no_json_at_all_breaks_it(value: object) -> None:
 
 
 @given(st.binary())
-def test_no_bytes_at_all_break_it(data: bytes) -> None:
+def test_random_bytes_raise_only_codec_errors(data: bytes) -> None:
     with pytest.raises(CodecError):
         decode(data, ALL)

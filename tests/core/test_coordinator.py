@@ -1,4 +1,4 @@
-"""The coordinator, scenario by scenario: messages and time in, deeds out, compared as they are."""
+"""Tests the coordinator, scenario by scenario: messages and time in, actions out, compared as they are."""
 
 import pytest
 from tests.core.machines import (
@@ -24,7 +24,7 @@ from ft_supervisor.core.coordinator.failure_decision import JOB_STOP_MARGIN
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import ClaimClose, Leave, Mail, Tell
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure, JobPhase, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord, VerdictDecided
+from ft_supervisor.core.protocol.orders import SlurmDecision, VerdictDecided
 
 RAN = Memory(0, newest=C0, group="0-2")
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
@@ -137,7 +137,7 @@ def test_the_spent_budget_is_the_verdict() -> None:
         talk.hear(stopped(infra_rank))
     verdict = Verdict(Outcome.FAILED, "1 restarts spent: n2: worker 0 of node 2: exit code 3")
     assert talk.hear(failed(2, C1)) == [stop(rank, C1, grace=TIMEOUTS.stop_grace) for rank in range(3)]
-    for infra_rank in range(3):  # all have had the time to say what they know
+    for infra_rank in range(3):  # all nodes have had the time to report
         assert talk.hear(stopping(infra_rank, C1)) == []
     assert talk.wait(TIMEOUTS.probe + BEAT) == talk.propose(verdict)
 
@@ -153,10 +153,10 @@ def test_with_the_budget_spent_a_cancelled_job_is_not_called_failed() -> None:
     assert talk.hear(by_sigterm(1)) == [stop(rank, grace=TIMEOUTS.stop_grace) for rank in range(3)]
     reason = "n2 was told to end: SIGTERM"
     assert talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM")) == []
-    assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(Verdict(Outcome.CANCELLED, reason))
+    assert talk.slurm(SlurmDecision.CANCELLED) == talk.propose(Verdict(Outcome.CANCELLED, reason))
 
 
-def test_with_the_budget_spent_the_job_fails_once_all_have_had_the_time_to_say_why() -> None:
+def test_with_the_budget_spent_the_job_fails_once_all_nodes_have_had_time_to_report() -> None:
     talk = Talk(max_restarts=0)
     talk.begin()
     talk.hear(by_sigterm(1))
@@ -177,7 +177,7 @@ def test_a_node_that_succeeded_is_not_waited_for_and_runs_again() -> None:
     assert talk.hear(stopped(2))[:3] == [talk.run(0, 0, C1), talk.run(1, 1, C1), talk.run(2, 2, C1)]
 
 
-def test_stopped_unasked_means_that_word_of_the_failure_was_lost() -> None:
+def test_stopped_without_a_stop_means_that_the_failures_message_was_lost() -> None:
     talk = Talk()
     talk.begin()
     assert talk.hear(stopped(1)) == [stop(0), stop(1), stop(2)]
@@ -214,7 +214,7 @@ def test_the_standby_of_the_same_domain_is_promoted() -> None:
 
 
 def test_no_cycle_starts_before_the_last_node_has_stopped_or_is_lost() -> None:
-    """Invariant 10, where a dead node's peers fail before its silence is noticed."""
+    """Invariant 10 holds where a dead node's peers fail before the coordinator detects its silence."""
     talk = Talk()
     talk.begin()
     talk.silent = {1}
@@ -242,7 +242,7 @@ def test_a_node_that_answers_the_probe_is_no_suspect() -> None:
     assert "suspect" not in talk.logged
 
 
-def test_whoever_says_something_lives() -> None:
+def test_any_message_of_a_node_is_a_sign_of_life() -> None:
     talk = Talk()
     talk.begin()
     talk.silent = {1}
@@ -252,7 +252,7 @@ def test_whoever_says_something_lives() -> None:
     assert talk.wait(BEAT) == [stop(0), stop(2)]
 
 
-def test_a_lost_standby_is_nothing_but_noted() -> None:
+def test_a_lost_standby_is_only_logged() -> None:
     talk = Talk()
     talk.begin()
     talk.silent = {3}
@@ -305,7 +305,7 @@ def test_the_first_loss_of_a_node_is_free_the_second_is_charged() -> None:
     assert talk.wait(TIMEOUTS.probe) == talk.propose(verdict, 0, 1)
 
 
-def test_a_node_that_says_goodbye_is_replaced_at_once() -> None:
+def test_a_node_that_sends_goodbye_is_replaced_at_once() -> None:
     talk = Talk()
     talk.begin()
     assert talk.hear(goodbye(1)) == [stop(0), stop(2)]
@@ -355,7 +355,7 @@ def test_a_node_that_cannot_end_its_workers_ends_the_job_within_a_bound() -> Non
     assert talk.wait(0.5) == talk.propose(interrupted(f"n1 did not stop its workers within {bound:g} s"))
 
 
-def test_time_in_which_the_coordinator_stood_still_counts_against_nobody() -> None:
+def test_time_in_which_the_coordinator_stood_still_does_not_count_as_silence() -> None:
     talk = Talk()
     talk.begin()
     talk.wait(2)
@@ -364,11 +364,11 @@ def test_time_in_which_the_coordinator_stood_still_counts_against_nobody() -> No
     assert talk.wait(BEAT) == []
     assert "tick_late" in talk.logged
     talk.silent = {1}
-    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []  # but two beats, which everybody may be late
+    assert talk.wait(TIMEOUTS.node_lost - 3 * BEAT) == []  # two beats less, as each node may be late by them
     assert talk.wait(BEAT) == [stop(0), stop(2)]
 
 
-# -- a Register tells what was lost on the way
+# -- a Register has the content of messages that got lost
 
 
 def test_a_register_makes_up_for_a_lost_run() -> None:
@@ -482,7 +482,7 @@ def test_a_verdict_in_a_register_is_the_jobs() -> None:
     ],
     ids=str,
 )
-def test_what_is_old_or_strange_changes_nothing(old: messages.ToCoordinator) -> None:
+def test_old_or_unexpected_messages_change_nothing(old: messages.ToCoordinator) -> None:
     talk = Talk()
     talk.begin()
     talk.register(1, incarnation=2, memory=RAN)
@@ -520,7 +520,7 @@ def test_success_needs_every_active_node() -> None:
 
 
 def test_closing_in_its_order() -> None:
-    """Kept by a majority, recorded, claimed, told: none of them before the one before."""
+    """A verdict is kept by a majority, written, claimed and sent, in this order."""
     talk = Talk()
     talk.begin()
     for infra_rank in range(3):
@@ -548,7 +548,7 @@ def test_success_of_a_former_cycle_does_not_count() -> None:
     assert talk.hear(succeeded(0, C1)) == talk.propose(verdict)
 
 
-def test_what_the_key_holds_is_the_verdict_whoever_wrote_it() -> None:
+def test_the_value_of_the_key_is_the_verdict_even_from_outside() -> None:
     talk = Talk(nodes=2, active=2)
     talk.begin()
     talk.hear(succeeded(0))
@@ -561,7 +561,7 @@ def test_what_the_key_holds_is_the_verdict_whoever_wrote_it() -> None:
     assert talk.machine.verdict == outside
 
 
-def test_what_the_file_holds_is_the_verdict_whoever_wrote_it() -> None:
+def test_the_content_of_the_file_is_the_verdict_even_of_a_former_coordinator() -> None:
     talk = Talk(nodes=2, active=2)
     talk.begin()
     talk.hear(succeeded(0))
@@ -583,7 +583,7 @@ def test_a_verdict_from_outside_ends_a_job_that_still_joins() -> None:
     assert talk.register(3) == [close(3, outside)]
 
 
-def test_a_found_verdict_goes_before_a_proposal_that_nobody_keeps_yet() -> None:
+def test_a_found_verdict_goes_before_a_proposal_that_no_node_keeps_yet() -> None:
     talk = Talk()
     talk.begin()
     talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
@@ -611,22 +611,22 @@ def test_nothing_runs_after_the_verdict() -> None:
     talk.begin()
     talk.hear(failed(0))
     talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM"))
-    talk.slurm(SlurmsWord.CANCELLED)
+    talk.slurm(SlurmDecision.CANCELLED)
     for infra_rank in range(3):
         assert talk.hear(stopped(infra_rank)) == []
     assert talk.wait(2 * TIMEOUTS.node_lost) == []
 
 
-def test_a_node_that_is_told_to_end_cancels_the_job() -> None:
+def test_a_signal_to_a_node_cancels_the_job() -> None:
     talk = Talk()
     talk.begin()
     verdict = Verdict(Outcome.CANCELLED, "n3 was told to end: SIGTERM")
     assert talk.hear(messages.ToldToEnd(0, 3, 1, "SIGTERM")) == []
-    assert talk.slurm(SlurmsWord.CANCELLED) == talk.propose(verdict)
+    assert talk.slurm(SlurmDecision.CANCELLED) == talk.propose(verdict)
     assert talk.hear(messages.ToldToEnd(0, 2, 1, "SIGTERM")) == []
 
 
-def test_a_late_comer_hears_of_the_end() -> None:
+def test_a_node_that_registers_after_the_end_gets_the_verdict() -> None:
     talk = Talk()
     talk.begin()
     talk.settle_from_outside(SUCCESS)
@@ -657,7 +657,7 @@ def test_the_coordinator_does_not_wait_forever(outcome: Outcome, bound: float) -
     assert talk.wait(0.5) == [Tell(VerdictDecided(verdict)), Leave(verdict.exit_code, verdict, "over")]
 
 
-def test_nobody_left_to_wait_for() -> None:
+def test_a_coordinator_without_nodes_leaves_at_once() -> None:
     talk = Talk(nodes=2, active=1)
     verdict = Verdict(Outcome.FAILED, "over")
     talk.held(verdict)
@@ -665,7 +665,7 @@ def test_nobody_left_to_wait_for() -> None:
     assert talk.held(verdict) == [Tell(VerdictDecided(verdict, "0-1")), Leave(1, verdict, "over")]
 
 
-def test_who_is_lost_at_the_end_is_named() -> None:
+def test_nodes_that_are_lost_at_the_end_are_named() -> None:
     talk = Talk()
     talk.begin()
     talk.silent = {1}

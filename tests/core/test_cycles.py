@@ -1,4 +1,4 @@
-"""Cycles by themselves: calls in, steps out, and no coordinator."""
+"""Tests Cycles without a coordinator: calls in, steps out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STANDING = Standing(now=0.0, wall=1000.0, age=0.0, eligible=frozenset(range(3)))
 
 
 class Training:
-    """Three nodes of which two train, in term 0. What `step` returned last is in `last`."""
+    """The cycles of three nodes, of which two train, in term 0. `last` is the last result of `step`."""
 
     def __init__(self, max_restarts: int = 3) -> None:
         self.standing = STANDING

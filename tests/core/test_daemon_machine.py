@@ -1,4 +1,4 @@
-"""The daemon's machine, scenario by scenario: events in, deeds out, compared as they are."""
+"""Tests the daemon's machine, scenario by scenario: events in, actions out, compared as they are."""
 
 import pytest
 from tests.core.machines import BEAT, C0, FAILURE, TIMEOUTS, deeds, job, lines, node
@@ -33,30 +33,30 @@ NO_LEASE = Leave(75, None, "no lease")
 
 
 class Play:
-    """A daemon, its clock, and an agent that says Alive for as long as `state` is set."""
+    """A daemon, its clock, and an agent that sends Alive while `state` is set."""
 
     def __init__(self, infra_rank: int = 1, candidates: int | tuple[int, ...] = 1) -> None:
         self.now = 0.0
         self.coordinator = True
-        """Whether it says Alive once it has been started."""
+        """Whether the coordinator sends Alive once it has been started."""
         self.machine = DaemonMachine(job(candidates=candidates), node(infra_rank), 0.0, 1.7e9)
         self.state: AgentState | None = None
         self.fence_in: float | None = None
         self.began = deeds(self.machine.start(0.0))
 
     def feed(self, *what: events.DaemonEvent) -> list[object]:
-        """Deeds of these events."""
+        """Let these events happen; return the actions."""
         answers: list[object] = []
         for event in what:
             answers += deeds(self.machine.handle(event, self.now))
         return answers
 
     def order(self, *what: orders.Order, child: str = "agent") -> list[object]:
-        """A child says these."""
+        """Let a child send these orders; return the actions."""
         return self.feed(*(Ordered(child, order) for order in what))
 
     def wait(self, seconds: float) -> list[object]:
-        """Ticks, each heartbeat."""
+        """Let `seconds` of ticks pass, one each heartbeat; return the actions."""
         answers: list[object] = []
         until = self.now + seconds
         while self.now < until:
@@ -69,7 +69,7 @@ class Play:
         return answers
 
     def run(self) -> None:
-        """The agent is there, and active."""
+        """Let the agent run workers."""
         self.state = AgentState.ACTIVE
         assert self.wait(BEAT) == []
 
@@ -79,7 +79,7 @@ COORDINATOR_GONE = ChildExited("coordinator", "exit code 0")
 
 
 def test_a_node_waits_for_its_first_coordinator_from_the_daemons_start() -> None:
-    """And not once it has been led: a spare's next agent would leave hours later at once."""
+    """The time waited is 0 once an agent had a coordinator. Otherwise a spare's next agent would leave at once."""
     play = Play(1, candidates=3)
     play.wait(5.0)
     play.feed(AGENT_GONE)
@@ -114,7 +114,7 @@ def test_the_other_candidates_start_theirs_when_the_first_does_not_come() -> Non
     assert play.wait(BEAT) == [SpawnCoordinator(1, Memory())]
 
 
-def test_who_is_no_candidate_has_no_coordinator_until_members_before_it_are_gone() -> None:
+def test_a_node_gets_a_coordinator_when_lost_members_make_it_a_candidate() -> None:
     play = Play(3, candidates=3)
     play.run()
     play.order(orders.Remember(Memory(0)))
@@ -132,7 +132,7 @@ def test_a_given_list_of_candidates_does_not_slide() -> None:
     assert play.wait(2 * TIMEOUTS.node_lost) == []
 
 
-def test_a_dead_coordinator_is_replaced_by_one_that_knows_what_the_node_promised() -> None:
+def test_a_dead_coordinator_is_replaced_by_one_with_the_nodes_promise() -> None:
     play = Play(0)
     play.run()
     play.order(orders.Remember(Memory(4)))
@@ -173,7 +173,7 @@ def test_a_late_tick_is_no_silence_of_the_coordinator() -> None:
 # -- agents come and go
 
 
-def test_a_crashed_agent_is_replaced_at_once_and_its_successor_knows_what_it_knew() -> None:
+def test_a_crashed_agent_is_replaced_at_once_and_its_successor_gets_its_memory() -> None:
     play = Play()
     play.run()
     play.order(orders.Remember(Memory(0, newest=C0)), orders.Remember(Memory(0, newest=C0, failures=(FAILURE,))))
@@ -266,7 +266,7 @@ def test_a_new_agent_is_not_bound_by_the_fence_of_the_former_one() -> None:
 # -- the end
 
 
-def test_the_node_leaves_as_its_agent_said() -> None:
+def test_the_node_leaves_with_its_agents_verdict() -> None:
     play = Play()
     play.run()
     assert play.order(orders.Done(0, SUCCESS, "over")) == []
@@ -320,7 +320,7 @@ def test_a_coordinator_that_closes_the_job_and_stays_is_killed() -> None:
     ]
 
 
-def test_a_coordinator_that_reaches_nobody_is_killed() -> None:
+def test_a_coordinator_without_a_lease_is_killed_when_its_node_leaves() -> None:
     play = Play(0)
     play.run()
     play.order(orders.Done(75, None, "no lease"))
@@ -342,7 +342,7 @@ def test_a_coordinator_that_dies_with_a_claimed_verdict_has_its_file_written() -
     ]
 
 
-def test_a_coordinator_that_dies_after_it_has_told_its_verdict_is_not_replaced() -> None:
+def test_a_coordinator_that_dies_after_its_verdict_is_not_replaced() -> None:
     play = Play(0)
     play.run()
     play.order(orders.VerdictDecided(FAILED), child="coordinator")
@@ -351,7 +351,7 @@ def test_a_coordinator_that_dies_after_it_has_told_its_verdict_is_not_replaced()
 
 
 def test_a_node_that_ends_takes_its_candidate_along() -> None:
-    """The coordinator of another node is in charge, or will be."""
+    """The coordinator of another node is in charge, or takes charge later."""
     play = Play(0)
     play.run()
     play.order(orders.Done(0, SUCCESS, "over"))
@@ -362,7 +362,7 @@ def test_a_node_that_ends_takes_its_candidate_along() -> None:
 # -- signals
 
 
-def test_a_signal_is_told_to_the_agent_once() -> None:
+def test_a_signal_is_passed_to_the_agent_once() -> None:
     play = Play()
     play.run()
     assert play.feed(Signalled("SIGTERM"), Signalled("SIGTERM")) == [Tell(orders.Terminate("SIGTERM"))]
@@ -405,7 +405,7 @@ def test_a_second_sigint_is_a_person_in_a_hurry(signals: list[tuple[str, float]]
 # -- the verdict's file
 
 
-def test_who_finds_no_coordinator_looks_for_the_verdict() -> None:
+def test_a_node_without_a_coordinator_looks_for_the_verdict() -> None:
     play = Play()
     play.state = AgentState.JOINING
     assert play.wait(LOOK_PAUSE) == [LookForVerdict()]
@@ -437,7 +437,7 @@ def test_a_verdict_found_while_no_agent_is_there() -> None:
     assert play.feed(VerdictFileFound(FAILED)) == [CopyVerdict(FAILED), *LEFT_FAILED]
 
 
-def test_who_has_a_coordinator_looks_for_nothing() -> None:
+def test_a_node_with_a_coordinator_looks_for_no_verdict() -> None:
     play = Play()
     play.run()
     assert play.wait(3 * LOOK_PAUSE) == []
@@ -458,7 +458,7 @@ def test_a_verdict_found_too_late_changes_nothing() -> None:
 
 
 def given_up() -> Play:
-    """Nobody has answered its agent, and the last look is being taken."""
+    """Return a daemon whose agent has found no coordinator, and that takes its last look for the verdict's file."""
     play = Play()
     play.order(orders.Done(75, None, "no coordinator"))
     assert play.feed(AGENT_GONE) == [LookForVerdict()]
@@ -484,7 +484,7 @@ def test_a_late_comer_does_not_wait_for_a_file_system_that_hangs() -> None:
     assert deeds(actions) == [FinishFiles(), Leave(75, None, "no coordinator")]
 
 
-def test_who_was_told_to_end_looks_for_no_file() -> None:
+def test_a_cancelled_node_looks_for_no_file() -> None:
     play = Play()
     play.order(orders.Done(130, None, "cancelled"))
     assert play.feed(AGENT_GONE) == [FinishFiles(), Leave(130, None, "cancelled")]

@@ -1,4 +1,4 @@
-"""Who sees to the job's end in Slurm, where Slurm does not answer the coordinator's node."""
+"""Tests the deputy: the node that ends the job in Slurm where Slurm does not answer the coordinator's node."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import Send
 from ft_supervisor.core.protocol.messages import Propose
 from ft_supervisor.core.protocol.model import Accepted, Memory
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 
 
 def deputies(talk: Talk) -> list[int]:
-    """All workers succeed; the nodes whose proposal makes them deputies."""
+    """Let all workers succeed; return the nodes whose proposal makes them deputies."""
     answers: list[object] = []
     for rank in range(3):
         answers += talk.hear(succeeded(rank))
@@ -27,14 +27,14 @@ def deputies_in(answers: list[object]) -> list[int]:
 
 
 def away(talk: Talk) -> None:
-    talk.slurm(SlurmsWord.NOTHING, problem="scontrol: no answer")
+    talk.slurm(SlurmDecision.NOTHING, problem="scontrol: no answer")
 
 
-def test_nobody_is_where_slurm_answers() -> None:
+def test_there_is_no_deputy_where_slurm_answers() -> None:
     talk = Talk()
     talk.begin()
     away(talk)
-    talk.slurm(SlurmsWord.NOTHING)
+    talk.slurm(SlurmDecision.NOTHING)
     assert deputies(talk) == []
 
 
@@ -45,7 +45,7 @@ def test_the_first_other_node_that_is_here() -> None:
     assert deputies(talk) == [1]
 
 
-def test_a_lost_node_is_none() -> None:
+def test_a_lost_node_is_no_deputy() -> None:
     talk = Talk()
     talk.begin()
     talk.silent.add(1)
@@ -59,14 +59,14 @@ def test_a_lost_node_is_none() -> None:
     assert deputies_in(answers) == [2]
 
 
-def test_nobody_is_there_to_be_one() -> None:
+def test_there_is_no_deputy_in_a_job_of_one_node() -> None:
     talk = Talk(nodes=1, active=1)
     talk.begin()
     away(talk)
     assert deputies_in(talk.hear(succeeded(0))) == []
 
 
-def test_a_deputy_that_comes_back_stays_it() -> None:
+def test_a_deputy_that_comes_back_stays_the_deputy() -> None:
     talk = Talk()
     talk.begin()
     away(talk)
@@ -75,8 +75,8 @@ def test_a_deputy_that_comes_back_stays_it() -> None:
     assert deputies_in(talk.register(2, incarnation=2, memory=Memory(0, newest=C0, group="0-2", succeeded=C0))) == []
 
 
-def test_the_node_keeps_it_with_the_proposal() -> None:
-    """For its daemon, which does it once the node has left."""
+def test_a_deputy_keeps_its_duty_with_the_proposal() -> None:
+    """The agent's daemon keeps the duty in the memory, and ends the job in Slurm once the agent has left."""
     play = running()
     assert play.feed(mail(Propose(0, SUCCESS, deputy=True))) == [
         remember(C0, accepted=Accepted(0, SUCCESS, deputy=True)),

@@ -1,4 +1,4 @@
-"""The failing workers' last lines: how they come to the coordinator, and that those of the first are told once."""
+"""Tests the failing workers' last lines: the coordinator gets them, and logs those of the first failure once."""
 
 from dataclasses import replace
 
@@ -25,8 +25,8 @@ def a_job(per_node: int = 8, **settings: object) -> Job:
     return replace(plain, settings=replace(plain.settings, **settings), per_node=per_node)  # type: ignore[arg-type]
 
 
-def told(coordinator: Talk) -> list[dict[str, object]]:
-    """What is said of the first failure from now on."""
+def first_failures(coordinator: Talk) -> list[dict[str, object]]:
+    """Return a list to which the fields of each FirstFailure are added that the coordinator announces from now on."""
     found: list[dict[str, object]] = []
     handle = coordinator.machine.handle
 
@@ -46,18 +46,18 @@ def told(coordinator: Talk) -> list[dict[str, object]]:
 def talk(the_job: Job | None = None) -> tuple[Talk, list[dict[str, object]]]:
     coordinator = Talk(a_job=the_job or a_job())
     coordinator.begin()
-    return coordinator, told(coordinator)
+    return coordinator, first_failures(coordinator)
 
 
-def says(infra_rank: int, *failures: Failure, cycle: Cycle = C0) -> messages.WorkersFailed:
+def failures_of(infra_rank: int, *failures: Failure, cycle: Cycle = C0) -> messages.WorkersFailed:
     return messages.WorkersFailed(0, infra_rank, 1, cycle, failures)
 
 
-def test_it_is_told_once_when_all_have_stopped() -> None:
+def test_the_first_failure_is_logged_once_when_all_have_stopped() -> None:
     coordinator, found = talk()
     failure = Failure(1, 3, exit_code=1, message="ValueError: bad", last_lines=LINES)
-    coordinator.hear(says(1, failure, Failure(1, 4, exit_code=1, last_lines="a peer's")))
-    coordinator.hear(says(2, Failure(2, 0, signal="SIGABRT", last_lines="connection reset")))
+    coordinator.hear(failures_of(1, failure, Failure(1, 4, exit_code=1, last_lines="a peer's")))
+    coordinator.hear(failures_of(2, Failure(2, 0, signal="SIGABRT", last_lines="connection reset")))
     assert found == []
     for infra_rank in range(3):
         coordinator.hear(stopped(infra_rank))
@@ -74,22 +74,24 @@ def test_it_is_told_once_when_all_have_stopped() -> None:
     assert coordinator.logged[-3:].count("cycle_started") == 1
 
 
-def test_it_is_the_one_that_decides_not_the_one_heard_first() -> None:
+def test_the_first_failure_is_the_one_that_decides_and_not_the_first_to_arrive() -> None:
     coordinator, found = talk()
-    coordinator.hear(says(0, Failure(0, 0, exit_code=1, last_lines="connection reset by peer")))
-    coordinator.hear(says(1, Failure(1, 0, exit_code=1), Failure(1, 7, signal="SIGBUS", last_lines="bad memory")))
+    coordinator.hear(failures_of(0, Failure(0, 0, exit_code=1, last_lines="connection reset by peer")))
+    coordinator.hear(
+        failures_of(1, Failure(1, 0, exit_code=1), Failure(1, 7, signal="SIGBUS", last_lines="bad memory"))
+    )
     for infra_rank in range(3):
         coordinator.hear(stopped(infra_rank))
     assert [(one["rank"], one["last_lines"]) for one in found] == [(15, "bad memory")]
 
 
-def test_what_the_agent_has_said_of_each_is_not_said_again() -> None:
+def test_the_coordinator_does_not_log_each_workers_failure_again() -> None:
     coordinator, _ = talk()
-    coordinator.hear(says(1, *(Failure(1, rank, exit_code=1) for rank in range(8))))
+    coordinator.hear(failures_of(1, *(Failure(1, rank, exit_code=1) for rank in range(8))))
     assert coordinator.logged[-2:] == ["failures_heard", "cycle_failed"] and "worker_failed" not in coordinator.logged
 
 
-def test_it_is_told_before_the_job_ends() -> None:
+def test_the_first_failure_is_logged_before_the_job_ends() -> None:
     coordinator, found = talk(a_job(rules=(Rule(budget=Budget(max=0)),)))
     coordinator.hear(failed(1))
     for infra_rank in range(3):
@@ -101,7 +103,7 @@ def test_it_is_told_before_the_job_ends() -> None:
 
 def test_a_failure_of_no_worker_has_no_rank() -> None:
     coordinator, found = talk()
-    coordinator.hear(says(1, Failure(1, AGENT_RANK, cause=Cause.HANG)))
+    coordinator.hear(failures_of(1, Failure(1, AGENT_RANK, cause=Cause.HANG)))
     for infra_rank in range(3):
         coordinator.hear(stopped(infra_rank))
     assert [(one["node"], "rank" in one or "log" in one) for one in found] == [("n1", False)]

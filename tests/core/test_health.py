@@ -1,4 +1,4 @@
-"""Which health checks are due, and what their results do to the node."""
+"""Tests which health checks are due, and the effects of their results on the node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def health(*checks: Check, interval: float = 300.0) -> HealthMachine:
 
 
 def finish(machine: HealthMachine, now: float, **results: Result) -> tuple[list[tuple[str, OnFail | None, str]], str]:
-    """All checks of the running round have passed, but for those named."""
+    """End the running round: all checks have passed, except for the named ones. Return the findings and the cycle."""
     assert machine.running is not None
     outcomes = [
         CheckOutcome(c.name, results.get(c.name, PASSED), "why" if c.name in results else "")
@@ -83,7 +83,7 @@ def test_a_standby_is_looked_at_every_interval_after_the_end_of_the_last_round()
     assert names(machine.due(702, standby=True)) == (STANDBY, ["a"])
 
 
-def test_the_round_before_a_cycle_answers_for_it() -> None:
+def test_the_round_of_checks_before_a_cycle_decides_about_it() -> None:
     machine = health(check("a", BEFORE))
     assert machine.ask("0.1")
     round_ = machine.due(0, standby=False)
@@ -109,7 +109,7 @@ def test_a_cycle_waits_for_the_round_that_runs(when: When) -> None:
     assert finish(machine, 40) == ([], "0.1")
 
 
-def test_a_cycle_that_nothing_is_checked_before_waits_for_the_start_alone() -> None:
+def test_without_checks_before_a_cycle_it_waits_only_for_those_of_the_start() -> None:
     machine = health(check("a", START))
     assert machine.ask("0.1")
     assert machine.bound == START_TIME + KILL_TIME + 10
@@ -132,7 +132,7 @@ def test_of_the_cycles_that_wait_the_newest_counts_and_none_is_asked_for_twice()
     assert machine.due(2, standby=False) is None
 
 
-def test_who_is_excluded_is_looked_at_no_more_and_answers_at_once() -> None:
+def test_an_excluded_node_is_not_checked_again_and_answers_at_once() -> None:
     machine = health(check("a", STANDBY), check("b", BEFORE), interval=1)
     machine.due(0, standby=True)
     machine.ask("0.1")
@@ -143,7 +143,7 @@ def test_who_is_excluded_is_looked_at_no_more_and_answers_at_once() -> None:
     assert machine.due(1000, standby=True) is None
 
 
-def test_a_warning_is_news_once_and_so_is_its_end() -> None:
+def test_a_warning_and_its_end_are_reported_once() -> None:
     machine = health(check("a", STANDBY, on_fail=OnFail.WARN), interval=1)
     story: list[tuple[Result, list[tuple[str, OnFail | None, str]]]] = [
         (PASSED, []),
@@ -161,14 +161,14 @@ def test_a_warning_is_news_once_and_so_is_its_end() -> None:
     assert machine.excluded is None
 
 
-def test_what_could_not_be_checked_excludes_nobody() -> None:
+def test_a_check_that_could_not_be_done_does_not_exclude_the_node() -> None:
     machine = health(check("a", START))
     machine.due(0, standby=False)
     assert finish(machine, 1, a=UNCHECKED)[0] == [("a", OnFail.WARN, "health check a was not done: why")]
     assert machine.excluded is None and machine.ready
 
 
-def test_a_reason_is_one_line_and_says_how_often() -> None:
+def test_a_reason_is_one_line_with_the_number_of_attempts() -> None:
     machine = health(check("a", START))
     round_ = machine.due(0, standby=False)
     assert round_
@@ -196,7 +196,7 @@ def test_a_round_takes_as_long_as_its_slowest_check_with_all_its_attempts() -> N
     assert Round(1, START, tuple(checks)).bound == bound(checks)
 
 
-def test_what_is_built_in() -> None:
+def test_the_built_in_checks() -> None:
     assert built_in(Health(min_free=None)) == ()
     disk, gpu = built_in(Health(min_free=1, disk=OnFail.WARN, gpu=OnFail.EXCLUDE))
     assert (disk.name, disk.on_fail, disk.when, disk.command) == (DISK, OnFail.WARN, (START, STANDBY), ())

@@ -1,5 +1,7 @@
-"""Messages that no part of ours has written, against codec and machines: no exception, and what is refused changes
-nothing. `FT_MESSAGES=100000` tries that many of them; each is made from a number, and the same each time."""
+"""Tests codec and machines with hostile messages: none raises an exception, and a refused one changes nothing.
+
+`FT_MESSAGES=100000` tries that many of them. Each is made from a number, and is the same each time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.core.agent.play import Play, knows, mail, run, running, standby
+from tests.core.agent.play import Play, mail, memory_of, run, running, standby
 from tests.core.machines import C0, C1, Talk, failed, goodbye, node, stopped, stopping, succeeded, verdict_kept
 from tests.core.making import Maker, garbled, mutated
 from tests.core.test_takeover import Takeover, ran
@@ -33,7 +35,7 @@ from ft_supervisor.journal.lines import event_line
 
 MESSAGES = int(os.environ.get("FT_MESSAGES", "4000"))
 IN_A_ROW = 30
-"""Messages until a machine begins anew; what it has believed of them stays until then."""
+"""Number of messages after which a machine begins anew. The effects of accepted messages stay until then."""
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
 LEDGER = Ledger(3, 2, (Spent(0, 2, (1.5,), ((1, 2),)),), 7, 1, 2, "3")
 MEMORY = Memory(1, Roster(1, 2, "0-3", "0-3"), LEDGER, C0, "0-2", None, (Failure(1, 0, 3),), Accepted(1, SUCCESS))
@@ -117,7 +119,7 @@ def _agents() -> Iterable[Play]:
     closes = running()
     closes.feed(mail(messages.Close(0, SUCCESS)))
     yield closes
-    promised = Play(knows(C0, promise=2, ledger=LEDGER))
+    promised = Play(memory_of(C0, promise=2, ledger=LEDGER))
     promised.connect()
     yield promised
 
@@ -126,7 +128,7 @@ Machine = CoordinatorMachine | AgentMachine
 
 
 class Hostile:
-    """Makes messages from numbers: real ones with something wrong, and ones that nothing but their types has made."""
+    """Makes messages from numbers: real ones with wrong values, and random ones of the right types."""
 
     def __init__(self, kinds: tuple[type, ...], real: tuple[object, ...]) -> None:
         self._kinds = kinds
@@ -134,7 +136,7 @@ class Hostile:
         assert {type(message) for message in real} == set(kinds)
 
     def data(self, random: Random) -> bytes:
-        """What comes out of the store."""
+        """Return the bytes that a machine's shell reads from the store."""
         if random.random() < 0.3:
             message = Maker(random).value(random.choice(self._kinds))
         else:
@@ -147,12 +149,13 @@ class Hostile:
 
 
 def _refuses(action: object) -> bool:
-    """A Run without a lease, or beside live workers, is believed, and answered by a new connection or a Register."""
+    """Whether the action refuses a message. A Run without a lease, or beside live workers, is accepted: the answer is a
+    new connection or a Register."""
     return isinstance(action, Announce) and isinstance(action.fact, MessageDropped | MailDropped)
 
 
 def _state(machine: Machine) -> bytes:
-    """All that it knows, but for what it has just said, and for how often it has told of refusals."""
+    """Return the machine's whole state, without its last actions and its count of logged refusals."""
     machine._actions = []
     refuser = machine._follower if isinstance(machine, AgentMachine) else machine
     refuser._refusals = Refusals()
@@ -166,7 +169,7 @@ def _throw(
     event: Callable[[Any], Any],
     seed: str,
 ) -> Counter[str]:
-    """All of them, one after the other. How many were refused by the codec, by the machine, or believed."""
+    """Send all messages, one after another; return how many the codec refused, the machine refused, or accepted."""
     found: Counter[str] = Counter()
     states = [(_state(machine), now) for machine, now in base()]
     for number in range(MESSAGES):
@@ -194,7 +197,7 @@ def _throw(
         if any(isinstance(action, Dial) for action in actions):  # no mail comes without a connection
             machine = pickle.loads(states[number // IN_A_ROW % len(states)][0])
             state = _state(machine)
-        for action in actions:  # whatever was believed: what is said then can be believed by others
+        for action in actions:  # other processes must accept the messages that it sends after that
             if isinstance(action, Mail):
                 assert decode(encode(action.message), TO_AGENT) == action.message, (number, message)
             elif isinstance(action, Send):

@@ -1,4 +1,4 @@
-"""A job of ten thousand nodes, half of which get lost: its messages fit into their bound."""
+"""Tests that the messages of a job of ten thousand nodes, half of which get lost, fit into their bound."""
 
 import random
 from dataclasses import replace
@@ -20,14 +20,15 @@ FAILED = Verdict(Outcome.FAILED, "over")
 
 
 def survivors() -> tuple[list[int], list[int]]:
-    """Who is left of them after a quarter, and then another one, was lost here and there."""
+    """Return the nodes that are left after a random quarter was lost, and those after another one."""
     chance = random.Random(1)
     first = sorted(chance.sample(range(NODES), NODES * 3 // 4))
     return first, sorted(chance.sample(first, NODES // 2))
 
 
 def memory() -> Memory:
-    """The most that a node has to remember: the first loss is told to all, the second just now."""
+    """Return the largest memory of a node: all nodes keep the roster after the first loss, and the second one has just
+    been proposed."""
     first, left = survivors()
     lost = sorted(set(range(ACTIVE)) - set(left))
     spares = iter(sorted(set(left) - set(range(ACTIVE))))
@@ -43,7 +44,7 @@ def memory() -> Memory:
     )
 
 
-def test_the_end_of_a_job_whose_every_other_node_is_lost_is_told_and_heard() -> None:
+def test_a_verdict_with_every_other_node_lost_fits_into_an_order() -> None:
     talk = Talk(NODES, ACTIVE)
     for infra_rank in range(0, NODES, 2):
         talk.register(infra_rank)
@@ -61,7 +62,7 @@ def test_the_end_of_a_job_whose_every_other_node_is_lost_is_told_and_heard() -> 
         theirs.close()
 
 
-def test_a_node_that_knows_all_of_it_can_register() -> None:
+def test_a_node_with_the_largest_memory_can_register() -> None:
     play = Play(memory(), a_job=job(NODES, ACTIVE))
     sent = [deed.message for deed in play.connect() if isinstance(deed, Send)]
     (register,) = sent
@@ -70,11 +71,11 @@ def test_a_node_that_knows_all_of_it_can_register() -> None:
     assert register.memory == replace(play.machine.memory, failures=play.machine.memory.failures[:1])
 
 
-def test_what_the_coordinator_says_of_it_can_be_said() -> None:
-    knows = memory()
-    assert knows.roster is not None and knows.newest is not None
-    run = messages.Run(3, C1, knows.group, 7, ACTIVE, 5, 10, "a" * 253, 65535, knows.ledger, 0.123456)
-    said: list[messages.ToAgent] = [messages.Members(3, knows.roster), messages.Stop(3, C1, knows.group, 2.0), run]
-    said += [messages.Standby(3, C1, knows.ledger, 0.123456), messages.Continue(3, C1, knows.ledger, 0.123456)]
-    for message in said:
+def test_the_coordinators_messages_about_it_fit_into_their_bound() -> None:
+    largest = memory()
+    assert largest.roster is not None and largest.newest is not None
+    run = messages.Run(3, C1, largest.group, 7, ACTIVE, 5, 10, "a" * 253, 65535, largest.ledger, 0.123456)
+    sent: list[messages.ToAgent] = [messages.Members(3, largest.roster), messages.Stop(3, C1, largest.group, 2.0), run]
+    sent += [messages.Standby(3, C1, largest.ledger, 0.123456), messages.Continue(3, C1, largest.ledger, 0.123456)]
+    for message in sent:
         assert len(encode(message)) <= MAX_BYTES

@@ -1,4 +1,4 @@
-"""The last deed: events in, deeds out. What tests/daemon/test_batch.py does with a real daemon is decided here."""
+"""Tests the decisions of the last deed: events in, actions out. tests/daemon/test_batch.py has a real daemon."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Play:
         return self.feed(Tick())
 
     def decided(self, *answers: DaemonEvent) -> list[object]:
-        """What is done after the comment and the word about the requeue."""
+        """Let these answers arrive, and those to the comment and against a requeue; return the actions."""
         return self.feed(*answers, COMMENTED, FORBIDDEN)
 
 
@@ -91,10 +91,10 @@ class Play:
         (BatchHost.GONE, "", "n1", True),
         (BatchHost.GONE, "0", "n1", True),
         (BatchHost.NONE, "", "n1", False),
-        (BatchHost.NONE, "0", "n1", True),  # which says that there is nothing to complete
+        (BatchHost.NONE, "0", "n1", True),  # by this answer there is nothing to complete
         (None, "", "n1", False),
         (None, "0", "n1", True),
-        # On the batch host itself its script waits for us, whatever has become of our own agent.
+        # On the batch host itself its script waits for us, even if our own agent is gone.
         (BatchHost.MEMBER, "0", "n0", False),
         (BatchHost.SILENT, "0", "n0", False),
         (BatchHost.SILENT, "", "n0", False),
@@ -104,7 +104,7 @@ class Play:
         (None, "0", "n0", False),
     ],
 )
-def test_who_ends_the_job(word: BatchHost | None, lost: str, here: str, ours: bool) -> None:
+def test_which_node_ends_the_job(word: BatchHost | None, lost: str, here: str, ours: bool) -> None:
     play = Play(lost=lost, here=here)
     end = [CompleteJob(0, host_lost=lost == "0" and here == "n1")] if ours else []
     assert play.decided(answer(word)) == [ForbidRequeue(0), *end]
@@ -145,13 +145,13 @@ def test_a_host_that_the_coordinator_has_lost_needs_no_answer() -> None:
     assert Play(lost="0").decided() == [ForbidRequeue(0), CompleteJob(0, host_lost=True)]
 
 
-def test_what_slurm_requeues_is_not_completed() -> None:
+def test_a_job_that_slurm_requeues_is_not_completed() -> None:
     play = Play(REQUEUE, lost="0")
     assert play.decided() == [ForbidRequeue(75), RequeueJob()]
     assert play.feed(DeedDone(Deed.REQUEUE)) == [] and play.deed.over
 
 
-def test_what_slurm_does_not_requeue_is_completed() -> None:
+def test_a_job_that_slurm_does_not_requeue_is_completed() -> None:
     play = Play(REQUEUE, lost="0")
     play.decided()
     assert play.feed(DeedDone(Deed.REQUEUE, done=False)) == [CompleteJob(75, host_lost=True)]
@@ -243,7 +243,7 @@ def leaving(
     closed: VerdictDecided | None = None,
     accepted: Accepted | None = None,
 ) -> tuple[Leaving, list[object]]:
-    """A daemon on n1 that leaves, and what it does first."""
+    """Return a machine of a daemon on n1 that leaves, and its first actions."""
     machine = Leaving(job(3, 1), "n1", leave, batch, closed, accepted)
     return machine, deeds(machine.begin(0.0))
 

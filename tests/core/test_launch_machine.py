@@ -1,4 +1,4 @@
-"""The machine of `launch`: signals, srun's end and the verdict's file in, actions and the exit code out."""
+"""Tests the machine of `launch`: signals, srun's end and the verdict's file in, actions and the exit code out."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ class Play:
         self.began = self.feed(SrunStarted())
 
     def feed(self, *what: LaunchEvent) -> list[LaunchAction]:
-        """The actions that these events bring, without lines for people."""
+        """Let these events happen; return the actions without lines for people."""
         return [action for action in self.full(*what) if not isinstance(action, Say)]
 
     def say(self, *what: LaunchEvent) -> list[str]:
-        """The lines for people."""
+        """Let these events happen; return the lines for people."""
         return [action.text for action in self.full(*what) if isinstance(action, Say)]
 
     def full(self, *what: LaunchEvent) -> list[LaunchAction]:
-        """All actions."""
+        """Let these events happen; return all actions."""
         actions: list[LaunchAction] = []
         for event in what:
             actions += self.machine.handle(event, self.now)
@@ -79,12 +79,12 @@ class Play:
         return actions
 
     def tick(self) -> list[LaunchAction]:
-        """Those of the next Tick that is due; `now` is then."""
+        """Let the next Tick happen when it is due; return the actions without lines for people."""
         self.now = max(self.now, self.machine.next_tick)
         return self.feed(Tick())
 
     def wait(self, seconds: float) -> list[LaunchAction]:
-        """Those of all Ticks in this time."""
+        """Let all Ticks happen that are due in `seconds`; return the actions without lines for people."""
         until, actions = self.now + seconds, []
         while self.machine.next_tick <= until:
             actions += self.tick()
@@ -93,7 +93,7 @@ class Play:
 
 
 def settled(play: Play, *what: LaunchEvent) -> Leave:
-    """What the machine leaves with after these events."""
+    """Let these events happen, and answer all requests to Slurm; return the Leave."""
     answers: dict[State, LaunchEvent] = {
         State.COMMENTING: CommentWritten(),
         State.FORBIDDING: RequeueForbidden(),
@@ -300,7 +300,7 @@ def test_expedited_requeue(done: bool, problem: str, line: str) -> None:
     assert play.full(RequeueForbidden(done, problem)) == [Say(line), AskForHost()]
 
 
-def test_a_requeue_ends_it() -> None:
+def test_a_requeue_ends_launch() -> None:
     play = Play()
     play.feed(REQUEUE, SrunEnded(0), CommentWritten())
     assert play.feed(RequeueForbidden()) == [RunJobAgain()]
@@ -333,7 +333,7 @@ def test_a_signal_ends_the_wait_for_slurm() -> None:
     assert play.feed(TERM) == [GiveUpCompleting("SIGTERM came"), Leave(1, FAILED.verdict, "SIGTERM came")]
 
 
-def test_a_slurm_that_does_not_know_the_host_leaves_it_to_the_script() -> None:
+def test_launch_leaves_when_its_host_is_not_known_to_be_gone() -> None:
     play = Play()
     play.feed(FAILED, SrunEnded(1), CommentWritten(), RequeueForbidden())
     (leave,) = play.feed(HostAnswered(gone=False))
@@ -363,7 +363,7 @@ def test_a_slurm_that_does_not_take_the_comment() -> None:
 # -- the table
 
 
-def test_what_is_not_in_the_table_raises() -> None:
+def test_a_change_of_state_that_the_table_lacks_raises() -> None:
     play = Play()
     with pytest.raises(InvalidState, match="from running to starting"):
         play.machine._become(State.STARTING)

@@ -1,4 +1,4 @@
-"""The role of a coordinator and the phase of its cycles change as their tables say, and in no other way."""
+"""Tests that the role of a coordinator and the phase of its cycles change only as their tables allow."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_only_the_first_candidate_of_a_fresh_job_begins_in_charge() -> None:
     assert Leadership(job(), node(1), 1, Memory()).role is Role.CANDIDATE
 
 
-def test_one_that_closes_has_a_verdict() -> None:
+def test_a_coordinator_that_closes_has_a_verdict() -> None:
     talk = Talk()
     talk.begin()
     talk.machine.state.validate()

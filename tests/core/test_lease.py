@@ -1,4 +1,4 @@
-"""The lease: in any interleaving, no node takes a proof for younger than it is."""
+"""Tests that in any interleaving no node takes a lease's proof for younger than it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THREE = Roster(0, 1, "0-2")
 
 @dataclass(frozen=True)
 class Pulse:
-    """What a store shows from `at` on: its newest round, and the newest that a majority has read by then."""
+    """A store's pulse from `at` on: its newest round, and the newest round that a majority has read by then."""
 
     at: float
     round: int
@@ -28,7 +28,7 @@ class Pulse:
 
 @st.composite
 def stores(draw: st.DrawFn, since: float = 0.0) -> list[Pulse]:
-    """Pulses of one store in the order of time, with leases that lag behind as they like."""
+    """Draw the pulses of one store in the order of time, with leases that lag behind by any number of rounds."""
     now, lease, pulses = since + draw(GAPS), 0, []
     first = draw(st.integers(1, 50))
     for round_ in range(first, first + draw(st.integers(1, 12))):
@@ -39,13 +39,13 @@ def stores(draw: st.DrawFn, since: float = 0.0) -> list[Pulse]:
 
 
 def shown(pulses: list[Pulse], at: float) -> Pulse:
-    """What a reader sees at that time."""
+    """Return the pulse that a reader gets at that time."""
     return [pulse for pulse in pulses if pulse.at <= at][-1]
 
 
 @given(st.data())
 def test_the_fence_counts_from_before_the_proof(data: st.DataObject) -> None:
-    """Looks are asked at any time, answered later, over several connections to several stores."""
+    """An agent asks for the pulse at any time and gets it later, over several connections to several stores."""
     lease, proven, now = Lease(), None, 0.0
     for _ in range(data.draw(st.integers(1, 3), "connections")):
         pulses = data.draw(stores(now), "pulses")
@@ -71,7 +71,7 @@ def test_in_a_world_that_works_the_lease_is_young() -> None:
         assert lease.since == (None if beat == 1 else 0.5 * (beat - 2))
 
 
-def test_a_lease_that_is_older_than_the_connection_says_nothing() -> None:
+def test_a_lease_that_is_older_than_the_connection_proves_nothing() -> None:
     lease = Lease()
     lease.connect(10, 3.0)
     lease.look(4.0, 11, 10)
@@ -153,7 +153,7 @@ def test_promises_count_from_when_they_were_asked_for(
     assert proof.lease(THREE) == 0
 
 
-def test_one_of_three_is_no_proof() -> None:
+def test_one_node_of_three_is_no_proof() -> None:
     proof = Proof()
     proof.promise(0, 5.0)
     proof.echo(0, proof.publish(6.0))
@@ -182,6 +182,6 @@ def test_a_round_that_is_forgotten_proves_nothing_more() -> None:
 
 
 def test_a_connection_that_is_given_up_writes_no_round_back() -> None:
-    """The simulator's mutant EchoesAfterPromising shows what comes of one that does."""
+    """The simulator's mutant EchoesAfterPromising shows the breach that an echo there leads to."""
     assert echo(7, abandoned=False) == 7
     assert echo(7, abandoned=True) is None

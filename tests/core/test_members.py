@@ -1,4 +1,4 @@
-"""The coordinator's list of nodes."""
+"""Tests the coordinator's list of nodes."""
 
 from tests.core.machines import C0, node
 
@@ -38,7 +38,7 @@ def test_an_older_connection_or_incarnation_changes_nothing() -> None:
     assert members[0].heard == 5.0
 
 
-def test_who_left_for_good_is_not_taken_on_again() -> None:
+def test_a_node_that_left_for_good_cannot_register_again() -> None:
     members = Members()
     members.register(register(), 0.0)
     members[0].gone = True
@@ -57,7 +57,7 @@ def test_a_lost_node_stays_lost_until_it_registers_and_losses_are_counted() -> N
     assert members[0].times_lost == 1
 
 
-def test_only_who_runs_nothing_and_was_heard_can_be_chosen() -> None:
+def test_only_a_node_that_runs_nothing_and_was_heard_can_be_chosen() -> None:
     members = Members()
     members.register(register(0), 0.0)
     members.register(register(1, running=C0), 2.0)
@@ -71,7 +71,7 @@ def test_only_who_runs_nothing_and_was_heard_can_be_chosen() -> None:
     assert not members.undecided(2.0, 1.5)
 
 
-def test_whose_word_is_missing_may_be_running_anything() -> None:
+def test_a_node_that_has_not_registered_yet_may_run_workers() -> None:
     members = Members()
     members.expect(node(0), 1.0)
     assert members.anybody_runs()
@@ -83,7 +83,7 @@ def test_whose_word_is_missing_may_be_running_anything() -> None:
     assert members.present(2.0, 1.5) == members.healthy(2.0, 1.5) == {0}
 
 
-def test_what_was_promised_before_it_was_asked_for_proves_nothing() -> None:
+def test_a_promise_from_before_it_was_asked_for_proves_nothing() -> None:
     members = Members()
     members.register(register(), 0.0)
     members[0].asked = 4
@@ -93,12 +93,12 @@ def test_what_was_promised_before_it_was_asked_for_proves_nothing() -> None:
     assert members[0].asked is None
 
 
-def test_the_time_in_which_the_coordinator_stood_still_is_nobodys_silence() -> None:
+def test_time_in_which_the_coordinator_stood_still_is_no_silence_of_nodes() -> None:
     members = Members()
     members.register(register(0), 1.0)
     members.register(register(1), 5.0)
     members.forgive(3.0, 6.0)
-    assert [member.heard for member in members] == [4.0, 6.0]  # and nobody was heard in the future
+    assert [member.heard for member in members] == [4.0, 6.0]  # and no node was heard in the future
 
 
 def test_domains() -> None:

@@ -1,4 +1,4 @@
-"""The nouns: order of cycles, exit codes, sentences, and memories that only grow."""
+"""Tests the model's types: the order of cycles, exit codes, sentences, and memories that only grow."""
 
 import pytest
 
@@ -34,8 +34,8 @@ def test_a_failure_is_one_sentence(failure: Failure, text: str) -> None:
     assert str(failure) == text
 
 
-def test_what_is_said_later_counts() -> None:
-    """Only one agent at a time speaks for the node, and what it says is the whole truth."""
+def test_the_later_memory_counts() -> None:
+    """Only one agent at a time acts for the node, and its order to remember has the whole memory."""
     known = Memory(2, newest=Cycle(0, 1), succeeded=Cycle(0, 1))
     later = Memory(2, newest=Cycle(0, 2), failures=(Failure(0, 0, 1),))
     assert known.newer(later) == later
@@ -48,7 +48,7 @@ def test_the_first_verdict_that_a_node_learnt_stays() -> None:
     assert Memory(verdict=first).newer(Memory(verdict=second)).verdict == first
 
 
-def test_a_roster_of_anything_but_ranks_is_none() -> None:
+def test_a_roster_of_other_text_than_ranks_is_refused() -> None:
     assert Roster(3, 1, "0-2", "0-3").stamp == (3, 1)
     for members, former in (("x", ""), ("0-2", "x")):
         with pytest.raises(ValueError, match="no range of ranks"):

@@ -1,4 +1,4 @@
-"""Placement: tables, and properties of every group, for any healthy nodes in any domains."""
+"""Tests placement by tables, and by properties of every group, for any healthy nodes in any domains."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -15,13 +15,13 @@ DOMAINS = st.dictionaries(st.integers(0, 15), st.sampled_from(["", "x", "y", "z"
 
 
 def first(healthy: Collection[int], active: int) -> tuple[int, ...] | None:
-    """The group of a fresh job of a fixed size."""
+    """Return the group of a fresh job of a fixed size."""
     nodes = [FitNode(rank, f"n{rank}") for rank in healthy]
     return assign(nodes, (), active, Placement(), domains={}, least=active).group
 
 
 def next_group(former: Sequence[int], healthy: Collection[int], domains: Mapping[int, str]) -> tuple[int, ...] | None:
-    """The group after `former`, of the same size."""
+    """Return the group after `former`, with the same number of nodes."""
     nodes = [FitNode(rank, f"n{rank}", domains.get(rank, "")) for rank in healthy]
     return assign(nodes, former, len(former), Placement(), domains=domains, least=len(former)).group
 
@@ -107,7 +107,7 @@ def test_as_many_vacancies_as_can_be_are_filled_from_their_own_domain(
 
 
 @given(FORMER, NODES, DOMAINS)
-def test_nobody_moves_when_asked_again(former: list[int], healthy: set[int], domains: dict[int, str]) -> None:
+def test_a_second_assignment_moves_no_node(former: list[int], healthy: set[int], domains: dict[int, str]) -> None:
     group = next_group(former, healthy, domains)
     if group is not None:
         assert next_group(group, healthy, domains) == group

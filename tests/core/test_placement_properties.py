@@ -1,4 +1,4 @@
-"""Placement: what holds for every group, and that one is found whenever there is one, against brute force."""
+"""Tests properties of every group of placement, and by brute force that a group is found if there is one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Case:
         return self.policy.segment
 
     def place(self, domain: str) -> str:
-        """What all nodes of a segment have in common."""
+        """Return the value that all nodes of a segment share: their domain, or "" for segments of one node."""
         return domain if self.segment > 1 else ""
 
     def assign(self) -> Assignment:
@@ -89,7 +89,7 @@ def cases(draw: st.DrawFn, fresh: bool | None = None, elastic: bool | None = Non
 
 @st.composite
 def tight(draw: st.DrawFn, fresh: bool) -> Case:
-    """Every node is in one of two or three pools by its name, and hardly any choice of nodes will do."""
+    """Draw a case in which each node is named by one of two or three pools, and few choices of nodes are allowed."""
     segment = 2 if fresh else 1
     known = tuple(FitNode(rank, f"n{rank}", draw(st.sampled_from("abc"))) for rank in range(draw(st.integers(4, MOST))))
     former = () if fresh else tuple(range(draw(st.integers(2, len(known) // 2))))
@@ -130,7 +130,7 @@ def test_every_group(case: Case) -> None:
 
 
 @given(cases())
-def test_the_same_input_gives_the_same_output_and_nobody_moves_when_asked_again(case: Case) -> None:
+def test_the_same_input_gives_the_same_group_and_a_second_assignment_moves_no_node(case: Case) -> None:
     found = case.assign()
     backwards = replace(case, healthy=case.healthy[::-1])
     assert backwards.assign() == found
@@ -143,7 +143,7 @@ def test_the_same_input_gives_the_same_output_and_nobody_moves_when_asked_again(
 
 
 @given(cases(elastic=False, fresh=False))
-def test_who_replaces_belongs_to_a_pool_that_serves(case: Case) -> None:
+def test_each_replacement_is_of_a_pool_that_serves_the_domain(case: Case) -> None:
     group = case.assign().group
     if group is None:
         return
@@ -165,7 +165,7 @@ def is_whole(case: Case, chosen: Sequence[FitNode]) -> bool:
 
 
 def largest(case: Case) -> int:
-    """The size of the largest group of a fresh job, by trying all."""
+    """Return the size of the largest group of a fresh job, found by trying all."""
     return max(
         size
         for size in range(0, case.active + 1, case.segment)
@@ -192,7 +192,7 @@ def test_an_elastic_group_without_reserves_is_the_largest(case: Case) -> None:
 
 
 def can_fill(case: Case, vacant: Sequence[tuple[int, ...]], usable: frozenset[int]) -> bool:
-    """Whether each of these former segments can have a segment of its own out of `usable`, by trying all."""
+    """Whether each of these former segments can have a segment of its own out of `usable`, found by trying all."""
     if not vacant:
         return True
     pools, nodes = Pools(case.policy.pools), {node.infra_rank: node for node in case.known}
@@ -227,7 +227,7 @@ def found_where_there_is_one(case: Case) -> None:
 
 
 @given(cases(elastic=False))
-def test_one_node_a_segment_and_the_default_pool_are_as_ever(case: Case) -> None:
+def test_segments_of_one_node_and_the_default_pool_follow_the_plain_rules(case: Case) -> None:
     case = replace(
         case, policy=Placement(), active=len(case.former) or case.active, least=len(case.former) or case.least
     )
@@ -237,14 +237,14 @@ def test_one_node_a_segment_and_the_default_pool_are_as_ever(case: Case) -> None
 
 
 def plain_first(healthy: Collection[int], active: int) -> tuple[int, ...] | None:
-    """Without pools and segments: the lowest infra_ranks. None when there are too few."""
+    """Return the group of a fresh job without pools and segments: the lowest infra_ranks, None if there are too few."""
     return tuple(sorted(healthy)[:active]) if len(healthy) >= active else None
 
 
 def plain_replace(
     former: Sequence[int], healthy: Collection[int], domains: Mapping[int, str]
 ) -> tuple[int, ...] | None:
-    """Without pools and segments: the next active nodes by group_rank. None when there are too few.
+    """Return the next active nodes, by group_rank, without pools and segments; None if there are too few.
 
     Survivors keep their group_rank. A vacancy is filled from the same domain where one is left there, else by the
     lowest infra_rank; vacancies that find a standby of their own domain go first, so that none takes another's.

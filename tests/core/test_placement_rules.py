@@ -1,4 +1,4 @@
-"""Placement: a readable case for each rule. Nodes are written as domain letter and count: `a4 b4` is n0 to n7."""
+"""Tests placement by a readable case for each rule. Nodes are written as domain and count: `a4 b4` is n0 to n7."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from ft_supervisor.core.protocol.settings import Placement, Pool
 
 
 def nodes(sizes: str) -> list[FitNode]:
-    """`a2 b1 -1`: n0 and n1 in a, n2 in b, n3 in no domain."""
+    """Return the nodes of a text: `a2 b1 -1` is n0 and n1 in domain a, n2 in b, n3 in none."""
     domains = [part[0] for part in sizes.split() for _ in range(int(part[1:]))]
     return [FitNode(rank, f"n{rank}", domain.replace("-", "")) for rank, domain in enumerate(domains)]
 
@@ -112,7 +112,7 @@ def test_the_reserve_is_spared_where_others_make_up_a_segment() -> None:
             None,
             "of 3 healthy nodes 1 can be placed, 2 are needed: no pool's node may replace n0",
         ),
-        # n2 is near n0, but n1 can have nobody else
+        # n2 is near n0, but n1 can have no other node
         (
             "a1 b1 a1 c1",
             (0, 1),
@@ -121,7 +121,7 @@ def test_the_reserve_is_spared_where_others_make_up_a_segment() -> None:
             (3, 2),
             "n3 (domain c, pool a) for n0; n2 (domain a, pool all) for n1",
         ),
-        # who is in no pool replaces nobody
+        # a node without a pool replaces no node
         (
             "a3",
             (0, 1),
@@ -178,7 +178,7 @@ def test_the_segment_with_the_fewest_vacancies_stays() -> None:
     assert found.group == (6, 7, 8, 3, 4, 2)
 
 
-def test_a_segment_moves_only_to_whom_serves_its_domain() -> None:
+def test_a_segment_moves_only_to_a_pool_that_serves_its_domain() -> None:
     pools = (Pool("b", domains=("b",), serves=("c",)), Pool("any"))
     assert place("a2 b2 c2", (0, 1), (0,), active=2, segment=2, pools=pools).group == (4, 5)
     assert place("a2 b2 c1", (0, 1), (0,), active=2, segment=2, pools=pools).group is None

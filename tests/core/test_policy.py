@@ -1,4 +1,4 @@
-"""Policy: which rule answers, what it costs, and what it leads to."""
+"""Tests the policy: which rule answers a trouble, its cost, and the decision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHY = Trouble("why", Cause.EXIT, 1)
 
 
 def failed(**what: object) -> Trouble:
-    """A worker of n1 failed like this."""
+    """Return the trouble of a worker of n1 that failed in this way."""
     failure = Failure(1, 0, **what)  # type: ignore[arg-type]
     return Trouble(str(failure), failure.cause, 1, failure)
 
@@ -56,7 +56,7 @@ def test_the_first_rule_that_matches_answers() -> None:
     assert [find(rules, failed(exit_code=code), "n1") for code in (3, 4, 5)] == [0, 1, 2]
 
 
-def test_what_nobody_is_charged_for_is_answered_only_by_a_rule_that_names_it() -> None:
+def test_a_trouble_without_charge_is_answered_only_by_a_rule_that_names_its_cause() -> None:
     lost = Trouble("n1 was not heard", Cause.NODE_LOST, 1, charged=False)
     assert find([ANY], lost, "n1") is None
     assert find([Rule(Match(nodes=("n1",))), ANY], lost, "n1") is None
@@ -88,7 +88,7 @@ def test_the_budget(most: int, used: int, verdict: Verdict | None) -> None:
     assert decision.ledger.used == (used if verdict else used + 1)
 
 
-def test_what_nobody_is_charged_for_costs_nothing() -> None:
+def test_a_trouble_without_charge_costs_no_budget() -> None:
     free = decide([Rule(budget=Budget(max=0))], EMPTY, Trouble("takeover", charged=False), None, at=0.0)
     assert free == Decision(Response.RESTART, "takeover", None, EMPTY)
 
@@ -186,7 +186,7 @@ def test_two_jobs_wait_differently() -> None:
     assert len({decide(rules, EMPTY, WHY, 0, at=0.0, seed=f"{job}.0.0").delay for job in range(20)}) > 15
 
 
-def test_what_is_ignored() -> None:
+def test_a_failure_that_matches_an_ignore_rule_is_ignored() -> None:
     rules = [Rule(Match(exit_codes=(3,)), Response.IGNORE), ANY]
     assert ignored(rules, Failure(1, 0, exit_code=3), "n1")
     assert not ignored(rules, Failure(1, 0, exit_code=4), "n1")

@@ -1,4 +1,4 @@
-"""Lists of infra_ranks as short text."""
+"""Tests lists of infra_ranks as short text."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What once went wrong in the machines, each with the shortest way there."""
+"""Tests of former bugs in the machines, each with the shortest sequence of events that led to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ft_supervisor.core.quorum.election import Election
 from ft_supervisor.core.quorum.roster_change import RosterChange
 
 
-def test_a_coordinators_late_tick_moves_nobodys_sign_of_life_into_the_future() -> None:
+def test_a_coordinators_late_tick_moves_no_nodes_sign_of_life_into_the_future() -> None:
     talk = Talk()
     talk.begin()
     talk.wait(2)
@@ -33,7 +33,7 @@ def test_a_daemons_late_tick_moves_no_sign_of_life_into_the_future() -> None:
     assert KillChild("agent") in play.wait(TIMEOUTS.agent + BEAT)
 
 
-def test_a_node_that_stood_still_is_fenced_before_it_hears_of_a_new_lease() -> None:
+def test_a_node_that_stood_still_is_fenced_before_it_reads_a_new_lease() -> None:
     play = agents.running()
     play.feed(events.Looked(0.0, 1, 0, 0))
     play.now = 7.0
@@ -47,7 +47,7 @@ def test_a_node_that_stood_still_is_fenced_though_it_connects_anew() -> None:
     assert StopWorkers(C0, 0.0) in done
 
 
-def test_a_verdict_that_was_found_is_not_forgotten_for_a_dying_agents_last_words() -> None:
+def test_a_verdict_that_was_found_is_not_replaced_by_a_dying_agents_last_order() -> None:
     play = daemons.Play()
     play.state = orders.AgentState.JOINING
     play.wait(5)
@@ -65,7 +65,7 @@ def test_enough_nodes_at_the_join_timeout_are_enough() -> None:
     assert set(mailed(talk.wait(10), messages.Run)) == {0, 1, 2}
 
 
-def test_what_ends_the_node_first_decides_its_code() -> None:
+def test_the_first_reason_for_a_nodes_end_decides_its_code() -> None:
     play = agents.running()
     play.feed(events.Disconnected("x", silent=False), events.Terminated("SIGTERM"))
     play.connection = 0
@@ -78,7 +78,7 @@ def test_what_ends_the_node_first_decides_its_code() -> None:
 
 
 def candidate(nodes: int = 3, active: int = 1, infra_rank: int = 1) -> Talk:
-    """The coordinator of a job that node 0's has led so far."""
+    """Return the coordinator of another node, in a job in which node 0's has been in charge so far."""
     return Talk(nodes, active, infra_rank=infra_rank)
 
 
@@ -86,8 +86,8 @@ def running(group: str = "0-1", cycle: Cycle = C0, promise: int = 0) -> Memory:
     return Memory(promise, newest=cycle, group=group)
 
 
-def test_what_a_node_says_after_its_promise_and_before_the_majoritys_is_not_lost() -> None:
-    """Its Register still said that its workers run: it would have been waited for until the end of time."""
+def test_a_message_after_the_nodes_promise_and_before_the_majoritys_is_not_lost() -> None:
+    """By the node's Register its workers still run. Without the message the coordinator would always wait for them."""
     talk = candidate(nodes=3, active=1)
     talk.register(0, running=C0, memory=running("0"))
     assert set(mailed(talk.register(2), messages.Prepare)) == {0, 2}
@@ -98,14 +98,14 @@ def test_what_a_node_says_after_its_promise_and_before_the_majoritys_is_not_lost
 
 
 def test_a_store_that_has_not_taken_our_register_gives_no_lease() -> None:
-    """Its coordinator reads the heartbeats of the connections that it knows of: it may take us for lost."""
+    """The coordinator reads only the heartbeats of registered connections, so our node may be lost for it."""
     play = agents.running()
     play.feed(events.Disconnected("x", silent=False))
     play.connect(0)
     assert StopWorkers(C0, 0.0) in play.wait(TIMEOUTS.fence)
 
 
-def test_nobody_is_replaced_on_a_proof_from_before_the_end_of_its_fence() -> None:
+def test_a_node_is_not_replaced_on_a_proof_from_before_the_end_of_its_fence() -> None:
     """The lost node may have found another coordinator, with a majority that left us after that proof."""
     talk = Talk(nodes=5, active=2)
     talk.begin()
@@ -120,7 +120,7 @@ def test_nobody_is_replaced_on_a_proof_from_before_the_end_of_its_fence() -> Non
 
 
 def test_a_node_that_stood_still_as_a_whole_is_asked_to_register_anew() -> None:
-    """Its connection lives, so it does not know that it was given up."""
+    """The node's connection lives, so the node does not know that it was lost for the coordinator."""
     talk = Talk()
     talk.begin()
     talk.silent = {3}
@@ -132,16 +132,16 @@ def test_a_node_that_stood_still_as_a_whole_is_asked_to_register_anew() -> None:
     assert talk.wait(2) == []
 
 
-def test_who_is_being_taken_off_the_list_gets_no_work() -> None:
-    """A successor that finds the new list would not ask it."""
+def test_a_node_that_is_being_taken_off_the_roster_gets_no_work() -> None:
+    """A successor that finds the new roster would not ask the node."""
     change = RosterChange(Roster(-1, 0, "0-3"))
     change.begin()
     assert change.change(0, [0, 2, 3]) is not None
     assert change.eligible == {0, 2, 3}
 
 
-def test_a_promise_to_a_former_process_of_the_same_node_is_none() -> None:
-    """It was given before this one asked, and proves nothing about the time since."""
+def test_a_promise_to_a_former_process_of_the_same_node_does_not_count() -> None:
+    """The promise was given before the new process asked, and proves nothing about the time since."""
     talk = Talk(3, 1, infra_rank=1, incarnation=2)
     talk.register(0)
     talk.register(2)
@@ -183,8 +183,8 @@ def test_a_spare_that_is_just_becoming_a_member_again_is_waited_for() -> None:
     assert set(mailed(talk.wait(2 * BEAT), messages.Run)) == {0, 1, 2}
 
 
-def test_a_new_coordinator_takes_the_cycle_that_it_learns_late_for_what_it_is() -> None:
-    """Nobody of those who had answered belongs to it: it simply goes on."""
+def test_a_cycle_that_a_new_coordinator_learns_late_goes_on() -> None:
+    """None of the nodes that had promised belongs to the cycle, which simply goes on."""
     talk = candidate(nodes=5, active=2, infra_rank=2)
     for infra_rank in (2, 3, 4):
         talk.register(infra_rank)
@@ -215,7 +215,7 @@ def test_an_old_verdict_does_not_stay_behind_when_a_coordinator_is_candidate_aga
 
 
 def test_a_cycle_that_is_learnt_after_one_of_its_nodes_was_lost_begins_anew() -> None:
-    """n0 has succeeded in it, but n2 will never say so: its loss is over and done with."""
+    """n0 has succeeded in the cycle, but n2, which is lost, never reports a success."""
     talk = candidate(nodes=5, active=2)
     for infra_rank in (1, 3, 4, 1, 3, 4):
         talk.register(infra_rank, memory=Memory(talk.machine.state.leadership.election.term or 0))
@@ -226,8 +226,8 @@ def test_a_cycle_that_is_learnt_after_one_of_its_nodes_was_lost_begins_anew() ->
     assert set(mailed(done + talk.wait(3 * TIMEOUTS.node_lost), messages.Run)) == {0, 1}
 
 
-def test_a_register_from_before_our_run_does_not_say_that_nothing_runs() -> None:
-    """n0 has started the cycle since; it is told to stop it (once more), and waited for."""
+def test_a_register_from_before_our_run_is_no_proof_that_nothing_runs() -> None:
+    """n0 has started the cycle since. It gets Stop once more, and the coordinator waits for its workers' end."""
     talk = Talk()
     talk.begin()
     talk.hear(failed(1))
@@ -238,8 +238,8 @@ def test_a_register_from_before_our_run_does_not_say_that_nothing_runs() -> None
     assert set(mailed(talk.hear(stopped(0)), messages.Run)) == {0, 1, 2}
 
 
-def test_who_is_told_to_stop_a_cycle_that_it_never_ran_knows_its_group() -> None:
-    """Or the next coordinator hears of a cycle that is newer than all others, and nobody's."""
+def test_a_stop_of_a_cycle_that_the_node_never_ran_brings_its_group() -> None:
+    """Otherwise the next coordinator would find a cycle in a memory that is newer than all others and has no group."""
     talk = Talk(nodes=5, active=2)
     talk.begin()
     talk.silent = {1}

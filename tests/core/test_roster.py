@@ -1,4 +1,4 @@
-"""Majorities that meet, and terms that no two nodes share: exhaustively for small lists."""
+"""Tests, exhaustively for small lists, that majorities intersect, and that no two nodes share a term."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, combinations, permutations
@@ -38,7 +38,7 @@ def test_any_two_majorities_meet_and_one_of_two_halves_is_one(size: int) -> None
         assert majority(members, some) != majority(members, set(members) - some)
 
 
-def test_nobody_is_no_majority_not_even_of_nobody() -> None:
+def test_no_nodes_are_no_majority_not_even_of_an_empty_list() -> None:
     assert not majority([], set())
     assert not majority([], {1})
     assert not majority([1], set())
@@ -59,8 +59,8 @@ def lists(ranks: int) -> Iterator[tuple[int, ...]]:
     return chain.from_iterable(permutations(range(ranks), size) for size in range(1, ranks + 1))
 
 
-def test_a_change_meets_both_what_was_and_what_comes() -> None:
-    """Whatever the two lists are: of those who know of a change, one is in every majority of either list."""
+def test_a_quorum_for_a_change_meets_every_majority_of_both_lists() -> None:
+    """For any two lists: every majority of either one contains a node of each quorum for the change."""
     for former in ((0,), (0, 1), (1, 0), (0, 1, 2), (2, 0, 1), (0, 1, 2, 3)):
         for members in lists(4):
             joint = Roster(0, 1, format_ranks(members), format_ranks(former))
@@ -116,9 +116,9 @@ def test_how_many_may_die_at_once(nodes: int, active: int, keepers: int, losses:
 
 
 @given(st.integers(1, 6), st.data())
-def test_what_is_promised_about_losses_holds(nodes: int, data: st.DataObject) -> None:
-    """Whichever nodes die: a majority, a candidate, and enough to train are left; of one more, some choice is too
-    many."""
+def test_a_job_survives_survivable_losses_and_not_one_more(nodes: int, data: st.DataObject) -> None:
+    """After any `survivable_losses` deaths a majority, a candidate and enough nodes to train are left. For one death
+    more, there is a choice of nodes after which they are not."""
     active = data.draw(st.integers(1, nodes))
     a_job = job(nodes, active, candidates=data.draw(st.integers(1, 4)))
 

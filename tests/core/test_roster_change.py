@@ -1,4 +1,4 @@
-"""Changing the list of members: every step is known to a majority of both lists before the next is taken."""
+"""Tests changes of the roster: a majority of both rosters keeps every step before the next step begins."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ def fresh() -> RosterChange:
     return change
 
 
-def test_nobody_has_to_be_asked_about_the_members_of_a_fresh_job() -> None:
+def test_the_roster_of_a_fresh_job_needs_no_vote() -> None:
     change = fresh()
     assert not change.pending
     assert change.eligible == {0, 1, 2, 3}
@@ -28,7 +28,7 @@ def test_both_lists_are_asked_and_then_the_new_one_alone() -> None:
     change = fresh()
     joint = Roster(0, 1, "0-1,4", former="0-3")
     assert change.change(0, [0, 1, 4]) == joint
-    assert change.eligible == {0, 1}  # who goes gets no work any more, who comes none yet
+    assert change.eligible == {0, 1}  # a node that is removed gets no work any more, an added one none yet
     assert change.keep(4, joint.stamp) is None
     assert change.keep(1, joint.stamp) is None
     final = Roster(0, 2, "0-1,4")
@@ -48,7 +48,7 @@ def test_one_change_at_a_time() -> None:
     assert change.roster.members == "0-2"
 
 
-def test_what_is_old_or_comes_twice_changes_nothing() -> None:
+def test_old_and_repeated_answers_change_nothing() -> None:
     change = fresh()
     joint = change.change(0, [0, 1, 2])
     assert joint is not None
@@ -66,7 +66,7 @@ def test_a_successor_goes_on_from_what_it_finds() -> None:
     change = RosterChange(Roster(0, 1, "0-1,4", former="0-3"))
     assert change.take_over(5) == Roster(5, 1, "0-1,4", former="0-3")
     assert change.pending
-    assert change.eligible == set()  # until a majority knows, nobody gets work
+    assert change.eligible == set()  # no node gets work until a majority keeps the roster
     assert change.change(5, [0, 1]) is None
     change.keep(0, (5, 1))
     change.keep(4, (5, 1))
@@ -74,7 +74,7 @@ def test_a_successor_goes_on_from_what_it_finds() -> None:
     assert change.eligible == {0, 1, 4}
 
 
-def test_a_successor_that_finds_nothing_under_way_still_tells_everybody() -> None:
+def test_a_successor_that_finds_no_change_still_proposes_the_roster() -> None:
     change = RosterChange(Roster(0, 2, "0-2"))
     assert change.take_over(4) == Roster(4, 2, "0-2")
     change.keep(0, (4, 2))
@@ -85,9 +85,9 @@ def test_a_successor_that_finds_nothing_under_way_still_tells_everybody() -> Non
 
 
 @given(st.data())
-def test_whoever_may_work_is_known_to_every_majority(data: st.DataObject) -> None:
-    """At any time, a majority of any list that a successor may find to be the newest meets those who keep the list of
-    all who may be given work."""
+def test_every_majority_has_the_roster_of_all_nodes_that_may_work(data: st.DataObject) -> None:
+    """At any time, every majority of a roster that a successor may find to be the newest contains a node that keeps the
+    roster of all nodes that may get work."""
     change, term = fresh(), 0
     keeps: dict[int, Roster] = dict.fromkeys(range(6), FIRST)
     mailed = [FIRST]
@@ -105,9 +105,9 @@ def test_whoever_may_work_is_known_to_every_majority(data: st.DataObject) -> Non
             assert proposal.stamp > mailed[-1].stamp
             mailed.append(proposal)
         for found in set(keeps.values()):
-            knows = {rank for rank, kept in keeps.items() if kept.stamp <= found.stamp}
-            if majority(parse_ranks(found.members), knows) and (
-                not found.former or majority(parse_ranks(found.former), knows)
+            keepers = {rank for rank, kept in keeps.items() if kept.stamp <= found.stamp}
+            if majority(parse_ranks(found.members), keepers) and (
+                not found.former or majority(parse_ranks(found.former), keepers)
             ):  # a successor may see nothing newer than this one
                 assert change.eligible <= set(parse_ranks(found.members)), (
                     found,

@@ -1,4 +1,4 @@
-"""A check's name on its whole way: from the node's health checks to the rule that answers, and to the ledger.
+"""Tests a check's name on its whole way: from the node's health checks to the rule that matches, and to the ledger.
 
 The daemon's, the agent's and the coordinator's machines are connected by their own orders and messages, encoded and
 decoded as on the real links.
@@ -30,7 +30,7 @@ OTHERS = ("ib", "scratch", "1")
 
 
 def a_job(name: str, retries: int) -> Job:
-    """Four nodes, of which three are active. There is a rule for each check, and the last rule is for any failure."""
+    """Return a job of four nodes, three of them active, with a rule for each check and a last rule for any failure."""
     checks = [Check(other, ("x",), when=(When.BEFORE_CYCLE,)) for other in OTHERS if other != name]
     checks.append(Check(name, ("x",), retries=retries, when=(When.BEFORE_CYCLE,)))
     rules = [Rule(Match(check=check.name), Response.RESTART, Budget(max=9)) for check in checks]
@@ -39,8 +39,8 @@ def a_job(name: str, retries: int) -> Job:
     return replace(plain, settings=replace(plain.settings, rules=(*rules, Rule()), health=health))
 
 
-def fails(machine: DaemonMachine, todo: Sequence[object], name: str, attempts: int) -> list[orders.Order]:
-    """The checks are run, and the named one fails: what the agent hears of it, by the link."""
+def failed_check(machine: DaemonMachine, todo: Sequence[object], name: str, attempts: int) -> list[orders.Order]:
+    """Run the checks, of which the named one fails; return the orders that the agent gets over the link."""
     (round_,) = (deed.round for deed in todo if isinstance(deed, RunChecks))
     outcomes = [
         CheckOutcome(check.name, Result.FAILED, "exit code 1: a: b", attempts)
@@ -49,14 +49,14 @@ def fails(machine: DaemonMachine, todo: Sequence[object], name: str, attempts: i
         for check in round_.checks
     ]
     done = deeds(machine.handle(ChecksDone(round_.number, tuple(outcomes)), 1.0))
-    told = [deed.order for deed in done if isinstance(deed, Tell)]
-    return [codec.decode(codec.encode(order), orders.ORDERS) for order in told]
+    sent = [deed.order for deed in done if isinstance(deed, Tell)]
+    return [codec.decode(codec.encode(order), orders.ORDERS) for order in sent]
 
 
-def says(play: Play, heard: Sequence[orders.Order]) -> tuple[Unhealthy, Memory]:
-    """What the agent makes of it: its message, as the coordinator hears it, and what its daemon remembers."""
+def handled(play: Play, received: Sequence[orders.Order]) -> tuple[Unhealthy, Memory]:
+    """Let the agent handle these orders; return its message as the coordinator gets it, and its daemon's memory."""
     done: list[object] = []
-    for order in heard:
+    for order in received:
         match order:
             case orders.Sick(problem):
                 done += play.feed(TurnedUnhealthy(problem))
@@ -69,7 +69,7 @@ def says(play: Play, heard: Sequence[orders.Order]) -> tuple[Unhealthy, Memory]:
 
 
 def before_a_cycle(the_job: Job, name: str, attempts: int) -> tuple[Unhealthy, Memory]:
-    """Node 1 is to run cycle 0.0, and its check fails."""
+    """Let node 1's check fail before cycle 0.0."""
     daemon = DaemonMachine(the_job, node(1), 0.0)
     daemon.start(0.0)
     play = Play(a_job=the_job)
@@ -78,11 +78,11 @@ def before_a_cycle(the_job: Job, name: str, attempts: int) -> tuple[Unhealthy, M
     asked = [deed.order for deed in play.feed(mail(run())) if isinstance(deed, Tell)]
     assert orders.Check("0.0") in asked
     todo = daemon.handle(Ordered("agent", orders.Check("0.0")), 0.5)
-    return says(play, fails(daemon, todo, name, attempts))
+    return handled(play, failed_check(daemon, todo, name, attempts))
 
 
 def answered_by(coordinator: Talk) -> list[str]:
-    """The checks whose rules the ledger has charged."""
+    """Return the checks whose rules the ledger has charged."""
     rules = coordinator.job.settings.rules
     return [rules[spent.rule].match.check for spent in coordinator.machine.state.cycles.ledger.spent]
 
@@ -105,7 +105,7 @@ def test_a_checks_own_rule_answers_it(name: str, retries: int) -> None:
 
 @pytest.mark.parametrize("running", [None, C0], ids=["stopped", "still stopping"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_coordinator_that_hears_of_it_from_the_nodes_memory_alone_knows_the_check_too(
+def test_a_coordinator_that_gets_only_the_nodes_memory_charges_the_checks_rule_too(
     name: str, running: Cycle | None
 ) -> None:
     """The message was lost with the former coordinator, or with the connection."""

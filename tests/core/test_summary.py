@@ -1,4 +1,4 @@
-"""What a job's end tells: counted by the coordinator, in one line that says no more than it knows."""
+"""Tests the summary of a job: counted by the coordinator, and written as one line that has only known facts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_line(summary: Summary, expected: str) -> None:
         ("", "failed"),
     ],
 )
-def test_a_run_that_was_not_the_first_says_so(run_id: str, expected: str) -> None:
+def test_a_run_that_was_not_the_first_has_its_number_in_the_line(run_id: str, expected: str) -> None:
     verdict = Verdict(Outcome.FAILED, "budget spent")
     assert head(verdict, run_id) == expected
     assert line(Summary(2), verdict, run_id) == f"{expected}, 2 cycles"
@@ -86,7 +86,7 @@ GROUPS = st.lists(st.lists(st.integers(0, 29), min_size=1, max_size=12, unique=T
 
 
 @given(GROUPS)
-def test_whoever_went_is_counted_once(groups: list[list[int]]) -> None:
+def test_a_node_that_left_the_group_is_counted_once(groups: list[list[int]]) -> None:
     counts, former, went = tally(), list[int](), set[int]()
     for now, group in enumerate(groups):
         counts.broken(float(now))
@@ -105,7 +105,7 @@ def test_whoever_went_is_counted_once(groups: list[list[int]]) -> None:
 
 
 def at_the_end(talk: Talk, verdict: Verdict = SUCCESS) -> Summary:
-    """What the verdict's file is written with, and the last word to the daemon repeats."""
+    """Return the summary with which the verdict's file is written, and that the last order to the daemon repeats."""
     done = talk.held(verdict)
     (write,) = (action for action in done if isinstance(action, WriteVerdict))
     talk.written(verdict)
@@ -150,7 +150,7 @@ def test_a_node_that_dies_and_one_that_crashes() -> None:
     assert 3.0 <= crashed.lost <= 4.0
 
 
-def test_a_successor_knows_how_many_cycles_there_were_and_that_it_took_over() -> None:
+def test_a_successor_counts_all_cycles_and_its_own_takeover() -> None:
     memories = {rank: Memory(0, newest=Cycle(0, 4), group="0-2") for rank in (0, 1, 2)}
     talk = Takeover(memories=memories, running=())
     talk.take(0, 1, 2)

@@ -1,4 +1,4 @@
-"""A coordinator that takes over: from candidate to in charge, and its use of the nodes' memories."""
+"""Tests a coordinator that takes over: from candidate to in charge, and its use of the nodes' memories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ft_supervisor.core.protocol.events import Received
 from ft_supervisor.core.protocol.ledger import Ledger, Spent
 from ft_supervisor.core.protocol.messages import Continue, Prepare, Propose, Run, Standby, Stop
 from ft_supervisor.core.protocol.model import Accepted, Cycle, Memory, Outcome, Roster, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 
 SUCCESS = Verdict(Outcome.SUCCESS, "all workers of cycle 0.0 exited with 0")
 FAILED = Verdict(Outcome.FAILED, "over")
@@ -42,12 +42,12 @@ NEW = Cycle(1, 1)
 
 
 def ran(promise: int = 0, newest: Cycle | None = C0, group: str = "0-2", **known: object) -> Memory:
-    """What a node knows that was led by n0's coordinator."""
+    """Return the memory of a node that followed n0's coordinator."""
     return Memory(promise, newest=newest, group=group, **known)  # type: ignore[arg-type]
 
 
 class Takeover(Talk):
-    """n1's coordinator, after n0's is gone. Nodes 0, 1, 2 run C0, unless `memories` or `running` say otherwise."""
+    """n1's coordinator, after n0's is gone. Nodes 0, 1 and 2 run C0, unless `memories` or `running` differ."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class Takeover(Talk):
         self._running = set(running)
 
     def come(self, *ranks: int) -> list[object]:
-        """They connect, having promised n0's term."""
+        """Let these nodes register with a promise of n0's term."""
         answers: list[object] = []
         for rank in ranks:
             answers += self._come(rank, self._memories[rank].promise)
         return answers
 
     def promise(self, *ranks: int) -> list[object]:
-        """They answer Prepare."""
+        """Let these nodes answer Prepare."""
         assert self.machine.state.leadership.election.term is not None
         answers: list[object] = []
         for rank in ranks:
@@ -84,7 +84,7 @@ class Takeover(Talk):
         return self.register(rank, running=running, memory=memory)
 
     def take(self, *ranks: int) -> list[object]:
-        """They come, and promise: all that is done."""
+        """Let these nodes register and then promise; return all actions."""
         answers = self.come(*ranks)
         assert self.machine.role is Role.PREPARING
         return answers + self.promise(*ranks)
@@ -126,8 +126,8 @@ def test_with_promises_of_a_majority_the_cycle_simply_goes_on() -> None:
     assert talk.pulse.term == 1
 
 
-def test_a_signal_that_the_former_coordinator_heard_is_not_forgotten() -> None:
-    """scancel: the coordinator dies, the workers have exited with 0, and one node says that it was told to end."""
+def test_a_signal_that_the_former_coordinator_received_is_not_forgotten() -> None:
+    """scancel: the coordinator is dead, the workers have exited with 0, and one node's Register has the signal."""
     talk = Takeover()
     talk.come(0, 1, 2, 3, 4)
     over = ran(1, succeeded=C0)
@@ -135,11 +135,11 @@ def test_a_signal_that_the_former_coordinator_heard_is_not_forgotten() -> None:
     for rank in (0, 2):
         talk.register(rank, memory=over)
     assert talk.machine.term == 1 and talk.machine.state.commit.proposal is None
-    talk.slurm(SlurmsWord.CANCELLED)
+    talk.slurm(SlurmDecision.CANCELLED)
     assert talk.machine.state.commit.proposal == Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
 
 
-def test_the_pulse_names_the_term_as_soon_as_somebody_is_in_charge() -> None:
+def test_the_pulse_has_the_term_as_soon_as_the_coordinator_is_in_charge() -> None:
     talk = Takeover()
     talk.take(0, 1, 2)
     assert talk.pulse.term == 1
@@ -158,10 +158,10 @@ def test_the_cycle_that_goes_on_can_succeed_or_fail() -> None:
     assert set(mailed(talk.hear(succeeded(2, NEW, term=1)), Propose)) == {0, 1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("knows", [0, 4], ids=["among the first", "late"])
-def test_what_was_used_of_the_budget_stays_used(knows: int) -> None:
-    memory = ran(ledger=ONE_USED) if knows == 0 else Memory(0, ledger=ONE_USED)
-    talk = Takeover(memories={knows: memory}, max_restarts=1)
+@pytest.mark.parametrize("holder", [0, 4], ids=["among the first", "late"])
+def test_the_used_part_of_the_budget_stays_used(holder: int) -> None:
+    memory = ran(ledger=ONE_USED) if holder == 0 else Memory(0, ledger=ONE_USED)
+    talk = Takeover(memories={holder: memory}, max_restarts=1)
     talk.take(0, 1, 2, 3, 4)
     assert set(mailed(talk.hear(failed(2, term=1)), Stop)) == {0, 1, 2}
     for rank in (0, 1, 2):
@@ -176,10 +176,10 @@ def test_an_active_node_that_never_ran_the_cycle_ends_it() -> None:
     assert set(mailed(done, Run)) == set()
     talk.hear(stopped(0, term=1))
     assert set(mailed(talk.hear(stopped(1, term=1)), Run)) == {0, 1, 2}
-    assert talk.machine.state.cycles.ledger.used == 0  # it is nobody's fault
+    assert talk.machine.state.cycles.ledger.used == 0  # no worker has failed
 
 
-def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
+def test_a_failure_that_no_coordinator_received_is_in_the_register() -> None:
     talk = Takeover(memories={2: ran(failures=(replace(FAILURE, infra_rank=2),))}, running=(0, 1))
     done = talk.take(0, 1, 2, 3, 4)
     assert set(mailed(done, Stop)) == {0, 1}
@@ -188,7 +188,7 @@ def test_a_failure_that_no_coordinator_heard_of_is_in_the_register() -> None:
     assert talk.machine.state.cycles.ledger.used == 1
 
 
-def test_a_success_that_no_coordinator_heard_of_is_in_the_register() -> None:
+def test_a_success_that_no_coordinator_received_is_in_the_register() -> None:
     memories = {rank: ran(succeeded=C0) for rank in range(3)}
     talk = Takeover(memories=memories, running=())
     done = talk.take(0, 1, 2)
@@ -196,8 +196,8 @@ def test_a_success_that_no_coordinator_heard_of_is_in_the_register() -> None:
     assert verdicts == {rank: Propose(1, SUCCESS) for rank in (0, 1, 2)}
 
 
-def test_nothing_begins_while_a_member_that_has_said_nothing_may_run_anything() -> None:
-    """Invariant 10: n2, of which nobody has heard, may run C0, or a cycle that nobody here knows of."""
+def test_no_cycle_begins_while_a_member_that_has_not_registered_may_run_workers() -> None:
+    """Invariant 10: n2, which has not registered, may run C0, or a cycle that no registered node ran."""
     talk = Takeover(memories={1: Memory(0)}, running=(0,))
     assert set(mailed(talk.take(0, 1, 3), Stop)) == {0}
     began = talk.now
@@ -208,7 +208,7 @@ def test_nothing_begins_while_a_member_that_has_said_nothing_may_run_anything() 
     assert set(runs) == {0, 1, 3}
 
 
-def test_no_first_cycle_either_while_a_member_has_said_nothing() -> None:
+def test_no_first_cycle_begins_while_a_member_has_not_registered() -> None:
     memories = {rank: Memory(0) for rank in range(5)}
     talk = Takeover(memories=memories, running=())
     talk.take(0, 1, 3, 4)
@@ -216,8 +216,8 @@ def test_no_first_cycle_either_while_a_member_has_said_nothing() -> None:
     assert set(mailed(talk.promise(2), Run)) == {0, 1, 2}
 
 
-def test_who_has_come_and_not_promised_yet_is_given_nothing_to_do() -> None:
-    """n0 ran the only cycle, alone; its worker failed. What it says is heard with its promise, and not sooner."""
+def test_a_node_that_has_registered_and_not_promised_yet_gets_no_work() -> None:
+    """n0 ran the only cycle, alone; its worker failed. Its report counts from its promise on, and not sooner."""
     failure = replace(FAILURE, infra_rank=0)
     memories = {0: ran(group="0", failures=(failure,)), 1: Memory(0), 2: Memory(0)}
     talk = Takeover(3, memories, running=(), active=1, max_restarts=0)
@@ -233,7 +233,7 @@ def test_who_has_come_and_not_promised_yet_is_given_nothing_to_do() -> None:
 
 
 def test_a_newer_cycle_that_is_learnt_later_counts() -> None:
-    """n0 began 0.1 with n3 instead of n2, and died before any of those who came first had heard of it."""
+    """n0 began 0.1 with n3 instead of n2, and died before any of the nodes that register first got its Run."""
     talk = Takeover(memories={3: ran(newest=C1, group="0-1,3")}, running=(0, 1, 3))
     done = talk.take(0, 1, 4)
     assert talk.machine.cycle == C0
@@ -265,8 +265,8 @@ def test_no_work_before_a_majority_keeps_the_new_list() -> None:
     assert set(mailed(talk.hear(messages.RosterKept(1, 3, 1, roster.stamp)), Run)) == {0, 1, 2}
 
 
-def test_a_joiner_gets_no_work_before_both_majorities_know_of_it() -> None:
-    """n1 was lost and taken off the list; now it is back, and the only one who could replace n2."""
+def test_a_joiner_gets_no_work_before_both_majorities_keep_the_new_roster() -> None:
+    """n1 was lost and taken off the roster. Now it is back, and is the only node that can replace n2."""
     talk = Talk(nodes=4, active=3)
     talk.begin()
     talk.silent = {1}
@@ -290,7 +290,7 @@ def test_a_joiner_gets_no_work_before_both_majorities_know_of_it() -> None:
 
 
 def test_the_newest_list_is_the_one_whose_majority_is_asked() -> None:
-    """n0 had taken n2 and n3 off the list: of n0, n1 and n4, two are enough; of five they are not."""
+    """n0 had taken n2 and n3 off the roster. Two of n0, n1 and n4 are a majority; two of five nodes are not."""
     shorter = Roster(0, 2, "0-1,4")
     talk = Takeover(memories={1: ran(roster=shorter)}, running=(1,))
     assert talk.come(1) == []
@@ -306,7 +306,7 @@ def test_the_newest_list_is_the_one_whose_majority_is_asked() -> None:
 
 
 def test_an_accepted_verdict_is_proposed_again_and_only_that() -> None:
-    """It may have been the job's already."""
+    """The accepted verdict may have been decided already."""
     accepted = Memory(0, accepted=Accepted(0, FAILED))
     memories = {rank: ran(succeeded=C0) for rank in range(3)} | {3: accepted}
     talk = Takeover(memories=memories, running=())
@@ -328,7 +328,7 @@ def test_of_two_accepted_verdicts_the_later_one_may_be_the_jobs() -> None:
     assert mailed(done, Propose) == {rank: Propose(6, SUCCESS) for rank in (0, 2, 3)}
 
 
-def test_what_a_minority_accepted_and_no_promise_tells_of_is_void() -> None:
+def test_a_verdict_that_only_a_minority_accepted_and_no_promise_has_is_void() -> None:
     talk = Takeover(memories={3: Memory(0, accepted=Accepted(0, FAILED))})
     done = talk.take(0, 1, 2)
     assert mailed(done, Propose) == {}
@@ -336,7 +336,7 @@ def test_what_a_minority_accepted_and_no_promise_tells_of_is_void() -> None:
     assert talk.machine.role is Role.LEADING
 
 
-def test_a_verdict_that_somebody_knows_to_be_the_jobs_is_written_down_at_once() -> None:
+def test_a_verdict_that_a_node_has_as_the_jobs_is_written_at_once() -> None:
     talk = Takeover()
     talk.take(0, 1, 2)
     talk._memories[3] = Memory(0, verdict=FAILED)
@@ -353,7 +353,7 @@ def test_a_verdicts_file_that_is_found_ends_the_job() -> None:
     assert talk.held(FAILED) == [close(rank, FAILED, term=1) for rank in (0, 1, 2)]
 
 
-def test_words_of_another_term_keep_no_verdict() -> None:
+def test_messages_of_another_term_keep_no_verdict() -> None:
     talk = Takeover(memories={rank: ran(succeeded=C0) for rank in range(3)}, running=())
     talk.take(0, 1, 2, 3, 4)
     for rank in range(5):
@@ -363,8 +363,8 @@ def test_words_of_another_term_keep_no_verdict() -> None:
     assert talk.machine.verdict is None
 
 
-def test_with_a_verdict_that_is_settled_nobody_steps_down() -> None:
-    """It is the job's, whoever is in charge: what is left is to tell it."""
+def test_a_coordinator_with_a_decided_verdict_does_not_step_down() -> None:
+    """A decided verdict is the job's in every term. It remains only to send it."""
     talk = Takeover(memories={rank: ran(succeeded=C0) for rank in range(3)}, running=())
     talk.take(0, 1, 2)
     for rank in range(3):
@@ -376,10 +376,10 @@ def test_with_a_verdict_that_is_settled_nobody_steps_down() -> None:
     assert set(mailed(talk.held(SUCCESS), messages.Close)) == {0, 1, 2, 3}
 
 
-# -- who is in charge no more, or never was
+# -- coordinators that are not in charge any more, or never were
 
 
-def test_who_hears_of_a_higher_promise_steps_down_and_asks_anew_above_it() -> None:
+def test_a_coordinator_that_gets_a_higher_promise_steps_down_and_asks_anew_above_it() -> None:
     talk = Takeover()
     talk.take(0, 1, 2)
     done = talk.register(3, memory=Memory(6))
@@ -392,7 +392,7 @@ def test_who_hears_of_a_higher_promise_steps_down_and_asks_anew_above_it() -> No
     assert talk.machine.term == 11
 
 
-def test_a_candidate_that_hears_of_a_higher_promise_asks_anew_above_it() -> None:
+def test_a_candidate_that_gets_a_higher_promise_asks_anew_above_it() -> None:
     talk = Takeover()
     talk.come(0, 1, 2)
     done = talk.register(3, memory=Memory(8))
@@ -401,7 +401,7 @@ def test_a_candidate_that_hears_of_a_higher_promise_asks_anew_above_it() -> None
     assert talk.machine.term is None
 
 
-def test_who_stood_still_for_longer_than_the_fence_steps_down() -> None:
+def test_a_coordinator_that_stood_still_for_longer_than_the_fence_steps_down() -> None:
     talk = Takeover()
     talk.take(0, 1, 2, 3, 4)
     talk.now += TIMEOUTS.fence
@@ -410,7 +410,7 @@ def test_who_stood_still_for_longer_than_the_fence_steps_down() -> None:
     assert "stepped_down" in talk.logged
 
 
-def test_who_stood_still_for_less_stays() -> None:
+def test_a_coordinator_that_stood_still_for_less_stays_in_charge() -> None:
     talk = Takeover()
     talk.take(0, 1, 2, 3, 4)
     talk.now += TIMEOUTS.fence - BEAT
@@ -438,8 +438,8 @@ def test_the_first_candidate_of_a_fresh_job_needs_no_vote() -> None:
 @pytest.mark.parametrize(
     ("infra_rank", "incarnation", "promise"), [(0, 2, -1), (0, 1, 0), (0, 1, 5), (1, 1, -1), (3, 1, -1)]
 )
-def test_everybody_else_needs_one(infra_rank: int, incarnation: int, promise: int) -> None:
-    """A second incarnation does not know what the first one did."""
+def test_every_other_coordinator_needs_a_vote(infra_rank: int, incarnation: int, promise: int) -> None:
+    """A second incarnation does not know the actions of the first one."""
     talk = Talk(infra_rank=infra_rank, incarnation=incarnation, memory=Memory(promise))
     assert talk.machine.term is None
     for rank in range(3):
@@ -451,7 +451,7 @@ def test_everybody_else_needs_one(infra_rank: int, incarnation: int, promise: in
     assert min(terms) % 4 == infra_rank
 
 
-def test_a_fresh_first_candidate_does_not_go_on_when_somebody_has_promised_another_term() -> None:
+def test_a_fresh_first_candidate_does_not_go_on_when_a_node_has_promised_another_term() -> None:
     talk = Talk()
     talk.register(0)
     talk.register(1)
@@ -489,7 +489,7 @@ def test_the_lease_stands_still_without_a_majority() -> None:
 
 
 def age(machine: CoordinatorMachine, message: messages.ToCoordinator, now: float) -> float | None:
-    """Of the first message that answers."""
+    """Return the lease's age in the first message that answers."""
     for action in machine.handle(Received(message), now):
         if isinstance(action, Mail) and isinstance(action.message, Run | Standby | Continue):
             return action.message.age
@@ -507,7 +507,7 @@ def test_a_lease_counts_from_when_the_promises_were_asked_for() -> None:
     assert age(talk.machine, register, 3.5) == pytest.approx(0.5)
 
 
-def test_who_has_no_majority_yet_gives_no_lease() -> None:
+def test_a_coordinator_without_a_majority_gives_no_lease() -> None:
     talk = Talk()
     register = messages.Register(node(3), 1, 1, talk.pulse.round, 103, None, Memory(0))
     assert age(talk.machine, register, 1.0) is None
@@ -537,7 +537,7 @@ def test_the_same_register_does_not_promise_for_two() -> None:
     assert talk.machine.term is None
 
 
-def test_orders_of_a_former_term_are_nobodys_any_more() -> None:
+def test_messages_of_a_former_term_are_ignored() -> None:
     talk = Takeover()
     talk.take(0, 1, 2, 3, 4)
     for message in (failed(0), succeeded(0), stopped(0), messages.ToldToEnd(0, 0, 1, "SIGTERM"), verdict_kept(0)):

@@ -1,4 +1,4 @@
-"""How a verdict becomes the job's: proposed, decided by a majority, written, claimed, told."""
+"""Tests how a verdict becomes the job's: proposed, decided by a majority, written, claimed and sent."""
 
 import pytest
 from tests.core.machines import decided, job
@@ -55,7 +55,7 @@ def test_a_change_of_members_under_way_needs_both_majorities() -> None:
     assert commit.keep(5, joint) == ONE
 
 
-def test_what_nobody_proposed_cannot_be_kept() -> None:
+def test_without_a_proposal_no_verdict_can_be_kept() -> None:
     commit = VerdictCommit()
     for infra_rank in range(5):
         assert commit.keep(infra_rank, ROSTER) is None

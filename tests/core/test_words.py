@@ -1,4 +1,4 @@
-"""Text for people: counts, durations, lists of names, and text without sequences that would command a terminal."""
+"""Tests text for people: counts, durations, lists of names, and text without sequences that control a terminal."""
 
 import pytest
 from hypothesis import given
@@ -83,7 +83,7 @@ def test_what_people_write_stays() -> None:
 
 
 @given(st.text())
-def test_what_is_shown_has_the_length_of_the_text_and_can_be_printed(text: str) -> None:
+def test_printable_text_keeps_its_length_and_can_be_printed(text: str) -> None:
     shown = printable(text)
     assert len(shown) == len(text) and shown.isprintable()
     assert all(now == then for now, then in zip(shown, text, strict=True) if then.isprintable())

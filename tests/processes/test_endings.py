@@ -33,9 +33,7 @@ def started(start: StartJob, *, worker: list[str], timeouts: dict[str, str] = CA
     [
         "node0",
         pytest.param("node1", marks=pytest.mark.slow("node0, which has workers, too")),
-        pytest.param(
-            "node2", marks=pytest.mark.slow("test_coordinator.py::test_a_node_that_is_told_to_end_cancels_the_job")
-        ),
+        pytest.param("node2", marks=pytest.mark.slow("test_coordinator.py::test_a_signal_to_a_node_cancels_the_job")),
     ],
 )
 def test_sigterm_to_all_processes_of_a_node_twice(start: StartJob, node: str) -> None:

@@ -70,7 +70,7 @@ def test_a_node_is_replaced_for_what_its_worker_printed(start: StartJob) -> None
     job.assert_end(0, "success")
 
 
-@pytest.mark.slow("test_cluster_policy.py::test_an_excluded_node_is_never_chosen_again_and_all_are_told")
+@pytest.mark.slow("test_cluster_policy.py::test_an_excluded_node_is_never_chosen_again_and_all_runs_name_it")
 def test_a_node_is_replaced_for_a_signal_and_never_chosen_again(start: StartJob) -> None:
     rule = {"match": {"signal": "SIGBUS"}, "action": "replace_node"}
     job = start(nodes=3, active=2, policy=rules(rule) | {"spares": {"on_exhausted": "requeue"}}, timeouts=QUICK)
@@ -176,7 +176,7 @@ def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart(start
     job.assert_end(0, "success")
 
 
-@pytest.mark.slow("core/test_health.py::test_a_warning_is_news_once_and_so_is_its_end")
+@pytest.mark.slow("core/test_health.py::test_a_warning_and_its_end_are_reported_once")
 def test_a_warning_changes_nothing(start: StartJob, tmp_path: Path) -> None:
     (tmp_path / "job0").mkdir()
     (tmp_path / "job0" / "sick-node0").touch()

@@ -10,7 +10,7 @@ from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, goodbye, job, st
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.model import Accepted, Cycle, Memory, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 from ft_supervisor.core.protocol.settings import Budget, Cause, Match, OnExhausted, Placement, Response, Rule
 from ft_supervisor.run_folder import snapshot as snapshots
 from ft_supervisor.run_folder.snapshot import (
@@ -152,7 +152,7 @@ def test_unhealthy_excluded_draining_and_gone() -> None:
         talk.hear(stopped(rank))
     talk.wait(1)
     talk.hear(messages.Unhealthy(0, 3, 1, Problem("disk", "health check disk failed: full")))
-    talk.slurm(SlurmsWord.NOTHING, draining=(4,), end_in=100.0)
+    talk.slurm(SlurmDecision.NOTHING, draining=(4,), end_in=100.0)
     talk.hear(goodbye(5))
     talk.wait(10)
     found = seen(talk)

@@ -1,4 +1,4 @@
-"""The agent's process: the real machine, and what its shell does."""
+"""The simulated process of an agent: the real machine, and a shell that carries out its actions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IMPORTS = (0.2, 2.5)
 
 
 class SimAgent(Process):
-    """One incarnation."""
+    """One incarnation of a node's agent."""
 
     def __init__(self, node: SimNode, incarnation: int, memory: Memory, waited: float) -> None:
         world = node.world
@@ -49,12 +49,12 @@ class SimAgent(Process):
 
     @property
     def watched(self) -> Cycle | None:
-        """Whose exit barrier to look at."""
+        """The cycle whose exit barrier the machine watches, if there is one."""
         assert self.machine is not None
         return self.machine.watched
 
     def feed(self, event: AgentEvent) -> None:
-        """Something happened. Only from what this process does."""
+        """Let the machine handle an event, and carry out its actions. To be called by way of `do`."""
         if self.alive and self.machine is not None:
             if self.world.history is not None and not isinstance(event, Tick | Looked):
                 self.world.note(f"{self.node.name} agent", f"<- {brief(event)}")
@@ -69,7 +69,7 @@ class SimAgent(Process):
         return todo
 
     def die(self) -> None:
-        """It is gone, and its workers soon are."""
+        """End the process. Its workers end soon after it."""
         self.alive = False
         if self.wire is not None:
             self.wire.abandoned = True
@@ -137,7 +137,7 @@ class SimAgent(Process):
         self.world.moment("running", self.node.rank)
 
     def _start_in_vain(self, run: Run) -> None:
-        """Some of the workers run by then, or none does."""
+        """Report that the workers cannot be started. Some of them run by then, or none does."""
         workers = SimWorkers(self, run)
         if self.world.between(0.0, 1.0) < 0.5:
             self.node.workers = workers

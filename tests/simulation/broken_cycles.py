@@ -16,7 +16,7 @@ from ft_supervisor.core.quorum.members import Member
 
 
 class WaitsOnlyForTheFirstToStop(Cycles):
-    """Takes the first node that has stopped for all of them."""
+    """Treats all nodes as stopped when the first one has stopped."""
 
     def _stopped(self, member: Member, now: float) -> None:
         for other in self._members:
@@ -26,7 +26,7 @@ class WaitsOnlyForTheFirstToStop(Cycles):
 
 
 class GivesSuspectsUp(Cycles):
-    """Does not wait for node_lost where the probe had no answer."""
+    """Does not wait for node_lost where the probe got no answer."""
 
     def _watch_stopping(self, now: float) -> None:
         if now - self._failure.since >= self.job.timeouts.probe:
@@ -36,12 +36,16 @@ class GivesSuspectsUp(Cycles):
 
 
 class OneSuccessIsEnough(Cycles):
+    """Ends the job with success when the first node has succeeded."""
+
     def _succeeded(self, member: Member, now: float) -> None:
         self.current.pending.clear()
         super()._succeeded(member, now)
 
 
 class CountsSuccessesOfFormerCycles(Cycles):
+    """Counts a success of any cycle for the current one."""
+
     def hear(
         self,
         message: messages.OfWorkers,
@@ -61,7 +65,9 @@ class ForgetsTheLost(CoordinatorMachine):
         member.lost, member.heard = False, now
 
 
-class LosesNobody(CoordinatorMachine):
+class NeverLosesANode(CoordinatorMachine):
+    """Treats each silent node as heard."""
+
     def _lose(self, member: Member, now: float) -> None:
         member.heard = now
 
@@ -74,24 +80,29 @@ class ShiftsRanks(Cycles):
 
 
 class TwoOfTheSameRank(Cycles):
+    """Gives the nodes with group_rank 0 and 1 both the group_rank 0."""
+
     def _run(self, member: Member, group: str, group_rank: int) -> None:
         super()._run(member, group, max(0, group_rank - 1))
 
 
 class NeverGivesUp(Succession):
+    """Waits for ever for enough nodes."""
+
     def _too_few(self, reason: str, decision: Decision, now: float) -> Successors:
-        """Wait for ever."""
         return Successors()
 
 
 class JoinsForEver(Cycles):
+    """Has no limit for the time in which nodes join."""
+
     def watch(self, standing: Standing) -> Step:
         self._since = standing.now if self.phase is Phase.JOINING else self._since
         return super().watch(standing)
 
 
-class DoesNotListenToRegisters(Cycles):
-    """Ignores a node's report about the running cycle, and waits for an agent that ran it already."""
+class IgnoresRegisters(Cycles):
+    """Ignores a Register's report about the running cycle, and waits for an agent that ran it already."""
 
     def _welcome_active(self, message: messages.Register, member: Member, now: float) -> None:
         assert self.cycle is not None
@@ -100,14 +111,16 @@ class DoesNotListenToRegisters(Cycles):
         super()._welcome_active(message, member, now)
 
 
-class RecordsWhatItLikes(CoordinatorMachine):
-    """Closes with its own verdict, and not with the one that was kept."""
+class ClosesWithItsOwnVerdict(CoordinatorMachine):
+    """Closes with its own verdict instead of the one that the nodes have kept."""
 
     def _close_held(self, verdict: Verdict, now: float) -> None:
         super()._close_held(Verdict(Outcome.FAILED, self.node.name), now)
 
 
 class RunsAfterTheVerdict(CoordinatorMachine):
+    """Sends Run after it has closed."""
+
     def _close_held(self, verdict: Verdict, now: float) -> None:
         super()._close_held(verdict, now)
         for member in self.members:

@@ -1,4 +1,4 @@
-"""The core with one rule broken of a daemon that leaves, and of its states."""
+"""Daemon machines with one broken rule each: rules of a daemon that leaves, and of its states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CompletesWithSuccess(LastDeed):
 
 
 class EndsEveryJob(LastDeed):
-    """Ends the job beside a batch script that can end it."""
+    """Ends the job although its batch script can end it."""
 
     def _is_ours(self) -> bool:
         return True
@@ -52,7 +52,7 @@ class RequeuesAgain(LastDeed):
 
 
 class LooksForNoFile(Leaving):
-    """Waits for the answer of a last look that it has not taken."""
+    """Waits for the result of a last look at the verdict's file that it has not asked for."""
 
     def begin(self, now: float) -> list[actions.DaemonAction]:
         todo: list[actions.DaemonAction] = [

@@ -1,4 +1,4 @@
-"""The machine of `launch` with one rule broken. None of these checks itself: the world has to detect it."""
+"""Launch machines with one broken rule each. They do not check themselves: the world has to detect the breach."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ from ft_supervisor.core.launch.states import State
 
 
 class Unchecked(LaunchMachine):
+    """Checks none of its own invariants."""
+
     def validate(self) -> None:
         """Check nothing."""
 
 
 class ExitsAsSrunDoes(Unchecked):
+    """Exits with srun's exit code, whether there is a verdict or not."""
+
     def _settle(self) -> None:
         super()._settle()
         self._code = self._srun_code
 
 
 class BelievesAnyLaunchsVerdict(Unchecked):
+    """Accepts the verdict of another launch as its own."""
+
     def handle(self, event: LaunchEvent, now: float) -> list[LaunchAction]:
         if isinstance(event, OthersVerdict):
             event = VerdictRead(event.verdict, event.run_id)
@@ -28,13 +34,15 @@ class BelievesAnyLaunchsVerdict(Unchecked):
 
 
 class WaitsForNoLateVerdict(Unchecked):
+    """Does not wait for a verdict once srun has ended."""
+
     def _srun_is_gone(self, code: int, now: float) -> None:
         self.begin = replace(self.begin, close_grace=0.0)
         super()._srun_is_gone(code, now)
 
 
 class SwallowsSigterm(Unchecked):
-    """Relies on Slurm to signal the tasks too."""
+    """Does not pass SIGTERM on, as if Slurm always signalled the tasks too."""
 
     def _signal(self, name: str, now: float) -> None:
         super()._signal(name, now)
@@ -43,6 +51,8 @@ class SwallowsSigterm(Unchecked):
 
 
 class PassesOnEverySignal(Unchecked):
+    """Signals the tasks once more for each further signal."""
+
     def _signal(self, name: str, now: float) -> None:
         super()._signal(name, now)
         if self._asked and self.state is State.RUNNING and SignalSrun("SIGINT") not in self._actions:
@@ -50,7 +60,7 @@ class PassesOnEverySignal(Unchecked):
 
 
 class LeavesWithTheVerdict(Unchecked):
-    """Does not wait for srun."""
+    """Leaves as soon as it has read the verdict, and does not wait for srun."""
 
     def _read(self, found: VerdictRead, now: float) -> None:
         super()._read(found, now)
@@ -59,7 +69,7 @@ class LeavesWithTheVerdict(Unchecked):
 
 
 class WaitsForSrunForEver(Unchecked):
-    """As after a node's death, when srun waits for that node."""
+    """Sets no limit for srun's end after the verdict. srun may wait long for a dead node."""
 
     @property
     def next_tick(self) -> float:

@@ -1,4 +1,4 @@
-"""The core with one rule broken that a node keeps by itself."""
+"""Agents and daemons with one broken rule each: rules that a node keeps without its coordinator."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from ft_supervisor.core.quorum.roster import first_candidate
 
 
 class AcceptsAnyRun(AgentMachine):
+    """Accepts a Run of a cycle that is not newer than its newest one."""
+
     def _run(self, run: messages.Run, now: float) -> None:
         self._follower.memory = replace(self.memory, newest=None)
         super()._run(run, now)
 
 
 class RunsWithoutALease(AgentMachine):
+    """Starts workers although it has no lease."""
+
     def _run(self, run: messages.Run, now: float) -> None:
         self._follower.lease.grant(now)
         super()._run(run, now)
 
 
 class StartsBesideTheFormer(Lifecycle):
-    """Leaves a failed worker's peers running."""
+    """Reports the workers as stopped and leaves them running."""
 
     def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
         if self.running is not None and not isinstance(self.state, Closing):
@@ -38,14 +42,16 @@ class StartsBesideTheFormer(Lifecycle):
             super().stop(grace, now, signal)
 
 
-class SaysStoppedTooEarly(AgentMachine):
+class ReportsStoppedTooEarly(AgentMachine):
+    """Sends WorkersStopped before the workers are gone."""
+
     def _stop_cycle(self, stop: messages.Stop, now: float) -> None:
         self._life.send_stopped(stop.cycle)
         super()._stop_cycle(stop, now)
 
 
 class NeverStops(Lifecycle):
-    """Leaves the workers alone."""
+    """Sends its workers no signal, and waits for their end."""
 
     def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
         do, self._do = self._do, lambda action: None if isinstance(action, actions.StopWorkers) else do(action)
@@ -54,7 +60,7 @@ class NeverStops(Lifecycle):
 
 
 class TakesAStopForASuccess(Lifecycle):
-    """Takes workers that are gone for a success."""
+    """Treats workers that were stopped as successful."""
 
     def gone(self, cycle: Cycle) -> None:
         if isinstance(self.state, Stopping):
@@ -73,12 +79,14 @@ class ForgetsItsDeadline(Lifecycle):
 
 
 class FailsAndCallsItSuccess(Lifecycle):
+    """Reports failed workers as successful."""
+
     def exited(self, cycle: Cycle, failures: tuple[Failure, ...], now: float) -> None:
         super().exited(cycle, (), now)
 
 
 class RemembersNothing(Follower):
-    """Sends its daemon nothing that its successor needs, except promises."""
+    """Sends its daemon nothing that the next agent needs, except promises."""
 
     def remember(self, memory: Memory) -> None:
         self.memory = memory
@@ -86,20 +94,22 @@ class RemembersNothing(Follower):
 
 
 class NeverLeaves(Lifecycle):
+    """Sends Goodbye, and then waits for ever."""
+
     def _leave(self, leave: actions.Leave) -> None:
         self.state = Closing(leave, None)
         self._follower.send(messages.Goodbye, verdict=self._follower.memory.verdict)
 
 
-class SaysGoodbyeTooEarly(AgentMachine):
-    """Sends its Goodbye without waiting for its workers, which go on."""
+class SendsGoodbyeTooEarly(AgentMachine):
+    """Sends Goodbye while its workers go on."""
 
     def _terminate(self, reason: str, now: float) -> None:
         self._follower.send(messages.Goodbye, verdict=None)
 
 
-class NeverCallsAnybodyElse(AgentMachine):
-    """Stays with the coordinator that it met first."""
+class DialsOnlyTheFirstCandidate(AgentMachine):
+    """Dials only the job's first candidate."""
 
     def handle(self, event: events.AgentEvent, now: float) -> list[actions.AgentAction]:
         return [
@@ -118,24 +128,24 @@ class LeavesByTheBarrier(AgentMachine):
 
 
 class BelievesAnyStore(AgentMachine):
-    """Ends the node for any store with another configuration."""
+    """Ends the node when any store has another configuration."""
 
     def _policy_differs(self, event: events.PolicyDiffers, now: float) -> None:
         self._life.end(actions.Leave(CONFIG_ERROR, None, event.reason), 0.0, now)
 
 
-def believes(*_: object) -> str:
-    """Accepts every message, also one that cannot be true."""
+def accept_all(*_: object) -> str:
+    """Return no objection to any message, even to one that cannot be true."""
     return ""
 
 
-def echoes_always(round_: int, *, abandoned: bool) -> int:
-    """Replaces lease.echo: writes back the round that an abandoned connection has read."""
+def echo_always(round_: int, *, abandoned: bool) -> int:
+    """Return the round to write back, even on an abandoned connection. Replaces lease.echo."""
     return round_
 
 
 class HasNoGuard(AgentMachine):
-    """Removes the guard: no process beside the workers watches their lease."""
+    """Has no guard: no process beside the workers watches their lease."""
 
     @property
     def guard_at(self) -> float | None:
@@ -143,7 +153,7 @@ class HasNoGuard(AgentMachine):
 
 
 class DoesNotGuardTheFence(DaemonMachine):
-    """Leaves the fence to an agent that may stand still."""
+    """Ignores the fence's time, and so leaves the fence to an agent that may stand still."""
 
     def handle(self, event: events.DaemonEvent, now: float) -> list[actions.DaemonAction]:
         match event:

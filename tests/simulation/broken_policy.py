@@ -1,4 +1,4 @@
-"""The core with one rule of the cluster's policy broken."""
+"""Parts of the core with one broken rule of the cluster's policy each."""
 
 from __future__ import annotations
 
@@ -15,37 +15,43 @@ from ft_supervisor.core.quorum.members import Member
 
 
 class ChoosesTheExcluded(Selection):
+    """Chooses nodes that a rule has excluded."""
+
     def _fit(self, nodes: set[int]) -> set[int]:
         self.excluded = frozenset()
         return super()._fit(nodes)
 
 
 class ChoosesTheUnhealthy(Selection):
+    """Chooses nodes that have reported a problem."""
+
     def _fit(self, nodes: set[int]) -> set[int]:
         return {rank for rank in nodes if rank not in self.excluded}
 
 
-class RunsWhateverTheChecksSay(Lifecycle):
+class IgnoresTheChecks(Lifecycle):
+    """Starts workers although a check has failed."""
+
     def checked(self, cycle: str, problem: Problem | None, now: float) -> None:
         super().checked(cycle, None, now)
 
 
 class ChargesForTheNodesHealth(Cycles):
-    """Charges a failed check as a restart, as if a worker had failed."""
+    """Charges a restart for a failed check, as if a worker had failed."""
 
     def _trouble(self, trouble: Trouble, now: float) -> None:
         super()._trouble(replace(trouble, charged=trouble.charged or trouble.cause is Cause.HEALTH), now)
 
 
 class BlamesItsWorkers(Lifecycle):
-    """Reports workers that cannot be started as failures of theirs."""
+    """Reports workers that cannot be started as failed workers."""
 
     def cannot_start(self, cycle: Cycle, reason: str, now: float) -> None:
         self.exited(cycle, (Failure(self._node.infra_rank, 0, exit_code=126, message=reason),), now)
 
 
 class DecidesBeforeAllHaveStopped(Cycles):
-    """Begins the next cycle as soon as its cause is known."""
+    """Begins the next cycle as soon as one node has reported a failure."""
 
     def _hear_active(
         self,

@@ -1,4 +1,4 @@
-"""The core with one rule of takeover broken: terms, majorities, promises, leases."""
+"""Parts of the core with one broken rule of the takeover each: terms, majorities, promises, leases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ft_supervisor.core.quorum.roster_change import RosterChange
 
 
 class HeedsOlderTerms(AgentMachine):
-    """Takes mail of older terms than it has promised."""
+    """Accepts mail of a lower term than the one it has promised."""
 
     def _mail(self, message: messages.ToAgent, now: float) -> None:
         if message.term < self.memory.promise:
@@ -29,7 +29,7 @@ class HeedsOlderTerms(AgentMachine):
 
 
 class IgnoresNewerPromises(CoordinatorMachine):
-    """Goes on in its term with nodes that have promised a newer one."""
+    """Goes on in its term with nodes that have promised a higher one."""
 
     def _receive(self, message: messages.ToCoordinator, now: float) -> None:
         if self.term is not None and message.term > self.term:
@@ -45,8 +45,8 @@ def any_minority(members: Sequence[int], present: Collection[int]) -> bool:
     return any(member in present for member in members)
 
 
-class AsksOnlyTheNewList(RosterChange):
-    """Changes the members with a majority of the new list alone."""
+class AsksOnlyTheNewRoster(RosterChange):
+    """Changes the members with a majority of the new roster alone."""
 
     def _propose(self, roster: Roster) -> Roster:
         return super()._propose(replace(roster, former=""))
@@ -64,7 +64,7 @@ class ForgetsPromises(DaemonMachine):
         ]
 
 
-class WaitsForNobodyToStop(Members):
+class DoesNotWaitForStops(Members):
     """Begins the next cycle although nodes still run workers."""
 
     def anybody_runs(self) -> bool:
@@ -74,15 +74,15 @@ class WaitsForNobodyToStop(Members):
         return self.present(now, silence)
 
 
-class LeasesToAnybody(Proof):
-    """Takes every round for a lease, without a majority's echo."""
+class LeasesWithoutEchoes(Proof):
+    """Publishes every round as a lease, without a majority's echo."""
 
     def lease(self, roster: Roster) -> int:
         return self.round
 
 
 class NeverFences(AgentMachine):
-    """Does not fence its workers, nor lets its daemon or the guard do it."""
+    """Does not fence its workers, and gives neither daemon nor guard a deadline for it."""
 
     @property
     def fence_at(self) -> float | None:
@@ -97,8 +97,10 @@ class CountsItsOwnDelay(Members):
 
 
 class GoesOnAfterAStall(CoordinatorMachine):
-    """Goes on as if in charge after any suspension, on the strength of an old majority. (Not to step down is no mistake
-    by itself: without a new proof of its majority its decisions do not count.)"""
+    """Stays in charge and decides after any suspension, with no new proof of its majority.
+
+    Only the second is a mistake: decisions of a coordinator that has not stepped down do not count without a new proof.
+    """
 
     def _late(self, seconds: float, stalled: bool, now: float) -> None:
         super()._late(seconds, False, now)
@@ -108,8 +110,8 @@ class GoesOnAfterAStall(CoordinatorMachine):
         self._leadership.may_decide = lambda now: True  # type: ignore[method-assign]
 
 
-class TakesAnyVerdictForIts(CoordinatorMachine):
-    """Takes charge, and ignores the verdict that nodes have accepted before."""
+class IgnoresAcceptedVerdicts(CoordinatorMachine):
+    """Takes charge, and ignores the verdict that nodes have accepted in an earlier term."""
 
     def _receive(self, message: messages.ToCoordinator, now: float) -> None:
         if isinstance(message, messages.Register):
@@ -117,15 +119,15 @@ class TakesAnyVerdictForIts(CoordinatorMachine):
         super()._receive(message, now)
 
 
-class WantsNoKeepers(VerdictCommit):
-    """Takes a verdict for the job's as soon as one node keeps it."""
+class DecidesWithOneKeeper(VerdictCommit):
+    """Decides a verdict as soon as one node keeps it."""
 
     def keep(self, infra_rank: int, roster: Roster) -> Verdict | None:
         return self.proposal if self.stage is Stage.PROPOSED else None
 
 
 class LeadsOnceAMajorityIsPresent(Leadership):
-    """Asks for promises, and does not wait for them."""
+    """Takes charge when it asks for promises, and does not wait for them."""
 
     def campaign(self, now: float) -> list[actions.CoordinatorAction]:
         asked = super().campaign(now)
@@ -144,8 +146,8 @@ class ForgetsItsProposal(VerdictCommit):
         return kept
 
 
-class TermsOfAnybody(Election):
-    """Gives all candidates the same terms."""
+class SharesTerms(Election):
+    """Asks for terms that other candidates may ask for as well."""
 
     def ask(self, now: float) -> int:
         self.term = self._highest = self._highest + 1

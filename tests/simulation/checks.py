@@ -1,11 +1,11 @@
-"""The invariants, asked at every action that could break one (docs/concepts.md, What always holds). Raises Breach.
+"""The invariants, checked at every action that could break one (docs/concepts.md, What always holds). Raises Breach.
 
 1. Two cycles never run workers at the same time on one node.
 2. No two nodes hold the same group_rank in the same cycle.
 3. A node that is excluded or lost is never active in a later cycle, unless it registered anew and was not excluded.
 4. At most one verdict per run; nothing runs after it.
 5. Verdict success only if every active node of one cycle reported success in that cycle.
-6. Every daemon ends, within a bound computable from the timeouts, whatever dies.
+6. Every daemon ends, within a bound computable from the timeouts, even if any processes and nodes die.
 7. A message from an old term, cycle or incarnation changes nothing.
 8. Training workers are not touched by the loss of the coordinator as long as their own nodes live and a takeover fits
    inside the fence.
@@ -55,12 +55,12 @@ WAKING = 0.2
 
 
 class Checks(Endings):
-    """Checks every action and decides nothing. This class checks workers, coordinators and faults."""
+    """Checks the actions of workers, agents and coordinators, and notes faults. It changes nothing in the world."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.leader: int | None = None
-        """The node whose coordinator was last seen in charge."""
+        """infra_rank of the node whose coordinator last sent a pulse or mail as the one in charge."""
         self.ranks: dict[Cycle, dict[int, int]] = {}
         """The infra_ranks by group_rank of all workers that were started."""
         self.terms: dict[int, SimCoordinator] = {}
@@ -86,7 +86,7 @@ class Checks(Endings):
         self._newest[node.rank] = run.cycle
         group = self.groups.setdefault(run.cycle, parse_ranks(run.group))
         if group != parse_ranks(run.group) or group[run.group_rank] != node.rank:
-            raise Breach("2", f"{node.name} is told that {run.group} are {run.cycle}, others that {group}")
+            raise Breach("2", f"the group of {run.cycle} is {run.group} in the Run of {node.name}, and was {group}")
         if world.plan.gentle and len(self.ranks) > 1:
             raise Breach("8", f"training is disturbed: {node.name} starts {run.cycle}")
         if node.rank in parse_ranks(run.ledger.excluded) or node.daemon.machine.memory.unhealthy:
@@ -157,7 +157,7 @@ class Checks(Endings):
             self._world.moment("joining", message.infra_rank)
 
     def heard(self, coordinator: SimCoordinator, ranks: Iterable[int]) -> None:
-        """Note that these nodes are alive for a coordinator, by their heartbeats, or that it gives them time anew."""
+        """Note that a coordinator has received these nodes' heartbeats, or that their time begins anew for it."""
         known = self._heard.setdefault(coordinator, {})
         known.update(dict.fromkeys(ranks, (coordinator.awake(), coordinator.thaws)))
 
@@ -167,7 +167,7 @@ class Checks(Endings):
         if isinstance(fact, TookCharge):
             self.heard(coordinator, range(len(self._world.nodes)))
         closing = coordinator.machine is not None and coordinator.machine.role is Role.CLOSING
-        if not isinstance(fact, NodeLost) or closing:  # at the end it is only about whose names to tell
+        if not isinstance(fact, NodeLost) or closing:  # at the end a loss only adds to VerdictDecided.lost
             return
         rank = fact.infra_rank
         self._lost.setdefault(coordinator, set()).add(rank)
@@ -186,7 +186,7 @@ class Checks(Endings):
             raise Breach("lost", f"{coordinator.node.name} gives up n{rank} after {silence:.1f} s, itself not counted")
 
     def _travels(self, message: ToCoordinator | ToAgent, types: tuple[type, ...]) -> None:
-        """Check in one job of twenty that our machines' messages are within the bounds of their fields."""
+        """Check in one job of twenty that a message survives encoding: its fields are within their bounds."""
         if self._world.plan.seed % 20:
             return
         try:
@@ -197,14 +197,14 @@ class Checks(Endings):
             raise Breach("believed", f"{message} does not come back")
 
     def announced(self, fact: Fact) -> None:
-        """Check that no machine refuses a message of ours as impossible."""
+        """Check that no machine has refused a real machine's message as impossible."""
         if isinstance(fact, MessageDropped | MailDropped) and fact.reason is not None:
-            raise Breach("believed", f"one of ours is not believed: {fact}")
+            raise Breach("believed", f"a real machine's message is refused: {fact}")
 
     def mail(self, coordinator: SimCoordinator, infra_rank: int, message: ToAgent) -> None:
         """Check a message of a coordinator to an agent."""
         self._travels(message, TO_AGENT)
-        if not isinstance(message, Prepare | Close):  # only who is in charge says such a thing
+        if not isinstance(message, Prepare | Close):  # only the coordinator in charge sends the others
             self.in_charge(coordinator, message.term)
             self._led.setdefault(coordinator, set()).add(infra_rank)
         if isinstance(message, Run):
@@ -239,8 +239,10 @@ class Checks(Endings):
             self.touched.update(ranks)
 
     def _harmless(self, freeze: Fault) -> bool:
-        """Whether a coordinator that stands still for so long must not give any node up for it. Where there are other
-        candidates, some agents may go to one, and others may stay."""
+        """Whether a coordinator must not lose any node because it stood still for so long.
+
+        Where there are other candidates, a longer freeze may make some agents connect to one of them while others stay.
+        """
         timeouts, now = self._world.job.timeouts, self._world.now
         again, self._frozen_until = now < self._frozen_until + timeouts.fence, now + freeze.seconds
         if len(candidates(self._world.job, None)) == 1:

@@ -1,4 +1,4 @@
-"""Simulated time: a heap of deeds, one random stream, and what a breach of an invariant is."""
+"""Simulated time: a heap of scheduled calls, one random stream, and the error for a broken invariant."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ class Breach(AssertionError):
 
 
 class Clockwork:
-    """Deeds at their time, in seconds. The same seed and deeds give the same world."""
+    """Runs scheduled calls in the order of their times, in seconds. The same seed and calls give the same world."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.now = 0.0
         self.history: list[str] | None = None
-        """Lines for people, where they are wanted."""
+        """Lines for people; None where they are not kept."""
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
 
     def after(self, delay: float, deed: Callable[..., None], *arguments: Any) -> None:
-        """Do `deed` in `delay` seconds."""
+        """Call `deed` in `delay` seconds."""
         self._count += 1
         heapq.heappush(self._heap, (self.now + delay, self._count, deed, arguments))
 
     def at(self, time: float, deed: Callable[..., None], *arguments: Any) -> None:
-        """Do `deed` then."""
+        """Call `deed` at `time`, or at once if that is over."""
         self._count += 1
         heapq.heappush(self._heap, (max(time, self.now), self._count, deed, arguments))
 
     def step(self) -> None:
-        """The next deed. Raises IndexError when there is none."""
+        """Make the next scheduled call. Raises IndexError when there is none."""
         self.now, _, deed, arguments = heapq.heappop(self._heap)
         deed(*arguments)
 
     def between(self, low: float, high: float) -> float:
-        """A random number of seconds."""
+        """Return a random number of seconds from `low` to `high`."""
         return low + (high - low) * self.random.random()
 
     def note(self, who: str, what: object) -> None:
-        """One line of the history."""
+        """Add a line to the history, if it is kept."""
         if self.history is not None:
             self.history.append(f"{self.now:9.3f} {who:<12} {what}")

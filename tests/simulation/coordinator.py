@@ -1,4 +1,4 @@
-"""The coordinator's process: the real machine, its store, and what its shell does."""
+"""The simulated process of a coordinator: the real machine, its store, and a shell that carries out its actions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MOMENTS = {
 
 
 class SimCoordinator(Process):
-    """One incarnation, from its exec on."""
+    """One incarnation of a node's coordinator, from its exec on."""
 
     def __init__(self, node: SimNode, incarnation: int, memory: Memory) -> None:
         world = node.world
@@ -61,7 +61,7 @@ class SimCoordinator(Process):
         world.after(world.between(*IMPORTS), self.do, self._begin)
 
     def feed(self, event: CoordinatorEvent) -> None:
-        """Something happened. Only from what this process does."""
+        """Let the machine handle an event, and carry out its actions. To be called by way of `do`."""
         if not self.alive or self.machine is None:
             return
         if self.world.history is not None and not isinstance(event, Tick | Heard):
@@ -74,7 +74,7 @@ class SimCoordinator(Process):
         self._perform(todo)
 
     def die(self) -> None:
-        """It is gone, and the store with it."""
+        """End the process, and its store with it."""
         self.alive = False
         if self.node.host.up:
             for connection in self.connections:
@@ -89,7 +89,7 @@ class SimCoordinator(Process):
         self.feed(Tick())
 
     def repeat(self, message: ToCoordinator) -> None:
-        """A word of before comes once more."""
+        """Receive a message once more."""
         self.feed(Received(message))
 
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""One candidate is asked for its store, over the network."""
+"""An agent's attempt to reach one candidate's store over the network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Attempt:
-    """One candidate is asked: the connection, hello, and the pulse."""
+    """One attempt: connect to the candidate, exchange hello, and read the pulse."""
 
     def __init__(self, wire: Wire, route: Route, there: Channel, back: Channel) -> None:
         self._wire = wire
@@ -31,7 +31,7 @@ class Attempt:
         wire = self._wire
         server = wire.agent.world.nodes[self._candidate].coordinator
         if server is None or not server.alive or not server.listening:
-            # The address file names the job's own store alone.
+            # The address file names only the job's own store.
             squatted = not self._route.by_file
             squatted &= wire.agent.world.now < wire.agent.world.nodes[self._candidate].squatted_until
             self._back.send(wire.agent.do, self._differ if squatted else self._fail)
@@ -60,7 +60,7 @@ class Attempt:
             self._wire.found(self._candidate, connection, round_, asked)
 
     def _differ(self) -> None:
-        """A stranger's store has answered, and no other one is there."""
+        """Report that a stranger's store has answered, and that the candidate's own is not there."""
         if not self._done and not self._wire.abandoned:
             self._wire.differs(self._route, "a stranger's store")
         self._fail()

@@ -1,4 +1,4 @@
-"""Which plan a seed stands for."""
+"""Draws the plan of a seed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from tests.simulation.themes import THEMES, Theme, launched
 
 
 def draw(seed: int, theme: Theme | None = None) -> Plan:
-    """The plan of this seed; with `theme`, another one, of this theme. `launch` has started every fourth job, and gets
-    signals in some of these."""
+    """Return the plan of this seed; with `theme`, another plan, with the theme's faults.
+
+    `launch` has started every fourth job, and gets signals in some of these.
+    """
     slurm = random.Random(f"slurm {seed}").choices(SLURM, (6, 1, 1, 1, 1, 1, 1))[0]
     plan = replace(_draw(seed, theme), slurm=slurm)
     if theme is None and seed % 4 == 3:
@@ -57,7 +59,7 @@ def _draw_candidates(dice: random.Random, nodes: int) -> tuple[int, ...] | int:
 
 
 def _draw_faults(dice: random.Random, nodes: int, last: float) -> list[Fault]:
-    """One fault at any time, or a few that follow one another closely, some aimed at a moment."""
+    """Return one fault at any time, or a few that follow one another closely, some aimed at a moment."""
     moment = dice.choice(MOMENTS) if dice.random() < 0.45 else ""
     at = dice.choice((0.0, dice.uniform(0.0, 0.3), dice.uniform(0.0, 8.0))) if moment else dice.uniform(0.0, last)
     faults = [_draw_fault(dice, nodes, at, moment)]

@@ -24,7 +24,7 @@ HARMLESS = {"repeat", "files", "reset", "stranger", "squatter"}
 
 
 class Endings:
-    """Keeps the workers' successes, the verdicts that processes announce, and when they do."""
+    """Records the workers' successes, the verdicts that processes announce, and when these happen."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -34,7 +34,7 @@ class Endings:
         """The verdict, once a process has announced it as the job's."""
         self.chosen_at = 0.0
         self.outside = False
-        """Whether a stranger can set the verdict, too."""
+        """Whether a process outside of the job may have set the verdict."""
         self.touched: set[int] = set()
         """Nodes that were hit by some fault."""
         self.charged = 0
@@ -56,7 +56,7 @@ class Endings:
         return self._worked.get(cycle, set())
 
     def disturb(self, fault: Fault) -> None:
-        """Note a fault that happens now."""
+        """Note that a fault happens now, and when it will be over."""
         self._disturbed_until = max(self._disturbed_until, self._world.now + fault.seconds)
         self.outside = self.outside or fault.kind == "outside"
 
@@ -108,7 +108,7 @@ class Endings:
             if code != leave.verdict.exit_code:
                 raise Breach("4", f"{node.name} leaves with {code} for {leave.verdict}")
         elif leave.code == 0:
-            raise Breach("5", f"{node.name} leaves with 0 and knows no verdict: {leave.reason}")
+            raise Breach("5", f"{node.name} leaves with 0 and without a verdict: {leave.reason}")
         if code == 0:
             self.check_success(f"{node.name}'s code")
 
@@ -120,15 +120,16 @@ class Endings:
             raise Breach("6", "a worker outlives its daemon")
         if self.chosen is not None and world.file not in (None, self.chosen) and not self.outside:
             raise Breach("4", f"the file holds {world.file}, but {self.chosen} was chosen")
-        said = {self.chosen.exit_code} if self.chosen is not None else {0}
-        squatted = any(fault.kind == "squatter" for fault in world.plan.faults)
-        if not set(codes.values()) <= said | {75, 130} | ({CONFIG_ERROR} if squatted else set()) and not self.outside:
+        allowed = {75, 130, self.chosen.exit_code if self.chosen is not None else 0}
+        if any(fault.kind == "squatter" for fault in world.plan.faults):
+            allowed.add(CONFIG_ERROR)
+        if not set(codes.values()) <= allowed and not self.outside:
             raise Breach("4", f"codes {codes} with the verdict {self.chosen}")
         self._check_time()
         kinds = {fault.kind for fault in world.plan.faults} - HARMLESS
         spared = len(world.nodes) - len(self.touched) >= world.job.active
         good = (not kinds or (kinds == {"unable"} and spared)) and not world.plan.fails
-        # a rule for exit code 1 answers for the peers, which come before a cause that it does not name
+        # With "replace" a rule for exit code 1 matches the peers' failures, and goes before the rule for any failure.
         if kinds == {"unable"} and not world.plan.fails and world.plan.policy != "replace" and self.charged:
             raise Breach("charged", f"{self.charged} restarts are charged, and no worker has failed by itself")
         if (good or world.plan.gentle) and list(codes.values()) != [0] * len(world.nodes):

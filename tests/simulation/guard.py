@@ -1,4 +1,4 @@
-"""The guard beside the workers of one agent: it stands still with the whole node alone, and dies with its agent."""
+"""The guard beside the workers of one agent: it stands still only with the whole node, and dies with its agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAKING = 0.05
 
 
 class SimGuard:
-    """Ends its node's workers once the deadline is over that it last received."""
+    """Kills its node's workers once the deadline that it last received is over."""
 
     def __init__(self, agent: SimAgent) -> None:
         self._agent = agent

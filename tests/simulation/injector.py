@@ -1,4 +1,4 @@
-"""Carries a plan's faults out."""
+"""Carries out a plan's faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.plan import ACTOR, IN_CHARGE, Fault
 from ft_supervisor.core.protocol.events import Signalled
 from ft_supervisor.core.protocol.messages import Close, Members, Prepare, Propose, Register, Run, Stop
 from ft_supervisor.core.protocol.model import Failure, Outcome, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimNode
@@ -21,7 +21,7 @@ REPEATABLE = (Prepare, Members, Run, Stop, Propose, Close)
 
 
 class Injector:
-    """Knows which faults are still to come."""
+    """Schedules a plan's faults, and keeps those that wait for a moment."""
 
     def __init__(self, world: World, faults: Sequence[Fault]) -> None:
         self._world = world
@@ -33,7 +33,8 @@ class Injector:
                 world.after(fault.at, self._do, fault, 0)
 
     def moment(self, name: str, actor: int) -> None:
-        """The first time counts."""
+        """Schedule the faults that wait for this moment; `actor`: the node at which it happens. Only the first time
+        counts."""
         for fault in self._aimed.pop(name, ()):
             self._world.after(fault.at, self._do, fault, actor)
 
@@ -52,10 +53,10 @@ class Injector:
 
     def _do_to_many(self, fault: Fault, ranks: list[int]) -> None:
         world = self._world
-        everybody = range(len(world.nodes))
+        all_ranks = range(len(world.nodes))
         match fault.kind:
             case "split":
-                others = [rank for rank in everybody if rank not in ranks]
+                others = [rank for rank in all_ranks if rank not in ranks]
                 pairs = [(a, b) for a in ranks for b in others]
                 world.network.part([*pairs, *((b, a) for a, b in pairs)], fault.seconds)
             case "cut-pair" if ranks[0] != ranks[1]:
@@ -72,7 +73,7 @@ class Injector:
             case "cancel":
                 if world.launch is not None:
                     world.launch.signal("SIGTERM")
-                world.slurm.word = SlurmsWord.CANCELLED
+                world.slurm.decision = SlurmDecision.CANCELLED
                 for node in world.nodes:
                     node.daemon.do(node.daemon.feed, Signalled("SIGTERM"))
                     if node.workers is not None:
@@ -135,15 +136,15 @@ class Injector:
                 node.coordinator.store.claim(Verdict(Outcome.FAILED, "from outside"))
 
     def _repeat(self, node: SimNode) -> None:
-        """Some message of before, to or from this node's coordinator, comes once more on the way it came."""
+        """Deliver an old message to this node's coordinator or agent once more, in the way in which it came."""
         world, coordinator = self._world, node.coordinator
         if world.random.random() < 0.5:
-            if coordinator is not None and coordinator.alive and coordinator.store.words:
-                words = coordinator.store.words
-                others = [word for word in words if not isinstance(word, Register)]
-                word = world.random.choice(others if others and world.random.random() < 0.7 else words)
-                world.note("FAULT", f"repeats {type(word).__name__} to {node.name}")
-                coordinator.do(coordinator.repeat, word)
+            if coordinator is not None and coordinator.alive and coordinator.store.received:
+                received = coordinator.store.received
+                others = [message for message in received if not isinstance(message, Register)]
+                message = world.random.choice(others if others and world.random.random() < 0.7 else received)
+                world.note("FAULT", f"repeats {type(message).__name__} to {node.name}")
+                coordinator.do(coordinator.repeat, message)
             return
         agent = node.agent
         if agent is None or not agent.alive or agent.wire is None or agent.wire.connection is None:

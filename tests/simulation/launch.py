@@ -1,4 +1,4 @@
-"""The process of `launch` on the batch host: the real machine, and what its shell, srun and Slurm do."""
+"""The simulated process of `launch` on the batch host: the real machine, its shell, and Slurm's answers to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ COMPLETE_TIME = (0.1, 60.0)
 
 
 class SimLaunch(Process):
-    """Has dice of its own, so that the rest of the world is what it is without `launch`."""
+    """The process of `launch`. It has a random stream of its own, so that the other processes draw the same numbers as
+    in a job without `launch`."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, 1.0)
@@ -62,15 +63,15 @@ class SimLaunch(Process):
     # -- for the world
 
     def signal(self, name: str) -> None:
-        """A signal for this process alone."""
+        """Send a signal to this process alone."""
         self.do(self._be_signalled, name)
 
     def srun_ended(self, code: int) -> None:
-        """srun is gone."""
+        """Let the machine handle srun's end."""
         self.do(self.feed, interface.SrunEnded(code))
 
     def kill_tasks(self) -> None:
-        """srun, or the job's end, kills what the nodes have of the job."""
+        """Kill all the job's processes on the nodes, as srun or the job's end does."""
         for node in self.world.nodes:
             if node.up:
                 self.world.checks.touched.add(node.rank)
@@ -79,7 +80,7 @@ class SimLaunch(Process):
                     node.workers.gone()
 
     def die(self) -> None:
-        """Its node dies. Slurm lets the rest of the job go on (srun --no-kill)."""
+        """End with the node. Slurm lets the rest of the job go on (srun --no-kill)."""
         self.alive = False
 
     # -- the shell
@@ -93,7 +94,7 @@ class SimLaunch(Process):
         self.feed(Signalled(name))
 
     def feed(self, event: interface.LaunchEvent) -> None:
-        """Something happened. Only from what this process does."""
+        """Let the machine handle an event, and carry out its actions. To be called by way of `do`."""
         if not self.alive:
             return
         if self.world.history is not None:
@@ -136,7 +137,7 @@ class SimLaunch(Process):
         self.world.after(self._dice.uniform(*time), self.do, self.feed, event)
 
     def _look(self) -> None:
-        """In the run's folder and in this node's own: what the shell's two threads do."""
+        """Look for a verdict in the run's folder and in this node's own, as the shell's two threads do."""
         if not self.alive or self._found:
             return
         shared = self.world.file if not self.world.files_away else None
@@ -155,6 +156,6 @@ class SimLaunch(Process):
             self.world.after(PERIOD, self.do, self._look)
 
     def _leave(self) -> None:
-        """The batch script ends, and the job with it."""
+        """End the batch script, and the job with it."""
         self.alive = False
         self.world.after(self._dice.uniform(0.0, 1.0), self.kill_tasks)

@@ -1,15 +1,15 @@
 """The invariants of `launch`: the exit code is the verdict's, it ends, and no signal for the job is lost.
 
-Each has a word:
+Each has a name:
 
-    code        the exit code is that of a verdict that came in time; without one never 0, and never another launch's
+    code        the exit code is that of a verdict that came in time, never 0 without one, and never another launch's
     swallowed   a signal reaches the tasks, unless the verdict or srun's end comes first
-    passed      the tasks are signalled once
-    left        it does not leave while srun runs, but for one that SIGKILL did not end in time
-    bound       it leaves within a bound after a signal, the verdict, or srun's end
-    comment     a verdict stands in the job's comment, where the policy wants it
-    complete    a job whose script does not count any more is ended in Slurm, or runs again
-    state       no way that launch.states lacks is taken, and LaunchMachine.validate holds
+    passed      the tasks are signalled only once
+    left        `launch` leaves only after srun, except for an srun that SIGKILL did not end in time
+    bound       `launch` leaves within a bound after a signal, the verdict, or srun's end
+    comment     the job's comment has the verdict, where the policy asks for it
+    complete    a job whose batch host has left it is ended in Slurm, or requeued
+    state       every change of the state is in launch.states, and LaunchMachine.validate holds
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SOON = 0.05
 
 
 class LaunchChecks:
-    """Sees each event before the machine does, and each action after that."""
+    """Checks each event before the machine handles it, and each action after that."""
 
     def __init__(self, launch: SimLaunch, begin: interface.LaunchBegin) -> None:
         self._launch = launch
@@ -42,7 +42,7 @@ class LaunchChecks:
         self._srun_gone_at: float | None = None
         self._killed_at: float | None = None
         self._signals: list[str] = []
-        """Those that came while srun ran."""
+        """The signals that came while srun ran."""
         self._passed_on = 0
         self._ends_srun = False
         self._commented: interface.WriteEndComment | None = None
@@ -51,7 +51,7 @@ class LaunchChecks:
     # -- what happens
 
     def signalled(self, name: str) -> None:
-        """A signal is about to be handled."""
+        """Note a signal that is about to be handled."""
         if self._srun_gone_at is None:
             self._signals.append(name)
             if len(self._signals) == 1:
@@ -60,7 +60,7 @@ class LaunchChecks:
                     self._launch.world.after(TASKS_HEAR + SOON, self._launch.do, self._must_have_passed_on)
 
     def event(self, event: interface.LaunchEvent) -> None:
-        """An event is about to be handled."""
+        """Note an event that is about to be handled."""
         match event:
             case interface.VerdictRead() if self._verdict is None:
                 self._verdict, self._read_at = event, self._launch.world.now
@@ -71,7 +71,7 @@ class LaunchChecks:
                 self._leaves_within(0.0)
 
     def action(self, action: interface.LaunchAction) -> None:
-        """An action is about to be carried out."""
+        """Check an action that is about to be carried out."""
         match action:
             case interface.SignalSrun("SIGINT"):
                 self._passed_on += 1
@@ -91,7 +91,7 @@ class LaunchChecks:
                 self._leaves(code)
 
     def validated(self, machine: LaunchMachine, event: interface.LaunchEvent) -> list[interface.LaunchAction]:
-        """What the machine makes of the event."""
+        """Let the machine handle an event and return its actions. Raises Breach for an invalid state."""
         try:
             actions = machine.handle(event, self._launch.world.now)
             machine.validate()
@@ -132,7 +132,8 @@ class LaunchChecks:
             raise Breach("swallowed", f"nothing comes of {self._signals}")
 
     def _leaves_within(self, seconds: float) -> None:
-        """Seconds in which this process does not stand still, beyond those for ending srun, a late verdict, Slurm."""
+        """Demand that `launch` leaves within so many seconds, in addition to the time for ending srun, for a late
+        verdict and for Slurm. Seconds in which it stands still do not count."""
         close, margin = self._begin.close_grace, self._begin.srun_margin
         self._must_have_left(self._launch.awake() + seconds + 2 * close + margin + GONE_BOUND + SLURMS)
 

@@ -1,6 +1,6 @@
-"""The machines with one rule broken each. A rule that is guarded on two sides is broken on both.
+"""Mutants: the core with one broken rule each. A rule that two machines check is broken in both.
 
-Each is a set of replaced classes or functions of the core: (module, name) -> what is there instead.
+A mutant replaces classes or functions of the core: (module, name, replacement).
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from ft_supervisor.core.quorum import lease, majority, roster
 
 @dataclass(frozen=True)
 class Mutant:
-    """`says`: the numbers of the invariants that it may break; `theme`: the faults that show it, if any will not do."""
+    """A broken rule. `breaks`: the numbers of the invariants that it may break. `theme`: the faults that show the
+    breach, None where random faults do."""
 
     name: str
-    says: tuple[str, ...]
+    breaks: tuple[str, ...]
     theme: Theme | None = None
     machines: Machines = field(default_factory=Machines)
     parts: tuple[tuple[ModuleType, str, object], ...] = field(default=(), repr=False)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """The core's parts are replaced."""
+        """Replace the core's parts while the context lasts."""
         patches = [patch.object(module, name, part) for module, name, part in self.parts]
         for one in patches:
             one.start()
@@ -56,42 +57,43 @@ class Mutant:
                 one.stop()
 
 
-def _agent(machine: type[AgentMachine], *says: str, theme: Theme | None = None) -> Mutant:
-    return Mutant(machine.__name__, says, theme, Machines(agent=machine))
+def _agent(machine: type[AgentMachine], *breaks: str, theme: Theme | None = None) -> Mutant:
+    return Mutant(machine.__name__, breaks, theme, Machines(agent=machine))
 
 
-def _agent_part(part: type, *says: str, theme: Theme | None = None) -> Mutant:
-    """Of the agent: its Follower, or its Lifecycle."""
-    return Mutant(part.__name__, says, theme, parts=((agent, part.__base__.__name__, part),))  # type: ignore[union-attr]
+def _agent_part(part: type, *breaks: str, theme: Theme | None = None) -> Mutant:
+    """Return a mutant of a part of the agent: its Follower, or its Lifecycle."""
+    parts = ((agent, part.__base__.__name__, part),)  # type: ignore[union-attr]
+    return Mutant(part.__name__, breaks, theme, parts=parts)
 
 
-def _coordinator(machine: type[CoordinatorMachine], *says: str, theme: Theme | None = None) -> Mutant:
-    return Mutant(machine.__name__, says, theme, Machines(coordinator=machine))
+def _coordinator(machine: type[CoordinatorMachine], *breaks: str, theme: Theme | None = None) -> Mutant:
+    return Mutant(machine.__name__, breaks, theme, Machines(coordinator=machine))
 
 
-def _daemon(machine: type[DaemonMachine], *says: str, theme: Theme | None = None) -> Mutant:
-    return Mutant(machine.__name__, says, theme, Machines(daemon=machine))
+def _daemon(machine: type[DaemonMachine], *breaks: str, theme: Theme | None = None) -> Mutant:
+    return Mutant(machine.__name__, breaks, theme, Machines(daemon=machine))
 
 
-def _launch(machine: type[LaunchMachine], *says: str) -> Mutant:
-    return Mutant(machine.__name__, says, themes.launched, Machines(launch=machine))
+def _launch(machine: type[LaunchMachine], *breaks: str) -> Mutant:
+    return Mutant(machine.__name__, breaks, themes.launched, Machines(launch=machine))
 
 
-def _part(name: str, part: type, *says: str, theme: Theme | None = None) -> Mutant:
-    """Of the coordinator's state, or of its leadership."""
+def _part(name: str, part: type, *breaks: str, theme: Theme | None = None) -> Mutant:
+    """Return a mutant of a part of the coordinator's state, or of its leadership."""
     module = state if hasattr(state, name) else leadership
-    return Mutant(part.__name__, says, theme, parts=((module, name, part),))
+    return Mutant(part.__name__, breaks, theme, parts=((module, name, part),))
 
 
-def _last_deed(part: type, *says: str, theme: Theme | None = None) -> Mutant:
-    """Of the daemon that ends the job in Slurm."""
-    return Mutant(part.__name__, says, theme, parts=((leaving, "LastDeed", part),))
+def _last_deed(part: type, *breaks: str, theme: Theme | None = None) -> Mutant:
+    """Return a mutant of the daemon's last deed, which ends the job in Slurm."""
+    return Mutant(part.__name__, breaks, theme, parts=((leaving, "LastDeed", part),))
 
 
-BELIEVES = tuple(
-    (module, name, broken_nodes.believes) for module, name in ((follower, "to_node"), (coordinator, "from_node"))
+ACCEPT_ALL = tuple(
+    (module, name, broken_nodes.accept_all) for module, name in ((follower, "to_node"), (coordinator, "from_node"))
 )
-"""Every message, also one that cannot be true: else a broken machine's are refused before they do any harm."""
+"""Replacements that accept every message. The core refuses impossible ones, which hides broken rules."""
 
 REQUIRED = (
     Mutant(
@@ -99,60 +101,60 @@ REQUIRED = (
         ("4", "7", "9", "10"),
         themes.see_saw,
         Machines(agent=broken_takeover.HeedsOlderTerms, coordinator=broken_takeover.IgnoresNewerPromises),
-        BELIEVES,
+        ACCEPT_ALL,
     ),
     Mutant("AnyMinoritySuffices", ("4", "9", "10"), parts=((roster, "majority", broken_takeover.any_minority),)),
-    _part("RosterChange", broken_takeover.AsksOnlyTheNewList, "4", "9", "10", theme=themes.drift),
+    _part("RosterChange", broken_takeover.AsksOnlyTheNewRoster, "4", "9", "10", theme=themes.drift),
     Mutant(
         "ForgetsPromises",
         ("4", "7", "9", "10"),
         themes.see_saw,
         Machines(daemon=broken_takeover.ForgetsPromises),
-        BELIEVES,
+        ACCEPT_ALL,
     ),
-    _part("Members", broken_takeover.WaitsForNobodyToStop, "10"),
-    Mutant("LeasesToAnybody", ("9", "10"), parts=((majority, "Proof", broken_takeover.LeasesToAnybody),)),
+    _part("Members", broken_takeover.DoesNotWaitForStops, "10"),
+    Mutant("LeasesWithoutEchoes", ("9", "10"), parts=((majority, "Proof", broken_takeover.LeasesWithoutEchoes),)),
     _agent(broken_takeover.NeverFences, "10"),
     _part("Members", broken_takeover.CountsItsOwnDelay, "lost", theme=themes.stutter),
     _coordinator(broken_takeover.GoesOnAfterAStall, "4", "9", "10", "lost", theme=themes.see_saw),
 )
-"""Without these there is no takeover that can be trusted."""
+"""Mutants of the rules on which every takeover rests."""
 
 OTHERS = (
-    _coordinator(broken_takeover.TakesAnyVerdictForIts, "4", theme=themes.endings),
-    _part("VerdictCommit", broken_takeover.WantsNoKeepers, "4", theme=themes.endings),
+    _coordinator(broken_takeover.IgnoresAcceptedVerdicts, "4", theme=themes.endings),
+    _part("VerdictCommit", broken_takeover.DecidesWithOneKeeper, "4", theme=themes.endings),
     _part("VerdictCommit", broken_takeover.ForgetsItsProposal, "states"),
     _part("Leadership", broken_takeover.LeadsOnceAMajorityIsPresent, "states"),
-    _part("Election", broken_takeover.TermsOfAnybody, "9"),
+    _part("Election", broken_takeover.SharesTerms, "9"),
     _part("Cycles", broken_cycles.WaitsOnlyForTheFirstToStop, "10"),
     _part("Cycles", broken_cycles.GivesSuspectsUp, "10"),
     _part("Cycles", broken_cycles.OneSuccessIsEnough, "5"),
-    _part("Cycles", broken_cycles.CountsSuccessesOfFormerCycles, "5", theme=themes.old_words),
+    _part("Cycles", broken_cycles.CountsSuccessesOfFormerCycles, "5", theme=themes.old_messages),
     _coordinator(broken_cycles.ForgetsTheLost, "3"),
-    _coordinator(broken_cycles.LosesNobody, "6"),
+    _coordinator(broken_cycles.NeverLosesANode, "6"),
     _part("Cycles", broken_cycles.ShiftsRanks, "survivors"),
-    Mutant("TwoOfTheSameRank", ("2",), parts=((state, "Cycles", broken_cycles.TwoOfTheSameRank), *BELIEVES)),
+    Mutant("TwoOfTheSameRank", ("2",), parts=((state, "Cycles", broken_cycles.TwoOfTheSameRank), *ACCEPT_ALL)),
     Mutant("NeverGivesUp", ("6",), parts=((cycles, "Succession", broken_cycles.NeverGivesUp),)),
     _part("Cycles", broken_cycles.JoinsForEver, "6"),
-    _part("Cycles", broken_cycles.DoesNotListenToRegisters, "6"),
-    _coordinator(broken_cycles.RecordsWhatItLikes, "4"),
+    _part("Cycles", broken_cycles.IgnoresRegisters, "6"),
+    _coordinator(broken_cycles.ClosesWithItsOwnVerdict, "4"),
     _coordinator(broken_cycles.RunsAfterTheVerdict, "4"),
     _agent(broken_nodes.AcceptsAnyRun, "7", "9"),
     _agent(broken_nodes.RunsWithoutALease, "9", "10", theme=themes.stale_orders),
     _agent_part(broken_nodes.StartsBesideTheFormer, "1"),
-    _agent(broken_nodes.SaysStoppedTooEarly, "10"),
+    _agent(broken_nodes.ReportsStoppedTooEarly, "10"),
     _agent_part(broken_nodes.NeverStops, "6"),
     _agent_part(broken_nodes.FailsAndCallsItSuccess, "5"),
     _agent_part(broken_nodes.RemembersNothing, "4", "6", "7"),
     _agent_part(broken_nodes.NeverLeaves, "6"),
-    _agent(broken_nodes.SaysGoodbyeTooEarly, "10"),
-    _agent(broken_nodes.NeverCallsAnybodyElse, "8"),
+    _agent(broken_nodes.SendsGoodbyeTooEarly, "10"),
+    _agent(broken_nodes.DialsOnlyTheFirstCandidate, "8"),
     _agent(broken_nodes.LeavesByTheBarrier, "5"),
     _agent(broken_nodes.BelievesAnyStore, "4"),
     _agent_part(broken_nodes.TakesAStopForASuccess, "state"),
     _agent_part(broken_nodes.ForgetsItsDeadline, "state"),
     Mutant(
-        "EchoesAfterPromising", ("4", "9", "10"), themes.see_saw, parts=((lease, "echo", broken_nodes.echoes_always),)
+        "EchoesAfterPromising", ("4", "9", "10"), themes.see_saw, parts=((lease, "echo", broken_nodes.echo_always),)
     ),
     _agent(broken_nodes.HasNoGuard, "10", theme=themes.unguarded),
     Mutant(
@@ -172,7 +174,7 @@ OTHERS = (
         ("3",),
         themes.ailing,
         parts=(
-            (agent, "Lifecycle", broken_policy.RunsWhateverTheChecksSay),
+            (agent, "Lifecycle", broken_policy.IgnoresTheChecks),
             (cycles, "Selection", broken_policy.ChoosesTheUnhealthy),
         ),
     ),

@@ -1,7 +1,8 @@
 """Hosts, the cuts between them, and the one-way channels between them.
 
-A channel behaves like one direction of a TCP connection: in order, delayed, and what a cut holds up arrives after it
-has healed, even if the sender has long given the connection up or is dead; only with its host is it lost.
+A channel behaves like one direction of a TCP connection: messages arrive in order and delayed. Those that a cut holds
+up arrive after it has healed, even if the sender has given up the connection or is dead. They are lost only with its
+host.
 """
 
 from __future__ import annotations

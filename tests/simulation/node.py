@@ -35,7 +35,7 @@ DRIFT = 1e-3
 
 
 class SimDaemon(Process):
-    """The daemon's process and its shell."""
+    """The simulated process of a daemon: the real machine, and a shell that carries out its actions."""
 
     events_first = True
 
@@ -45,13 +45,13 @@ class SimDaemon(Process):
         self.machine = node.world.machines.daemon(node.world.job, node.node, node.local())
 
     def begin(self) -> None:
-        """srun has started it."""
+        """Begin, as srun has started the daemon."""
         self._perform(self.machine.start(self.node.local()))
         self.feed(self.node.world.slurmctld.job())
         self.start_beating()
 
     def feed(self, event: DaemonEvent) -> None:
-        """Something happened. Only from what this process does."""
+        """Let the machine handle an event, and carry out its actions. To be called by way of `do`."""
         if self.alive:
             if self.node.world.history is not None and isinstance(event, ChildExited | Signalled | VerdictFileFound):
                 self.node.world.note(f"{self.node.name} daemon", f"<- {brief(event)}")
@@ -113,11 +113,11 @@ class SimDaemon(Process):
         self.do(self.feed, events.ChecksDone(round_.number, outcomes))
 
     def _answer(self) -> None:
-        self.do(self.feed, events.SlurmAnswered(self.node.world.slurmctld.says(self.node.rank)))
+        self.do(self.feed, events.SlurmAnswered(self.node.world.slurmctld.answer(self.node.rank)))
 
 
 class SimNode:
-    """`rank` is its infra_rank."""
+    """A node with its clock and its processes. `rank` is its infra_rank."""
 
     def __init__(self, world: World, node: Node) -> None:
         self.world = world
@@ -134,14 +134,14 @@ class SimNode:
         """The verdict in this node's own folder."""
         self.dead = False
         self.frozen = False
-        """Everything of it stands still, the guard of its workers too."""
+        """Whether all its processes stand still, the guard of its workers too."""
         self.thawed_at = 0.0
         self.sick = False
-        """Its health checks fail."""
+        """Whether its health checks fail."""
         self.squatted_until = 0.0
-        """Until when a stranger's store has the first port here."""
+        """Time until which a stranger's store has this node's first port."""
         self.unable = False
-        """It cannot start workers."""
+        """Whether it cannot start workers."""
         self._rate = 1.0 + world.between(-DRIFT, DRIFT)
         self._offset = world.between(0.0, 1e6)
         self._frozen_since = 0.0
@@ -151,28 +151,28 @@ class SimNode:
         world.after(world.between(0.0, 2.0), self.daemon.do, self.daemon.begin)
 
     def local(self) -> float:
-        """This node's monotonic clock."""
+        """Return the time of this node's monotonic clock, in seconds."""
         return self._offset + self._rate * self.world.now
 
     def note(self, what: object) -> None:
-        """A line of the history."""
+        """Add a line to the history."""
         self.world.note(self.name, what)
 
     # -- children
 
     def tell_daemon(self, child: str, order: Order) -> None:
-        """By the child's link."""
+        """Send an order to the daemon over the child's link."""
         self.daemon.do(self.daemon.feed, Ordered(child, order))
 
     def kill_agent(self) -> None:
-        """SIGKILL to the agent and everything below it; also its end, when it leaves."""
+        """Kill the agent and all processes below it. This is also the end of an agent that leaves."""
         agent = self.agent
         if agent is not None and agent.alive:
             agent.die()
             self.world.after(ORPHAN_TIME + 0.05, self.daemon.do, self.daemon.feed, ChildExited("agent", "gone"))
 
     def kill_coordinator(self) -> None:
-        """SIGKILL to the coordinator; also its end, when it leaves."""
+        """Kill the coordinator. This is also the end of a coordinator that leaves."""
         coordinator = self.coordinator
         if coordinator is not None and coordinator.alive:
             coordinator.die()
@@ -181,7 +181,7 @@ class SimNode:
     # -- the whole node
 
     def end(self, code: int | None) -> None:
-        """The daemon is gone, and takes all its processes along; `code`: what it left with."""
+        """End the daemon and all its processes. `code`: its exit code, None if it was killed."""
         if not self.up:
             return
         self.up, self.code, self.daemon.alive = False, code, False
@@ -194,7 +194,7 @@ class SimNode:
             self.world.launch.srun.task_ended(self, code, dead=self.dead)
 
     def power_off(self) -> None:
-        """The machine dies."""
+        """End the whole machine, its processes and its messages that are not sent yet."""
         self.dead = True
         self.world.network.power_off(self.host)
         if self.world.launch is not None and self.rank == HOST:
@@ -204,7 +204,7 @@ class SimNode:
             self.workers.gone()
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP to everything, workers included, and SIGCONT."""
+        """Send SIGSTOP to all processes, workers included, and SIGCONT after `seconds`."""
         if not self.frozen:
             self.frozen, self._frozen_since = True, self.world.now
             self.world.after(seconds, self._thaw)
@@ -220,5 +220,5 @@ class SimNode:
         self.note("goes on")
 
     def stood_still(self) -> float:
-        """Seconds in which this node's workers could not run, so far."""
+        """Return for how many seconds this node's workers have stood still so far."""
         return self._stood_still + (self.world.now - self._frozen_since if self.frozen else 0.0)

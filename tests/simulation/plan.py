@@ -1,4 +1,4 @@
-"""What a seed means: the shape of a job and a list of plain faults, which a person can read, shorten and replay."""
+"""Plans: the shape of a job and a list of plain faults, as text that a person can read, shorten and replay."""
 
 from __future__ import annotations
 
@@ -13,36 +13,40 @@ KINDS = (
     *("sick", "unable", "drain", "limit"),
     *("launch-term", "launch-int"),
 )
-"""The first five kill. cut-way A.B: nothing gets from A to B. split: these nodes and the others are apart.
-reset: this node's connection breaks, and what is on its way is lost. sick: its health checks fail from now on.
-unable: it cannot start workers from now on. drain: Slurm says that it drains this node. limit: Slurm says that the job
-ends in so many seconds. stranger: someone on the network sets the exit barrier's keys in the store of this node's
-coordinator. squatter: someone has the first port on this node, with a store that says to be of the job and has another
-configuration. launch-term, launch-int: these signals for `launch` alone, where the job has one."""
+"""The kinds of faults.
+
+The first five kill. cut-way A.B: no packet gets from A to B. split: these nodes and the others cannot reach one
+another. reset: this node's connection breaks, and messages on their way are lost. sick: its health checks fail from now
+on. unable: it cannot start workers from now on. drain: Slurm answers that it drains this node. limit: Slurm answers
+that the job ends in so many seconds. stranger: a foreign process on the network sets the exit barrier's keys in the
+store of this node's coordinator. squatter: a foreign process has the first port on this node, with a store that claims
+to be the job's and has another configuration. outside: a foreign process sets permanent_close in that store.
+launch-term, launch-int: this signal is sent to `launch` alone, where the job has one."""
 
 MOMENTS = (
     *("joining", "ordering", "running", "stopping", "promoting", "losing", "changing"),
     *("preparing", "leading", "succeeding", "closing", "recording", "closed"),
 )
-"""When something like this happens for the first time, as world.moment says."""
+"""Moments that a fault can be aimed at: each is the first time at which world.moment is called with the name."""
 
 IN_CHARGE, ACTOR = -1, -2
-"""Instead of an infra_rank: whose coordinator is in charge then; who did what the moment is about."""
+"""Used instead of an infra_rank: the node whose coordinator is in charge at that time, and the node at which the moment
+happened."""
 
 POLICIES = ("plain", "replace", "pause", "checks", "elastic", "wait")
-"""The cluster's: see settings.py."""
+"""Names of the cluster's policies, which settings.py makes."""
 
 SLURM = ("lives", "silent", "gone", "over", "cut", "away", "hangs")
-"""What slurmctld makes of the job's end: see slurmctld.py. cut: it and the first node do not reach each other. away: it
-cannot be reached. hangs: it does not answer."""
+"""Slurmctld's behaviour at the job's end: see slurmctld.py. cut: the first node cannot reach it. away: no node can
+reach it. hangs: it does not answer."""
 
 PEERS = ("independent", "crash", "hang")
-"""What workers do when one of their world is gone: go on, fail, or wait for ever."""
+"""Behaviours of workers when a worker of their world is gone: go on, fail, or wait for ever."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`at`: seconds after the world's beginning, or after the first such `moment`. `seconds`: how long it lasts."""
+    """A fault. `at`: seconds after the world's beginning, or after the first such `moment`. `seconds`: its duration."""
 
     kind: str
     at: float
@@ -60,11 +64,12 @@ class Fault:
 
 @dataclass(frozen=True)
 class Plan:
-    """`fails`: (infra_rank, n) whose workers of cycle n fail. `stubborn`: nodes whose workers heed no SIGTERM.
+    """A job and its faults.
 
-    `slurm`: what slurmctld makes of the job's end, and of its batch host.
-    `slow`: longest delay of a packet; `work`: length of a cycle, both in seconds. `gentle`: with these faults no
-    training worker may be touched, and the job succeeds (invariant 8). `launch`: it has started the job, on node 0.
+    `fails`: (infra_rank, n) whose workers of cycle n fail. `stubborn`: nodes whose workers ignore SIGTERM. `slurm`:
+    slurmctld's behaviour at the job's end, from SLURM. `slow`: longest delay of a packet; `work`: length of a cycle,
+    both in seconds. `gentle`: these faults must not touch any training worker, and the job succeeds (invariant 8).
+    `launch`: whether `launch` has started the job, on node 0.
     """
 
     seed: int
@@ -108,7 +113,7 @@ _FAULT = re.compile(r"([a-z-]+)@(?:([a-z]+)\+)?([0-9.e-]+)(?::([a-z0-9.]+))?(?:~
 
 
 def parse(text: str) -> Plan:
-    """What str() of a plan says. Raises ValueError."""
+    """Return the plan of a text that str() of a plan has made. Raises ValueError."""
     seed, *words = text.split()
     plan, faults = Plan(int(seed)), []
     for word in words:
@@ -139,7 +144,7 @@ def parse(text: str) -> Plan:
             case "gentle":
                 plan = replace(plan, gentle=value == "1")
             case _:
-                raise ValueError(f"what is {word!r}?")
+                raise ValueError(f"{word!r} is no part of a plan")
     return replace(plan, faults=tuple(faults))
 
 

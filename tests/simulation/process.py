@@ -1,4 +1,4 @@
-"""A simulated process: it can be stopped (SIGSTOP), go on, and be killed."""
+"""A simulated process, which can be stopped (SIGSTOP), continued and killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.clockwork import Clockwork
 
 
 class Process:
-    """What reaches a process that stands still waits until it goes on; what reaches a dead one is lost."""
+    """A process. Calls for a stopped process wait until it goes on; calls for a dead one are dropped."""
 
     def __init__(self, clock: Clockwork, beat: float) -> None:
         self.clock = clock
@@ -25,29 +25,29 @@ class Process:
     # -- for subclasses
 
     def on_beat(self) -> None:
-        """Every heartbeat; late after a freeze."""
+        """Do the periodic work; called every heartbeat, and late after a freeze."""
 
     def on_thaw(self, stood_still: float) -> None:
-        """The process goes on after so many seconds; called before anything else."""
+        """Handle the end of a freeze that lasted so many seconds; called before all waiting calls."""
 
     events_first = False
-    """Whether, after a freeze, what has waited is handled before the late beat for sure."""
+    """Whether all waiting calls are made before the late beat after a freeze. Otherwise the order is random."""
 
     def awake(self) -> float:
-        """Seconds in which it did not stand still, since the world's beginning."""
+        """Return the seconds since the world's beginning, without those in which the process stood still."""
         return self.clock.now - self._stood_still
 
     # -- for the world
 
     def do(self, deed: Callable[..., None], *arguments: Any) -> None:
-        """Something for this process to do, as soon as it can."""
+        """Call `deed` in this process: now, when it goes on, or never if it is dead."""
         if self.frozen:
             self._waiting.append((deed, arguments))
         elif self.alive:
             deed(*arguments)
 
     def start_beating(self) -> None:
-        """The first beat now, the others `beat` seconds apart."""
+        """Begin the heartbeats: the first one now, the others `beat` seconds apart."""
         if not self.alive:
             return
         if self.frozen:
@@ -57,7 +57,7 @@ class Process:
         self.on_beat()
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT later."""
+        """Stop the process (SIGSTOP), and continue it (SIGCONT) after `seconds`."""
         if not self.frozen:
             self._stopped_at = self.clock.now
         self.frozen += 1

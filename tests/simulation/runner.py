@@ -1,4 +1,4 @@
-"""What `scripts/simulate` does: many seeds on all cores, and what is to be said of one that fails."""
+"""The command `scripts/simulate`: runs many seeds on all cores, and explains one that fails."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from tests.simulation.shrink import shrink
 from tests.simulation.world import World
 
 HELP = """\
-Lives whole jobs, each from a seed, in a pretended world: the real core, with nodes that die, freeze and are cut off.
-Checks what must always hold (design, section 9) after every step. Leaves with 1 when a seed fails, and then prints the
-faults that are left after shrinking and the command that replays them.
+Runs whole simulated jobs, each from a seed: the real core, with nodes that die, freeze and are cut off. Checks what
+must always hold (docs/concepts.md) after every step. Exits with 1 when a seed fails, and then prints the faults that
+are left after shrinking and the command that replays them.
 
-  scripts/simulate --seeds 100000                    the usual night
-  scripts/simulate --seeds 5000 --first-seed 100000  others
+  scripts/simulate --seeds 100000                    a long run
+  scripts/simulate --seeds 5000 --first-seed 100000  other seeds
   scripts/simulate --replay 31                       the history of one seed
-  scripts/simulate --replay '31 nodes=3 active=1 coordinator@12.3:0'    of a plan
+  scripts/simulate --replay '31 nodes=3 active=1 coordinator@12.3:0'    the history of a plan
 """
 CHUNK = 25
 ENOUGH = 5
-"""Failing seeds after which the others are left."""
+"""Number of failing seeds after which the run ends."""
 
 
 @dataclass(frozen=True)
-class Lived:
-    """How the job of a seed ended: an outcome, or `breach`."""
+class Result:
+    """The result of a seed's job: an outcome, or `breach`, the broken invariant."""
 
     seed: int
     outcome: str
     breach: str = ""
 
 
-def live(seed: int) -> Lived:
-    """The job of this seed. An error of the machines is a breach, too."""
+def run_seed(seed: int) -> Result:
+    """Run the job of this seed and return its result. An error of the machines is a breach, too."""
     world = World(draw(seed))
     try:
         world.run()
     except Breach as found:
-        return Lived(seed, "breach", str(found))
+        return Result(seed, "breach", str(found))
     except Exception as error:
-        return Lived(seed, "breach", f"error: {type(error).__name__}: {error}")
+        return Result(seed, "breach", f"error: {type(error).__name__}: {error}")
     chosen = world.checks.chosen
-    return Lived(seed, chosen.outcome.value if chosen is not None else "no verdict")
+    return Result(seed, chosen.outcome.value if chosen is not None else "no verdict")
 
 
 def history(plan: Plan) -> tuple[list[str], str]:
-    """What happens in the job of this plan, and the breach, if there is one."""
+    """Run the job of this plan, and return its history and its breach, "" if there is none."""
     world = World(plan, history=True)
     found = ""
     try:
@@ -69,17 +69,17 @@ def history(plan: Plan) -> tuple[list[str], str]:
 
 
 def explain(seed: int, lines: int = 60) -> str:
-    """All that a person needs to go after a failing seed."""
+    """Return the shrunk history of a failing seed, its faults and the commands that replay it, for people."""
     plan = draw(seed)
     try:
         small = shrink(plan)
     except Exception as error:  # of the machines: no Breach, and nothing to shrink by
         return f"seed {seed}: {type(error).__name__}: {error}\nreplay: scripts/simulate --replay {seed}"
-    told, found = history(small)
+    log, found = history(small)
     return "\n".join(
         [
             f"seed {seed} breaks {found}",
-            *told[-lines:],
+            *log[-lines:],
             "faults left:",
             *(f"  {fault}" for fault in small.faults),
             f"replay: scripts/simulate --replay '{small}'",
@@ -89,7 +89,7 @@ def explain(seed: int, lines: int = 60) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         "simulate", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -117,9 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _replay(text: str, match: str) -> int:
     plan = draw(int(text)) if text.isdigit() else parse(text)
-    told, found = history(plan)
+    log, found = history(plan)
     print(plan)
-    for line in told:
+    for line in log:
         if re.search(match, line):
             print(line)
     print(f"breach of {found}" if found else "all invariants hold")
@@ -128,20 +128,22 @@ def _replay(text: str, match: str) -> int:
 
 def _run(seeds: range, jobs: int, progress: TextIO) -> int:
     outcomes: Counter[str] = Counter()
-    failed: list[Lived] = []
+    failed: list[Result] = []
     with multiprocessing.get_context("fork").Pool(jobs, initializer=_be_a_child) as pool:
-        for lived in _shown(pool.imap_unordered(live, seeds, chunksize=CHUNK), len(seeds), failed, progress):
-            outcomes[lived.outcome] += 1
-            if lived.breach:
-                failed.append(lived)
+        for result in _with_progress(
+            pool.imap_unordered(run_seed, seeds, chunksize=CHUNK), len(seeds), failed, progress
+        ):
+            outcomes[result.outcome] += 1
+            if result.breach:
+                failed.append(result)
                 if len(failed) == ENOUGH:
                     break
         pool.terminate()
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
-    for lived in sorted(failed, key=lambda one: one.seed)[:1]:
-        print(explain(lived.seed))
-    for lived in sorted(failed, key=lambda one: one.seed)[1:]:
-        print(f"seed {lived.seed} breaks {lived.breach}")
+    for result in sorted(failed, key=lambda one: one.seed)[:1]:
+        print(explain(result.seed))
+    for result in sorted(failed, key=lambda one: one.seed)[1:]:
+        print(f"seed {result.seed} breaks {result.breach}")
     return 1 if failed else 0
 
 
@@ -150,11 +152,11 @@ def _be_a_child() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _shown(results: Iterable[Lived], total: int, failed: list[Lived], progress: TextIO) -> Iterable[Lived]:
-    """The same, with a bar on a terminal."""
+def _with_progress(results: Iterable[Result], total: int, failed: list[Result], progress: TextIO) -> Iterable[Result]:
+    """Yield the results, and draw a progress bar if `progress` is a terminal."""
     shown = -1
-    for done, lived in enumerate(results, 1):
-        yield lived
+    for done, result in enumerate(results, 1):
+        yield result
         if progress.isatty() and (1000 * done // total != shown or done == total):
             shown = 1000 * done // total
             bar = "#" * (shown // 25)

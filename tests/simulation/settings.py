@@ -1,4 +1,4 @@
-"""The cluster's policy that a plan names."""
+"""Makes the cluster's policy that a plan names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAUSE = 2.0
 
 
 def settings(plan: Plan, grace: float) -> Settings:
-    """`grace`: what workers get at the end, in seconds."""
+    """Return the settings of a plan's policy. `grace`: seconds that workers get at the job's end."""
     any_failure = Rule(budget=Budget(max=plan.restarts))
     rules: tuple[Rule, ...] = (any_failure,)
     health, placement = Health(min_free=None), Placement()

@@ -1,4 +1,4 @@
-"""From a plan that fails to a smaller one that fails in the same way."""
+"""Shrinks a plan that fails to a smaller one that breaks the same invariant."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.simulation.plan import Plan
 from tests.simulation.world import Machines, World
 
 BOUND = 600
-"""Jobs that are lived at most."""
+"""Number of jobs that are run at most."""
 
 
 def breach(plan: Plan, machines: Machines | None = None) -> Breach | None:
-    """How this plan's job goes wrong; None: it does not."""
+    """Run this plan's job, and return its breach, None if there is none."""
     try:
         World(plan, machines).run()
     except Breach as found:
@@ -23,19 +23,19 @@ def breach(plan: Plan, machines: Machines | None = None) -> Breach | None:
 
 
 def shrink(plan: Plan, machines: Machines | None = None) -> Plan:
-    """Fewer and shorter faults, fewer nodes, a plainer job, for as long as the same invariant breaks."""
+    """Return a plan with fewer and shorter faults, fewer nodes and a plainer job that breaks the same invariant."""
     first = breach(plan, machines)
     assert first is not None
-    number, lived = first.number, 0
+    number, tried = first.number, 0
 
     def fails(smaller: Plan) -> bool:
-        nonlocal lived
-        lived += 1
+        nonlocal tried
+        tried += 1
         found = breach(smaller, machines)
         return found is not None and found.number == number
 
-    while lived < BOUND:
-        smaller = _first(_smaller(plan), fails, BOUND - lived)
+    while tried < BOUND:
+        smaller = _first(_smaller(plan), fails, BOUND - tried)
         if smaller is None:
             break
         plan = smaller
@@ -50,7 +50,7 @@ def _first(plans: Iterator[Plan], fails: Callable[[Plan], bool], bound: int) -> 
 
 
 def _smaller(plan: Plan) -> Iterator[Plan]:
-    """All that are one step smaller, the greatest steps first."""
+    """Yield all plans that are one step smaller, the greatest steps first."""
     for i in range(len(plan.faults)):
         yield replace(plan, faults=plan.faults[:i] + plan.faults[i + 1 :])
     if plan.fails:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from tests.simulation.node import SimNode
 
 SLURMD_TIMEOUT = (5.0, 300.0)
-"""Seconds after a node's death in which Slurm tells srun of it."""
+"""Seconds from a node's death until Slurm reports it to srun."""
 
 
 class SimSrun:
-    """Some of these do not heed SIGTERM, and a few not even SIGKILL, as one whose file server hangs."""
+    """The process of srun. Some ignore SIGTERM, and a few do not end by SIGKILL, as if their file server hung."""
 
     def __init__(self, launch: SimLaunch, dice: random.Random) -> None:
         self._launch = launch
@@ -26,15 +26,15 @@ class SimSrun:
         self._stuck = dice.random() < 0.1
         self._codes: dict[int, int] = {}
         self.code: int | None = None
-        """The one that it has ended with."""
+        """Its exit code; None while it runs."""
 
     def task_ended(self, node: SimNode, code: int | None, *, dead: bool) -> None:
-        """A daemon is gone. `code` None: it was killed; `dead`: its node is."""
+        """Note the end of a daemon. `code`: its exit code, None if it was killed; `dead`: whether its node is."""
         late = self._dice.uniform(*SLURMD_TIMEOUT) if dead else self._dice.uniform(0.0, 0.3)
         self._world.after(late, self._hear, node.rank, 1 if dead else 137 if code is None else code, dead)
 
     def signal(self, name: str) -> None:
-        """A signal from `launch`."""
+        """Handle a signal from `launch`."""
         if self.code is not None:
             return
         match name:

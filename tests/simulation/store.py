@@ -27,7 +27,7 @@ class Store:
         self.heartbeats: dict[MailKey, int] = {}
         self.permanent_close: Verdict | None = None
         self.receive = receive
-        self.words: list[ToCoordinator] = []
+        self.received: list[ToCoordinator] = []
         self._boxes: dict[MailKey, list[ToAgent]] = {}
         self._readers: dict[MailKey, Callable[[ToAgent], None]] = {}
         self._barriers: dict[Cycle, int] = {}
@@ -36,11 +36,11 @@ class Store:
 
     def push(self, message: ToCoordinator) -> None:
         """Push a message into the inbox."""
-        self.words.append(message)
+        self.received.append(message)
         self.receive(message)
 
     def mail(self, key: MailKey, message: ToAgent) -> None:
-        """Push a message into this mail, for a reader now or later."""
+        """Push a message into this queue of mail, for a reader now or later."""
         reader = self._readers.get(key)
         if reader is not None:
             reader(message)
@@ -48,13 +48,13 @@ class Store:
             self._boxes.setdefault(key, []).append(message)
 
     def read_mail(self, key: MailKey, reader: Callable[[ToAgent], None]) -> None:
-        """Deliver this mail to `reader` from now on."""
+        """Deliver this queue's mail to `reader` from now on."""
         self._readers[key] = reader
         for message in self._boxes.pop(key, []):
             reader(message)
 
     def claim(self, verdict: Verdict) -> Verdict:
-        """Set permanent_close as compare_set does."""
+        """Set permanent_close unless it is set, as compare_set does, and return its value."""
         self.permanent_close = self.permanent_close or verdict
         return self.permanent_close
 
@@ -95,7 +95,7 @@ class Connection:
         server.connections.append(self)
 
     def call(self, request: Callable[[Store], T], reply: Callable[[T], None]) -> None:
-        """Send a request. The answer comes some time, or never."""
+        """Send a request. `reply` is called with the answer later, or never."""
         self._there.send(self._arrive, request, reply)
 
     def push(self, request: Callable[[Store], None]) -> None:

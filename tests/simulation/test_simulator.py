@@ -1,4 +1,4 @@
-"""The simulator itself: the same each time, shrinks, and says what it found."""
+"""Tests the simulator itself: a seed's job is always the same, failing plans are shrunk, breaches are printed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_seed_is_the_same_job_each_time() -> None:
         assert first.history == second.history
 
 
-def test_a_plan_is_what_it_says() -> None:
+def test_a_plan_can_be_written_and_parsed() -> None:
     for seed in range(500):
         plan = draw(seed)
         assert str(parse(str(plan))) == str(plan)
@@ -54,19 +54,19 @@ def test_shrinking_keeps_the_breach_and_drops_the_rest(monkeypatch: pytest.Monke
 def test_a_failing_seed_fails_the_command_and_is_explained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    really = World.run
+    run = World.run
 
     def breaks(world: World) -> None:
-        really(world)
+        run(world)
         if world.plan.nodes > 2:
             raise Breach("9", "as wanted")
 
     monkeypatch.setattr(World, "run", breaks)
     failing = next(islice((seed for seed in range(100) if draw(seed).nodes > 2), 1))
     assert main(["--seeds", "1", "--first-seed", str(failing), "--jobs", "1"]) == 1
-    said = capsys.readouterr().out
-    assert f"seed {failing} breaks 9: as wanted" in said
-    assert f"replay: scripts/simulate --replay '{failing} nodes=3" in said
+    printed = capsys.readouterr().out
+    assert f"seed {failing} breaks 9: as wanted" in printed
+    assert f"replay: scripts/simulate --replay '{failing} nodes=3" in printed
 
 
 def test_the_command_replays_a_plan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,15 +148,15 @@ def stutter(dice: random.Random, plan: Plan) -> Plan:
     return replace(_long(dice, plan, at), candidates=1, fails=(), faults=tuple(faults))
 
 
-def old_words(dice: random.Random, plan: Plan) -> Plan:
-    """Plan workers that fail when others have succeeded, and old messages that come again, for long."""
+def old_messages(dice: random.Random, plan: Plan) -> Plan:
+    """Plan workers that fail when others have succeeded, and old messages that come again and again."""
     faults = [_fault("repeat", dice.uniform(2.0, 12.0), [IN_CHARGE], dice.randint(20, 60)) for _ in range(2)]
     faults.append(_fault("agent", dice.uniform(0.0, 0.6), [dice.randrange(plan.active)], moment="succeeding"))
     return replace(plan, work=round(dice.uniform(2.0, 6.0), 2), restarts=3, peers="independent", faults=tuple(faults))
 
 
 def too_few(dice: random.Random, plan: Plan) -> Plan:
-    """Plan more deaths of nodes than there are spares: if the policy asks for it, the job is to be requeued."""
+    """Plan more deaths of nodes than there are spares, so that a policy can requeue the job."""
     at = dice.uniform(8.0, 14.0)
     faults = [_fault("node", at, [node]) for node in dice.sample(range(5), 2)]
     return replace(_long(dice, plan, at), nodes=5, active=4, policy="plain", gentle=False, faults=tuple(faults))
@@ -210,7 +210,7 @@ THEMES: tuple[Theme, ...] = (
     unguarded,
     stale_orders,
     stutter,
-    old_words,
+    old_messages,
     endings,
     ailing,
     unable,

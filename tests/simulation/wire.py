@@ -1,7 +1,7 @@
-"""An agent's connection: one Wire is one Dial and what came of it, like a generation of the agent's shell.
+"""An agent's connection: one Wire carries out one Dial, like a generation of the agent's shell.
 
-Looks for a candidate whose store answers, for ever; then asks for the pulse each heartbeat, echoes the round, sends
-what the machine has to say and reads its mail. What an abandoned one still hears changes nothing.
+It looks for a candidate whose store answers, without a limit. Once connected, it asks for the pulse each heartbeat,
+echoes the round, sends the machine's messages and reads its mail. An abandoned Wire ignores all later answers and mail.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PORT = 9
 
 
 class Wire:
-    """`number` counts this agent's connections."""
+    """One connection. `number` counts this agent's connections."""
 
     def __init__(self, agent: SimAgent, number: int, candidates: tuple[int, ...]) -> None:
         self.agent = agent
@@ -55,7 +55,7 @@ class Wire:
         self._ended = False
         self._passed: Cycle | None = None
         self._ask_at = inf
-        """When the dialling is asked next."""
+        """Time at which the dialling is asked for routes next."""
         self.clock.after(PAUSE if number > 1 else 0.0, agent.do, self._begin)
 
     # -- looking for a candidate
@@ -69,7 +69,7 @@ class Wire:
         self._ask(self._dialling)
 
     def _ask(self, dialling: Dialling) -> None:
-        """Try the routes that are due, and come back for the next ones."""
+        """Try the routes that are due, and schedule the next ones."""
         if self._over:
             return
         network, here = self.agent.world.network, self.agent.node.host
@@ -87,18 +87,18 @@ class Wire:
             self._ask(dialling)
 
     def failed(self, route: Route) -> None:
-        """A route does not lead to the candidate's store, or not in time."""
+        """Note that a route does not lead to the candidate's store, or not in time."""
         if not self._over and self._dialling is not None:
             self._dialling.failed(route, "no answer", self.clock.now)
             self._ask(self._dialling)
 
     def differs(self, route: Route, reason: str) -> None:
-        """A store with another configuration has answered."""
+        """Note that a store with another configuration has answered."""
         if not self._over and self._dialling is not None and self._dialling.differs(route, reason):
             self.agent.feed(PolicyDiffers(reason, certain=route.by_file))
 
     def found(self, candidate: int, connection: Connection, round_: int, asked: float) -> None:
-        """This store has answered first."""
+        """Use the connection to the store that has answered first."""
         if self._over:
             return
         self.connection, self.answered = connection, self.clock.now
@@ -113,26 +113,26 @@ class Wire:
     # -- being connected
 
     def send(self, message: ToCoordinator) -> None:
-        """For the inbox, in order, and not while a look is under way."""
+        """Send a message to the inbox, in order; it waits while a look is under way."""
         if self._looking:
             self._outbox.append(message)
         elif self.connection is not None:
             self.connection.push(partial(Store.push, message=message))
 
     def flush(self) -> None:
-        """What was to be sent is on its way."""
+        """Send the messages that wait."""
         for message in self._outbox:
             if self.connection is not None:
                 self.connection.push(partial(Store.push, message=message))
         self._outbox.clear()
 
     def enter_barrier(self, cycle: Cycle, world_size: int) -> None:
-        """In the background."""
+        """Enter the cycle's exit barrier, without waiting for the store."""
         if self.connection is not None:
             self.connection.push(partial(Store.enter_barrier, cycle=cycle, world_size=world_size))
 
     def lost(self) -> None:
-        """The other end says that the connection is no more."""
+        """Handle a connection reset by the other end."""
         self._disconnect("connection reset", silent=False)
 
     def _disconnect(self, reason: str, *, silent: bool) -> None:
@@ -150,7 +150,7 @@ class Wire:
             self.agent.feed(Mailed(message))
 
     def repeat(self, message: ToAgent) -> None:
-        """Mail of before comes once more."""
+        """Deliver a piece of mail once more."""
         if self.connection is not None:
             self.connection.mail(self._take, message)
 
@@ -164,15 +164,15 @@ class Wire:
 
     def _read(self, began: float, asked: float, pulse: tuple[int, int | None, int]) -> None:
         assert self.connection is not None
-        looked, told = Looked(asked, *pulse), False
+        looked, is_fed = Looked(asked, *pulse), False
         if not self.abandoned and self.clock.random.random() < 0.5:
             self.agent.feed(looked)
-            told = True
+            is_fed = True
         round_ = lease.echo(pulse[0], abandoned=self.abandoned)
         if round_ is None:
             return
         self.connection.call(partial(self._echo_and_ask, round_, self.agent.watched), partial(self._end_look, began))
-        if not told and not self.abandoned:
+        if not is_fed and not self.abandoned:
             self.agent.feed(looked)
 
     def _echo_and_ask(self, round_: int, watched: Cycle | None, store: Store) -> tuple[Cycle | None, Verdict | None]:
@@ -196,7 +196,7 @@ class Wire:
             self.agent.feed(CloseHeld(verdict))
 
     def judge(self) -> None:
-        """The main loop's look at how long nothing was answered."""
+        """Disconnect if the store has not answered for too long, as the shell's main loop does."""
         if self.abandoned or self.connection is None:
             return
         if self._silence.over(self.answered, self.clock.now + 1e-6):

@@ -1,4 +1,4 @@
-"""Writes events and actions in a few words, for a history that people read."""
+"""Formats events and actions as short text, for a history that people read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUIET = {"incarnation", "port", "master_addr", "master_port", "restart_count", 
 
 
 def brief(value: object) -> str:
-    """Return `value` without empty and obvious parts."""
+    """Return `value` as text, without empty and obvious fields."""
     match value:
         case Cycle() | Failure():
             return str(value)

@@ -1,7 +1,7 @@
-"""The workers of one node, all of them as one: they run, finish together or fail, and are stopped.
+"""The simulated workers of one node, all of them as one: they run, finish together or fail, and are stopped.
 
-They live until they are gone: a worker that has failed still counts as running, as what it started may. What the agent
-hears of them is the real machine's decision (core/agent/node_workers.py).
+Workers that have failed still count as running until they are gone, as processes that they started may go on. The real
+machine (core/agent/node_workers.py) decides which events the agent gets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TERM_TIME = 0.8
 KILL_TIME = 0.9 * KILL_BOUND
 """Seconds from SIGKILL until nothing is left, at most."""
 ORPHAN_TIME = 0.3
-"""The same, when their agent dies: the kernel tells them."""
+"""Seconds from their agent's death until nothing is left, at most: the kernel signals them."""
 
 
 @dataclass(eq=False)
@@ -33,17 +33,17 @@ class SimWorkers:
     run: Run
     alive: bool = True
     over: bool = False
-    """They have failed, or are being stopped: they will not succeed any more."""
+    """Whether they have failed, or are being stopped, so that they cannot succeed any more."""
     machine: NodeWorkers = field(default_factory=NodeWorkers)
     _lag: float = 0.0
 
     @property
     def cycle(self) -> Cycle:
-        """Whose workers they are."""
+        """The cycle of these workers."""
         return self.run.cycle
 
     def start(self) -> None:
-        """Begin to work; all of a cycle take about as long."""
+        """Begin to work. All workers of a cycle take about as long."""
         self.machine.start(self.cycle)
         agent, plan, clock = self.agent, self.agent.world.plan, self.agent.clock
         self._lag = agent.node.stood_still()
@@ -53,7 +53,7 @@ class SimWorkers:
             clock.after(plan.work + clock.between(0.0, 0.5), self._finish)
 
     def fail(self, failure: Failure) -> None:
-        """One of them has failed; the agent hears of it."""
+        """Let one of them fail, and report it to the agent."""
         if self.alive and not self.over:
             self.over = True
             self.agent.node.note(f"workers of {self.cycle} fail: {failure}")
@@ -61,7 +61,7 @@ class SimWorkers:
             self._report()
 
     def unable(self, reason: str) -> None:
-        """The node cannot start them; some may run."""
+        """Report that the node cannot start them all. Some may run."""
         self.over = True
         self.machine.start(self.cycle)
         self.machine.unable(reason)
@@ -72,7 +72,7 @@ class SimWorkers:
             self.agent.do(self.agent.feed, event)
 
     def stop(self, grace: float) -> None:
-        """SIGTERM, and SIGKILL after `grace` seconds; both by the agent."""
+        """Send SIGTERM, and SIGKILL after `grace` seconds; both come from the agent."""
         self.over = True
         clock, former = self.agent.clock, self.machine.deadline
         signalled = self.machine.stop(self.cycle, grace, "SIGTERM", clock.now)
@@ -85,12 +85,12 @@ class SimWorkers:
         self.agent.clock.after(self.agent.clock.between(0.0, KILL_TIME), self.gone)
 
     def orphaned(self) -> None:
-        """Their agent is dead."""
+        """End soon, as the agent is dead."""
         self.over = True
         self.agent.clock.after(self.agent.clock.between(0.0, ORPHAN_TIME), self.gone)
 
     def strike(self) -> None:
-        """SIGKILL by the guard, whatever the agent is at."""
+        """Send SIGKILL from the guard, in any state of the agent."""
         self.over = True
         self.agent.clock.after(self.agent.clock.between(0.0, KILL_TIME), self._struck)
 
@@ -104,7 +104,7 @@ class SimWorkers:
             self.agent.do(self.agent.feed, self.machine.swept(9))  # as all have exited: that is no success
 
     def gone(self) -> None:
-        """Nothing is left of them; their agent hears of it, if it lives and has stopped them."""
+        """End all of them. The agent gets an event if it lives and has stopped them."""
         if self.alive:
             self._die()
             if self.machine.state is WorkersState.STOPPING:
@@ -143,7 +143,7 @@ class SimWorkers:
             self.fail(Failure(node.rank, 0, signal="SIGABRT"))
 
     def _complete(self) -> bool:
-        """Whether all the others of the world are there, or were to the end."""
+        """Whether all workers of the world run, or have succeeded."""
         if self.agent.world.plan.peers == "independent":
             return True
         done = self.agent.world.checks.succeeded(self.cycle)
@@ -155,7 +155,7 @@ class SimWorkers:
         return True
 
     def _miss(self, rank: int) -> None:
-        """The others of the world miss us."""
+        """Let the other workers of the world fail, if the plan's workers crash when a peer is gone."""
         world = self.agent.world
         if world.plan.peers != "crash" or rank in world.checks.succeeded(self.cycle):
             return

@@ -1,4 +1,4 @@
-"""A whole job in one thread, from a plan: the real machines, everything else pretended."""
+"""A whole job in one thread, from a plan: the real machines in a simulated world."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ft_supervisor.core.launch.launch import LaunchMachine
 from ft_supervisor.core.protocol import actions, orders
 from ft_supervisor.core.protocol.messages import ToAgent
 from ft_supervisor.core.protocol.model import KILL_BOUND, Job, Node, Timeouts, Verdict
-from ft_supervisor.core.protocol.orders import SlurmSaid, SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision, SlurmSaid
 
 TIMEOUTS = Timeouts(stop_grace=5.0, join=30.0, exit_barrier=20.0, takeover=20.0)
 
@@ -38,14 +38,14 @@ LAST_DEED = 150.0
 class Slurm:
     """The state of slurmctld. `end_at`: when it ends the job, in the world's seconds."""
 
-    word: SlurmsWord = SlurmsWord.NOTHING
+    decision: SlurmDecision = SlurmDecision.NOTHING
     end_at: float | None = None
     draining: frozenset[int] = frozenset()
 
-    def says(self, now: float) -> SlurmSaid:
+    def answer(self, now: float) -> SlurmSaid:
         """Return Slurm's answer at `now`."""
         end_in = None if self.end_at is None else self.end_at - now
-        return SlurmSaid(self.word, end_in, None if end_in is None else 1000.0, tuple(sorted(self.draining)))
+        return SlurmSaid(self.decision, end_in, None if end_in is None else 1000.0, tuple(sorted(self.draining)))
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def end_bound(plan: Plan) -> float:
 
 
 class World(Clockwork):
-    """`history`: whether to keep lines for people, which costs time."""
+    """The job, its nodes and processes. `history`: whether to keep lines for people, which costs time."""
 
     def __init__(self, plan: Plan, machines: Machines | None = None, *, history: bool = False) -> None:
         super().__init__(plan.seed)
@@ -112,7 +112,7 @@ class World(Clockwork):
         self._injector = Injector(self, plan.faults)
 
     def run(self) -> None:
-        """Live until every daemon and `launch` have left. Raises Breach."""
+        """Run until every daemon and `launch` have left. Raises Breach."""
         limit = end_bound(self.plan)
         while any(node.up for node in self.nodes) or (self.launch is not None and self.launch.alive):
             if self.now > limit and any(node.up for node in self.nodes):
@@ -124,20 +124,20 @@ class World(Clockwork):
     # -- faults
 
     def moment(self, name: str, actor: int) -> None:
-        """Something happens at `actor`'s that faults may be aimed at."""
+        """Start the faults that are aimed at this moment. `actor`: the node at which it happens."""
         self._injector.moment(name, actor)
 
     # -- files
 
     def write_file(self, verdict: Verdict, who: str) -> Verdict:
-        """link(2): the first one stays. What the file holds."""
+        """Write the verdict's file unless it exists, as link(2) does, and return its content."""
         if self.file is None:
             self.file = verdict
             self.note(who, f"writes the file: {verdict}")
         return self.file
 
     def look_for_verdict(self, process: Process, found: Callable[[Verdict | None], None]) -> None:
-        """In the background; nothing comes of it while the file system hangs."""
+        """Read the verdict's file later, and call `found` with it; never if the file system hangs at that time."""
         self.after(self.between(*FILE_TIME), process.do, self._look, found)
 
     def _look(self, found: Callable[[Verdict | None], None]) -> None:
@@ -147,11 +147,11 @@ class World(Clockwork):
     # -- small things
 
     def mailed(self, key: tuple[int, int, int], message: ToAgent) -> None:
-        """Mail is on its way; it may be repeated later."""
+        """Keep a piece of mail that was sent; it may be repeated later."""
         self.old_mail.append((key, message))
 
     def note_action(self, who: str, action: object) -> None:
-        """What a machine wants done, unless it wants that every heartbeat."""
+        """Add an action to the history, unless it is one of every heartbeat."""
         usual = isinstance(action, actions.Pulse) or (
             isinstance(action, actions.Tell) and isinstance(action.order, orders.Alive)
         )

@@ -16,7 +16,7 @@ from tests.run_folder.test_snapshot import crowd, successor
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.model import Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.orders import SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision
 from ft_supervisor.core.words import plain
 from ft_supervisor.run_folder.left_running import LeftRunning
 from ft_supervisor.run_folder.snapshot import Snapshot
@@ -102,7 +102,7 @@ def test_a_text_that_is_wrapped_loses_nothing_but_spaces(told: str, width: int, 
 def test_nothing_is_lost_in_a_narrow_terminal(width: int) -> None:
     talk = small()
     talk.hear(messages.Unhealthy(0, 3, 1, Problem("disk", "health check disk failed: no space left on device")))
-    talk.slurm(SlurmsWord.NOTHING, end_in=7230.0)
+    talk.slurm(SlurmDecision.NOTHING, end_in=7230.0)
     found = words(seen(shot_of(talk)), width)
     for what in ("running", "n0, term 0", "3 active", "restart for any", "2 h left", "enough nodes are here"):
         assert what in found
@@ -183,7 +183,7 @@ def test_a_crowd_is_folded_and_who_stands_out_is_listed() -> None:
     talk.silent = {17, 555}
     talk.wait(3)
     talk.hear(messages.Unhealthy(0, 300, 1, Problem("disk", "health check disk failed: full")))
-    talk.slurm(SlurmsWord.NOTHING, draining=(995,))
+    talk.slurm(SlurmDecision.NOTHING, draining=(995,))
     shot = shot_of(talk)
     for width in WIDTHS:
         assert len(text(seen(shot), width).splitlines()) < 70

@@ -12,7 +12,7 @@ from ft_slurm.ending import Ending, ending
 from ft_slurm.environment import StepEnvironment
 from ft_slurm.errors import SlurmError
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
-from ft_supervisor.core.protocol.orders import SlurmSaid, SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision, SlurmSaid
 from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
 
@@ -64,18 +64,19 @@ def _answer(client: SlurmClient, question: _Question) -> SlurmSaid:
     job = client.job(step.job_id, timeout=ASK_BOUND / 2 if question.urgent else PATIENCE)
     if job is None:
         return SlurmSaid(problem=f"Slurm knows no job {step.job_id}")
-    word = SlurmsWord.REQUEUED if job.restart_count > step.restart_count else SlurmsWord(ending(job, now).value)
+    requeued = job.restart_count > step.restart_count
+    decision = SlurmDecision.REQUEUED if requeued else SlurmDecision(ending(job, now).value)
     draining: tuple[int, ...] | None = None
-    if word is SlurmsWord.NOTHING and not question.urgent:
+    if decision is SlurmDecision.NOTHING and not question.urgent:
         states = client.nodes(step.nodes, timeout=PATIENCE)
         draining = tuple(rank for rank, name in enumerate(step.nodes) if name in states and states[name].draining)
     limited = job.time_limit is not None and job.end_time is not None and job.alive
     return SlurmSaid(
-        word=word,
+        word=decision,
         end_in=job.end_time - now if limited and job.end_time is not None else None,
         limit=float(job.time_limit) if job.time_limit is not None else None,
         draining=draining,
     )
 
 
-assert {word.value for word in SlurmsWord} == {each.value for each in Ending}
+assert {decision.value for decision in SlurmDecision} == {each.value for each in Ending}

@@ -1,4 +1,4 @@
-"""An agent to talk to: events in, deeds out, on a clock of its own."""
+"""An agent for tests: events in, actions out, on a clock of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOP = messages.Stop(0, C0, "0-2", TIMEOUTS.restart_grace)
 
 
 EPOCH = 1.7e9
-"""What makes seconds since the epoch of a Play's clock."""
+"""Seconds since the epoch at which a Play's clock is 0."""
 
 
 class Play:
@@ -36,7 +36,7 @@ class Play:
         self.connection = 0
 
     def feed(self, *what: events.AgentEvent) -> list[object]:
-        """Deeds of these events, what it tells its daemon each heartbeat left out."""
+        """Let these events happen; return the actions, without the order to the daemon of every heartbeat."""
         answers: list[object] = []
         for event in what:
             answers += deeds(self.machine.handle(event, self.now))
@@ -44,19 +44,19 @@ class Play:
         return [deed for deed in answers if not (isinstance(deed, Tell) and isinstance(deed.order, orders.Alive))]
 
     def connect(self, candidate: int = 0) -> list[object]:
-        """The store of this candidate answers; port 9 is free."""
+        """Let the store of this candidate answer. Port 9 is free."""
         self.connection += 1
         self.round = 1
         return self.feed(Connected(candidate, self.connection, self.round, self.now, 9))
 
     def look(self) -> list[object]:
-        """The store's next pulse: a majority has read the round before, if there is a lease."""
+        """Let the agent read the store's next pulse. With `lease`, a majority has read the round before."""
         self.round += 1
         lease = self.round - 1 if self.lease else 0
         return self.feed(Looked(self.now, self.round, self.machine.memory.promise, lease))
 
     def wait(self, seconds: float) -> list[object]:
-        """A look and a tick each heartbeat."""
+        """Let `seconds` of looks and ticks pass, one each heartbeat; return the actions."""
         answers: list[object] = []
         until = self.now + seconds
         while self.now < until:
@@ -67,7 +67,7 @@ class Play:
         return answers
 
     def alive(self) -> orders.Alive:
-        """What it tells its daemon at a tick."""
+        """Let a tick happen; return the order Alive to the daemon."""
         told = [deed.order for deed in self.machine.handle(Tick(), self.now) if isinstance(deed, Tell)]
         assert isinstance(told[0], orders.Alive)
         return told[0]
@@ -87,8 +87,8 @@ def mail(message: messages.ToAgent) -> Mailed:
     return Mailed(message)
 
 
-def knows(newest: Cycle | None = None, **known: object) -> Memory:
-    """What a node remembers that has promised term 0."""
+def memory_of(newest: Cycle | None = None, **known: object) -> Memory:
+    """Return the memory of a node that has promised term 0."""
     values: dict[str, Any] = {"promise": 0, "group": "0-2" if newest else "", **known}
     return Memory(newest=newest, **values)
 
@@ -96,12 +96,12 @@ def knows(newest: Cycle | None = None, **known: object) -> Memory:
 def register(
     connection: int = 1, running: Cycle | None = None, memory: Memory | None = None, *, serial: int = 0, round_: int = 1
 ) -> Send:
-    message = messages.Register(node(1), 1, connection, round_, 9, running, memory or knows(), serial or connection)
+    message = messages.Register(node(1), 1, connection, round_, 9, running, memory or memory_of(), serial or connection)
     return Send(message)
 
 
 def remember(newest: Cycle | None = None, **known: object) -> Tell:
-    return Tell(orders.Remember(knows(newest, **known)))
+    return Tell(orders.Remember(memory_of(newest, **known)))
 
 
 def stopped(cycle: Cycle = C0, port: int = 9) -> Send:
@@ -116,7 +116,7 @@ NO_LEASE = Leave(75, None, "no coordinator with a majority for 60 s")
 
 
 def running(cycle: Cycle = C0, a_job: Job | None = None) -> Play:
-    """An agent whose workers run."""
+    """Return an agent whose workers run."""
     play = Play(a_job=a_job)
     play.connect()
     play.feed(mail(run(cycle)))

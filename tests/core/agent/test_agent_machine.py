@@ -1,4 +1,4 @@
-"""The agent's machine, scenario by scenario: events in, deeds out, compared as they are."""
+"""Tests the agent's machine, scenario by scenario: events in, actions out, compared as they are."""
 
 from dataclasses import replace
 
@@ -10,8 +10,8 @@ from tests.core.agent.play import (
     SUCCESS,
     Play,
     goodbye,
-    knows,
     mail,
+    memory_of,
     register,
     remember,
     run,
@@ -53,7 +53,7 @@ def test_join_run_succeed_and_leave() -> None:
     ]
 
 
-def test_a_failure_is_told_and_the_other_workers_are_stopped() -> None:
+def test_a_failure_is_sent_and_the_other_workers_are_stopped() -> None:
     play = running()
     assert play.feed(events.WorkersExited(C0, (FAILURE,))) == [
         remember(C0, failures=(FAILURE,)),
@@ -91,12 +91,12 @@ def test_a_stop_that_overtook_its_run_makes_the_run_old() -> None:
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_a_run_beside_live_workers_is_dropped_and_the_coordinator_learns_of_them(stops: bool) -> None:
-    """Invariant 1. No coordinator sends such a Run that knows of the workers."""
+    """Invariant 1. Only a coordinator that does not know of the workers sends such a Run."""
     play = running()
     if stops:
         play.feed(mail(STOP))
     assert play.feed(mail(run(C1)), mail(run(C1))) == []
-    assert play.feed(Tick()) == [register(1, C0, knows(C0), serial=2)]
+    assert play.feed(Tick()) == [register(1, C0, memory_of(C0), serial=2)]
     assert play.feed(Tick()) == []
     assert play.machine.state is (AgentState.STOPPING if stops else AgentState.ACTIVE)
     assert play.machine.memory.newest == C0
@@ -136,23 +136,23 @@ def test_standby_stops_what_runs() -> None:
     ],
     ids=str,
 )
-def test_what_is_old_changes_nothing(old: events.AgentEvent) -> None:
+def test_old_events_change_nothing(old: events.AgentEvent) -> None:
     play = running(C1)
     before = play.machine.memory
     assert play.feed(old) == []
     assert (play.machine.state, play.machine.running, play.machine.memory) == (AgentState.ACTIVE, C1, before)
 
 
-def test_a_new_incarnation_knows_what_the_former_one_was_told() -> None:
-    play = Play(knows(C1))
+def test_a_new_incarnation_does_not_start_its_nodes_newest_cycle_again() -> None:
+    play = Play(memory_of(C1))
     assert play.first == [Dial((0, 1, 2))]
-    assert play.connect() == [register(memory=knows(C1))]
+    assert play.connect() == [register(memory=memory_of(C1))]
     assert play.feed(mail(run(C1))) == []
     assert play.feed(mail(run(C2))) == [remember(C2), Start(run(C2))]
 
 
 def test_a_new_incarnation_repeats_its_nodes_success() -> None:
-    memory = knows(C1, succeeded=C1)
+    memory = memory_of(C1, succeeded=C1)
     play = Play(memory)
     assert play.connect() == [register(memory=memory)]
     assert play.machine.state is AgentState.SUCCEEDED
@@ -162,10 +162,10 @@ def test_a_new_incarnation_repeats_its_nodes_success() -> None:
 # -- connections
 
 
-def test_a_reconnected_agent_tells_the_whole_truth() -> None:
+def test_a_reconnected_agent_registers_with_its_whole_memory() -> None:
     play = running()
     assert play.feed(Disconnected("gone", silent=False)) == [Dial((1, 2, 0))]
-    assert play.connect(2) == [register(2, C0, knows(C0))]
+    assert play.connect(2) == [register(2, C0, memory_of(C0))]
 
 
 def test_without_a_connection_nothing_is_sent() -> None:
@@ -176,23 +176,23 @@ def test_without_a_connection_nothing_is_sent() -> None:
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
     play.feed(events.WorkersGone(C0, 9))
-    assert play.connect() == [register(2, None, knows(C0, failures=(FAILURE,)))]
+    assert play.connect() == [register(2, None, memory_of(C0, failures=(FAILURE,)))]
 
 
 def test_the_first_candidate_of_a_fresh_job_needs_no_vote_the_others_do() -> None:
     assert Play().connect(0) == [remember(), register()]
     assert Play().connect(1) == [register(memory=Memory())]
-    assert Play(knows(promise=2)).connect(0) == [register(memory=knows(promise=2))]
+    assert Play(memory_of(promise=2)).connect(0) == [register(memory=memory_of(promise=2))]
 
 
 # -- promises
 
 
-def test_a_promise_is_kept_before_it_is_told() -> None:
+def test_a_promise_is_kept_before_it_is_sent() -> None:
     play = running()
     assert play.feed(mail(messages.Prepare(4))) == [
         remember(C0, promise=4),
-        register(1, C0, knows(C0, promise=4), serial=2),
+        register(1, C0, memory_of(C0, promise=4), serial=2),
     ]
 
 
@@ -200,11 +200,11 @@ def test_promises_only_rise() -> None:
     play = running()
     play.feed(mail(messages.Prepare(5)))
     assert play.feed(mail(messages.Prepare(4))) == []
-    assert play.feed(mail(messages.Prepare(5))) == [register(1, C0, knows(C0, promise=5), serial=3)]
+    assert play.feed(mail(messages.Prepare(5))) == [register(1, C0, memory_of(C0, promise=5), serial=3)]
     assert play.machine.memory.promise == 5
 
 
-def test_who_has_promised_is_led_by_nobody_older() -> None:
+def test_a_node_ignores_mail_of_terms_below_its_promise() -> None:
     play = running()
     play.feed(mail(messages.Prepare(4)))
     before = play.machine.memory
@@ -246,7 +246,7 @@ def test_rosters_are_kept_in_their_order() -> None:
     assert play.feed(mail(messages.Members(0, second))) == [Send(messages.RosterKept(0, 1, 1, second.stamp))]
 
 
-def test_a_proposed_verdict_is_kept_before_that_is_told_and_ends_nothing() -> None:
+def test_a_proposed_verdict_is_kept_before_the_answer_and_ends_nothing() -> None:
     play = running()
     assert play.feed(mail(messages.Propose(0, FAILED))) == [
         remember(C0, accepted=Accepted(0, FAILED)),
@@ -260,7 +260,7 @@ def test_a_proposed_verdict_is_kept_before_that_is_told_and_ends_nothing() -> No
     ]
 
 
-def test_a_chosen_verdict_is_one_in_every_term() -> None:
+def test_a_decided_verdict_is_accepted_in_every_term() -> None:
     play = running()
     play.feed(mail(messages.Prepare(4)))
     assert play.feed(mail(messages.Close(0, FAILED))) == [
@@ -297,7 +297,7 @@ def test_the_fence_counts_from_when_the_lease_was_asked_for() -> None:
     assert StopWorkers(C0, 0.0) in play.wait(BEAT)
 
 
-def test_a_lease_of_another_term_is_none() -> None:
+def test_a_lease_of_another_term_does_not_count() -> None:
     play = running()
     for beat in range(1, 10):
         play.now = beat * BEAT
@@ -305,7 +305,7 @@ def test_a_lease_of_another_term_is_none() -> None:
     assert StopWorkers(C0, 0.0) in play.wait(TIMEOUTS.fence - play.now)
 
 
-def test_a_lease_that_is_older_than_the_connection_is_none() -> None:
+def test_a_lease_that_is_older_than_the_connection_does_not_count() -> None:
     play = running()
     play.feed(Disconnected("gone", silent=False), Connected(0, 2, 90, 0.0, 9))
     play.feed(mail(messages.Continue(0, C0, EMPTY, None)))
@@ -327,7 +327,7 @@ def test_a_standby_without_a_lease_looks_for_a_coordinator_and_leaves_in_the_end
     assert play.wait(BEAT) == [NO_LEASE]
 
 
-def test_a_node_with_nobody_in_charge_fences_and_leaves_in_the_end() -> None:
+def test_a_node_without_a_coordinator_in_charge_fences_and_then_leaves() -> None:
     play = running()
     play.lease = False
     play.feed(Disconnected("gone", silent=True))
@@ -352,7 +352,7 @@ def test_a_run_that_comes_after_a_long_stand_still_is_not_started() -> None:
     play = Play()
     play.connect()
     play.now = TIMEOUTS.fence
-    assert play.feed(mail(run())) == [Dial((0, 1, 2))]  # whoever is there will hear that we run nothing
+    assert play.feed(mail(run())) == [Dial((0, 1, 2))]  # the next Register reports that nothing runs here
     assert play.machine.running is None
     assert play.machine.memory.newest is None
 
@@ -366,7 +366,7 @@ def test_a_run_brings_the_age_of_its_lease() -> None:
     assert StopWorkers(C0, 0.0) in play.wait(BEAT)
 
 
-def test_the_daemon_hears_when_the_fence_will_be_over() -> None:
+def test_the_daemon_gets_the_time_until_the_fence() -> None:
     play = running()
     play.now = 2.0
     assert play.alive() == orders.Alive("active", "0.0", 1, TIMEOUTS.fence - 2.0)
@@ -374,7 +374,7 @@ def test_the_daemon_hears_when_the_fence_will_be_over() -> None:
     assert play.alive() == orders.Alive("succeeded", "0.0", None, None)
 
 
-def test_who_is_led_by_nobody_is_joining_for_its_daemon() -> None:
+def test_an_agent_without_a_coordinator_reports_joining_to_its_daemon() -> None:
     play = Play()
     play.connect()
     assert play.alive().state == "joining"
@@ -396,12 +396,12 @@ def test_with_a_verdict_there_is_no_fence() -> None:
 
 
 def unguarded(play: Play) -> bool:
-    """Nothing is to be ended, whatever the lease."""
+    """Whether no workers have to be ended, with or without a lease."""
     return play.machine.fence_at is None and play.machine.guard_at is None
 
 
-def test_the_guard_knows_of_each_proof_and_of_nothing_where_nothing_runs() -> None:
-    """It acts a little later than the agent would, and soon enough for the promise that a lost node runs nothing."""
+def test_the_guards_deadline_moves_with_each_proof_and_is_none_without_workers() -> None:
+    """The guard acts a little later than the agent, and early enough that a lost node runs nothing."""
     play = Play()
     play.connect()
     assert unguarded(play)
@@ -420,13 +420,13 @@ def test_the_guard_knows_of_each_proof_and_of_nothing_where_nothing_runs() -> No
 
 def test_a_new_agent_of_a_job_that_has_run_is_not_as_patient_as_a_fresh_job() -> None:
     a_job = replace(job(), timeouts=replace(TIMEOUTS, join=10 * TIMEOUTS.takeover))
-    play = Play(knows(C0), a_job)
+    play = Play(memory_of(C0), a_job)
     assert play.wait(TIMEOUTS.takeover - BEAT) == []
     assert play.wait(BEAT) == [NO_LEASE]
 
 
-def test_the_daemon_hears_at_once_that_the_fence_has_been_kept() -> None:
-    """Else it would take us for one that has missed it."""
+def test_the_end_of_fenced_workers_is_reported_to_the_daemon_at_once() -> None:
+    """Otherwise the daemon would take the agent for one that has missed the fence."""
     play = running()
     play.now = TIMEOUTS.fence
     play.feed(Tick())
@@ -443,7 +443,7 @@ def test_no_coordinator_at_all() -> None:
 
 @pytest.mark.parametrize("waited", [TIMEOUTS.takeover, 4.5 * TIMEOUTS.takeover, 100 * TIMEOUTS.takeover])
 def test_nodes_give_up_together_though_some_have_lost_an_agent_on_the_way(waited: float) -> None:
-    """But a new agent has the time of a takeover: it had no chance yet."""
+    """The daemon's time counts, but a new agent has at least the time of a takeover, as it had no chance yet."""
     join = 5 * TIMEOUTS.takeover
     play = Play(None, replace(job(), timeouts=replace(TIMEOUTS, join=join)), waited)
     left = max(join - waited, TIMEOUTS.takeover)
@@ -454,8 +454,8 @@ def test_nodes_give_up_together_though_some_have_lost_an_agent_on_the_way(waited
 # -- the end
 
 
-def test_the_exit_barriers_key_ends_no_standby_but_has_it_ask_once() -> None:
-    """Anyone on the network can set it."""
+def test_the_exit_barriers_key_makes_a_standby_ask_once_and_does_not_end_it() -> None:
+    """Any process on the network can set the barrier's key."""
     play = Play()
     play.connect()
     play.feed(standby(C0))
@@ -463,7 +463,7 @@ def test_the_exit_barriers_key_ends_no_standby_but_has_it_ask_once() -> None:
     assert play.feed(BarrierPassed(C0)) == []
     assert play.wait(TIMEOUTS.close_grace - BEAT) == []  # the verdict comes by itself
     assert play.wait(BEAT) == [register(serial=2, round_=play.round)]
-    play.feed(standby(C0))  # the coordinator says that the cycle runs
+    play.feed(standby(C0))  # by the coordinator's message the cycle runs
     assert play.wait(10 * TIMEOUTS.takeover) == []
     leave = Leave(0, SUCCESS, SUCCESS.reason)
     assert play.feed(mail(messages.Close(0, SUCCESS))) == [remember(None, verdict=SUCCESS), goodbye(SUCCESS), leave]
@@ -476,10 +476,12 @@ def test_the_exit_barriers_key_touches_no_active_node() -> None:
     assert play.machine.state is AgentState.ACTIVE
 
 
-def test_a_node_whose_success_was_not_heard_tells_it_once_more_behind_the_barrier() -> None:
+def test_a_node_whose_success_got_lost_sends_it_again_after_the_barrier() -> None:
     play = running()
     play.feed(events.WorkersExited(C0, ()), BarrierPassed(C0))
-    assert play.wait(TIMEOUTS.close_grace) == [register(memory=knows(C0, succeeded=C0), serial=2, round_=play.round)]
+    assert play.wait(TIMEOUTS.close_grace) == [
+        register(memory=memory_of(C0, succeeded=C0), serial=2, round_=play.round)
+    ]
 
 
 def test_behind_the_barrier_and_without_a_coordinator_the_daemon_looks_for_the_verdict_at_once() -> None:
@@ -505,7 +507,7 @@ def test_behind_the_barrier_a_node_that_finds_neither_coordinator_nor_verdict_en
     assert play.now >= since + TIMEOUTS.takeover
 
 
-def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
+def test_the_exit_barrier_of_a_former_cycle_has_no_effect() -> None:
     play = Play()
     play.connect()
     play.feed(standby(C0), BarrierPassed(C0), standby(C1))
@@ -514,7 +516,7 @@ def test_the_barrier_of_a_former_cycle_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("how", [events.CloseHeld(FAILED), mail(messages.Close(0, FAILED))], ids=["key", "mail"])
-def test_a_verdict_ends_the_node_however_it_comes(how: events.AgentEvent) -> None:
+def test_a_verdict_by_key_or_mail_ends_the_node(how: events.AgentEvent) -> None:
     play = running()
     assert play.feed(how, how) == [remember(C0, verdict=FAILED), StopWorkers(C0, TIMEOUTS.stop_grace)]
     assert play.feed(mail(run(C1))) == []
@@ -528,14 +530,14 @@ def test_the_first_verdict_stays() -> None:
     assert play.machine.memory.verdict == FAILED
 
 
-def test_workers_that_cannot_be_ended_hold_nobody_forever() -> None:
+def test_workers_that_cannot_be_ended_do_not_keep_the_agent_for_ever() -> None:
     play = running()
     play.feed(events.CloseHeld(FAILED))
     assert play.wait(TIMEOUTS.stop_grace + KILL_BOUND + ABANDON_MARGIN - BEAT) == []
     assert play.wait(BEAT) == [Leave(1, FAILED, "workers that can't be ended")]
 
 
-def test_a_signal_is_told_to_the_coordinator_whose_verdict_is_awaited() -> None:
+def test_a_signal_is_sent_to_the_coordinator_whose_verdict_is_awaited() -> None:
     play = running()
     assert play.feed(Terminated("SIGTERM"), Terminated("SIGTERM")) == [Send(messages.ToldToEnd(0, 1, 1, "SIGTERM"))]
     cancelled = Verdict(Outcome.CANCELLED, "n1 was told to end: SIGTERM")
@@ -563,7 +565,7 @@ def test_a_signal_without_a_coordinator_ends_the_node() -> None:
     assert play.feed(events.WorkersGone(C0, 9)) == [Leave(130, None, reason)]
 
 
-def test_a_signal_that_no_coordinator_heard_is_told_to_the_next() -> None:
+def test_a_signal_that_no_coordinator_received_is_in_the_next_register() -> None:
     play = running()
     play.feed(Disconnected("gone", silent=False), Terminated("SIGTERM"))
     play.connect(1)

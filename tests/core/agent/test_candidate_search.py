@@ -1,4 +1,4 @@
-"""Which candidate an agent connects to, and when it tries another one."""
+"""Tests which candidate an agent connects to, and when it tries another one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ft_supervisor.core.protocol.model import Job, Memory, Roster
 from ft_supervisor.core.quorum.roster import majority
 
 PATIENCE = 1.2 * TIMEOUTS.coordinator
-"""The longest that a candidate which is not in charge gets."""
+"""Seconds after which an agent leaves a candidate that is not in charge, at most."""
 
 
 class Play:
@@ -29,25 +29,25 @@ class Play:
         self.term: int | None = None
         self.hangs = False
         self.lag = 1
-        """Rounds between the newest and the one that a majority has read."""
+        """Number of rounds between the newest and the one that a majority has read."""
         self._round = 0
 
     def connect(self, candidate: int) -> None:
-        """This one answers."""
+        """Let this candidate answer."""
         self._round = 1
         self.search.connect(Connected(candidate, self.search.connection + 1, 1, self.now, 9), self.now)
 
     def lose(self) -> Dial:
-        """The connection breaks."""
+        """Let the connection break; return the Dial."""
         return self.search.lose(self.memory)
 
     def promise(self, term: int) -> None:
-        """The candidate asks for it."""
+        """Let the candidate ask for a promise of this term."""
         self.memory = replace(self.memory, promise=term)
         self.search.prepare(self.now)
 
     def wait(self, seconds: float) -> Dial | None:
-        """Looks and ticks, each heartbeat, until it dials."""
+        """Let `seconds` of looks and ticks pass, one each heartbeat, or until it dials; return the Dial."""
         until = self.now + seconds
         while self.now < until:
             self.now += BEAT
@@ -60,7 +60,7 @@ class Play:
 
 
 def led(candidate: int = 0, term: int = 0, infra_rank: int = 3) -> Play:
-    """A node that this candidate leads."""
+    """Return a node that follows the coordinator of this candidate."""
     play = Play(infra_rank, Memory(term))
     play.connect(candidate)
     play.term = term
@@ -68,7 +68,7 @@ def led(candidate: int = 0, term: int = 0, infra_rank: int = 3) -> Play:
     return play
 
 
-def test_in_a_fresh_job_everybody_waits_for_the_first_candidate() -> None:
+def test_in_a_fresh_job_all_nodes_wait_for_the_first_candidate() -> None:
     play = Play()
     assert play.first == Dial((0,))
     assert play.wait(TIMEOUTS.node_lost - BEAT) is None
@@ -80,13 +80,13 @@ def test_the_first_candidate_of_a_given_list() -> None:
     assert Play(a_job=job(5, 2, candidates=(4, 1))).first == Dial((4,))
 
 
-def test_a_new_agent_of_an_old_job_calls_who_was_in_charge_first() -> None:
+def test_a_new_agent_of_an_old_job_dials_the_coordinator_in_charge_first() -> None:
     assert Play(memory=Memory(0)).first == Dial((0, 1, 2))
     assert Play(memory=Memory(7)).first == Dial((2, 0, 1))
     assert Play(memory=Memory(7, Roster(7, 2, "3-4,1"))).first == Dial((2, 3, 4, 1))
 
 
-def test_who_was_lost_is_asked_last() -> None:
+def test_a_candidate_that_was_lost_is_dialled_last() -> None:
     play = led(0)
     assert play.lose() == Dial((1, 2, 0))
     play.connect(1)
@@ -100,7 +100,7 @@ def test_the_list_slides_on() -> None:
     assert play.lose() == Dial((2, 3, 4, 0))
 
 
-def test_who_is_led_stays() -> None:
+def test_an_agent_with_a_coordinator_in_charge_stays() -> None:
     assert led().wait(200) is None
 
 
@@ -159,7 +159,7 @@ def test_a_coordinator_that_never_had_a_majority_is_left() -> None:
     assert play.wait(BEAT) is not None
 
 
-def test_who_calls_the_wrong_one_is_sent_on_once() -> None:
+def test_an_agent_at_the_wrong_candidate_is_sent_on_once() -> None:
     play = Play(3, Memory(0))
     play.connect(1)
     play.term = 7  # the pulse names n2's term
@@ -170,7 +170,7 @@ def test_who_calls_the_wrong_one_is_sent_on_once() -> None:
     assert play.wait(BEAT) is None
 
 
-def test_one_that_was_in_charge_and_was_only_frozen_is_asked_again() -> None:
+def test_a_coordinator_that_was_only_frozen_is_dialled_again() -> None:
     play = led(0)
     play.lose()
     play.connect(1)
@@ -188,9 +188,9 @@ def test_one_that_was_in_charge_and_was_only_frozen_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_groups_that_look_for_a_coordinator_meet(seed: int) -> None:
-    """Nodes that know of no coordinator, each with another candidate, as a bad moment has left them: before long a
-    majority is with one of those that live."""
+def test_nodes_that_look_for_a_coordinator_form_a_majority(seed: int) -> None:
+    """Nodes without a coordinator are each connected to any candidate, some dead. Soon a majority is connected to one
+    candidate that lives."""
     plan = random.Random(seed)
     nodes = plan.randint(3, 12)
     a_job = job(nodes, 1)

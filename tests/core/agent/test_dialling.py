@@ -1,4 +1,4 @@
-"""When which route to which candidate is tried, on a clock of the test's."""
+"""Tests which route to which candidate is tried at which time, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_candidate_without_a_name_has_only_its_file() -> None:
 
 
 def waits(search: Dialling, route: Route, attempts: int) -> list[float]:
-    """Seconds between a failure and the next attempt, rounded; other routes fail with it."""
+    """Return the seconds between each failure and the next attempt, rounded. Other routes fail at the same time."""
     now, found = 0.0, []
     for _ in range(attempts):
         failed_at = None
@@ -75,7 +75,7 @@ def test_backoff_is_doubled_up_to_a_bound_which_is_longer_for_a_file_besides_a_n
     assert waits(search, Route(0, by_file=True), 6)[-1] == 0.5
 
 
-def test_a_search_that_finds_nothing_says_why_once() -> None:
+def test_a_search_that_finds_nothing_returns_the_reason_once() -> None:
     search = dialling(0, names=nameless)
     route = Route(0, by_file=True)
     search.begin(0.0)
@@ -86,7 +86,7 @@ def test_a_search_that_finds_nothing_says_why_once() -> None:
     assert search.failed(route, "no file still", 9.0) is None
 
 
-def test_nothing_is_said_while_a_route_has_not_failed() -> None:
+def test_no_reason_is_returned_while_a_route_has_not_failed() -> None:
     search = dialling(0, 1)
     search.begin(5.0)
     assert search.failed(Route(0), "refused", 5.0) is None
@@ -96,7 +96,7 @@ def test_nothing_is_said_while_a_route_has_not_failed() -> None:
     assert search.failed(Route(1, by_file=True), "no file", 6.0) == "refused; refused; no file; no file"
 
 
-def test_another_configuration_is_news_once_a_route() -> None:
+def test_another_configuration_is_reported_once_for_each_route() -> None:
     search = dialling(0, 1)
     assert search.differs(Route(0), "it says 3")
     assert not search.differs(Route(0), "it says 3")

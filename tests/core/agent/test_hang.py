@@ -1,4 +1,4 @@
-"""Which workers hang, by a clock of the test's."""
+"""Tests which workers hang, on a simulated clock."""
 
 import math
 
@@ -15,7 +15,7 @@ def ranks(watch: HeartbeatWatch, now: float) -> list[int]:
     return [local_rank for local_rank, _, _ in watch.hung(now)]
 
 
-def test_who_never_beats_hangs_after_first_and_is_named_once() -> None:
+def test_a_worker_that_never_beats_hangs_after_first_and_is_named_once() -> None:
     watch = HeartbeatWatch(HANG, [0, 1], 100.0)
     watch.beat(1, 125.0)
     assert watch.hung(129.9) == ()
@@ -52,7 +52,7 @@ def test_trigger_stopping_and_strangers() -> None:
     assert watch.hung(1e9) == ()
 
 
-def test_our_own_standstill_counts_against_nobody() -> None:
+def test_the_agents_own_standstill_does_not_count_as_a_hang() -> None:
     watch = HeartbeatWatch(HANG, [0, 1], 0.0)
     watch.beat(0, 5.0)
     watch.forgive(100.0, 106.0)

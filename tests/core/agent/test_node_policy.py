@@ -1,10 +1,10 @@
-"""What the policy asks of one node: checks before a cycle, hangs, ignored failures, signals and graces."""
+"""Tests the policy's rules for one node: checks before a cycle, hangs, ignored failures, signals and graces."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.agent.play import EPOCH, Play, knows, mail, remember, run, standby, stopped
+from tests.core.agent.play import EPOCH, Play, mail, memory_of, remember, run, standby, stopped
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
 
 from ft_supervisor.core.protocol import events, messages, orders
@@ -34,7 +34,7 @@ def a_job(**settings: object) -> Job:
 
 
 def active(the_job: Job) -> Play:
-    """Its workers run."""
+    """Return a node of this job whose workers run."""
     play = Play(a_job=the_job)
     play.connect()
     play.feed(standby(None), mail(run()))
@@ -53,13 +53,13 @@ def test_before_a_cycle_the_daemon_is_asked() -> None:
     assert play.feed(CheckAnswered("0.0", None)) == [Start(run())]
 
 
-def test_a_node_that_is_not_well_enough_says_so_and_runs_nothing() -> None:
+def test_a_node_that_fails_a_check_reports_it_and_runs_nothing() -> None:
     play = Play(a_job=a_job(health=BEFORE))
     play.connect()
     play.feed(standby(None), mail(run()))
     problem = Problem("net", "health check net failed: exit code 1")
     assert play.feed(CheckAnswered("0.0", problem)) == [
-        Tell(orders.Remember(knows(C0, unhealthy=problem))),
+        Tell(orders.Remember(memory_of(C0, unhealthy=problem))),
         Send(messages.Unhealthy(0, 1, 1, problem)),
         stopped(),
     ]
@@ -85,12 +85,12 @@ def test_an_answer_for_another_cycle_starts_nothing() -> None:
     assert play.feed(CheckAnswered("0.7", None)) == []
 
 
-def test_a_standby_that_turns_unhealthy_says_so() -> None:
+def test_a_standby_that_turns_unhealthy_reports_it() -> None:
     play = Play()
     play.connect()
     play.feed(standby(None))
     assert play.feed(TurnedUnhealthy(FULL)) == [
-        Tell(orders.Remember(knows(unhealthy=FULL))),
+        Tell(orders.Remember(memory_of(unhealthy=FULL))),
         Send(messages.Unhealthy(0, 1, 1, FULL)),
     ]
     later = Problem("gpu", "health check gpu failed: 7 of 8 GPUs")
@@ -104,7 +104,7 @@ CANNOT = Problem("workers", f"cannot start workers: {READ_ONLY}")
 def test_a_node_that_cannot_start_its_workers_is_unhealthy_and_they_have_not_failed() -> None:
     play = active(a_job())
     assert play.feed(CannotStart(C0, READ_ONLY)) == [
-        Tell(orders.Remember(knows(C0, unhealthy=CANNOT))),
+        Tell(orders.Remember(memory_of(C0, unhealthy=CANNOT))),
         Send(messages.Unhealthy(0, 1, 1, CANNOT)),
         StopWorkers(C0, 0.0),  # some may run
     ]
@@ -114,12 +114,12 @@ def test_a_node_that_cannot_start_its_workers_is_unhealthy_and_they_have_not_fai
 
 
 def test_a_node_that_cannot_start_its_workers_does_not_try_it_again() -> None:
-    """Its coordinator may not have heard of it, and may begin the next cycle with it."""
+    """The coordinator may not have received the message, and may begin the next cycle with the node."""
     play = active(a_job())
     play.feed(CannotStart(C0, READ_ONLY))
     assert play.feed(events.WorkersGone(C0, 9)) == [stopped()]
     assert play.feed(mail(run(C1))) == [
-        Tell(orders.Remember(knows(C1, unhealthy=CANNOT))),
+        Tell(orders.Remember(memory_of(C1, unhealthy=CANNOT))),
         Send(messages.Unhealthy(0, 1, 1, CANNOT)),
         stopped(C1),
     ]
@@ -167,14 +167,14 @@ def test_a_worker_that_goes_silent_hangs() -> None:
     play.feed(Beat(1, "beat"))
     hung = Failure(1, 0, message="no heartbeat for 10 s", time=at, cause=Cause.HANG, rules=(2,), silent=10.0)
     assert play.feed(StacksTaken(C0, ((0, (2,)),))) == [
-        Tell(orders.Remember(knows(C0, failures=(hung,)))),
+        Tell(orders.Remember(memory_of(C0, failures=(hung,)))),
         Send(messages.WorkersFailed(0, 1, 1, C0, (hung,))),
         StopWorkers(C0, TIMEOUTS.restart_grace),
     ]
     assert str(hung) == "worker 0 of node 1: hangs (no heartbeat for 10 s)"
 
 
-def test_who_falls_silent_first_is_blamed_and_not_who_does_so_while_its_stacks_are_taken() -> None:
+def test_the_worker_that_falls_silent_first_hangs_and_not_one_that_does_while_stacks_are_taken() -> None:
     play = active(a_job(hang=Hang(after=10.0, first=10.0)))
     play.wait(2.0)
     play.feed(Beat(1, "beat"))
@@ -196,7 +196,7 @@ def test_after_an_ignored_hang_the_others_are_looked_at() -> None:
     assert play.wait(BEAT) == [TakeStacks(C0, (1,))]
 
 
-def test_a_worker_that_never_says_anything() -> None:
+def test_a_worker_that_sends_no_heartbeat_at_all_hangs() -> None:
     play = active(a_job(hang=Hang(after=10.0, first=30.0)))
     assert play.wait(30.0 - BEAT) == []
     assert play.wait(BEAT) == [TakeStacks(C0, (0, 1))]
@@ -208,7 +208,7 @@ def test_a_worker_that_has_exited_does_not_hang() -> None:
     assert play.wait(10.0) == [TakeStacks(C0, (1,))]
 
 
-def test_without_hang_nobody_waits_for_heartbeats() -> None:
+def test_without_a_hang_setting_missing_heartbeats_do_not_matter() -> None:
     play = active(a_job())
     play.feed(Beat(0, "beat"))
     assert play.wait(100.0) == []
@@ -238,7 +238,7 @@ def test_an_interrupted_job_has_a_signal_and_a_grace_of_its_own() -> None:
     assert StopWorkers(C0, 77.0, "SIGUSR1") in play.feed(mail(messages.Close(0, verdict)))
 
 
-def test_a_failed_job_has_the_usual_ones() -> None:
+def test_a_failed_job_has_the_usual_signal_and_grace() -> None:
     play = active(a_job(interruption=Interruption(signal="SIGUSR1", grace=77.0)))
     verdict = Verdict(Outcome.FAILED, "over")
     assert StopWorkers(C0, TIMEOUTS.stop_grace, "SIGTERM") in play.feed(mail(messages.Close(0, verdict)))
@@ -274,5 +274,5 @@ def test_a_store_of_another_configuration_is_a_strangers_once_one_with_ours_has_
     assert not [deed for deed in play.wait(TIMEOUTS.takeover - BEAT) if isinstance(deed, Leave)]
 
 
-def test_what_is_unhealthy_stays_so() -> None:
+def test_an_unhealthy_node_stays_so() -> None:
     assert Memory(unhealthy=FULL).newer(Memory(promise=3)) == Memory(promise=3, unhealthy=FULL)

@@ -1,4 +1,4 @@
-"""Tests the workers of one node: which events their agent gets, and when everything below it is swept."""
+"""Tests the workers of one node: which events their agent gets, and when all processes below it are swept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def all_exit(workers: NodeWorkers) -> NodeWorkers:
     return workers
 
 
-def test_a_success_is_told_after_the_sweep() -> None:
+def test_a_success_is_reported_after_the_sweep() -> None:
     workers = started()
     assert workers.report() is None and not workers.wants_sweep(5.0)
     assert all_exit(workers).wants_sweep(5.0)
@@ -74,7 +74,7 @@ def test_a_second_stop_only_brings_the_deadline_forward() -> None:
     assert workers.stop(C1, 5.0, "SIGUSR1", 200.0) == StopOrders("SIGUSR1", (0,), ())  # it has got none
 
 
-def test_failures_of_workers_that_are_stopped_are_our_own_doing() -> None:
+def test_failures_of_workers_that_are_being_stopped_are_not_reported() -> None:
     workers = started()
     workers.fail(CRASH)
     workers.stop(C0, 10.0, "SIGTERM", 100.0)
@@ -98,7 +98,7 @@ def test_workers_that_could_not_be_started_never_succeed() -> None:
     assert all_exit(workers).swept(1) == WorkersGone(C0, 1)
 
 
-def test_a_node_that_runs_nothing_can_be_told_to_stop() -> None:
+def test_a_node_that_runs_nothing_answers_a_stop() -> None:
     workers = NodeWorkers()
     workers.stop(C0, 10.0, "SIGTERM", 100.0)
     assert workers.wants_sweep(100.0)

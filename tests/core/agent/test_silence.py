@@ -1,4 +1,4 @@
-"""An agent without any answer, by a clock of the test's."""
+"""Tests an agent without any answer, on a simulated clock."""
 
 from ft_supervisor.core.agent.silence import Silence
 

@@ -1,4 +1,4 @@
-"""The tables of the agent's machine: what is not in them is refused, and every state can be reached and left."""
+"""Tests the tables of the agent's machine: other changes are refused, and every state can be reached and left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import inf
 
 import pytest
-from tests.core.agent.play import FAILED, Play, knows, mail, run, running, standby
+from tests.core.agent.play import FAILED, Play, mail, memory_of, run, running, standby
 from tests.core.machines import C0, C1
 
 from ft_supervisor.core.agent import candidate_search, states
@@ -40,7 +40,7 @@ def test_every_state_has_a_row_is_reached_and_is_left(
 
 
 def test_a_transition_that_is_not_in_the_table_is_a_bug() -> None:
-    """The message says which event it was."""
+    """The error's message names the event."""
     play = running()
     with pytest.raises(InvalidState, match=r"from active to standby \(by WorkersGone\("):
         play.feed(events.WorkersGone(C0, 9))  # no StopWorkers was given
@@ -59,17 +59,17 @@ LEAVE = Leave(75, None, "")
 @pytest.mark.parametrize(
     ("state", "memory", "leased", "broken"),
     [
-        (Active(run(C0)), knows(C1), True, "the cycle that runs is the newest"),
-        (Checking(run(C1)), knows(C0), True, "the cycle that runs is the newest"),
-        (Stopping(run(C1), 5.0), knows(C0), True, "the cycle that runs is the newest"),
-        (Active(run(C0)), knows(C0), False, "under a lease"),
-        (Stopping(run(C0)), knows(C0), True, "have a deadline"),
-        (Closing(LEAVE, Stopping(run(C0), inf)), knows(C0), True, "have a deadline"),
-        (Standby(), knows(C0, verdict=FAILED), True, "a node with a verdict closes"),
-        (Closing(Leave(1, FAILED, ""), None), knows(C0), True, "leaves with its verdict"),
+        (Active(run(C0)), memory_of(C1), True, "the cycle that runs is the newest"),
+        (Checking(run(C1)), memory_of(C0), True, "the cycle that runs is the newest"),
+        (Stopping(run(C1), 5.0), memory_of(C0), True, "the cycle that runs is the newest"),
+        (Active(run(C0)), memory_of(C0), False, "under a lease"),
+        (Stopping(run(C0)), memory_of(C0), True, "have a deadline"),
+        (Closing(LEAVE, Stopping(run(C0), inf)), memory_of(C0), True, "have a deadline"),
+        (Standby(), memory_of(C0, verdict=FAILED), True, "a node with a verdict closes"),
+        (Closing(Leave(1, FAILED, ""), None), memory_of(C0), True, "leaves with its verdict"),
     ],
 )
-def test_what_must_not_be_is_found(state: AnyState, memory: Memory, leased: bool, broken: str) -> None:
+def test_a_broken_invariant_is_found(state: AnyState, memory: Memory, leased: bool, broken: str) -> None:
     with pytest.raises(InvalidState, match=broken):
         check_invariants(state.name, states.invariants(state, memory, leased))
 
@@ -78,12 +78,12 @@ def test_what_must_not_be_is_found(state: AnyState, memory: Memory, leased: bool
     ("state", "memory"),
     [
         (Joining(), Memory()),
-        (Active(run(C0)), knows(C0)),
-        (Stopping(run(C0), 5.0), knows(C1)),
-        (Closing(LEAVE, Stopping(run(C0), 5.0)), knows(C0, verdict=FAILED)),
+        (Active(run(C0)), memory_of(C0)),
+        (Stopping(run(C0), 5.0), memory_of(C1)),
+        (Closing(LEAVE, Stopping(run(C0), 5.0)), memory_of(C0, verdict=FAILED)),
     ],
 )
-def test_what_may_be_is_allowed(state: AnyState, memory: Memory) -> None:
+def test_valid_states_are_allowed(state: AnyState, memory: Memory) -> None:
     check_invariants(state.name, states.invariants(state, memory, True))
 
 
@@ -97,8 +97,8 @@ def test_a_search_that_waits_for_ever_is_found() -> None:
         search.validate()
 
 
-def test_a_verdict_by_mail_closes_a_node_whatever_it_does() -> None:
-    for play in (Play(), Play(knows(C0)), running()):
+def test_a_verdict_by_mail_closes_a_node_in_any_state() -> None:
+    for play in (Play(), Play(memory_of(C0)), running()):
         play.connect()
         play.feed(mail(messages.Close(0, FAILED)))
         assert play.machine.state is AgentState.CLOSING

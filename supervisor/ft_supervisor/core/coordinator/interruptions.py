@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ft_supervisor.core.protocol.model import Again, Job, Outcome, Verdict
-from ft_supervisor.core.protocol.orders import SlurmSaid, SlurmsWord
+from ft_supervisor.core.protocol.orders import SlurmDecision, SlurmSaid
 
 ASK_BOUND = 5.0
 """Seconds within which Slurm has to explain a signal. After that the signal counts as a wish to cancel the job."""
 SHARE = 0.25
 """Greatest part of a job's time limit that `before_end` may use; a short job would otherwise end at once."""
 WHY = {
-    SlurmsWord.TIME_LIMIT: "Slurm's time limit",
-    SlurmsWord.PREEMPTED: "preempted by Slurm",
-    SlurmsWord.REQUEUED: "requeued in Slurm",
+    SlurmDecision.TIME_LIMIT: "Slurm's time limit",
+    SlurmDecision.PREEMPTED: "preempted by Slurm",
+    SlurmDecision.REQUEUED: "requeued in Slurm",
 }
 
 
@@ -75,12 +75,12 @@ class Interruptions:
 
     def verdict(self, said: SlurmSaid | None, now: float) -> Verdict | None:
         """Return how the job ends, if Slurm or the clock says that it does. `said`: an answer that has just come."""
-        word = said.word if said is not None and not said.problem else SlurmsWord.NOTHING
-        if word in WHY:
-            return self._interrupted(WHY[word], Again.OPEN if word is SlurmsWord.REQUEUED else self._again)
+        decision = said.word if said is not None and not said.problem else SlurmDecision.NOTHING
+        if decision in WHY:
+            return self._interrupted(WHY[decision], Again.OPEN if decision is SlurmDecision.REQUEUED else self._again)
         if self._told is not None:
             reason, at = self._told
-            if word is SlurmsWord.CANCELLED or now - at >= ASK_BOUND or (said is not None and not said.problem):
+            if decision is SlurmDecision.CANCELLED or now - at >= ASK_BOUND or (said is not None and not said.problem):
                 return Verdict(Outcome.CANCELLED, reason)
             return None
         if self._end_at is not None and self._ahead > 0 and now >= self._end_at - self._ahead:

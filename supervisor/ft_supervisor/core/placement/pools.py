@@ -1,4 +1,4 @@
-"""Pools: to which pool each standby belongs, which nodes it may replace, and which nodes are free."""
+"""Pools of spares: the pool of each node, the domains that each pool serves, and the nodes that are still free."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from ft_supervisor.core.protocol.settings import Pool
 
 NO_POOL = -1
-"""The pool of a node that is in none: it replaces no node, but may be chosen when a job begins or grows."""
+"""The index for a node that belongs to no pool. It replaces no node, but may be chosen when a job begins or grows."""
 
 
 @dataclass(frozen=True)
 class FitNode:
-    """A healthy node that can be chosen. `domain_id` is "" where there is none."""
+    """A healthy node that can be chosen. `domain_id` is "" for a node without a domain."""
 
     infra_rank: int
     name: str
@@ -23,7 +23,7 @@ class FitNode:
 
 
 class Pools:
-    """The policy's pools, by their index in its order."""
+    """The policy's pools. A pool's index is its position in the policy's list."""
 
     def __init__(self, pools: Sequence[Pool]) -> None:
         self._pools = tuple(pools)
@@ -47,59 +47,66 @@ class Pools:
         return self._pools[index]
 
     def of(self, node: FitNode) -> int:
-        """Return the first pool that names the node or its domain, else the first that names nothing, else NO_POOL."""
+        """Return the index of the node's pool.
+
+        It is the first pool that names the node or its domain, else the first one that names neither nodes nor domains,
+        else NO_POOL.
+        """
         none = len(self._pools)
         named = min(self._by_node.get(node.name, none), self._by_domain.get(node.domain_id, none))
         return named if named < none else self._rest
 
     def explicit(self, index: int) -> bool:
-        """Whether the pool names its nodes or their domains."""
+        """Whether the pool with this index names its nodes or their domains."""
         return index != NO_POOL and bool(self._pools[index].nodes or self._pools[index].domains)
 
     def reserve(self, index: int) -> int:
-        """Return how many of the pool's nodes are kept for replacing."""
+        """Return how many nodes of the pool with this index are kept for replacements; 0 for NO_POOL."""
         return 0 if index == NO_POOL else self._pools[index].reserve
 
     def serving(self, home: str) -> frozenset[int]:
-        """Return the pools whose nodes may replace a node of the domain `home`."""
+        """Return the indices of the pools whose nodes may replace a node of the domain `home`."""
         return self._for.get(home, self._for_any)
 
 
 class Free:
-    """The nodes that have no place in the group yet, by domain and pool; pools in their order, nodes by infra_rank."""
+    """The free nodes: those without a place in the group. They are kept by domain and pool.
+
+    Pools are taken in the policy's order, and the nodes of a pool by infra_rank.
+    """
 
     def __init__(self, nodes: Iterable[FitNode], pools: Pools) -> None:
         self.nodes = {node.infra_rank: node for node in nodes}
-        """All healthy nodes, free or not."""
+        """All healthy nodes by infra_rank, free or not."""
         self.pools = pools
         self.pool = {rank: pools.of(node) for rank, node in self.nodes.items()}
         self._free: dict[str, dict[int, list[int]]] = {}
 
         self._offers: dict[tuple[frozenset[int], int], list[tuple[list[tuple[int, int]], str]]] = {}
-        """For `nearest`: a heap of the domains' offers for each (pools, count) that was asked for."""
+        """Cache of `nearest`: for each (pools, count), a heap of the domains' offers and the domains' names."""
 
     def add(self, rank: int) -> None:
-        """Note that the node is free (again)."""
+        """Add a node to the free ones."""
         domain = self._free.setdefault(self.nodes[rank].domain_id, {})
         insort(domain.setdefault(self.pool[rank], []), rank)
         self._offers.clear()
 
     def remove(self, rank: int) -> None:
-        """Note that the node has a place."""
+        """Remove a node, which gets a place in the group, from the free ones."""
         ranks = self._free[self.nodes[rank].domain_id][self.pool[rank]]
         del ranks[bisect_left(ranks, rank)]
 
     def ranks(self) -> list[int]:
-        """Return all free nodes, by infra_rank."""
+        """Return the infra_ranks of all free nodes, sorted."""
         return sorted(rank for domain in self._free.values() for ranks in domain.values() for rank in ranks)
 
     def count(self, domain: str, serving: frozenset[int]) -> int:
-        """Return how many nodes of these pools are free in `domain`."""
+        """Return how many nodes of the pools `serving` are free in `domain`."""
         pools = self._free.get(domain, {})
         return sum(len(ranks) for pool, ranks in pools.items() if pool in serving)
 
     def first(self, domain: str, serving: frozenset[int], count: int) -> list[tuple[int, int]]:
-        """Return (pool, infra_rank) of the first `count` nodes, or fewer, free in `domain` and of these pools."""
+        """Return (pool, infra_rank) of the first `count` free nodes of the pools `serving` in `domain`, or of fewer."""
         found: list[tuple[int, int]] = []
         pools = self._free.get(domain, {})
         for pool in sorted(pools):
@@ -108,9 +115,10 @@ class Free:
         return found
 
     def nearest(self, serving: frozenset[int], count: int) -> list[tuple[int, int]]:
-        """Return the first `count` free nodes of one domain and of these pools: the offer that sorts first.
+        """Return (pool, infra_rank) of `count` free nodes of the pools `serving` in one domain: the offer that sorts
+        first.
 
-        The list is empty where no domain has so many.
+        The list is empty if no domain has so many.
         """
         if (serving, count) not in self._offers:
             offers = [(self.first(domain, serving, count), domain) for domain in self._free]
@@ -122,12 +130,12 @@ class Free:
             now = self.first(domain, serving, count)
             if now == offer:
                 return offer
-            # A node of this offer was taken meanwhile: the domain's present offer sorts later.
+            # A node of this offer has been taken since: the domain's new offer sorts later.
             heapq.heapreplace(heap, (now, domain)) if len(now) == count else heapq.heappop(heap)
         return []
 
     def take(self, offer: Iterable[tuple[int, int]]) -> list[int]:
-        """Return the offer's nodes by infra_rank. They are then no longer free."""
+        """Remove an offer's nodes from the free ones, and return their infra_ranks, sorted."""
         ranks = sorted(rank for _, rank in offer)
         for rank in ranks:
             self.remove(rank)

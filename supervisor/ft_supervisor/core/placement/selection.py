@@ -1,4 +1,4 @@
-"""Selects the nodes that may train next, and decides how long to wait for more nodes. All times in seconds."""
+"""Selects the nodes of the next cycle, and decides how long to wait for more nodes. All times are in seconds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ft_supervisor.core.quorum.members import Members
 
 
 class Selection:
-    """Selects among the members. The owner keeps `eligible`, `excluded` and `draining` up to date."""
+    """Selects active nodes among the members. The caller sets `eligible`, `excluded` and `draining`."""
 
     def __init__(self, job: Job, members: Members) -> None:
         self.eligible: frozenset[int] = frozenset()
-        """Members that a successor would certainly ask: only these may be given work."""
+        """Infra_ranks of members that any later coordinator is certain to ask. Only these get work."""
         self.excluded: frozenset[int] = frozenset()
-        """Nodes that a rule has excluded."""
+        """Infra_ranks of nodes that a rule has excluded."""
         self.draining: frozenset[int] = frozenset()
-        """Nodes that Slurm drains: they are chosen only if there are too few others."""
+        """Infra_ranks of nodes that Slurm drains. They are chosen only if there are too few others."""
         self._job = job
         self._members = members
         self._settings = job.settings.placement
@@ -28,26 +28,30 @@ class Selection:
 
     @property
     def least(self) -> int:
-        """The fewest nodes that may train."""
+        """The smallest number of active nodes that the policy allows."""
         return self._job.active if self._settings.least is None else self._settings.least
 
     def healthy(self, now: float) -> set[int]:
-        """Return the nodes that can be chosen."""
+        """Return the infra_ranks of the nodes that can be chosen now."""
         return self._fit(self._members.healthy(now, self._job.timeouts.coordinator)) & self.eligible
 
     def unfit(self, now: float) -> int:
-        """Return how many nodes are here and will never be chosen."""
+        """Return how many of the present nodes can never be chosen: they are excluded or unhealthy."""
         here = self._members.present(now, self._job.timeouts.coordinator)
         return len(here) - len(self._fit(here))
 
     def coming(self, now: float) -> bool:
-        """Whether some node may still become eligible, or be lost, so that it is worth waiting."""
+        """Whether it is worth waiting: a healthy node is not eligible yet, or a node may still answer or be lost."""
         silence = self._job.timeouts.coordinator
         early = self._fit(self._members.healthy(now, silence)) - self.eligible
         return bool(early) or self._members.undecided(now, silence)
 
     def enough(self, since: float, now: float) -> bool:
-        """Whether a fresh job is to begin with the nodes that are here. `since`: when it began to wait for them."""
+        """Whether a fresh job begins now, with the nodes that are healthy. `since`: when it began to wait for nodes.
+
+        At least `least` nodes have to be healthy, and no node may run workers. The job begins when all nodes have come,
+        when there have been enough for `node_lost`, or `join` after `since`.
+        """
         timeouts, healthy = self._job.timeouts, self.healthy(now)
         if len(healthy) < self.least or self._members.anybody_runs():
             self._enough_since = None
@@ -57,19 +61,22 @@ class Selection:
         return waited or len(healthy) + self.unfit(now) == len(self._job.nodes)
 
     def too_few(self, now: float) -> str:
-        """Return the reason for the end of a fresh job whose nodes have not come in time, for people."""
+        """Return the reason, for people, why a fresh job ends whose nodes have not come in time."""
         unfit = self.unfit(now)
         fit = sum(member.here for member in self._members) - unfit
         others = f", and {unfit} more that may not train" if unfit else ""
         return f"too few nodes: {fit} of {self.least} came within {self._job.timeouts.join:g} s{others}"
 
     def first(self, now: float) -> Assignment:
-        """Return the active nodes of a fresh job."""
+        """Return the active nodes of a fresh job. `Assignment.group` is None if there are too few."""
         return self._assign((), self.healthy(now), self.least)
 
     def next(self, former: Sequence[int], now: float, waited: float) -> Assignment:
-        """Return the active nodes after `former`; fewer than before only where the policy allows it. `waited`: seconds
-        for which there have been too few nodes, and none that may still come."""
+        """Return the active nodes of the cycle after the one with the nodes `former`.
+
+        There are fewer than before only where the policy allows it. `waited`: for how many seconds there have been too
+        few nodes, and none that may still come. `Assignment.group` is None if there are too few.
+        """
         exhausted = self._settings.on_exhausted
         shrinks = (exhausted is OnExhausted.SHRINK and not self.coming(now)) or (
             exhausted is OnExhausted.WAIT and waited >= self._job.timeouts.join
@@ -82,20 +89,26 @@ class Selection:
         return found
 
     def can_replace(self, leaving: Collection[int], former: Sequence[int], now: float) -> bool:
-        """Whether there are spares for these active nodes."""
+        """Whether spares can take the places of the nodes `leaving` in the group `former`."""
         stay = (self._present(now) | set(former)) - set(leaving) - self.draining
         return self._assign(former, stay, len(former)).group is not None
 
     def may_go(self, failing: Collection[int], former: Sequence[int], now: float) -> bool:
-        """Whether these nodes, which fail too often, are to be replaced: others can take their places, or the policy
-        allows the job to go on with too few. Else the replacement would only end the job."""
+        """Whether to replace the nodes `failing`, which fail too often, in the group `former`.
+
+        True if other nodes can take their places, or if the policy does not fail a job with too few nodes. Otherwise
+        the replacement would only end the job.
+        """
         if self._settings.on_exhausted is not OnExhausted.FAIL:
             return True
         others = self.healthy(now) - set(failing) - self.draining
         return self._assign(former, others, max(len(former), self.least)).group is not None
 
     def can_grow(self, group: Sequence[int], now: float) -> int | None:
-        """Return to how many active nodes the training could grow; None unless it could for `node_lost` seconds."""
+        """Return the number of active nodes to which the group can grow.
+
+        Return None until that has been possible for `node_lost` seconds without a break.
+        """
         present = self._present(now)
         size = 0
         if len(group) < self._job.active and len(present - set(group)) >= self._settings.segment:

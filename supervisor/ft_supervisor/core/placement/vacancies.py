@@ -1,9 +1,11 @@
-"""Fills the places of nodes that are gone, one segment of the group after another.
+"""Fills the vacancies of a group: the places of nodes that are gone.
 
-First, each segment stays that its own domain can make whole. Where the domain has too few nodes for all of its
-segments, those with the most vacancies leave it, and their other nodes are free for the segments that stay. Then the
-segments that left find a place in another domain, in the group's order. No node becomes free after that, and each step
-looks at each segment once, so that this ends.
+1. In each domain, free nodes of the domain fill the vacancies of its segments. If there are too few for all, the
+   cheapest segments stay. The others leave the domain, and their remaining nodes become free.
+2. Each segment that has left its domain gets as many free nodes of one other domain, in the group's order.
+3. Segments of one node that are still empty get one by an exchange: a slot that was filled takes another pool's node.
+
+No node becomes free after step 1, and each step visits each segment once, so the procedure ends.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from ft_supervisor.core.placement.pools import Free
 
 @dataclass(slots=True)
 class Slot:
-    """A segment's place in the group. `home`: the domain of its former nodes.
+    """The place of one segment in the group.
 
-    `nodes`: the present nodes, None for a vacancy. Once `fill` is done all of them are there, or none.
+    `index`: its position among the group's segments. `former`: infra_ranks of its former nodes, by group_rank. `home`:
+    the domain of these, "" where there is none. `nodes`: infra_ranks by group_rank, None for a vacancy. After `fill`
+    either all or none of the `nodes` are None.
     """
 
     index: int
@@ -29,21 +33,25 @@ class Slot:
 
     @property
     def vacant(self) -> int:
-        """How many nodes are missing."""
+        """The number of vacancies."""
         return self.nodes.count(None)
 
     @property
     def present(self) -> list[int]:
-        """The nodes that are there."""
+        """The infra_ranks of the nodes that have a place here."""
         return [node for node in self.nodes if node is not None]
 
 
 _Filled = dict[int, dict[frozenset[int], list[Slot]]]
-"""The slots that were filled: by the pool of the node that filled them, and the pools that may fill them."""
+"""Filled slots of one node, by the pool of their new node, and by the pools that may serve them."""
 
 
 def fill(slots: Sequence[Slot], free: Free) -> None:
-    """Make every segment whole or empty. A segment of one node stays only in a domain that has a name."""
+    """Fill all vacancies of each segment, or empty it. Changes `slots`, and `free` with them.
+
+    Segments that have all their nodes do not change. A segment of one node without a domain has no home to stay in, so
+    it takes part only in the steps 2 and 3 of the module's description.
+    """
     by_home: dict[str, list[Slot]] = {}
     for slot in slots:
         if slot.vacant and (slot.home or len(slot.nodes) > 1):
@@ -59,9 +67,10 @@ def fill(slots: Sequence[Slot], free: Free) -> None:
 
 
 def _stay(broken: list[Slot], free: Free) -> None:
-    """Make as many segments whole as the domain has nodes for; empty the others.
+    """Fill as many segments of one domain as its nodes allow, and empty the others.
 
-    A segment that stays costs its vacancies, and the nodes that it could lend if it left: so the cheapest stay.
+    The price of a segment that stays is its vacancies plus its present nodes that could fill vacancies of the domain if
+    it left. The cheapest segments stay.
     """
     home = broken[0].home
     serving = free.pools.serving(home)
@@ -82,10 +91,10 @@ def _stay(broken: list[Slot], free: Free) -> None:
 
 
 def _rearrange(slots: Sequence[Slot], left: Sequence[Slot], free: Free) -> None:
-    """Let some slots of one node that were filled take another pool's node, so that more slots can be filled.
+    """Fill the slots of `left` by exchanges: a filled slot takes a node of another pool and gives up its own.
 
-    This is a maximum matching by augmenting paths, between pools and vacancies: with it every node is replaced whenever
-    the pools' `serves` allow it at all.
+    All these slots have one node. This is a maximum bipartite matching of pools and vacancies by augmenting paths, so
+    as many slots are filled as the pools' `serves` allow.
     """
     spare: dict[int, list[int]] = {}
     for node in reversed(free.ranks()):
@@ -101,7 +110,7 @@ def _rearrange(slots: Sequence[Slot], left: Sequence[Slot], free: Free) -> None:
         if not path:
             hopeless.add(serving)
             continue
-        # From the pool with a spare back to `slot`: each slot takes the node that was just given up.
+        # The path runs from the pool with a spare back to `slot`: each slot takes the node that the one before gave up.
         node = spare[path[0][0]].pop()
         free.remove(node)
         for pool, other, serves in path:
@@ -114,10 +123,11 @@ def _rearrange(slots: Sequence[Slot], left: Sequence[Slot], free: Free) -> None:
 def _path(
     start: frozenset[int], filled: _Filled, spare: dict[int, list[int]]
 ) -> list[tuple[int, int | None, frozenset[int]]]:
-    """Return the shortest chain from a pool with a spare: (pool, the other pool whose node is given up for it, and the
-    pools that may serve the slot that gives it up).
+    """Return the shortest chain of exchanges from a pool with a spare to a slot that the pools of `start` may serve.
 
-    The last entry gives up none: it is the vacancy at which the search began. The chain is empty if there is none.
+    Each entry is one exchange: (pool, other, serves). A slot that has a node of the pool `other`, and that the pools
+    `serves` may serve, takes a node of `pool` instead. In the last entry `other` is None: the empty slot takes the
+    node. The chain is empty if there is none. The search is breadth-first, from the empty slot.
     """
     came: dict[int, tuple[int | None, frozenset[int]]] = {}
     queue: deque[tuple[int | None, frozenset[int]]] = deque([(None, start)])

@@ -140,8 +140,8 @@ class AskSlurm:
     urgent: bool = False
 
 
-class SlurmsWord(StrEnum):
-    """Slurm's treatment of the job."""
+class SlurmDecision(StrEnum):
+    """Slurm's decision about the job: to let it run, or the way in which it ends."""
 
     NOTHING = "nothing"
     CANCELLED = "cancelled"
@@ -156,7 +156,7 @@ class SlurmSaid:
     run in all; None where that is not known. `draining`: infra_ranks of draining nodes, None if Slurm was not asked
     about them. `problem`: why there is no answer."""
 
-    word: SlurmsWord = SlurmsWord.NOTHING
+    word: SlurmDecision = SlurmDecision.NOTHING
     end_in: float | None = None
     limit: float | None = None
     draining: tuple[Rank, ...] | None = None

@@ -1,7 +1,7 @@
-"""Elects a coordinator: a candidate is in charge once a majority of the members has promised its term.
+"""Elects a coordinator: a candidate takes charge once a majority of the members has promised its term.
 
-A candidate asks only when a majority is connected to it, so that a node which has only lost its own network does not
-disturb the coordinator in charge. coordinator/leadership.py describes the whole takeover.
+A candidate asks for promises only while a majority is connected to it. Otherwise a node that has lost its own network
+would disturb the coordinator in charge. coordinator/leadership.py describes the whole takeover.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from ft_supervisor.core.protocol.model import NO_PROMISE, Job, Memory, Roster
 from ft_supervisor.core.quorum.roster import coordinator_of, first_roster, next_term, quorum
 
 PATIENCE = 2
-"""Times timeouts.coordinator: how long a candidate waits for promises before it asks again, with a higher term."""
+"""A candidate waits for promises for this factor times timeouts.coordinator. Then it asks again, with a higher term."""
 
 
 class Election:
-    """The election as one candidate sees it. `term`: the one that it asks promises for. `asked_at`: since when, in
-    seconds; None for the term of a fresh job, which needs no promises. `roster`: the newest that it has received."""
+    """One candidate's view of the election.
+
+    `term`: the term for which the candidate asks promises; None before the first one. `asked_at`: when it began to ask,
+    in seconds; None for the term of a fresh job, which needs no promises. `roster`: the newest roster that the
+    candidate has received. `promises`: the Registers that promise `term`, by infra_rank.
+    """
 
     def __init__(self, job: Job, infra_rank: int, memory: Memory) -> None:
         self._job = job
@@ -32,8 +36,10 @@ class Election:
 
     @property
     def elsewhere(self) -> int | None:
-        """Term of the coordinator that our own node follows, published so that agents which connect here go there. None
-        if there is none, or if that is us."""
+        """The term that our own node has promised to another candidate; None if there is none, or if it is ours.
+
+        The candidate publishes it, so that agents which connect to the candidate turn to that other coordinator.
+        """
         if self._promised == NO_PROMISE or coordinator_of(self._promised, self._job) == self._infra_rank:
             return None
         return self._promised
@@ -43,33 +49,38 @@ class Election:
         self._promised = max(self._promised, term)
 
     def hear(self, message: Register) -> None:
-        """Take over the term and the roster of a node that knows newer ones."""
+        """Adopt the term and the roster in a node's Register, if they are newer than the ones that we have."""
         self._highest = max(self._highest, message.term)
         roster = message.memory.roster
         if roster is not None and roster.stamp > self.roster.stamp:
             self.roster = roster
 
     def may_ask(self, present: Collection[int]) -> bool:
-        """Whether the nodes that are present are a majority, so that it is worth asking."""
+        """Whether the present nodes are a majority. Without one it makes no sense to ask for promises."""
         return quorum(self.roster, present)
 
     def ask(self, now: float) -> int:
-        """Begin to ask: return a new term, above all known ones."""
+        """Begin to ask for promises, and return the term to ask for: a new one of this candidate, above all known ones.
+
+        `now`: the candidate's clock, in seconds.
+        """
         above = self._highest if self.term is None else max(self._highest, self.term)
         self.term = self._highest = next_term(above, self._infra_rank, self._job)
         self.asked_at, self.promises = now, {}
         return self.term
 
     def is_above(self, term: int) -> bool:
-        """Whether our term is above this promise, so that its node may be asked for ours. Never for a fresh job's term,
-        which is given without promises, to a job in which no node has promised any."""
+        """Whether our term is above `term`, the promise of a node, so that the node may be asked to promise ours.
+
+        Return False for a fresh job's term: it needs no promises, and exists only where no node has promised a term.
+        """
         return self.term is not None and self.asked_at is not None and term < self.term
 
     def promise(self, message: Register) -> bool:
-        """Count a promise; return whether a majority has promised."""
+        """Count the promise of our term in this Register, and return whether a majority has promised it."""
         self.promises[message.infra_rank] = message
         return quorum(self.roster, self.promises)
 
     def is_over(self, now: float) -> bool:
-        """Whether the time for the promises is over."""
+        """Whether the candidate has waited long enough for promises, so that it has to ask again."""
         return self.asked_at is not None and now - self.asked_at >= PATIENCE * self._job.timeouts.coordinator
