@@ -146,14 +146,14 @@ class Rule:
     response: Annotated[Response, keys.Name("action"), keys.Required(f"write {_RULES}"), "What to do about them."] = (
         Response.RESTART
     )
-    how: Annotated[
-        RestartMode | None, "process: new processes after these failures; only with workers.restart: in_process."
-    ] = None
     budget: Annotated[Budget, keys.Section()] = Budget()
     backoff: Annotated[Backoff, keys.Section(brief=True)] = Backoff()
     reason: Annotated[
         str, keys.Text("one line of at most 200 characters", _ONE_LINE, 200), "Said in logs and verdict."
     ] = ""
+    how: Annotated[
+        RestartMode | None, "process: new processes after these failures; only with workers.restart: in_process."
+    ] = None
     where: str = "built-in"
 
 
