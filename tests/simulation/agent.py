@@ -147,7 +147,7 @@ class SimAgent(Process):
         if unable:
             workers.unable("read-only")
         else:
-            self.world.checks.began(self.node, again=bool(again))
+            self.world.checks.began(self.node, run, again=bool(again))
             workers.start()
             self.world.moment("running", self.node.rank)
 

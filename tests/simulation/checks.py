@@ -115,9 +115,13 @@ class Checks(Endings):
             if infra_rank == node.rank and rank != run.group_rank:
                 raise Breach("survivors", f"{node.name} was {rank} of {former}, and is {run.group_rank} of {run.cycle}")
 
-    def began(self, node: SimNode, *, again: bool) -> None:
-        """Note that workers begin; `again`: in the processes in which they were parked."""
+    def began(self, node: SimNode, run: Run, *, again: bool) -> None:
+        """Check workers that begin; `again`: in the processes in which they were parked."""
         self.again += again
+        if again and run.fresh:
+            raise Breach(
+                "rung", f"{node.name} goes on in process in {run.cycle}, for which all processes are to be new"
+            )
 
     def deed(self, node: SimNode, cycle: Cycle) -> None:
         """Check something that workers of `cycle` do to the world, such as the writing of a checkpoint."""

@@ -25,7 +25,7 @@ launch-term, launch-int: this signal is sent to `launch` alone, where the job ha
 
 MOMENTS = (
     *("joining", "ordering", "running", "stopping", "promoting", "losing", "changing"),
-    *("preparing", "leading", "succeeding", "closing", "recording", "closed"),
+    *("preparing", "leading", "returning", "succeeding", "closing", "recording", "closed"),
 )
 """Moments that a fault can be aimed at: each is the first time at which world.moment is called with the name."""
 

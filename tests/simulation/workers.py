@@ -134,6 +134,7 @@ class SimWorkers:
             self.waits = True
             self.agent.world.checks.returned(self.cycle, node.rank)
             self.agent.do(self._return)
+            self.agent.world.moment("returning", node.rank)
         else:
             self._exit()
 
