@@ -199,7 +199,13 @@ OTHERS = (
     _node_workers(broken_parking.TakesTheAskedForParked, "10"),
     _node_workers(broken_parking.BelievesItsWorkers, "10"),
     _node_workers(broken_parking.CallsParkedWorkersAgain, "rung"),
-    _agent_part(broken_parking.ParksAtTheFence, "10", theme=themes.parking),
+    Mutant(
+        "ParksAtTheFence",
+        ("10",),
+        themes.parking,
+        Machines(agent=broken_nodes.HasNoGuard, daemon=broken_nodes.DoesNotGuardTheFence),
+        ((agent, "Lifecycle", broken_parking.ParksAtTheFence),),
+    ),
     _agent_part(broken_parking.WaitsForParkedWorkers, "6", theme=themes.parking),
     _agent_part(broken_parking.ForgetsReturns, "6", theme=themes.parking),
     Mutant(
