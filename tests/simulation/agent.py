@@ -12,7 +12,7 @@ from tests.simulation.words import brief
 from tests.simulation.workers import SimWorkers
 
 from ft_supervisor.core.agent.agent import AgentMachine
-from ft_supervisor.core.agent.node_workers import NodeWorkers
+from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
 from ft_supervisor.core.protocol import actions
 from ft_supervisor.core.protocol.actions import AgentAction
 from ft_supervisor.core.protocol.events import AgentEvent, Looked, Tick
@@ -41,6 +41,7 @@ class SimAgent(Process):
         self.incarnation: int = incarnation
         self.wire: Wire | None = None
         self.machine: AgentMachine | None = None
+        self.crew = NodeWorkers(world.job.timeouts.quiesce)
         self._guard = SimGuard(self)
         self._dials = 0
         self._memory = memory
@@ -73,8 +74,9 @@ class SimAgent(Process):
         self.alive = False
         if self.wire is not None:
             self.wire.abandoned = True
-        if self.node.workers is not None:
-            self.node.workers.orphaned()
+        for workers in (self.node.workers, self.node.parked):
+            if workers is not None:
+                workers.orphaned()
 
     def on_beat(self) -> None:
         if self.wire is not None:
@@ -109,8 +111,11 @@ class SimAgent(Process):
                     self._dial(candidates)
                 case actions.Start(run):
                     self._start(run)
-                case actions.StopWorkers(cycle, grace, _):
-                    self._stop(cycle, grace)
+                case actions.StopWorkers():
+                    self._stop(action)
+                case actions.ReleaseWorkers(cycle, functions):
+                    if self.node.workers is not None and self.node.workers.cycle == cycle:
+                        self.node.workers.release(functions)
                 case actions.EnterBarrier(cycle, world_size):
                     if self.wire is not None:
                         self.wire.enter_barrier(cycle, world_size)
@@ -129,26 +134,48 @@ class SimAgent(Process):
 
     def _start(self, run: Run) -> None:
         self.world.checks.start(self.node, run)
-        if self.node.unable:
-            self._start_in_vain(run)
-            return
-        self.node.workers = SimWorkers(self, run)
-        self.node.workers.start()
-        self.world.moment("running", self.node.rank)
-
-    def _start_in_vain(self, run: Run) -> None:
-        """Report that the workers cannot be started. Some of them run by then, or none does."""
+        unable = self.node.unable
+        again = self.crew.start(run.cycle, fresh=run.fresh or unable)
+        parked, self.node.parked = self.node.parked, None
+        if parked is not None and not again:  # it runs nothing, so that nothing waits for its end
+            parked.kill()
         workers = SimWorkers(self, run)
-        if self.world.between(0.0, 1.0) < 0.5:
+        if not unable or self.world.between(0.0, 1.0) < 0.5:  # else none of the workers runs by then
             self.node.workers = workers
-        workers.unable("read-only")
-
-    def _stop(self, cycle: Cycle, grace: float) -> None:
-        workers = self.node.workers
-        if workers is not None and workers.cycle == cycle:
-            self.world.checks.stop(self.node, cycle)
-            workers.stop(grace)
+            if not again:
+                self.crew.started([0])
+        if unable:
+            workers.unable("read-only")
         else:
-            none = NodeWorkers()
-            none.stop(cycle, grace, "", self.node.local())
-            self.world.after(0.01, self.do, self.feed, none.swept(9))
+            self.world.checks.began(self.node, run, again=bool(again))
+            workers.start()
+            self.world.moment("running", self.node.rank)
+
+    def _stop(self, stop: actions.StopWorkers) -> None:
+        workers = self.node.workers
+        if workers is not None and workers.cycle == stop.cycle:
+            self.world.checks.stop(self.node, stop.cycle)
+            workers.stop(stop)
+        else:
+            self.crew.stop(stop.cycle, stop.grace, "", self.clock.now, park=stop.park)
+            self.world.after(0.01, self.do, self.poll)
+
+    def poll(self) -> None:
+        """Report what has become of the workers; kill what is to be killed, and all that is left but parked workers."""
+        if (event := self.crew.report()) is not None:
+            self.feed(event)
+            self.poll()
+            return
+        now, mine = (
+            self.clock.now,
+            [each for each in (self.node.workers, self.node.parked) if each and each.agent is self],
+        )
+        stays = bool(self.crew.parked)
+        sweeps = self.crew.wants_sweep(now)
+        if (sweeps or self.crew.doomed(now)) and mine and not stays:
+            for workers in mine:
+                workers.kill()
+        elif sweeps:
+            if self.crew.state is WorkersState.STOPPING and stays and self.node.workers is not None:
+                self.node.workers.part()
+            self.feed(self.crew.swept(9))

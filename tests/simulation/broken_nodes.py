@@ -34,12 +34,12 @@ class RunsWithoutALease(AgentMachine):
 class StartsBesideTheFormer(Lifecycle):
     """Reports the workers as stopped and leaves them running."""
 
-    def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
+    def stop(self, grace: float, now: float, signal: str = "SIGTERM", *, park: bool = True) -> None:
         if self.running is not None and not isinstance(self.state, Closing):
             self.send_stopped(self.running)
             self.state = Standby()
         else:
-            super().stop(grace, now, signal)
+            super().stop(grace, now, signal, park=park)
 
 
 class ReportsStoppedTooEarly(AgentMachine):
@@ -53,27 +53,27 @@ class ReportsStoppedTooEarly(AgentMachine):
 class NeverStops(Lifecycle):
     """Sends its workers no signal, and waits for their end."""
 
-    def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
+    def stop(self, grace: float, now: float, signal: str = "SIGTERM", *, park: bool = True) -> None:
         do, self._do = self._do, lambda action: None if isinstance(action, actions.StopWorkers) else do(action)
-        super().stop(1e6, now, signal)
+        super().stop(1e6, now, signal, park=park)
         self._do = do
 
 
 class TakesAStopForASuccess(Lifecycle):
     """Treats workers that were stopped as successful."""
 
-    def gone(self, cycle: Cycle) -> None:
+    def gone(self, cycle: Cycle, parked: int) -> None:
         if isinstance(self.state, Stopping):
             self._become(Succeeded(cycle))
         else:
-            super().gone(cycle)
+            super().gone(cycle, parked)
 
 
 class ForgetsItsDeadline(Lifecycle):
     """Waits for ever for its workers to be gone."""
 
-    def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
-        super().stop(grace, now, signal)
+    def stop(self, grace: float, now: float, signal: str = "SIGTERM", *, park: bool = True) -> None:
+        super().stop(grace, now, signal, park=park)
         if isinstance(self.state, Stopping):
             self.state = Stopping(self.state.run)
 

@@ -55,7 +55,7 @@ class DecidesBeforeAllHaveStopped(Cycles):
 
     def _hear_active(
         self,
-        message: messages.WorkersFailed | messages.WorkersSucceeded | messages.Stopping | messages.WorkersStopped,
+        message: messages.OfWorkers,
         member: Member,
         now: float,
     ) -> None:

@@ -64,6 +64,11 @@ class Checks(Endings):
         self.ranks: dict[Cycle, dict[int, int]] = {}
         """The infra_ranks by group_rank of all workers that were started."""
         self.terms: dict[int, SimCoordinator] = {}
+        self.progressed: set[Cycle] = set()
+        """The cycles in which some worker has made progress."""
+        self.again = 0
+        """How often workers were called again in the processes in which they were parked."""
+        self._returned: dict[Cycle, set[int]] = {}
         self._lost: dict[SimCoordinator, set[int]] = {}
         self._heard: dict[SimCoordinator, dict[int, tuple[float, int]]] = {}
         self._led: dict[SimCoordinator, set[int]] = {}
@@ -109,6 +114,42 @@ class Checks(Endings):
         for rank, infra_rank in self.ranks.get(former, {}).items():
             if infra_rank == node.rank and rank != run.group_rank:
                 raise Breach("survivors", f"{node.name} was {rank} of {former}, and is {run.group_rank} of {run.cycle}")
+
+    def began(self, node: SimNode, run: Run, *, again: bool) -> None:
+        """Check workers that begin; `again`: in the processes in which they were parked."""
+        self.again += again
+        if again and run.fresh:
+            raise Breach(
+                "rung", f"{node.name} goes on in process in {run.cycle}, for which all processes are to be new"
+            )
+
+    def deed(self, node: SimNode, cycle: Cycle) -> None:
+        """Check something that workers of `cycle` do to the world, such as the writing of a checkpoint."""
+        later, world = max(self.ranks), self._world
+        bound = world.job.timeouts.heartbeat + KILL_BOUND + WAKING
+        if later > cycle and world.now - node.thawed_at > bound:
+            raise Breach("10", f"workers of {cycle} on {node.name} do something, and {later} was started before")
+
+    def returned(self, cycle: Cycle, rank: int) -> None:
+        """Note that the function of this node's workers has returned."""
+        self._returned.setdefault(cycle, set()).add(rank)
+
+    def released(self, node: SimNode, cycle: Cycle) -> None:
+        """Check that workers which wait may go on: the function has returned on all nodes, or they have succeeded."""
+        left = set(self.groups[cycle]) - self._returned.get(cycle, set()) - self.succeeded(cycle)
+        if left:
+            raise Breach("barrier", f"{node.name} is released in {cycle}, and {sorted(left)} have not returned")
+
+    def _check_rung(self, run: Run) -> None:
+        """Check that workers are called again in their processes only as often as the rules say, and never after a
+        cycle that has made no progress."""
+        former = [cycle for cycle in self.progressed if cycle.n == run.cycle.n - 1]
+        if self._world.plan.in_process and not run.fresh and run.cycle.n and not former:
+            raise Breach("rung", f"{run.cycle} goes on in process, and the cycle before it made no progress")
+        for spent in run.ledger.spent:
+            budget = self._world.job.settings.rules[spent.rule].budget.in_process
+            if budget is not None and spent.in_process > budget.max:
+                raise Breach("rung", f"{spent.in_process} restarts in process, {budget.max} are allowed")
 
     def stop(self, node: SimNode, cycle: Cycle) -> None:
         """Check an order to stop workers."""
@@ -209,6 +250,7 @@ class Checks(Endings):
             self._led.setdefault(coordinator, set()).add(infra_rank)
         if isinstance(message, Run):
             self.charged = max(self.charged, message.ledger.used)
+            self._check_rung(message)
         match message:
             case Run() if infra_rank in self._lost.get(coordinator, ()):
                 raise Breach("3", f"n{infra_rank} is to run {message.cycle} though lost")

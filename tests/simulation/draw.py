@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tests.simulation.plan import ACTOR, IN_CHARGE, MOMENTS, PEERS, POLICIES, SLURM, Fault, Plan
+from tests.simulation.plan import ACTOR, HABITS, IN_CHARGE, MOMENTS, PEERS, POLICIES, SLURM, Fault, Plan
 from tests.simulation.themes import THEMES, Theme, launched
 
 
@@ -15,13 +15,21 @@ def draw(seed: int, theme: Theme | None = None) -> Plan:
     `launch` has started every fourth job, and gets signals in some of these.
     """
     slurm = random.Random(f"slurm {seed}").choices(SLURM, (6, 1, 1, 1, 1, 1, 1))[0]
-    plan = replace(_draw(seed, theme), slurm=slurm)
+    plan = in_process(random.Random(f"restart {seed}"), replace(_draw(seed, theme), slurm=slurm))
     if theme is None and seed % 4 == 3:
         dice = random.Random(f"launch {seed}")
         signalled = not plan.gentle and dice.random() < 0.3
         plan = launched(dice, plan) if signalled else replace(plan, launch=True)
     # Slurm's answers to `launch` are drawn apart from those to the daemon that ends the job.
     return replace(plan, slurm="lives") if plan.launch else plan
+
+
+def in_process(dice: random.Random, plan: Plan) -> Plan:
+    """Return the plan; every third one restarts in process, with habits for its workers."""
+    if dice.random() < 0.67:
+        return plan
+    habits = tuple((rank, dice.choice(HABITS)) for rank in range(plan.nodes) if dice.random() < 0.5)
+    return replace(plan, in_process=True, habits=habits)
 
 
 def _draw(seed: int, theme: Theme | None) -> Plan:

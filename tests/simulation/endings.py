@@ -116,7 +116,7 @@ class Endings:
         """Check the codes and the verdict once every daemon has left."""
         world = self._world
         codes = {node.rank: node.code for node in world.nodes if node.code is not None}
-        if any(node.workers is not None for node in world.nodes):
+        if any(node.workers is not None or node.parked is not None for node in world.nodes):
             raise Breach("6", "a worker outlives its daemon")
         if self.chosen is not None and world.file not in (None, self.chosen) and not self.outside:
             raise Breach("4", f"the file holds {world.file}, but {self.chosen} was chosen")

@@ -88,14 +88,15 @@ class Injector:
         match fault.kind:
             case "worker" if node.workers is not None:
                 node.workers.fail(Failure(node.rank, 0, signal="SIGKILL"))
+            case "worker" if node.parked is not None:
+                node.parked.gone()
             case "agent":
                 node.kill_agent()
             case "coordinator":
                 node.kill_coordinator()
             case "daemon":
                 node.end(None)
-                if node.workers is not None:
-                    node.workers.gone()
+                node.kill_workers()
             case "node":
                 node.power_off()
             case "freeze-agent" if node.agent is not None and node.agent.alive:

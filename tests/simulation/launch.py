@@ -76,8 +76,7 @@ class SimLaunch(Process):
             if node.up:
                 self.world.checks.touched.add(node.rank)
                 node.end(None)
-                if node.workers is not None:
-                    node.workers.gone()
+                node.kill_workers()
 
     def die(self) -> None:
         """End with the node. Slurm lets the rest of the job go on (srun --no-kill)."""

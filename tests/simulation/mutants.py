@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from unittest.mock import patch
 
+from tests.simulation import agent as sim_agent
 from tests.simulation import (
     broken_cycles,
     broken_daemon,
     broken_launch,
     broken_nodes,
+    broken_parking,
     broken_policy,
     broken_takeover,
     themes,
@@ -25,7 +27,7 @@ from tests.simulation.world import Machines
 
 from ft_supervisor.core.agent import agent, follower
 from ft_supervisor.core.agent.agent import AgentMachine
-from ft_supervisor.core.coordinator import coordinator, cycles, leadership, state
+from ft_supervisor.core.coordinator import coordinator, cycles, failure_decision, leadership, state
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import daemon, leaving
 from ft_supervisor.core.daemon.daemon import DaemonMachine
@@ -83,6 +85,11 @@ def _part(name: str, part: type, *breaks: str, theme: Theme | None = None) -> Mu
     """Return a mutant of a part of the coordinator's state, or of its leadership."""
     module = state if hasattr(state, name) else leadership
     return Mutant(part.__name__, breaks, theme, parts=((module, name, part),))
+
+
+def _node_workers(part: type, *breaks: str) -> Mutant:
+    """Return a mutant of the machine of one node's workers."""
+    return Mutant(part.__name__, breaks, themes.parking, parts=((sim_agent, "NodeWorkers", part),))
 
 
 def _last_deed(part: type, *breaks: str, theme: Theme | None = None) -> Mutant:
@@ -189,6 +196,42 @@ OTHERS = (
     _part("Cycles", broken_policy.ChargesForTheNodesHealth, "charged", "success", theme=themes.unable),
     _agent_part(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
     _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),
+    _node_workers(broken_parking.TakesTheAskedForParked, "10"),
+    _node_workers(broken_parking.BelievesItsWorkers, "10"),
+    _node_workers(broken_parking.CallsParkedWorkersAgain, "rung"),
+    Mutant(
+        "ParksAtTheFence",
+        ("10",),
+        themes.parking,
+        Machines(agent=broken_nodes.HasNoGuard, daemon=broken_nodes.DoesNotGuardTheFence),
+        ((agent, "Lifecycle", broken_parking.ParksAtTheFence),),
+    ),
+    _agent_part(broken_parking.WaitsForParkedWorkers, "6", theme=themes.parking),
+    _agent_part(broken_parking.ForgetsReturns, "6", theme=themes.parking),
+    Mutant(
+        "BeginsBesideThoseThatLeave",
+        ("10",),
+        themes.parking,
+        parts=((state, "Cycles", broken_cycles.WaitsOnlyForTheFirstToStop),),
+    ),
+    Mutant(
+        "TakesEveryCycleForGood",
+        ("rung",),
+        themes.parking,
+        parts=((cycles, "FailureDecision", broken_parking.TakesEveryCycleForGood),),
+    ),
+    Mutant(
+        "CountsNoRestartInProcess",
+        ("rung",),
+        themes.parking,
+        parts=((failure_decision, "Ledger", broken_parking.CountsNoRestartInProcess),),
+    ),
+    Mutant(
+        "ReleasesTheFirst",
+        ("barrier",),
+        themes.parking,
+        parts=((cycles, "CurrentCycle", broken_parking.ReleasesTheFirst),),
+    ),
     _launch(broken_launch.ExitsAsSrunDoes, "code"),
     _launch(broken_launch.BelievesAnyLaunchsVerdict, "code"),
     _launch(broken_launch.WaitsForNoLateVerdict, "code"),

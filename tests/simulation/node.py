@@ -130,6 +130,8 @@ class SimNode:
         self.agent: SimAgent | None = None
         self.coordinator: SimCoordinator | None = None
         self.workers: SimWorkers | None = None
+        self.parked: SimWorkers | None = None
+        """Those that wait for the next cycle."""
         self.kept: Verdict | None = None
         """The verdict in this node's own folder."""
         self.dead = False
@@ -188,8 +190,8 @@ class SimNode:
         for process in (self.agent, self.coordinator):
             if process is not None and process.alive:
                 process.die()
-        if code is not None and self.workers is not None:
-            self.workers.gone()  # the daemon's last sweep
+        if code is not None:
+            self.kill_workers()  # the daemon's last sweep
         if self.world.launch is not None:
             self.world.launch.srun.task_ended(self, code, dead=self.dead)
 
@@ -200,8 +202,13 @@ class SimNode:
         if self.world.launch is not None and self.rank == HOST:
             self.world.launch.die()
         self.end(None)
-        if self.workers is not None:
-            self.workers.gone()
+        self.kill_workers()
+
+    def kill_workers(self) -> None:
+        """End all workers at once, parked ones too."""
+        for workers in (self.workers, self.parked):
+            if workers is not None:
+                workers.gone()
 
     def freeze(self, seconds: float) -> None:
         """Send SIGSTOP to all processes, workers included, and SIGCONT after `seconds`."""

@@ -25,7 +25,7 @@ launch-term, launch-int: this signal is sent to `launch` alone, where the job ha
 
 MOMENTS = (
     *("joining", "ordering", "running", "stopping", "promoting", "losing", "changing"),
-    *("preparing", "leading", "succeeding", "closing", "recording", "closed"),
+    *("preparing", "leading", "returning", "succeeding", "closing", "recording", "closed"),
 )
 """Moments that a fault can be aimed at: each is the first time at which world.moment is called with the name."""
 
@@ -42,6 +42,12 @@ reach it. hangs: it does not answer."""
 
 PEERS = ("independent", "crash", "hang")
 """Behaviours of workers when a worker of their world is gone: go on, fail, or wait for ever."""
+
+
+HABITS = ("parks", "never", "dies", "lies", "plain")
+"""What workers that are asked to leave their function do: park within PARK_TIME; nothing, as one that holds the GIL;
+park and die some time later; report that they are parked while a process that they have started goes on. Plain ones
+call no restartable function."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,8 @@ class Plan:
     `fails`: (infra_rank, n) whose workers of cycle n fail. `stubborn`: nodes whose workers ignore SIGTERM. `slurm`:
     slurmctld's behaviour at the job's end, from SLURM. `slow`: longest delay of a packet; `work`: length of a cycle,
     both in seconds. `gentle`: these faults must not touch any training worker, and the job succeeds (invariant 8).
-    `launch`: whether `launch` has started the job, on node 0.
+    `launch`: whether `launch` has started the job, on node 0. `in_process`: workers.restart is in_process; `habits`:
+    (infra_rank, one of HABITS), where its workers do not park.
     """
 
     seed: int
@@ -86,6 +93,8 @@ class Plan:
     policy: str = "plain"
     slurm: str = "lives"
     launch: bool = False
+    in_process: bool = False
+    habits: tuple[tuple[int, str], ...] = ()
     faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
@@ -106,6 +115,10 @@ class Plan:
             words.append(f"slurm={self.slurm}")
         if self.launch:
             words.append("launch=1")
+        if self.in_process:
+            words.append("in_process=1")
+        if self.habits:
+            words.append("habits=" + ",".join(f"{rank}.{habit}" for rank, habit in self.habits))
         return " ".join([*words, *map(str, self.faults)])
 
 
@@ -141,11 +154,22 @@ def parse(text: str) -> Plan:
                 plan = replace(plan, stubborn=_ranks(value))
             case "launch":
                 plan = replace(plan, launch=value == "1")
+            case "in_process":
+                plan = replace(plan, in_process=value == "1")
+            case "habits":
+                plan = replace(plan, habits=tuple(_habit(pair) for pair in value.split(",")))
             case "gentle":
                 plan = replace(plan, gentle=value == "1")
             case _:
                 raise ValueError(f"{word!r} is no part of a plan")
     return replace(plan, faults=tuple(faults))
+
+
+def _habit(text: str) -> tuple[int, str]:
+    rank, _, habit = text.partition(".")
+    if habit not in HABITS:
+        raise ValueError(f"{habit!r} is no habit")
+    return int(rank), habit
 
 
 def _ranks(text: str) -> tuple[int, ...]:

@@ -9,11 +9,13 @@ from ft_supervisor.core.protocol.settings import (
     Budget,
     Check,
     Health,
+    InProcessBudget,
     Interruption,
     Match,
     OnExhausted,
     Placement,
     Response,
+    RestartMode,
     Rule,
     Settings,
     When,
@@ -27,16 +29,19 @@ PAUSE = 2.0
 
 def settings(plan: Plan, grace: float) -> Settings:
     """Return the settings of a plan's policy. `grace`: seconds that workers get at the job's end."""
-    any_failure = Rule(budget=Budget(max=plan.restarts))
+    again = InProcessBudget(max=plan.seed % 4) if plan.in_process and plan.seed % 5 < 3 else None
+    any_failure = Rule(budget=Budget(max=plan.restarts, in_process=again))
     rules: tuple[Rule, ...] = (any_failure,)
     health, placement = Health(min_free=None), Placement()
     if plan.seed % 4 == 3:
         placement = Placement(on_exhausted=OnExhausted.REQUEUE)
     match plan.policy:
         case "replace":
-            rules = (Rule(Match(exit_codes=(1,)), Response.REPLACE_NODE), any_failure)
+            how = RestartMode.PROCESS if plan.in_process and plan.seed % 2 == 0 else None
+            rules = (Rule(Match(exit_codes=(1,)), Response.REPLACE_NODE, how=how), any_failure)
         case "pause":
-            rules = (Rule(budget=Budget(max=plan.restarts, same_node=1), backoff=Backoff(first=PAUSE, cap=2 * PAUSE)),)
+            budget = Budget(max=plan.restarts, same_node=1, in_process=again)
+            rules = (Rule(budget=budget, backoff=Backoff(first=PAUSE, cap=2 * PAUSE)),)
         case "checks":
             health = Health(checks=(CHECK,), interval=INTERVAL, min_free=None)
         case "elastic":
@@ -46,4 +51,5 @@ def settings(plan: Plan, grace: float) -> Settings:
             placement = Placement(on_exhausted=OnExhausted.WAIT)
     drain, requeue = plan.seed % 3 == 0, plan.seed % 2 == 0
     interruption = Interruption(before_end=5.0, grace=grace, poll=5.0, drain_now=drain, requeue=requeue)
-    return Settings(rules=rules, health=health, placement=placement, interruption=interruption)
+    restart = RestartMode.IN_PROCESS if plan.in_process else RestartMode.PROCESS
+    return Settings(restart=restart, rules=rules, health=health, placement=placement, interruption=interruption)

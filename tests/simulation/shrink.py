@@ -57,6 +57,10 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, fails=plan.fails[1:])
     if plan.slurm != "lives":
         yield replace(plan, slurm="lives")
+    if plan.habits:
+        yield replace(plan, habits=plan.habits[1:])
+    if plan.in_process:
+        yield replace(plan, in_process=False, habits=())
     if plan.stubborn:
         yield replace(plan, stubborn=())
     if plan.nodes > 2 and all(max(fault.nodes, default=0) < plan.nodes - 1 for fault in plan.faults):

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tests.simulation.plan import ACTOR, IN_CHARGE, Fault, Plan
+from tests.simulation.plan import ACTOR, HABITS, IN_CHARGE, Fault, Plan
 
 Theme = Callable[[random.Random, Plan], Plan]
 
@@ -203,6 +203,25 @@ def _long(dice: random.Random, plan: Plan, last: float) -> Plan:
     return replace(plan, work=round(last + dice.uniform(5.0, 20.0), 2), restarts=5, fails=())
 
 
+def parking(dice: random.Random, plan: Plan) -> Plan:
+    """Plan workers that are parked and called again, or do not park, and nodes that are cut off meanwhile."""
+    nodes = dice.randint(3, 5)
+    faults, at = [], dice.uniform(5.0, 9.0)
+    for _ in range(dice.randint(1, 3)):
+        faults.append(_fault("worker", at, [dice.randrange(nodes)]))
+        at += dice.uniform(3.0, 9.0)
+    for _ in range(dice.choice((0, 1, 1, 2))):
+        kind = dice.choice(("cut-node", "cut-node", "coordinator", "agent", "node", "freeze-node", "reset"))
+        seconds = dice.uniform(5.0, 14.0) if kind in ("cut-node", "freeze-node") else 0.0
+        moment = dice.choice(("", "stopping", "promoting", "returning", "returning"))
+        late = dice.choice((0.0, dice.uniform(0.0, 0.1), dice.uniform(0.0, 3.0))) if moment else dice.uniform(5.0, at)
+        faults.append(_fault(kind, late, [dice.choice((IN_CHARGE, dice.randrange(nodes)))], seconds, moment))
+    habits = tuple((rank, dice.choice(HABITS)) for rank in range(nodes) if dice.random() < 0.6)
+    fails = tuple((dice.randrange(nodes), n) for n in range(dice.randint(0, 2)))
+    plan = replace(_long(dice, plan, at), nodes=nodes, active=dice.randint(1, nodes - 1), in_process=True)
+    return replace(plan, fails=fails, habits=habits, peers=dice.choice(("crash", "hang")), faults=tuple(faults))
+
+
 THEMES: tuple[Theme, ...] = (
     gentle,
     see_saw,
@@ -214,4 +233,5 @@ THEMES: tuple[Theme, ...] = (
     endings,
     ailing,
     unable,
+    parking,
 )

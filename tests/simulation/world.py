@@ -27,7 +27,7 @@ from ft_supervisor.core.protocol.messages import ToAgent
 from ft_supervisor.core.protocol.model import KILL_BOUND, Job, Node, Timeouts, Verdict
 from ft_supervisor.core.protocol.orders import SlurmDecision, SlurmSaid
 
-TIMEOUTS = Timeouts(stop_grace=5.0, join=30.0, exit_barrier=20.0, takeover=20.0)
+TIMEOUTS = Timeouts(quiesce=4.0, stop_grace=5.0, join=30.0, exit_barrier=20.0, takeover=20.0)
 
 
 LAST_DEED = 150.0
@@ -63,7 +63,7 @@ def end_bound(plan: Plan) -> float:
     t = TIMEOUTS
     disturbed = max((f.at + f.seconds for f in plan.faults if not f.moment), default=0.0)
     disturbed += sum(f.at + f.seconds for f in plan.faults if f.moment)
-    stopping = t.restart_grace + KILL_BOUND + t.node_lost + 10.0
+    stopping = (t.quiesce if plan.in_process else t.restart_grace) + KILL_BOUND + t.node_lost + 10.0
     cycle = plan.work + 1.0 + t.node_lost + stopping + t.node_lost
     cycles = (plan.restarts + plan.nodes + 1) * cycle
     if plan.policy == "wait":

@@ -217,8 +217,8 @@ class Shell:
                 self._wire.send(message)
             case Start(run):
                 self._workers.start(run)
-            case StopWorkers(cycle, grace, signal):
-                self._workers.stop(cycle, grace, signal, clock.now())
+            case StopWorkers():
+                self._workers.stop(action, clock.now())
             case TakeStacks(cycle, local_ranks):
                 until = clock.now() + STACKS_BOUND
                 hung = {rank: pid for rank, pid in self._workers.pids().items() if rank in local_ranks}

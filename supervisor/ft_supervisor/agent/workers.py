@@ -21,9 +21,10 @@ from ft_supervisor.agent.failures import NOT_EXECUTABLE, look_up
 from ft_supervisor.agent.node_agent import NodeAgent
 from ft_supervisor.agent.worker_evidence import WorkerEvidence
 from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
+from ft_supervisor.core.protocol.actions import StopWorkers
 from ft_supervisor.core.protocol.events import AgentEvent
 from ft_supervisor.core.protocol.messages import Run
-from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Node
+from ft_supervisor.core.protocol.model import Failure, Job, Node
 from ft_supervisor.process import clock
 from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import log
@@ -52,7 +53,7 @@ class Workers:
         """Made with the first start: where its folder cannot be made, the node can still say so, and be a spare."""
         self._wake = wake
         self._others = others
-        self._machine = NodeWorkers()
+        self._machine = NodeWorkers(job.timeouts.quiesce)
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         self._pidfds: dict[int, int] = {}
         self._retry_at: float | None = None
@@ -94,15 +95,16 @@ class Workers:
                 self._pidfds[local_rank] = os.pidfd_open(handler.proc.pid)
                 self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
                 self._live[local_rank] = handler.proc
+                self._machine.started([local_rank])
         finally:
             self.evidence.started(self.pids())
 
-    def stop(self, cycle: Cycle, grace: float, signal_name: str, now: float) -> None:
+    def stop(self, stop: StopWorkers, now: float) -> None:
         """See actions.StopWorkers."""
-        if name := self._machine.stop(cycle, grace, signal_name, now):
-            for process in self._live.values():
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.Signals[name])
+        orders = self._machine.stop(stop.cycle, stop.grace, stop.signal, now, park=stop.park)
+        for local_rank in orders.signalled:
+            with suppress(ProcessLookupError):
+                os.killpg(self._live[local_rank].pid, signal.Signals[orders.signal])
 
     def kill(self) -> None:
         """SIGKILL to each worker and its process group, without a look at anything. What has left the group is ended by
@@ -118,7 +120,7 @@ class Workers:
         if (event := self._machine.report()) is not None:
             self._retry_at = None if self._live else now  # no exit of a worker will wake us
             return [event]
-        if not self._machine.wants_sweep(now, live=bool(self._live)):
+        if not self._machine.wants_sweep(now):
             self._retry_at = None
             return []
         if not self._swept():
@@ -146,7 +148,7 @@ class Workers:
             del self._live[local_rank]
             self.evidence.exited(local_rank)
             os.close(self._pidfds.pop(local_rank))
-            if code != 0 and self._machine.state is not WorkersState.STOPPING:  # or it is our own doing
+            if self._machine.exited(local_rank) and code != 0:
                 error_file = self._agent.error_file(local_rank) if self._agent else None
                 self._machine.fail(self.evidence.failure(local_rank, code, error_file))
 

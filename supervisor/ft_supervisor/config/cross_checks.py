@@ -11,7 +11,7 @@ from ft_supervisor.config.scalars import shown_seconds, written_seconds
 from ft_supervisor.config.validator import BUILT_IN, Setting
 from ft_supervisor.core.protocol.health_types import DISK, GPU, WORKERS
 from ft_supervisor.core.protocol.model import KILL_BOUND, SRUN_MARGIN
-from ft_supervisor.core.protocol.settings import OnExhausted
+from ft_supervisor.core.protocol.settings import OnExhausted, RestartMode
 
 USUAL_TAKEOVER = 1.0
 """Seconds from when a coordinator counts as lost until its successor hears a majority, as a rule."""
@@ -152,6 +152,30 @@ def _checks(failures: Setting, checks: Setting) -> Iterator[ConfigError]:
             yield ConfigError(rule.where, f"failures[{at}].match.check", wrong, right)
 
 
+def _in_process(failures: Setting, restart: Setting) -> Iterator[ConfigError]:
+    """Yields an error for each rule about restarts in the same processes, where there are none."""
+    if restart.value is RestartMode.IN_PROCESS:
+        return
+    for at, rule in enumerate(settled(failures)):
+        said = {"how": rule.how, "budget.in_process": rule.budget.in_process}
+        for key in (key for key, value in said.items() if value is not None):
+            wrong = f"nothing goes on in the same process: workers.restart is process ({restart.where})"
+            right = f"write workers: {{restart: in_process}}, or remove {key}"
+            yield ConfigError(rule.where, f"failures[{at}].{key}", wrong, right)
+
+
+def _quiesce(restart: Setting, quiesce: Setting, grace: Setting) -> Iterator[ConfigError]:
+    """Yields an error where a worker that can be parked gets less time than one that cannot."""
+    if restart.value is RestartMode.IN_PROCESS and quiesce.value < grace.value:
+        shown = {"quiesce": written_seconds(quiesce.value), "grace": written_seconds(grace.value)}
+        wrong = (
+            f"quiesce ({shown['quiesce']}, {quiesce.where}) must be at least restart_grace ({shown['grace']}, "
+            f"{grace.where}): a worker that can be parked must not get less time to stop than one that cannot"
+        )
+        right = f"lower timeouts.restart_grace, or make timeouts.quiesce at least {shown['grace']}"
+        yield ConfigError(_first_written(quiesce, grace, restart), "timeouts.quiesce", wrong, right)
+
+
 def _first_written(*settings: Setting) -> str:
     """Returns the place of the first setting that is not built in."""
     return next((one.where for one in settings if one.where != BUILT_IN), BUILT_IN)
@@ -163,5 +187,7 @@ _CHECKS: Mapping[tuple[str, ...], Callable[..., Iterator[ConfigError]]] = {
     ("spares.pools", "topology.domain"): _domains,
     ("interruption.before_end", "interruption.grace", "timeouts.close_grace"): _before_end,
     ("failures", "health.checks"): _checks,
+    ("failures", "workers.restart"): _in_process,
+    ("workers.restart", "timeouts.quiesce", "timeouts.restart_grace"): _quiesce,
 }
 """Each check with the settings that it needs."""

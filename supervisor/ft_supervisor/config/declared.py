@@ -162,7 +162,7 @@ def _plain(cls: type, got: Any) -> dict[str, Any]:
     for one in declared(cls):
         value = getattr(got, one.field)
         if one.section is not None:
-            if not (one.section.brief and value == one.default):
+            if value is not None and not (one.section.brief and value == one.default):
                 found[one.name] = _plain(one.kind, value)
         elif value is not None and (written := _validator(one.kind, one.marks).plain(value)) not in ("", []):
             found[one.name] = written

@@ -89,6 +89,10 @@ def check_rule(rule: Rule, given: Mapping[str, Any], value: Value, key: str) -> 
     if rule.budget.window is not None and rule.budget.max > MAX_TIMES:
         wrong = f"{rule.budget.max} is more than {MAX_TIMES}, the most that are counted within a window"
         problems.add(value.error(f"{key}.budget.max", wrong, "lower it, or remove budget.window"))
+    again = rule.budget.in_process
+    if again is not None and again.window is not None and again.max > MAX_TIMES:
+        wrong = f"{again.max} is more than {MAX_TIMES}, the most that are counted within a window"
+        problems.add(value.error(f"{key}.budget.in_process.max", wrong, "lower it, or remove budget.in_process.window"))
     if rule.response is Response.IGNORE and (among := _not_ignored(rule.match)):
         wrong = f"{among} cannot be ignored, and this rule would"
         problems.add(value.error(f"{key}.action", wrong, "take another action, or match cause: exit"))

@@ -156,6 +156,7 @@ _AGENT = (
     _form(agent.Fenced, "fenced", "warning", reason=lambda fact, _: f"no lease for {fact.seconds:g} s"),
     _form(agent.AgentBecame, (_QUIET, lambda fact: fact.state.value), cycle=SAME),
     _form(agent.AgentActive, "active", cycle=SAME, group_rank=SAME, group_world_size=SAME),
+    _form(agent.WorkersMade, "workers_made", cycle=SAME, in_process=SAME, warm=SAME, cold=SAME),
     _form(agent.AgentClosing, "closing", reason=SAME),
 )
 _LEADERSHIP = (
@@ -248,6 +249,8 @@ _CYCLES = (
         used=SAME,
         replaced=lambda fact, job: job.names_of(fact.replaced) or None,
         pause=lambda fact, _: _if_any(round(fact.pause, 1)),
+        how=lambda fact, _: None if fact.how is None else fact.how.value,
+        why=lambda fact, _: None if fact.why is None else fact.why.value,
     ),
     _form(
         coordinator.FirstFailure,

@@ -35,8 +35,11 @@ from ft_supervisor.core.protocol.events import (
     Terminated,
     Tick,
     TurnedUnhealthy,
+    WorkerProgressed,
     WorkersExited,
     WorkersGone,
+    WorkersReturned,
+    WorkersStarted,
 )
 from ft_supervisor.core.protocol.model import (
     CONFIG_ERROR,
@@ -146,12 +149,18 @@ class AgentMachine:
             case BarrierPassed(cycle):
                 self._giving_up.passed(cycle, now)
                 self._look_if_over(now)
+            case WorkersStarted():
+                self._do(Announce(facts.WorkersMade(event.cycle, event.in_process, event.warm, event.cold)))
+            case WorkerProgressed(cycle):
+                self._life.progressed(cycle)
+            case WorkersReturned(cycle, functions):
+                self._life.returned(cycle, functions)
             case WorkersExited(cycle, failures):
                 self._life.exited(cycle, failures, now)
             case CannotStart(cycle, reason):
                 self._life.cannot_start(cycle, reason, now)
-            case WorkersGone(cycle, port):
-                self._gone(cycle, port, now)
+            case WorkersGone():
+                self._gone(event, now)
             case Beat():
                 self._life.beat(event, now)
             case StacksTaken():
@@ -184,7 +193,7 @@ class AgentMachine:
         self._register()
 
     def _register(self) -> None:
-        self._follower.register(self.running, self._giving_up.signal)
+        self._follower.register(self.running, self._giving_up.signal, self._life.completed)
 
     def _mail(self, message: messages.ToAgent, now: float) -> None:
         match self._follower.receive(message, now):
@@ -192,7 +201,9 @@ class AgentMachine:
                 self._close(verdict, now)
             case messages.Prepare():
                 self._register()
-            case messages.Standby() | messages.Run() | messages.Continue() | messages.Stop() as order:
+            case None:
+                pass
+            case order:
                 self._obey(order, now)
 
     def _obey(self, order: Orders, now: float) -> None:
@@ -205,6 +216,8 @@ class AgentMachine:
                 self._stop_cycle(order, now)
             case messages.Standby(cycle=cycle):
                 self._stand_by(cycle, now)
+            case messages.Complete(cycle=cycle, functions=functions):
+                self._life.release(cycle, functions)
 
     def _run(self, run: messages.Run, now: float) -> None:
         if self.memory.newest is not None and run.cycle <= self.memory.newest:
@@ -239,12 +252,12 @@ class AgentMachine:
         self._giving_up.watch(cycle)
         self._life.stand_by(now)
 
-    def _gone(self, cycle: Cycle, port: int, now: float) -> None:
-        if self.running == cycle:
-            self._follower.port = port
+    def _gone(self, gone: WorkersGone, now: float) -> None:
+        if self.running == gone.cycle:
+            self._follower.port = gone.port
             if self.state is not AgentState.CLOSING:
                 self._tell_alive(now, gone=True)  # or the daemon would take a fence that was kept for a missed one
-            self._life.gone(cycle)
+            self._life.gone(gone.cycle, len(gone.parked))
 
     # -- the end
 

@@ -30,8 +30,10 @@ from ft_supervisor.core.protocol import messages, orders
 from ft_supervisor.core.protocol.actions import (
     AgentAction,
     Announce,
+    EndWorkers,
     EnterBarrier,
     Leave,
+    ReleaseWorkers,
     Start,
     StopWorkers,
     TakeStacks,
@@ -41,6 +43,7 @@ from ft_supervisor.core.protocol.events import Beat, StacksTaken
 from ft_supervisor.core.protocol.health_types import WORKERS
 from ft_supervisor.core.protocol.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem
 from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.settings import RestartMode
 from ft_supervisor.core.transitions import check_transition
 from ft_supervisor.core.words import one_line
 
@@ -62,6 +65,11 @@ class Lifecycle:
         self._follower = follower
         self._do = do
         self._hangs = HangDetector(job, node, epoch)
+        self._in_process = job.settings.restart is RestartMode.IN_PROCESS
+        self._returned = 0
+        """From how many restartable functions the workers of the cycle that runs have returned."""
+        self._parked = 0
+        """How many workers were parked when they were last stopped."""
         self._fenced: Cycle | None = None
         """The cycle whose fence was told last."""
 
@@ -69,6 +77,11 @@ class Lifecycle:
     def running(self) -> Cycle | None:
         """The cycle whose workers may be alive."""
         return self.state.run.cycle if self.state.run else None
+
+    @property
+    def completed(self) -> int:
+        """See messages.Register."""
+        return self._returned if isinstance(self.state, Active) else 0
 
     # -- what begins
 
@@ -115,6 +128,7 @@ class Lifecycle:
 
     def _activate(self, run: messages.Run, now: float) -> None:
         self._become(Active(run))
+        self._returned = self._parked = 0
         self._hangs.start(now)
         self._do(Start(run))
 
@@ -138,15 +152,36 @@ class Lifecycle:
                 self._follower.send(messages.WorkersSucceeded, cycle=cycle)
                 self._do(EnterBarrier(cycle, run.group_world_size))
 
+    def progressed(self, cycle: Cycle) -> None:
+        """Remember that a worker of this cycle has made progress, where that makes a difference."""
+        memory = self._follower.memory
+        if self._in_process and cycle == self.running == memory.newest != memory.progressed:
+            self._follower.remember(replace(memory, progressed=cycle))
+
+    def returned(self, cycle: Cycle, functions: int) -> None:
+        """See events.WorkersReturned."""
+        match self.state:
+            case Active(run) if run.cycle == cycle:
+                self._returned = functions
+                self._follower.send(messages.WorkersCompleted, cycle=cycle, functions=functions)
+
+    def release(self, cycle: Cycle, functions: int) -> None:
+        """All nodes' workers of `cycle` have returned from so many restartable functions."""
+        match self.state:
+            case Active(run) if run.cycle == cycle:
+                self._do(ReleaseWorkers(cycle, functions))
+
     def cannot_start(self, cycle: Cycle, reason: str, now: float) -> None:
         """See events.CannotStart. The node is at fault, not its workers: another node has to take its place."""
         self.turn_unhealthy(Problem(WORKERS, one_line(f"cannot start workers: {reason}")))
         if self.running == cycle:
-            self.stop(0.0, now)  # nothing that was started has done any work
+            self.stop(0.0, now, park=False)  # nothing that was started has done any work
 
     def beat(self, beat: Beat, now: float) -> None:
-        """A worker has sent something by the notify protocol."""
+        """A worker has sent something by the notify protocol. READY=1 is progress, a heartbeat is not."""
         self._hangs.beat(beat, now)
+        if beat.kind == "ready" and self.running is not None:
+            self.progressed(self.running)
 
     def blame_hung(self, taken: StacksTaken, now: float) -> None:
         """The stacks of hung workers are written down: these have failed."""
@@ -164,6 +199,8 @@ class Lifecycle:
     def _fail(self, cycle: Cycle, failures: Sequence[Failure], now: float) -> None:
         """Tell the coordinator of the failures that no rule ignores, and stop the other workers."""
         counted = [failure for failure in failures if not self._ignores(failure)]
+        if ended := tuple(failure.local_rank for failure in failures if failure.lives and failure not in counted):
+            self._do(EndWorkers(cycle, ended))
         if not counted:
             return
         for failure in counted:
@@ -182,28 +219,33 @@ class Lifecycle:
 
     # -- their end
 
-    def stop(self, grace: float, now: float, signal: str = "SIGTERM") -> None:
-        """Stop the workers that may be alive, unless they are being stopped already, and sooner."""
-        workers = workers_of(self.state)
-        gone_by = now + grace + KILL_BOUND + ABANDON_MARGIN
-        if workers is None or gone_by >= workers.gone_by:
+    def stop(self, grace: float, now: float, signal: str = "SIGTERM", *, park: bool = True) -> None:
+        """Stop the workers that may be alive, unless they are being stopped already, and sooner. `park`: those that can
+        be parked may be, where the job's workers are."""
+        former = workers_of(self.state)
+        if former is None:
             return
-        workers = Stopping(workers.run, gone_by)
+        park = park and former.park and self._in_process
+        bound = self._job.bound_of_stop(grace) if park else grace
+        workers = Stopping(former.run, min(former.gone_by, now + bound + KILL_BOUND + ABANDON_MARGIN), park)
+        if workers == former:
+            return
         if isinstance(self.state, Closing):
             self.state = Closing(self.state.leave, workers)
         else:
             self._become(workers)
-        self._do(StopWorkers(workers.run.cycle, grace, "" if self.signalled else signal))
+        self._do(StopWorkers(workers.run.cycle, grace, "" if self.signalled else signal, park))
 
     def fence(self, now: float) -> None:
         """Stop the workers without grace: another node may be about to run their replacement."""
         if self._fenced != self.running:
             self._fenced = self.running
             self._do(Announce(facts.Fenced(self._job.timeouts.fence)))
-        self.stop(0.0, now)
+        self.stop(0.0, now, park=False)
 
-    def gone(self, cycle: Cycle) -> None:
-        """No process of the present workers, which are of `cycle`, is left."""
+    def gone(self, cycle: Cycle, parked: int) -> None:
+        """Of the present workers, which are of `cycle`, so many are parked, and nothing else is left."""
+        self._parked = parked
         if isinstance(self.state, Closing):
             self._leave(self.state.leave)
         else:
@@ -212,7 +254,9 @@ class Lifecycle:
 
     def send_stopped(self, cycle: Cycle) -> None:
         """Tell the coordinator that nothing of `cycle` runs here."""
-        self._follower.send(messages.WorkersStopped, cycle=cycle, port=self._follower.port)
+        progressed = self._follower.memory.progressed == cycle
+        port, parked = self._follower.port, self._parked
+        self._follower.send(messages.WorkersStopped, cycle=cycle, port=port, parked=parked, progressed=progressed)
 
     def end(self, leave: Leave, grace: float, now: float, signal: str = "SIGTERM") -> None:
         """Leave as soon as no worker is left. What ends the node first decides how; only a verdict overrides it."""
@@ -228,7 +272,7 @@ class Lifecycle:
         if self.running is None:
             self._leave(leave)
         else:
-            self.stop(grace, now, signal)
+            self.stop(grace, now, signal, park=False)
 
     def _leave(self, leave: Leave) -> None:
         self.state = Closing(leave, None)

@@ -37,8 +37,8 @@ TRANSITIONS: Transitions[AgentState] = {
         **_END,
     },
     AgentState.STOPPING: {
-        AgentState.STOPPING: "an earlier deadline: fence | CannotStart | a shorter grace",
-        AgentState.STANDBY: "WorkersGone",
+        AgentState.STOPPING: "an earlier deadline, or no parking any more: fence | CannotStart | a shorter grace",
+        AgentState.STANDBY: "WorkersGone: each worker has ended, or is parked",
         **_END,
     },
     AgentState.SUCCEEDED: {AgentState.STANDBY: "Standby | Run on an unhealthy node", **_RUN, **_END},
@@ -92,10 +92,12 @@ class Active:
 
 @dataclass(frozen=True)
 class Stopping:
-    """The workers of `run` are being stopped. If they are not gone by `gone_by`, the daemon has to end them."""
+    """The workers of `run` are being stopped. If they are not gone by `gone_by`, the daemon has to end them. `park`:
+    they may be parked instead; once they may not, it stays so."""
 
     run: Run
     gone_by: float = inf
+    park: bool = False
     name: ClassVar[AgentState] = AgentState.STOPPING
 
 
@@ -120,7 +122,7 @@ def workers_of(state: AnyState) -> Stopping | None:
     """The workers that may be alive, and their deadline (infinite if they are not being stopped); None if none are."""
     match state:
         case Checking(run) | Active(run):
-            return Stopping(run)
+            return Stopping(run, park=True)
         case Stopping():
             return state
         case Closing(_, workers):
@@ -154,6 +156,7 @@ def invariants(state: AnyState, memory: Memory, leased: bool) -> Mapping[str, bo
         or (not begins and memory.newest is not None and run.cycle < memory.newest),
         "workers run under a lease": run is None or leased,
         "workers that are stopped have a deadline": workers is None or begins or workers.gone_by < inf,
+        "a node that closes parks nothing": not isinstance(state, Closing) or workers is None or not workers.park,
         "a node with a verdict closes": memory.verdict is None or isinstance(state, Closing),
         "a node that closes leaves with its verdict": not isinstance(state, Closing)
         or state.leave.verdict in (None, memory.verdict),

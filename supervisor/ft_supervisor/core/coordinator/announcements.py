@@ -71,6 +71,8 @@ class Announcements:
             tuple(sorted(decision.replaced)),
             decision.delay,
             trouble is not None and trouble.growth,
+            decision.how,
+            decision.why,
         )
         self.last = LastDecision(decided, now)
         first = self._first_failure(trouble, cycle, group) if trouble is not None else None

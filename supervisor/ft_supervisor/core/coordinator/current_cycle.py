@@ -13,26 +13,58 @@ from ft_supervisor.core.quorum.members import Member
 
 class CurrentCycle:
     """`name` is None before the first one. `group`: infra_ranks by group_rank. `pending`: those of the group whose
-    workers have not succeeded. `started`: when it began, in seconds; None if that was before this term."""
+    workers have not succeeded. `started`: when it began, in seconds; None if that was before this term.
+
+    `progressed`: a node has reported that its workers have made progress. A lost node's knowledge is lost with it:
+    without a report of another node the cycle has made none, which costs new processes at most.
+    """
 
     def __init__(self, job: Job, term: int) -> None:
         self.name: Cycle | None = None
         self.group: tuple[int, ...] = ()
         self.pending: set[int] = set()
         self.started: float | None = None
+        self.progressed = False
+        self._completed: dict[int, int] = {}
+        """By infra_rank from how many restartable functions the node's workers have returned."""
+        self._fresh = True
         self._job = job
         self._term = term
         self._master = ("", 0)
 
     def adopt(self, name: Cycle, group: Sequence[int]) -> None:
         """Go on with a cycle that a former coordinator has begun."""
-        self.name, self.group, self.pending, self.started = name, tuple(group), set(group), None
+        self._become(name, group, None)
 
-    def succeed(self, group: Sequence[int], master: Member, now: float) -> None:
-        """Take the place of the former cycle. The workers' own store is on the node `master`."""
-        self.name = Cycle(self._term, self.name.n + 1 if self.name else 0)
-        self.group, self.pending, self.started = tuple(group), set(group), now
-        self._master = master.node.addr, master.port
+    def succeed(self, group: Sequence[int], master: Member, now: float, *, fresh: bool) -> None:
+        """Take the place of the former cycle. The workers' own store is on the node `master`. `fresh`: see Run."""
+        self._become(Cycle(self._term, self.name.n + 1 if self.name else 0), group, now)
+        self._master, self._fresh = (master.node.addr, master.port), fresh
+
+    def _become(self, name: Cycle, group: Sequence[int], started: float | None) -> None:
+        self.name, self.group, self.pending, self.started = name, tuple(group), set(group), started
+        self.progressed, self._completed = False, {}
+
+    def returned(self, node: int, functions: int) -> set[int]:
+        """Note that the workers of this node have returned from so many functions. Return the nodes that are to get
+        Complete: all that have not succeeded, once the last of them returns; this one, if its Complete may be lost."""
+        former = self._returned
+        self._completed[node] = max(functions, self._completed.get(node, 0))
+        return self._released(former) or ({node} if 0 < functions <= former else set())
+
+    def succeeded(self, node: int) -> set[int]:
+        """Note that the workers of this node have exited with 0. Return the nodes that are to get Complete."""
+        former, self.progressed = self._returned, True
+        self.pending.discard(node)
+        return self._released(former)
+
+    @property
+    def _returned(self) -> int:
+        """From how many restartable functions the workers of all nodes have returned that have not succeeded."""
+        return min((self._completed.get(node, 0) for node in self.pending), default=0)
+
+    def _released(self, former: int) -> set[int]:
+        return set(self.pending) if self._returned > former else set()
 
     def has(self, member: Member) -> bool:
         """Whether this node belongs to the cycle."""
@@ -57,6 +89,11 @@ class CurrentCycle:
         assert self.name is not None
         return messages.Stop(self._term, self.name, format_ranks(self.group), grace)
 
+    def complete(self) -> messages.Complete:
+        """For the nodes whose workers wait for the others' return, once all have returned."""
+        assert self.name is not None
+        return messages.Complete(self._term, self.name, self._returned)
+
     def run(self, group: str, group_rank: int, ledger: Ledger, age: float | None) -> messages.Run:
         """For the node of this group_rank. `group` is ours, folded: for 1,000 nodes that takes longer than the rest."""
         assert self.name is not None
@@ -72,4 +109,5 @@ class CurrentCycle:
             master_port=self._master[1],
             ledger=ledger,
             age=self._job.timeouts.fence if age is None else age,
+            fresh=self._fresh,
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.protocol.actions import CoordinatorAction
 from ft_supervisor.core.protocol.model import Verdict
 from ft_supervisor.core.transitions import Transitions
@@ -27,6 +29,17 @@ PHASES: Transitions[Phase] = {
     Phase.STOPPING: {Phase.RUNNING: "the next cycle | a newer cycle of a former coordinator"},
 }
 """The next phases of each phase, and what leads there. A verdict ends the job in any of them."""
+
+
+def invariants(phase: Phase, current: CurrentCycle, troubled: bool) -> Mapping[str, bool]:
+    """Return which invariants hold, in words. `troubled`: it is known why the cycle cannot go on."""
+    return {
+        "before the first cycle there is no group": phase is not Phase.JOINING
+        or (current.name is None and not current.group),
+        "a cycle has a group": phase is Phase.JOINING or (current.name is not None and bool(current.group)),
+        "only nodes of the cycle are waited for": current.pending <= set(current.group),
+        "what is stopped has a trouble": phase is not Phase.STOPPING or troubled,
+    }
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from ft_supervisor.core.coordinator import policy
 from ft_supervisor.core.coordinator.announcements import Announcements
 from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
-from ft_supervisor.core.coordinator.cycle_step import PHASES, Phase, Standing, Step
+from ft_supervisor.core.coordinator.cycle_step import PHASES, Phase, Standing, Step, invariants
 from ft_supervisor.core.coordinator.failure_decision import FailureDecision
 from ft_supervisor.core.coordinator.policy import Decision, Trouble
 from ft_supervisor.core.coordinator.succession import Succession, Successors
@@ -56,17 +56,7 @@ class Cycles:
 
     def validate(self) -> None:
         """Raise InvalidState if an invariant does not hold. For tests."""
-        running, stopping = self._phase is Phase.RUNNING, self._phase is Phase.STOPPING
-        check_invariants(
-            self._phase,
-            {
-                "before the first cycle there is no group": self._phase is not Phase.JOINING
-                or (self.cycle is None and not self.group),
-                "a cycle has a group": not (running or stopping) or (self.cycle is not None and bool(self.group)),
-                "only nodes of the cycle are waited for": self.current.pending <= set(self.group),
-                "what is stopped has a trouble": not stopping or self._failure.trouble is not None,
-            },
-        )
+        check_invariants(self._phase, invariants(self._phase, self.current, self._failure.trouble is not None))
 
     @property
     def ledger(self) -> Ledger:
@@ -139,9 +129,10 @@ class Cycles:
         """An active node's connection, agent or coordinator is new: go by what it says of the running cycle."""
         assert self.cycle is not None
         memory = message.memory
+        self.current.progressed |= memory.progressed == self.cycle
         failure = memory.failures[0] if memory.failures else None
         if memory.succeeded == self.cycle:
-            self._go_on(member)
+            self._mail(member, self.current.resume(self.ledger, self._standing.age))
             self._succeeded(member, now)
         elif message.running == self.cycle:
             if memory.unhealthy is not None:
@@ -149,9 +140,10 @@ class Cycles:
             elif failure is not None:
                 self._trouble(policy.trouble_of_failure(member.node, failure), now)
             if self.phase is Phase.STOPPING:
-                self._mail(member, self._stop())
+                self._mail(member, self.current.stop(self._failure.grace))
             else:
-                self._go_on(member)
+                self._mail(member, self.current.resume(self.ledger, self._standing.age))
+                self._release(self.current.returned(message.infra_rank, message.completed))
         elif message.running is not None:
             self._stand_by(member, watch=False)
             still = f"still runs cycle {message.running}"
@@ -174,7 +166,7 @@ class Cycles:
             self._run(member, format_ranks(self.group), self.group.index(member.node.infra_rank))
         else:
             member.running, member.cycle = True, self.cycle
-            self._mail(member, self._stop())
+            self._mail(member, self.current.stop(self._failure.grace))
 
     def unhealthy(self, member: Member, problem: Problem, standing: Standing) -> Step:
         """A check has failed on this node, which is not to be chosen again."""
@@ -197,6 +189,8 @@ class Cycles:
 
     def _hear_stopped(self, message: messages.WorkersStopped, member: Member, now: float) -> None:
         member.port = message.port
+        if message.cycle == self.cycle and self.current.has(member):
+            self.current.progressed |= message.progressed
         if member.cycle is not None and message.cycle < member.cycle:
             return
         if self.phase is Phase.RUNNING and self.current.has(member) and message.infra_rank in self.current.pending:
@@ -210,6 +204,8 @@ class Cycles:
                 self._failure.heard(message.infra_rank)
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
+            case messages.WorkersCompleted(functions=functions):
+                self._release(self.current.returned(message.infra_rank, functions))
             case messages.WorkersFailed(failures=failures):
                 self._do(Announce(facts.FailuresHeard(member.node.infra_rank, message.cycle, len(failures))))
                 for failure in failures:
@@ -217,10 +213,16 @@ class Cycles:
                 if not failures:
                     self._trouble(policy.trouble_without_failure(member.node, "workers failed", charged=True), now)
 
+    def _release(self, nodes: Collection[int]) -> None:
+        """All workers have returned: those on these nodes wait for that."""
+        for node in sorted(nodes if self.phase is Phase.RUNNING else ()):
+            if self._members[node].registered:
+                self._mail(self._members[node], self.current.complete())
+
     def _succeeded(self, member: Member, now: float) -> None:
         member.stopped()
         self._failure.heard(member.node.infra_rank)
-        self.current.pending.discard(member.node.infra_rank)
+        self._release(self.current.succeeded(member.node.infra_rank))
         if self.phase is Phase.RUNNING and not self.current.pending:
             self._step.verdict = Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0")
         else:
@@ -262,12 +264,6 @@ class Cycles:
 
     def _stand_by(self, member: Member, *, watch: bool = True) -> None:
         self._mail(member, self.current.standby(self.ledger, self._standing.age, watch=watch))
-
-    def _go_on(self, member: Member) -> None:
-        self._mail(member, self.current.resume(self.ledger, self._standing.age))
-
-    def _stop(self) -> messages.Stop:
-        return self.current.stop(self._failure.grace)
 
     def _run(self, member: Member, group: str, group_rank: int) -> None:
         member.running, member.cycle = True, self.cycle
@@ -329,7 +325,8 @@ class Cycles:
         def may_go(failing: Collection[int]) -> bool:
             return self.selection.may_go(failing, self.group, now)
 
-        if failure.decision is None and (decision := failure.settle(self._standing.wall, now, may_go)):
+        wall, progressed = self._standing.wall, self.current.progressed
+        if failure.decision is None and (decision := failure.settle(wall, now, may_go, progressed=progressed)):
             self._take_over(decision.ledger)
             self._tell(decision, now)
 
@@ -344,7 +341,7 @@ class Cycles:
         """`choice`, `after`: see CycleStarted."""
         former = self.group
         self._become(Phase.RUNNING)
-        self.current.succeed(group, self._members[group[0]], now)
+        self.current.succeed(group, self._members[group[0]], now, fresh=self._failure.fresh)
         self._since = now
         self.tally.started(former, group, now)
         assert self.cycle is not None
@@ -377,7 +374,7 @@ class Cycles:
         self._tell_to_stop(running)
 
     def _tell_to_stop(self, nodes: Collection[int]) -> None:
-        stop = self._stop()
+        stop = self.current.stop(self._failure.grace)
         for node in sorted(nodes):
             if self._members[node].registered:
                 self._mail(self._members[node], stop)

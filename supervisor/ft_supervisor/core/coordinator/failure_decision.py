@@ -12,7 +12,7 @@ from ft_supervisor.core.coordinator import policy
 from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import KILL_BOUND, Job
-from ft_supervisor.core.protocol.settings import Response
+from ft_supervisor.core.protocol.settings import Response, RestartMode
 
 STEP_BOUND = 2.0
 """Seconds within which the file with the checkpoint's step has to be read."""
@@ -88,7 +88,7 @@ class FailureDecision:
 
     def overdue(self, now: float) -> float | None:
         """The bound within which all nodes should have stopped, if it is over."""
-        bound = self.grace + KILL_BOUND + self._job.timeouts.node_lost + JOB_STOP_MARGIN
+        bound = self._job.bound_of_stop(self.grace) + KILL_BOUND + self._job.timeouts.node_lost + JOB_STOP_MARGIN
         return bound if now - self.since >= bound else None
 
     def read_step(self, step: int | None) -> None:
@@ -102,12 +102,19 @@ class FailureDecision:
         decision = self._preview(wall)
         return decision if decision.verdict is not None else None
 
-    def settle(self, wall: float, now: float, may_go: MayGo) -> Decision | None:
-        """Decide for another cycle, as all nodes have stopped. None if the step is not read yet, or the job ends."""
-        if self._waits_for_step(now) or (decision := self._preview(wall, may_go)).verdict is not None:
+    def settle(self, wall: float, now: float, may_go: MayGo, *, progressed: bool) -> Decision | None:
+        """Decide for another cycle, as all nodes have stopped. None if the step is not read yet, or the job ends.
+        `progressed`: by what the nodes have reported the cycle has made progress."""
+        if self._waits_for_step(now) or (decision := self._preview(wall, may_go, progressed)).verdict is not None:
             return None
         self.decision, self.ledger, self.not_before = decision, decision.ledger, now + decision.delay
         return decision
+
+    @property
+    def fresh(self) -> bool:
+        """Whether all workers of the next cycle are new processes. Before the first one a spare's may be parked."""
+        how = self.decision.how if self.decision is not None else self._job.settings.restart
+        return how is not RestartMode.IN_PROCESS
 
     def _waits_for_step(self, now: float) -> bool:
         return not self._step_read and now - self.since < STEP_BOUND
@@ -121,7 +128,7 @@ class FailureDecision:
         if self._worst is None or weight < self._worst[0]:
             self._worst = weight, rule, trouble
 
-    def _preview(self, wall: float, may_go: MayGo = lambda _: True) -> Decision:
+    def _preview(self, wall: float, may_go: MayGo = lambda _: True, progressed: bool = False) -> Decision:
         assert self._worst is not None
         _, rule, trouble = self._worst
         return policy.decide(
@@ -135,4 +142,6 @@ class FailureDecision:
             steps=bool(self._job.settings.step_file),
             seed=self._job.run_id,
             may_go=may_go,
+            restart=self._job.settings.restart,
+            progressed=progressed,
         )

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Job, Memory, Node, Outcome, Problem, Verdict
-from ft_supervisor.core.protocol.settings import Cause, Match, Response, Rule
+from ft_supervisor.core.protocol.settings import Cause, Match, Response, RestartMode, Rule, RungReason
 
 MayGo = Callable[[Collection[int]], bool]
 """Whether the nodes with these infra_ranks may be left out of the next cycle."""
@@ -73,7 +73,8 @@ def trouble_of_growth(size: int, larger: int) -> Trouble:
 @dataclass(frozen=True)
 class Decision:
     """`rule`: the index of the one that answers, None where none is needed. `ledger`: with this answer charged to it.
-    `verdict` None: go on with a new cycle after `delay` seconds, without those of `replaced`."""
+    `verdict` None: go on with a new cycle after `delay` seconds, without those of `replaced`. `how`, `why`: as in
+    coordinator_facts.Decided."""
 
     response: Response
     reason: str
@@ -82,6 +83,8 @@ class Decision:
     replaced: frozenset[int] = frozenset()
     delay: float = 0.0
     verdict: Verdict | None = None
+    how: RestartMode | None = None
+    why: RungReason | None = None
 
 
 def find(rules: Sequence[Rule], trouble: Trouble, name: str) -> int | None:
@@ -126,17 +129,22 @@ def decide(
     steps: bool = False,
     seed: str = "",
     may_go: MayGo = lambda _: True,
+    restart: RestartMode = RestartMode.PROCESS,
+    progressed: bool = False,
 ) -> Decision:
     """Return the decision by `rule`, which `find` has found.
 
     `bad`: nodes that other rules want replaced as well. `at`: seconds since the epoch by our clock. `step`: of the
     newest checkpoint, None if there is none that can be read; `steps`: whether the job has a step file, without which
     its progress is unknown. `seed` makes the jitter. `may_go`: whether nodes that fail too often may be replaced for
-    that.
+    that. `restart`: the job's workers.restart; `progressed`: whether a worker of the cycle has made progress.
     """
     replaced = frozenset(bad)
+    moved = progressed or (step is not None and ledger.step is not None and step > ledger.step)
     if rule is None:
-        return Decision(Response.RESTART, trouble.reason, None, _exclude(ledger, replaced), replaced)
+        how, why = _rung(None, None, ledger, moved, at) if restart is RestartMode.IN_PROCESS else (None, None)
+        excluded = _exclude(ledger, replaced)
+        return Decision(Response.RESTART, trouble.reason, None, excluded, replaced, how=how, why=why)
     chosen = rules[rule]
     reason = f"{chosen.reason}: {trouble.reason}" if chosen.reason else trouble.reason
     response = Response.RESTART if chosen.response is Response.IGNORE else chosen.response
@@ -160,7 +168,28 @@ def decide(
         if response is Response.REPLACE_NODE or (too_often and may_go(without)):
             response, replaced = Response.REPLACE_NODE, without
     delay = _delay(chosen, charged.in_a_row, f"{seed}/{charged.entries}")
-    return Decision(response, reason, rule, _exclude(charged, replaced), replaced, delay)
+    how, why = _rung(rule, chosen, charged, moved, at) if restart is RestartMode.IN_PROCESS else (None, None)
+    if how is RestartMode.IN_PROCESS and budget.in_process is not None:
+        charged = charged.charge_in_process(rule, budget.in_process, at)
+    return Decision(response, reason, rule, _exclude(charged, replaced), replaced, delay, how=how, why=why)
+
+
+def _rung(
+    index: int | None, rule: Rule | None, ledger: Ledger, moved: bool, at: float
+) -> tuple[RestartMode, RungReason]:
+    """Return how a job with workers.restart in_process makes its next workers, and why: the first that holds counts.
+
+    `moved`: the cycle has made progress. One that has not would fail in the same way again, if that is for what its
+    processes have kept; and an abort within the first step can crash a process.
+    """
+    if rule is not None and rule.how is RestartMode.PROCESS:
+        return RestartMode.PROCESS, RungReason.RULE
+    if not moved:
+        return RestartMode.PROCESS, RungReason.NO_PROGRESS
+    budget = None if rule is None else rule.budget.in_process
+    if index is not None and budget is not None and ledger.count_in_process(index, budget, at) >= budget.max:
+        return RestartMode.PROCESS, RungReason.BUDGET
+    return RestartMode.IN_PROCESS, RungReason.ALLOWED
 
 
 def _exclude(ledger: Ledger, nodes: frozenset[int]) -> Ledger:

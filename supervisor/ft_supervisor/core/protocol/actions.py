@@ -93,7 +93,10 @@ class Send:
 
 @dataclass(frozen=True)
 class Start:
-    """Start the workers. WorkersExited follows, also when their command cannot be run; or CannotStart."""
+    """Start the workers: the parked ones are called again, unless `run.fresh`, and the others are new processes.
+
+    WorkersStarted follows; then WorkersExited, also when their command cannot be run, or CannotStart.
+    """
 
     run: Run
 
@@ -103,13 +106,33 @@ class StopWorkers:
     """Send `signal` to the workers, SIGKILL after `grace` seconds (0: at once), then end every descendant. WorkersGone
     follows.
 
-    A later StopWorkers with a shorter grace brings the SIGKILL forward. `signal` "": only wait for `grace`, because the
+    `park`: a worker that can be parked is asked to leave its function instead, and gets SIGKILL `timeouts.quiesce`
+    later unless it is parked by then. A later StopWorkers with a shorter grace brings the SIGKILL forward; a later one
+    without `park` kills at once what was asked to park, or is parked. `signal` "": only wait for `grace`, because the
     workers have got a signal already.
     """
 
     cycle: Cycle
     grace: float
     signal: str = "SIGTERM"
+    park: bool = False
+
+
+@dataclass(frozen=True)
+class ReleaseWorkers:
+    """Let the workers of `cycle` that wait in the restartable function with this number, or in an earlier one, return
+    from it."""
+
+    cycle: Cycle
+    functions: int
+
+
+@dataclass(frozen=True)
+class EndWorkers:
+    """Kill these workers of `cycle`, which have failed and live: a rule ignores that, and the others go on."""
+
+    cycle: Cycle
+    local_ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -254,7 +277,19 @@ class Announce:
 
 
 CoordinatorAction = Announce | Mail | Pulse | WriteVerdict | ClaimClose | LookForVerdict | ReadStep | Tell | Leave
-AgentAction = Announce | Dial | Send | Start | StopWorkers | TakeStacks | EnterBarrier | Tell | Leave
+AgentAction = (
+    Announce
+    | Dial
+    | Send
+    | Start
+    | StopWorkers
+    | ReleaseWorkers
+    | EndWorkers
+    | TakeStacks
+    | EnterBarrier
+    | Tell
+    | Leave
+)
 DaemonAction = (
     Announce
     | SpawnAgent

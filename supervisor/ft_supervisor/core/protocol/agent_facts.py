@@ -131,6 +131,17 @@ class AgentActive:
 
 
 @dataclass(frozen=True)
+class WorkersMade:
+    """How the workers of `cycle` were made on this node: so many go on in the processes in which they were parked, are
+    processes that were started before (`warm`), and are started now (`cold`)."""
+
+    cycle: Cycle
+    in_process: int
+    warm: int
+    cold: int
+
+
+@dataclass(frozen=True)
 class AgentClosing:
     """The agent ends its workers, if there are any, and leaves."""
 
@@ -153,5 +164,6 @@ AgentFact = (
     | Fenced
     | AgentBecame
     | AgentActive
+    | WorkersMade
     | AgentClosing
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ft_supervisor.core.protocol.model import Cycle, Failure, Problem, Verdict
-from ft_supervisor.core.protocol.settings import Cause, OnExhausted, Response
+from ft_supervisor.core.protocol.settings import Cause, OnExhausted, Response, RestartMode, RungReason
 
 # -- leadership
 
@@ -191,7 +191,8 @@ class CycleFailed:
 @dataclass(frozen=True)
 class Decided:
     """A decision after a failed cycle. `response`: the rule's; `gives_up`: the job ends. `rule`: the index of the rule
-    that answers, None where none is needed. `used`: restarts that all rules together have charged. `replaced`: nodes
+    that answers, None where none is needed. `how`, `why`: the rung of the restart, and what led to it; None where the
+    job ends, or workers.restart is process. `used`: restarts that all rules together have charged. `replaced`: nodes
     that are excluded from now on. `pause`: seconds until the next cycle. `cause`, `growth`: as in CycleFailed, of the
     failure that decides."""
 
@@ -205,6 +206,8 @@ class Decided:
     replaced: tuple[int, ...]
     pause: float
     growth: bool = False
+    how: RestartMode | None = None
+    why: RungReason | None = None
 
 
 @dataclass(frozen=True)

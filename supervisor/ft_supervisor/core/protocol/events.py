@@ -115,8 +115,36 @@ class BarrierPassed:
 
 
 @dataclass(frozen=True)
+class WorkersStarted:
+    """After Start: so many workers of `cycle` go on in the processes in which they were parked, are processes that were
+    started before (`warm`), and are started now (`cold`)."""
+
+    cycle: Cycle
+    in_process: int
+    warm: int
+    cold: int
+
+
+@dataclass(frozen=True)
+class WorkerProgressed:
+    """A worker of `cycle` has made its first progress."""
+
+    cycle: Cycle
+
+
+@dataclass(frozen=True)
+class WorkersReturned:
+    """Each worker of `cycle` that has not exited with 0 has returned from `functions` restartable functions, and waits
+    for ReleaseWorkers."""
+
+    cycle: Cycle
+    functions: int
+
+
+@dataclass(frozen=True)
 class WorkersExited:
-    """Workers of `cycle` have exited: some failed, or (no failures) the last one has succeeded."""
+    """Workers of `cycle` have exited: some failed, or (no failures) the last one has succeeded. One that has failed may
+    live."""
 
     cycle: Cycle
     failures: tuple[Failure, ...]
@@ -133,10 +161,12 @@ class CannotStart:
 
 @dataclass(frozen=True)
 class WorkersGone:
-    """After Start or StopWorkers: no process of the workers of `cycle` is left. `port` is free just now."""
+    """After Start or StopWorkers: each worker of `cycle` has ended, with all its processes, or is parked. `parked`: the
+    local ranks of those. `port` is free just now."""
 
     cycle: Cycle
     port: int
+    parked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -309,6 +339,9 @@ AgentEvent = (
     | Mailed
     | Looked
     | BarrierPassed
+    | WorkersStarted
+    | WorkerProgressed
+    | WorkersReturned
     | WorkersExited
     | CannotStart
     | WorkersGone

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ft_supervisor.core.protocol.bounds import Count, Moment, Rank
 from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
-from ft_supervisor.core.protocol.settings import Budget
+from ft_supervisor.core.protocol.settings import Budget, InProcessBudget
 
 MAX_TIMES = 1000
 """Times kept for one rule with a window; a budget there may allow no more."""
@@ -18,12 +18,16 @@ MAX_TIMES = 1000
 @dataclass(frozen=True)
 class Spent:
     """How often one rule has answered. `times`: when it did, in seconds since the epoch by the coordinator's clock;
-    only for a rule with a window. `nodes`: (infra_rank, how often); only for a rule that counts by node."""
+    only for a rule with a window. `nodes`: (infra_rank, how often); only for a rule that counts by node. `in_process`:
+    how many of its restarts went on in the same processes, and `in_process_times` when, if that has a window; only for
+    a rule that bounds them."""
 
     rule: Rank
     count: Count
     times: tuple[Moment, ...] = ()
     nodes: tuple[tuple[Rank, Count], ...] = ()
+    in_process: Count = 0
+    in_process_times: tuple[Moment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,13 @@ class Ledger:
             return spent.count
         return sum(time > at - budget.window for time in spent.times)
 
+    def count_in_process(self, rule: int, budget: InProcessBudget, at: float) -> int:
+        """Return how many of the rule's restarts went on in the same processes, within the window if there is one."""
+        spent = self.of(rule)
+        if budget.window is None:
+            return spent.in_process
+        return sum(time > at - budget.window for time in spent.in_process_times)
+
     def of_node(self, rule: int, infra_rank: int) -> int:
         """Return how often the rule has answered failures of this node."""
         return dict(self.of(rule).nodes).get(infra_rank, 0)
@@ -65,15 +76,22 @@ class Ledger:
     def charge(self, rule: int, budget: Budget, infra_rank: int | None, at: float) -> Ledger:
         """Return the ledger after one more answer of the rule, at `at`, to a failure of this node."""
         old = self.of(rule)
-        times, nodes = old.times, dict(old.nodes)
-        if budget.window is not None:
-            times = (*(time for time in times if time > at - budget.window), at)[-MAX_TIMES:]
+        times, nodes = _with(old.times, budget.window, at), dict(old.nodes)
         if budget.same_node is not None and infra_rank is not None:
             nodes[infra_rank] = nodes.get(infra_rank, 0) + 1
-        new = Spent(rule, old.count + 1, times, tuple(sorted(nodes.items())))
-        others = [spent for spent in self.spent if spent.rule != rule]
+        new = replace(old, count=old.count + 1, times=times, nodes=tuple(sorted(nodes.items())))
+        return replace(self._spend(new), used=self.used + 1, in_a_row=self.in_a_row + 1)
+
+    def charge_in_process(self, rule: int, budget: InProcessBudget, at: float) -> Ledger:
+        """Return the ledger after one more restart in the same processes by the rule, at `at`."""
+        old = self.of(rule)
+        times = _with(old.in_process_times, budget.window, at)
+        return self._spend(replace(old, in_process=old.in_process + 1, in_process_times=times))
+
+    def _spend(self, new: Spent) -> Ledger:
+        others = [spent for spent in self.spent if spent.rule != new.rule]
         spent = tuple(sorted((*others, new), key=lambda each: each.rule))
-        return replace(self, entries=self.entries + 1, used=self.used + 1, in_a_row=self.in_a_row + 1, spent=spent)
+        return replace(self, entries=self.entries + 1, spent=spent)
 
     def progressed(self, step: int | None) -> Ledger:
         """Return the ledger after a charged restart with this checkpoint's step; None: no checkpoint can be read."""
@@ -89,6 +107,11 @@ class Ledger:
         """Return the ledger with these nodes excluded as well."""
         excluded = infra_ranks | set(parse_ranks(self.excluded))
         return replace(self, entries=self.entries + 1, excluded=format_ranks(sorted(excluded)))
+
+
+def _with(times: tuple[float, ...], window: float | None, at: float) -> tuple[float, ...]:
+    """Return the times within the window, with `at` as the last; without a window none is kept."""
+    return times if window is None else (*(time for time in times if time > at - window), at)[-MAX_TIMES:]
 
 
 EMPTY = Ledger()

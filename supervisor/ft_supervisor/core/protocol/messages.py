@@ -23,6 +23,7 @@ class Register:
     `running`: the cycle whose workers may live on this node. `port`: free on this node just now, for the workers'
     own store, should this node get group_rank 0. The term is `memory.promise`. `serial` counts this incarnation's
     Registers: a repeated old one is ignored. `told`: the signal that asks this node to end, as in ToldToEnd.
+    `completed`: the functions of WorkersCompleted for the cycle that runs; 0 if there was none.
     """
 
     node: Node
@@ -34,6 +35,7 @@ class Register:
     memory: Memory
     serial: Ordinal = 1
     told: Text = ""
+    completed: Count = 0
 
     @property
     def infra_rank(self) -> int:
@@ -68,6 +70,18 @@ class WorkersSucceeded:
 
 
 @dataclass(frozen=True)
+class WorkersCompleted:
+    """Each worker of `cycle` on this node that has not exited with 0 has returned from `functions` of its restartable
+    functions, and waits in the last one for those of all other nodes."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+    functions: Ordinal
+
+
+@dataclass(frozen=True)
 class Stopping:
     """This node has received a Stop, and its agent answers. A node that does not within
     `timeouts.probe` is suspected to hang. WorkersStopped follows when the workers have ended."""
@@ -80,13 +94,17 @@ class Stopping:
 
 @dataclass(frozen=True)
 class WorkersStopped:
-    """No worker of `cycle` or an older one is left on this node, nor any process that they started."""
+    """No worker of `cycle` or an older one runs on this node, nor any process that they started. `parked`: so many of
+    its workers wait in their processes for the next Run. `progressed`: some worker of `cycle` has made progress here.
+    """
 
     term: Term
     infra_rank: Rank
     incarnation: Ordinal
     cycle: Cycle
     port: Port
+    parked: Count = 0
+    progressed: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,7 +188,8 @@ class Standby:
 class Run:
     """Run workers as `group_rank` of `group_world_size` nodes. Implies: stop workers that run.
 
-    `group`: infra_ranks by group_rank, as `ranks.format_ranks` writes them. `age` as in Standby.
+    `group`: infra_ranks by group_rank, as `ranks.format_ranks` writes them. `age` as in Standby. `fresh`: all workers
+    are new processes; workers that are parked are killed first.
     """
 
     term: Term
@@ -184,6 +203,7 @@ class Run:
     master_port: Port
     ledger: Ledger
     age: Duration
+    fresh: bool = True
 
     def __post_init__(self) -> None:
         if not self.group_rank < len(parse_ranks(self.group)) == self.group_world_size:  # ValueError
@@ -217,6 +237,15 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class Complete:
+    """All workers of `cycle` have returned from so many restartable functions: those that wait may go on."""
+
+    term: Term
+    cycle: Cycle
+    functions: Ordinal
+
+
+@dataclass(frozen=True)
 class Propose:
     """Keep this verdict, which becomes the job's once a majority does; the answer is VerdictKept.
 
@@ -236,14 +265,15 @@ class Close:
     verdict: Verdict
 
 
-OfWorkers = WorkersFailed | WorkersSucceeded | Stopping | WorkersStopped
+OfWorkers = WorkersFailed | WorkersSucceeded | WorkersCompleted | Stopping | WorkersStopped
 """Messages about the state of a node's workers."""
-OF_WORKERS: tuple[type, ...] = (WorkersFailed, WorkersSucceeded, Stopping, WorkersStopped)
+OF_WORKERS: tuple[type, ...] = (WorkersFailed, WorkersSucceeded, WorkersCompleted, Stopping, WorkersStopped)
 
 ToCoordinator = (
     Register
     | WorkersFailed
     | WorkersSucceeded
+    | WorkersCompleted
     | Stopping
     | WorkersStopped
     | RosterKept
@@ -252,12 +282,13 @@ ToCoordinator = (
     | ToldToEnd
     | Goodbye
 )
-ToAgent = Prepare | Members | Standby | Run | Continue | Stop | Propose | Close
+ToAgent = Prepare | Members | Standby | Run | Continue | Stop | Complete | Propose | Close
 
 TO_COORDINATOR: tuple[type, ...] = (
     Register,
     WorkersFailed,
     WorkersSucceeded,
+    WorkersCompleted,
     Stopping,
     WorkersStopped,
     RosterKept,
@@ -266,4 +297,4 @@ TO_COORDINATOR: tuple[type, ...] = (
     ToldToEnd,
     Goodbye,
 )
-TO_AGENT: tuple[type, ...] = (Prepare, Members, Standby, Run, Continue, Stop, Propose, Close)
+TO_AGENT: tuple[type, ...] = (Prepare, Members, Standby, Run, Continue, Stop, Complete, Propose, Close)

@@ -12,7 +12,7 @@ from ft_supervisor.core.protocol import keys
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, LocalRank, Moment, Name, Rank, Term, Text
 from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
 from ft_supervisor.core.protocol.ranks import parse_ranks
-from ft_supervisor.core.protocol.settings import DEFAULTS, Cause, Settings
+from ft_supervisor.core.protocol.settings import DEFAULTS, Cause, RestartMode, Settings
 
 KILL_BOUND = 1.0
 """Seconds from SIGKILL until no process of a node's workers is left, as the inequalities of the timeouts assume."""
@@ -105,8 +105,9 @@ class Failure:
     epoch by its own clock: for people, never compared. `silent`: for how many seconds a worker that hangs had sent
     nothing by then.
 
-    `exception`: the class's name in torch's error file. `rules`: which of the settings' rules have a log pattern that
-    the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
+    `exception`: the class's name, of torch's error file or from the worker. `rules`: which of the settings' rules have
+    a log pattern that the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
+    `lives`: it has left its function with that exception, and its process is there: it has no exit code.
     """
 
     infra_rank: Rank
@@ -121,6 +122,7 @@ class Failure:
     rules: tuple[Rank, ...] = ()
     last_lines: Text = ""
     silent: Moment = 0.0
+    lives: bool = False
 
     def __str__(self) -> str:
         who = f"worker {self.local_rank}" if self.local_rank >= 0 else "agent"
@@ -130,6 +132,8 @@ class Failure:
     def _how(self) -> str:
         if self.cause is Cause.HANG:
             return "hangs"
+        if self.lives:
+            return f"raises {self.exception.rpartition('.')[2]}"
         how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
         return f"out of memory, {how}" if self.cause is Cause.OOM else how
 
@@ -164,6 +168,11 @@ class Timeouts:
         keys.Limited("restart_grace"),
         "Between SIGTERM and SIGKILL when a new cycle waits.",
     ] = 2.0
+    quiesce: Annotated[
+        float,
+        keys.Duration(),
+        "The same for a worker that can be parked: until its function is left and nothing of the cycle is there.",
+    ] = 10.0
     stop_grace: Annotated[
         float, keys.Duration(zero=True), keys.Limited("stop_grace"), "The same at the end of the job."
     ] = 30.0
@@ -236,6 +245,12 @@ class Job:
         """Return the path of this rank's output in this cycle; former parts have .1, .2 and so on after that name."""
         return f"{self.run_folder}/logs/{cycle}/rank{rank}.log"
 
+    def bound_of_stop(self, grace: float) -> float:
+        """Return the seconds after which every worker that is stopped with this grace has ended, is parked, or gets
+        SIGKILL."""
+        in_process = self.settings.restart is RestartMode.IN_PROCESS
+        return max(grace, self.timeouts.quiesce) if in_process else grace
+
     @property
     def longest_grace(self) -> float:
         """The most seconds that workers get to end by themselves after any verdict."""
@@ -281,7 +296,8 @@ class Memory:
     """A node's state, which its daemon keeps while agents come and go; it only ever grows.
 
     `promise`: the highest term that the node has promised. `group`: the active nodes of `newest` by group_rank, as
-    `ranks.format_ranks` writes them. `unhealthy`: why it is not to be chosen, None if it may be. `verdict`: the job's.
+    `ranks.format_ranks` writes them. `progressed`: the newest cycle in which a worker of the node has made progress.
+    `unhealthy`: why it is not to be chosen, None if it may be. `verdict`: the job's.
     """
 
     promise: AnyTerm = NO_PROMISE
@@ -294,6 +310,7 @@ class Memory:
     accepted: Accepted | None = None
     unhealthy: Problem | None = None
     verdict: Verdict | None = None
+    progressed: Cycle | None = None
 
     def __post_init__(self) -> None:
         parse_ranks(self.group)  # ValueError

@@ -53,8 +53,11 @@ def from_node(message: messages.ToCoordinator, job: Job, known: Heights) -> str:
             return _past(cycle, message.term) or _failures(failures, message.infra_rank, job)
         case messages.WorkersSucceeded(cycle=cycle) | messages.Stopping(cycle=cycle):
             return _past(cycle, message.term)
-        case messages.WorkersStopped(cycle=cycle):
+        case messages.WorkersCompleted(cycle=cycle):
             return _past(cycle, message.term)
+        case messages.WorkersStopped(cycle=cycle):
+            more = "more parked workers than a node has" if message.parked > job.per_node else ""
+            return more or _past(cycle, message.term)
         case messages.RosterKept(stamp=(term, _)) if term > message.term:
             return "a roster of a term to come"
     return ""
@@ -78,6 +81,8 @@ def to_node(message: messages.ToAgent, job: Job, node: Node, memory: Memory) -> 
             wrong = _past(cycle, term) or _group(group, node.infra_rank, job)
             wrong = wrong or ("" if grace <= longest else "a longer grace than the job's")
             return wrong or _leaps(cycle, None, job, None if fresh else known)
+        case messages.Complete(term, cycle):
+            return _past(cycle, term)
         case messages.Standby(term, cycle, ledger) | messages.Continue(term, cycle, ledger):
             return _past(cycle, term) or _leaps(cycle, ledger, job, None if fresh else known)
 
@@ -97,11 +102,14 @@ def _memory(message: messages.Register, job: Job, known: Heights) -> str:
     if message.running is not None and (memory.newest is None or message.running > memory.newest):
         return "it runs what it does not know"
     if memory.newest is None:
-        wrong = "a group without a cycle" if memory.group or memory.succeeded else ""
+        without = memory.group or memory.succeeded or memory.progressed
+        wrong = "a group without a cycle" if without else ""
     else:
         wrong = _past(memory.newest, memory.promise) or _group(memory.group, infra_rank, job)
         if memory.succeeded is not None and memory.succeeded > memory.newest:
             wrong = "it has finished what it does not know"
+        if memory.progressed is not None and memory.progressed > memory.newest:
+            wrong = "it has made progress in what it does not know"
     if memory.accepted is not None and memory.accepted.term > memory.promise:
         wrong = "a proposal of a term to come"
     if memory.roster is not None:
@@ -162,6 +170,8 @@ def _leaps(cycle: Cycle | None, ledger: Ledger | None, job: Job, known: Heights 
         return "nodes are excluded that the job does not have"
     for spent in ledger.spent:
         if spent.rule >= len(job.settings.rules) or spent.count > ledger.entries:
+            return "a rule's budget makes no sense"
+        if spent.in_process > spent.count or len(spent.in_process_times) > spent.in_process:
             return "a rule's budget makes no sense"
         if any(infra_rank >= len(job.nodes) or count > spent.count for infra_rank, count in spent.nodes):
             return "a rule's budget makes no sense"

@@ -53,6 +53,28 @@ class Response(StrEnum):
     """Go on as if the worker had exited with 0, or nothing had been noticed."""
 
 
+class RestartMode(StrEnum):
+    """How a worker of the next cycle is made, which is the rung of a restart."""
+
+    IN_PROCESS = "in_process"
+    """A parked worker, whose function is called again; a new process where none is parked."""
+    PROCESS = "process"
+    """A new process for each worker."""
+
+
+class RungReason(StrEnum):
+    """What led to the rung of a restart."""
+
+    RULE = "rule"
+    """The rule says so."""
+    NO_PROGRESS = "no_progress"
+    """The cycle has ended before its first progress."""
+    BUDGET = "budget"
+    """The rule's budget for restarts in the same processes is spent."""
+    ALLOWED = "allowed"
+    """Nothing asks for new processes."""
+
+
 @dataclass(frozen=True)
 class Match:
     """The failures that a rule applies to: those that fit every field that is given. Without fields: any failure.
@@ -76,6 +98,15 @@ class Match:
 
 
 @dataclass(frozen=True)
+class InProcessBudget:
+    """How many restarts that a rule answers may go on in the same processes. Beyond `max` (within `window`, if given)
+    all processes are new."""
+
+    max: Annotated[int, keys.Whole(0, MAX_RESTARTS), "So many times; then all processes are new."] = 10
+    window: Annotated[float | None, keys.Duration(), "Count only those of so long."] = None
+
+
+@dataclass(frozen=True)
 class Budget:
     """How often a rule may answer. Beyond `max` (within `window`, if given) or after `no_progress` restarts in a row
     without a newer checkpoint the job fails. After more than `same_node` failures of one node that node is replaced,
@@ -89,6 +120,7 @@ class Budget:
     no_progress: Annotated[
         int | None, keys.Whole(1, MAX_RESTARTS), "So many restarts in a row without a newer checkpoint."
     ] = None
+    in_process: Annotated[InProcessBudget | None, keys.Section(always=False)] = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +137,8 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Rule:
-    """One entry of `failures`. `where`: its place in the configuration, FILE:LINE."""
+    """One entry of `failures`. `how`: None where the rule leaves that to what has been spent. `where`: its place in the
+    configuration, FILE:LINE."""
 
     match: Annotated[
         Match, keys.Required(f"write {_RULES}"), "Which failures this rule is for: a word, or all that its keys say."
@@ -118,6 +151,9 @@ class Rule:
     reason: Annotated[
         str, keys.Text("one line of at most 200 characters", _ONE_LINE, 200), "Said in logs and verdict."
     ] = ""
+    how: Annotated[
+        RestartMode | None, "process: new processes after these failures; only with workers.restart: in_process."
+    ] = None
     where: str = "built-in"
 
 
@@ -318,9 +354,14 @@ class Accounting:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings. `rules` end with one for any failure. `step_file`: absolute, or relative to the submit directory;
-    "" for none. `hang`: None where heartbeats of workers are not waited for."""
+    """All settings. `restart`: the lowest rung. `rules` end with one for any failure. `step_file`: absolute, or
+    relative to the submit directory; "" for none. `hang`: None where heartbeats of workers are not waited for."""
 
+    restart: Annotated[
+        RestartMode,
+        keys.Name("workers.restart"),
+        "in_process: functions of ft_supervisor.worker are called again in the same processes after a failure.",
+    ] = RestartMode.PROCESS
     rules: Annotated[
         tuple[Rule, ...],
         keys.Name("failures"),
