@@ -69,13 +69,12 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start a worker as torch does: it opens the named files itself."""
+    """Start a worker as the agent does."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start_one(names: tuple[str, str], code: str) -> subprocess.Popen[bytes]:
-        with open(names[0], "w") as stdout, open(names[1], "w") as stderr:  # noqa: PTH123 - as torch opens them
-            command = [sys.executable, "-S", "-c", f"import os, sys, time\n{code}"]
-            processes.append(subprocess.Popen(command, stdout=stdout, stderr=stderr, start_new_session=True))
+    def start_one(ends: tuple[int, int], code: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-S", "-c", f"import os, sys, time\n{code}"]
+        processes.append(subprocess.Popen(command, stdout=ends[0], stderr=ends[1], start_new_session=True))
         return processes[-1]
 
     yield start_one
@@ -98,9 +97,9 @@ def test_lines_pass_as_they_are_and_the_last_are_kept(ends: Ends, start: Start) 
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
     before = open_fds()
-    names = output.open(RANKS, {})
+    pipes = output.open(RANKS, {})
     code = "os.write(1, b'out\\xff\\n'); os.write(2, b'err\\x00\\n'); os.write(1, b'no end')"
-    workers = [start(names[rank], code + f"; os.write(2, b'{rank}')") for rank in (0, 1)]
+    workers = [start(pipes[rank], code + f"; os.write(2, b'{rank}')") for rank in (0, 1)]
     output.started()
     for worker in workers:
         assert worker.wait(BOUND) == 0
@@ -122,13 +121,12 @@ def test_lines_pass_as_they_are_and_the_last_are_kept(ends: Ends, start: Start) 
 def test_both_streams_in_order_of_arrival(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
+    pipes = output.open({0: 0}, {})
     code = "for i in range(4):\n os.write(1 + i % 2, b'%d\\n' % i)\n sys.stdin.readline()"
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb", buffering=0) as stdin:
-        with open(names[0][0], "w") as stdout, open(names[0][1], "w") as stderr:  # noqa: PTH123 - as torch opens them
-            command = [sys.executable, "-S", "-c", f"import os, sys\n{code}"]
-            worker = subprocess.Popen(command, stdin=reading, stdout=stdout, stderr=stderr)
+        command = [sys.executable, "-S", "-c", f"import os, sys\n{code}"]
+        worker = subprocess.Popen(command, stdin=reading, stdout=pipes[0][0], stderr=pipes[0][1])
         os.close(reading)
         output.started()
         for i in range(4):
@@ -145,13 +143,13 @@ def test_both_streams_in_order_of_arrival(ends: Ends, start: Start) -> None:
 def test_lines_of_many_workers_do_not_mix(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), ends.writing[0], ends.writing[0])
-    names = output.open({rank: rank for rank in range(4)}, {})
+    pipes = output.open({rank: rank for rank in range(4)}, {})
     code = (
         "for i in range(1500):\n"
         " line = (str(os.getpid()) + ' ') * (i % 900) + '.\\n'\n"
         " os.write(1 + i % 2, line.encode())\n"
     )
-    workers = [start(names[rank], code) for rank in range(4)]
+    workers = [start(pipes[rank], code) for rank in range(4)]
     output.started()
     for worker in workers:
         assert worker.wait(BOUND) == 0
@@ -166,8 +164,8 @@ def test_lines_of_many_workers_do_not_mix(ends: Ends, start: Start) -> None:
 def test_a_line_of_100_megabytes(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "for i in range(100): sys.stdout.write('x' * 1000_000)\nprint('the end')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "for i in range(100): sys.stdout.write('x' * 1000_000)\nprint('the end')")
     output.started()
     assert worker.wait(BOUND) == 0
     output.drain(0, BOUND)
@@ -181,8 +179,8 @@ def test_a_line_of_100_megabytes(ends: Ends, start: Start) -> None:
 def test_a_progress_bar_passes_before_its_line_ends(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    start(names[0], "os.write(2, b'\\r 1%\\r 2%'); time.sleep(1000)")
+    pipes = output.open({0: 0}, {})
+    start(pipes[0], "os.write(2, b'\\r 1%\\r 2%'); time.sleep(1000)")
     output.started()
     wait_until(lambda: bytes(ends.data[1]) == b"\r 1%\r", "the bar")
     output.release()
@@ -191,8 +189,8 @@ def test_a_progress_bar_passes_before_its_line_ends(ends: Ends, start: Start) ->
 
 def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "for i in range(30): os.write(1, (b'%06d' % i + b'.' * 993 + b'\\n') * 1000)")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "for i in range(30): os.write(1, (b'%06d' % i + b'.' * 993 + b'\\n') * 1000)")
     output.started()
     assert worker.wait(BOUND) == 0
     output.drain(0, BOUND)
@@ -210,8 +208,8 @@ def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start, capfd: pytest.C
 def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_output, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "for i in range(20): os.write(1, b'x' * 999_999 + b'\\n')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "for i in range(20): os.write(1, b'x' * 999_999 + b'\\n')")
     output.started()
     got = 0
     pause = threading.Event()
@@ -225,8 +223,8 @@ def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pyte
 def test_a_closed_stdout_stops_no_worker(ends: Ends, start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     ends.hang_up()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "for i in range(30): os.write(1, b'x' * 999_999 + b'\\n')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "for i in range(30): os.write(1, b'x' * 999_999 + b'\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
     output.drain(0, BOUND)
@@ -240,8 +238,8 @@ def test_a_full_pipe_that_does_not_block_is_waited_for(ends: Ends, start: Start)
     fd = ends.writing[0]
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "os.write(1, b'x' * 1_999_999 + b'\\n')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "os.write(1, b'x' * 1_999_999 + b'\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
     ends.read()
@@ -253,8 +251,8 @@ def test_a_full_pipe_that_does_not_block_is_waited_for(ends: Ends, start: Start)
 def test_a_grandchild_that_keeps_the_pipe_is_not_waited_for(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "os.write(1, b'last words\\n')\nif os.fork() == 0:\n  while True: os.write(1, b'more\\n')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "os.write(1, b'last words\\n')\nif os.fork() == 0:\n  while True: os.write(1, b'more\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
     began = time.monotonic()
@@ -267,10 +265,10 @@ def test_a_grandchild_that_keeps_the_pipe_is_not_waited_for(ends: Ends, start: S
 def test_a_worker_inherits_no_other_pipe(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open(RANKS, {})
-    start(names[0], "time.sleep(1000)")
+    pipes = output.open(RANKS, {})
+    start(pipes[0], "time.sleep(1000)")
     code = "print(sorted(fd for fd in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{fd}')))"
-    worker = start(names[1], code)
+    worker = start(pipes[1], code)
     output.started()
     assert worker.wait(BOUND) == 0
     output.drain(1, BOUND)
@@ -281,12 +279,12 @@ def test_a_worker_inherits_no_other_pipe(ends: Ends, start: Start) -> None:
 def test_binary_data_and_a_line_of_100_megabytes_in_a_file(ends: Ends, start: Start, tmp_path: Path) -> None:
     path = tmp_path / "logs" / "0.1" / "rank0.log"
     output = Output("n1", Logs(tee=Tee.NONE, max_size=30_000_000, keep=9), *ends.writing)
-    names = output.open({0: 0}, {0: path})
+    pipes = output.open({0: 0}, {0: path})
     code = (
         "data = bytes(range(256)) * 4000\nfor i in range(100): sys.stdout.buffer.write(data.replace(b'\\n', b''))\n"
         "print(flush=True)\nos.write(1, bytes(range(11)) + b'end')"
     )
-    worker = start(names[0], code)
+    worker = start(pipes[0], code)
     output.started()
     assert worker.wait(BOUND) == 0
     output.release()
@@ -303,12 +301,12 @@ def test_four_ranks_at_full_speed_lose_nothing(
     monkeypatch.setattr(log_files, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
     ends.read()
     output = Output("n1", Logs(tee=Tee.RANK0, max_size=1_000_000, keep=100), *ends.writing)
-    names = output.open({rank: rank + 4 for rank in range(4)}, {rank: tmp_path / f"{rank}" for rank in range(4)})
+    pipes = output.open({rank: rank + 4 for rank in range(4)}, {rank: tmp_path / f"{rank}" for rank in range(4)})
     code = (
         "for i in range(40):\n"
         " os.write(1 + i % 2, b''.join(b'%08d %d\\n' % (i * 20000 + j, 1 + i % 2) for j in range(20000)))"
     )
-    workers = [start(names[rank], code) for rank in range(4)]
+    workers = [start(pipes[rank], code) for rank in range(4)]
     output.started()
     for worker in workers:
         assert worker.wait(BOUND) == 0
@@ -333,8 +331,8 @@ def test_a_hanging_file_stops_no_worker_and_no_other_output(
     ends.read()
     os.mkfifo(tmp_path / "rank0.log")
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {0: tmp_path / "rank0.log"})
-    worker = start(names[0], "for i in range(300): os.write(1, b'x' * 99_999 + b'\\n')")
+    pipes = output.open({0: 0}, {0: tmp_path / "rank0.log"})
+    worker = start(pipes[0], "for i in range(300): os.write(1, b'x' * 99_999 + b'\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
     began = time.monotonic()
@@ -353,8 +351,8 @@ def pass_all(ends: Ends, start: Start, logs: Logs, codes: dict[int, str], first:
     """Return the lines of stdout and of stderr when these workers have run."""
     ends.read()
     output = Output("n3", logs, *ends.writing)
-    names = output.open({rank: first + rank for rank in codes}, {})
-    workers = [start(names[rank], code) for rank, code in codes.items()]
+    pipes = output.open({rank: first + rank for rank in codes}, {})
+    workers = [start(pipes[rank], code) for rank, code in codes.items()]
     output.started()
     for worker in workers:
         worker.wait(BOUND)
@@ -431,14 +429,14 @@ def test_what_a_worker_that_never_began_has_printed(ends: Ends) -> None:
 
 def test_both_streams_in_one_file_do_not_mix_within_a_line(ends: Ends, start: Start, tmp_path: Path) -> None:
     output = Output("n1", Logs(tee=Tee.NONE), *ends.writing)
-    names = output.open({0: 0}, {0: tmp_path / "rank0.log"})
+    pipes = output.open({0: 0}, {0: tmp_path / "rank0.log"})
     code = (
         "def wait(name):\n while not os.path.exists(name): time.sleep(0.01)\n"
         f"os.write(1, b'x' * 100_000); wait({str(tmp_path / 'first')!r})\n"
         f"os.write(2, b'error\\n'); wait({str(tmp_path / 'second')!r})\n"
         "os.write(1, b'more\\n')"
     )
-    worker = start(names[0], code)
+    worker = start(pipes[0], code)
     output.started()
     wait_until(lambda: output.since(0, 0)[0] == 100_000, "the long piece")
     (tmp_path / "first").touch()

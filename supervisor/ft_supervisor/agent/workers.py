@@ -90,12 +90,16 @@ class Workers:
         if self._agent is None:
             self._agent = NodeAgent(self._job)
         try:
-            for local_rank, handler in self._agent.start(run, self.evidence.open(run)).items():
-                self._pidfds[local_rank] = os.pidfd_open(handler.proc.pid)
-                self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
-                self._live[local_rank] = handler.proc
+            streams = self.evidence.open(run)
+            for local_rank, env in self._agent.prepare(run).items():
+                self._add(local_rank, self._agent.start(local_rank, env, streams[local_rank]))
         finally:
             self.evidence.started(self.pids())
+
+    def _add(self, local_rank: int, process: subprocess.Popen[bytes]) -> None:
+        self._pidfds[local_rank] = os.pidfd_open(process.pid)
+        self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
+        self._live[local_rank] = process
 
     def stop(self, cycle: Cycle, grace: float, signal_name: str, now: float) -> None:
         """See actions.StopWorkers."""
