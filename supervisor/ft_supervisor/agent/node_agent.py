@@ -12,7 +12,7 @@ import logging
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ from torch.distributed.elastic.agent.server.api import Worker, WorkerGroup, Work
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
-from torch.distributed.elastic.utils import macros
+from torch.distributed.elastic.utils.api import macros
 
+from ft_supervisor.core.protocol.ledger import EMPTY
 from ft_supervisor.core.protocol.messages import Run
-from ft_supervisor.core.protocol.model import Job
+from ft_supervisor.core.protocol.model import Cycle, Job
 from ft_supervisor.process.tree import pdeath_command
 from ft_supervisor.store.tcp import ADDED_TO_ENVIRONMENT
 
@@ -33,6 +34,9 @@ ROLE = "default"
 
 _SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 _TORCHRUN_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+_ONE = Run(0, Cycle(0, 0), "0", 0, 1, 0, 0, "one", 1, EMPTY, 0.0)
+_OTHER = Run(0, Cycle(0, 1), "0-1", 1, 2, 1, 3, "two", 2, EMPTY, 0.0)
+"""It differs from _ONE in all that a cycle decides."""
 _NOTIFY = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
@@ -151,22 +155,12 @@ class NodeAgent(LocalElasticAgent):
         envs, self._error_files = self._environments(run, files=True)
         return envs
 
-    def lasting(self, run: Run) -> dict[int, dict[str, str]]:
-        """Return, by local rank, those of these variables that are the same in all cycles. `run`: of any cycle. No
-        workers may run."""
-        other = replace(
-            run,
-            group_rank=run.group_rank + 1,
-            group_world_size=run.group_world_size + 1,
-            restart_count=run.restart_count + 1,
-            max_restarts=run.max_restarts + 1,
-            master_addr=f"{run.master_addr}0",
-            master_port=run.master_port + 1,
-        )
-        one, two = (self._environments(each, files=False)[0] for each in (run, other))
+    def lasting(self) -> dict[int, dict[str, str]]:
+        """Return, by local rank, those of these variables that are the same in all cycles. No workers may run."""
+        one, other = (self._environments(run, files=False)[0] for run in (_ONE, _OTHER))
         self._shutdown(timeout=0)
         return {
-            local_rank: {name: value for name, value in env.items() if two[local_rank][name] == value}
+            local_rank: {name: value for name, value in env.items() if other[local_rank][name] == value}
             for local_rank, env in one.items()
         }
 

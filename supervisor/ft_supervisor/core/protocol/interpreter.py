@@ -16,7 +16,12 @@ _SHELL = re.compile(r"(ba|da|z|k|c|tc|fi)?sh")
 _WITH_VALUE = "WX"
 """Options whose value is the rest of the word, or the next word; c and m have one too, and end the options."""
 _LONG_WITH_VALUE = "--check-hash-based-pycs"
-_REFUSED = {"V": "prints the version", "h": "prints the help", "?": "prints the help", "x": "skips the script's first line"}
+_REFUSED = {
+    "V": "prints the version",
+    "h": "prints the help",
+    "?": "prints the help",
+    "x": "skips the script's first line",
+}
 
 
 class NoInterpreter(ValueError):
