@@ -176,13 +176,18 @@ def _look_like(words: list[str]) -> None:
         first = os.getcwd()
     elif _is_container(words[0]):
         sys.argv = list(words)
-        sys.path.insert(0, words[0])
+        sys.path.insert(0, _absolute(words[0]))
         return
     else:
         sys.argv = list(words)
         first = os.path.dirname(os.path.realpath(words[0]))
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):
         sys.path.insert(0, first)
+
+
+def _absolute(script: str) -> str:
+    """Return the path as the interpreter gives it to scripts: not normalized, and with its symbolic links."""
+    return script if script.startswith("/") else f"{os.getcwd()}/{script}"
 
 
 def _is_container(script: str) -> bool:
@@ -214,8 +219,7 @@ def _script(words: list[str], fresh: dict[str, Any]) -> Callable[[], object]:
         name, alter_argv = (words[1], True) if words[0] == "-m" else ("__main__", False)
         run: Any = runpy._run_module_as_main  # type: ignore[attr-defined] # as the interpreter itself does
         return functools.partial(run, name, alter_argv)
-    # as the interpreter does: the path is not normalized, and no symbolic link is followed
-    path = words[0] if words[0].startswith("/") else f"{os.getcwd()}/{words[0].removeprefix('./')}"
+    path = _absolute(words[0])
     namespace["__file__"] = path
     namespace["__doc__"] = None
     namespace["__loader__"] = type(loader)("__main__", path)
