@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.harness import Agent, Nursery, Scripted, listen
+from tests.agent.harness import Agent, Driven, Nursery, Scripted, listen
 
 from ft_supervisor.core.protocol.model import Job, Memory
 
@@ -42,3 +42,17 @@ def agent_of(nursery: Nursery) -> Iterator[Callable[..., Agent]]:
     yield start
     for agent in agents:
         agent.close()
+
+
+@pytest.fixture
+def driven(nursery: Nursery) -> Iterator[Callable[[Job], Driven]]:
+    """Return a function that starts Workers in another process."""
+    started: list[Driven] = []
+
+    def start(job: Job) -> Driven:
+        started.append(Driven(nursery, job))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()

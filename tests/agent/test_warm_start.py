@@ -109,7 +109,8 @@ SCRIPTS = {
     "hook": "import sys\nsys.excepthook = lambda k, v, t: print(k, v, t.tb_frame.f_code.co_name)\nraise ValueError(1)",
     "own-hook": "import sys\nprint(sys.excepthook is sys.__excepthook__)",
     "last": (
-        "import atexit, sys, traceback\natexit.register(lambda: traceback.print_tb(sys.last_traceback))\nraise ValueError"
+        "import atexit, sys, traceback\n"
+        "atexit.register(lambda: traceback.print_tb(sys.last_traceback))\nraise ValueError"
     ),
     "interrupt": "raise KeyboardInterrupt",
     "interrupted": "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)",
@@ -125,7 +126,7 @@ SCRIPTS = {
     "neighbour": "import neighbour\nprint(neighbour.__file__)",
     "spawn": (
         "import multiprocessing as mp\ndef f(x): return x + 1\n"
-        "if __name__ == '__main__':\n    with mp.get_context('spawn').Pool(1) as pool: print(pool.map(f, [1]), __name__)"
+        "if __name__ == '__main__':\n    with mp.get_context('spawn').Pool(1) as p: print(p.map(f, [1]), __name__)"
     ),
     "forkserver": (
         "import multiprocessing as mp\ndef f(q): q.put(__name__)\n"
@@ -148,7 +149,8 @@ def test_a_script_cannot_tell(name: str, ahead: Start, tmp_path: Path) -> None:
 def package(folder: Path) -> None:
     """Make a package, a folder and a zip file that Python can run."""
     code = (
-        "import sys\nfrom . import part\nprint(__name__, __package__, __spec__.name, sys.argv, sys.path[:2], __file__)\n"
+        "import sys\nfrom . import part\n"
+        "print(__name__, __package__, __spec__.name, sys.argv, sys.path[:2], __file__)\n"
         "print('pkg' in sys.modules, sys.modules['__main__'].__dict__ is globals())\nraise ValueError('bad')"
     )
     (folder / "pkg" / "sub").mkdir(parents=True)

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-PR_GET_PDEATHSIG, PR_GET_CHILD_SUBREAPER, PR_GET_DUMPABLE, PR_GET_NAME = 2, 37, 3, 16
+PR_GET_PDEATHSIG, PR_GET_CHILD_SUBREAPER = 2, 37
+LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
 class Local:
@@ -55,8 +56,8 @@ def descriptors() -> dict[str, list[Any]]:
 
 def stream(file: Any) -> list[Any]:
     """Return what a program can ask a text stream."""
-    raw = file.buffer.raw
-    return [file.name, file.mode, file.encoding, file.errors, file.isatty(), file.line_buffering, raw.seekable(), raw.mode]
+    raw = getattr(file.buffer, "raw", file.buffer)
+    return [file.name, file.encoding, file.errors, file.isatty(), file.line_buffering, raw.seekable(), raw.mode]
 
 
 def main_module() -> dict[str, str]:
@@ -68,6 +69,7 @@ def main_module() -> dict[str, str]:
 
 def everything() -> dict[str, Any]:
     """Return what this process can see of itself."""
+    initial = Path("/proc/self/environ").read_text().split("\0")
     return {
         "environ": dict(os.environ),
         "argv": sys.argv,
@@ -89,8 +91,8 @@ def everything() -> dict[str, Any]:
         "cwd": str(Path.cwd()),
         "handlers": {str(number): str(signal.getsignal(number)) for number in sorted(signal.valid_signals())},
         "timers": [signal.getitimer(which) for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL)],
-        "rlimits": {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name[:7] == "RLIMIT_"},
-        "session": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid(), os.getppid() == os.getppid()],
+        "rlimits": {name: resource.getrlimit(getattr(resource, name)) for name in LIMITS},
+        "session": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid(), os.getpgrp() == os.getpid()],
         "nice": [os.nice(0), os.sched_getscheduler(0), sorted(os.sched_getaffinity(0))],
         "oom": Path("/proc/self/oom_score_adj").read_text(),
         "cgroup": Path("/proc/self/cgroup").read_text(),
@@ -104,7 +106,7 @@ def everything() -> dict[str, Any]:
         "cmdline": Path("/proc/self/cmdline").read_bytes().decode(),
         "frozen": gc.get_freeze_count() > 0,
         "stack": len(list(_frames())),
-        "initial environ": sorted(word.split("=")[0] for word in Path("/proc/self/environ").read_text().split("\0") if word),
+        "initial environ": sorted(word.split("=")[0] for word in initial if word),
         "modules": sorted(sys.modules),
     }
 

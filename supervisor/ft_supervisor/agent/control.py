@@ -167,6 +167,8 @@ class Control:
             data, _, flags, _ = sock.recvmsg(LONGEST)  # no room for file descriptors: the kernel closes those
         except BlockingIOError:
             return False
+        except ConnectionResetError:  # it has ended without reading all that it got; what it sent comes after this
+            return True
         except OSError:
             data, flags = b"", 0
         message = None if flags & socket.MSG_TRUNC else _parsed(data)

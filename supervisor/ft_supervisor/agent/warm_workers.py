@@ -59,18 +59,21 @@ class _Warm:
     local_rank: int
     process: subprocess.Popen[bytes]
     printed: tuple[_Printed, _Printed]
-    connected: bool = False
+    ready: bool = False
+    """Whether it has imported all."""
     ended: bool = False
     """Whether its death is no news: it was killed, or has left by itself after a line in the log."""
     order: tuple[Mapping[str, object], WorkerStreams] | None = field(default=None, repr=False)
 
 
 class WarmWorkers:
-    """For the main thread, as a warm worker dies with the thread that started it. `control`: its sockets are open."""
+    """For the main thread, as a warm worker dies with the thread that started it. `control`: its sockets are open.
+    `read`: has `hear` called with what workers have sent."""
 
-    def __init__(self, local_ranks: Collection[int], control: Control, start: Start) -> None:
+    def __init__(self, local_ranks: Collection[int], control: Control, start: Start, read: Callable[[], None]) -> None:
         self._control = control
         self._start = start
+        self._read = read
         self.plan = WarmPlan(local_ranks)
         self._warm: dict[int, _Warm] = {}
         self._closed = False
@@ -109,6 +112,8 @@ class WarmWorkers:
             for printed in warm.printed:
                 printed.read()
             if warm.order is None and warm.process.poll() is not None:
+                self._control.drain(warm.process.pid)  # it may have told why it leaves
+                self._read()
                 self.lost(warm.local_rank, warm.process.returncode, now)
         for local_rank in self.plan.late(now):
             log("warm_worker_late", "warning", local_rank=local_rank)
@@ -125,13 +130,13 @@ class WarmWorkers:
             if (warm := by_pid.get(said.pid)) is None or said.message is None:
                 continue  # of a connection's end the process's own end tells more
             match said.message["type"]:
-                case "hello":
-                    warm.connected = True
-                    self._send(warm)
-                case "warm" if warm.order is None:
-                    self.plan.ready(warm.local_rank)
+                case "warm" if not warm.ready:
+                    warm.ready = True
+                    if warm.order is None:
+                        self.plan.ready(warm.local_rank)
                     seconds, memory = (said.message.get(name) for name in ("seconds", "memory"))
                     log("warm_worker_ready", local_rank=warm.local_rank, seconds=seconds, memory_mib=memory)
+                    self._send(warm)
                 case "cold":
                     warm.ended = True
                     self.plan.refuse()
@@ -198,17 +203,21 @@ class WarmWorkers:
         self.plan.started(local_rank, now)
 
     def _send(self, warm: _Warm) -> None:
-        """Send the order, if there is one, and a connection for it. Where that fails the process is about to die."""
-        if warm.order is not None and warm.connected:
-            message, streams = warm.order
-            self._control.send(warm.process.pid, message, (streams.stdout, streams.stderr))
+        """Send the order, if there is one and the import is over. What the modules printed comes first in the worker's
+        output. Where sending fails the process is about to die."""
+        if warm.order is None or not warm.ready:
+            return
+        message, streams = warm.order
+        fds = (streams.stdout, streams.stderr)
+        for printed, fd in zip(warm.printed, fds, strict=True):
+            printed.read()
+            _pass_on(printed.tail, fd)
+        self._control.send(warm.process.pid, message, fds)
 
     def _take_up(self, warm: _Warm) -> None:
-        """From here on it is a worker like any other. What it printed before comes first in the worker's output."""
-        assert warm.order is not None
-        _, streams = warm.order
-        for printed, fd in zip(warm.printed, (streams.stdout, streams.stderr), strict=True):
-            _pass_on(_ended(printed), fd)
+        """From here on it is a worker like any other."""
+        for printed in warm.printed:
+            _ended(printed)
         del self._warm[warm.local_rank]
         self.plan.gone(warm.local_rank)
 

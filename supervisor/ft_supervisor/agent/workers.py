@@ -7,7 +7,6 @@ process, however deep: the agent is a child subreaper, so that what a worker has
 from __future__ import annotations
 
 import errno
-import json
 import os
 import resource
 import select
@@ -30,20 +29,18 @@ from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
 from ft_supervisor.core.protocol.events import AgentEvent, Beat
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Node
-from ft_supervisor.process import atomic, clock
+from ft_supervisor.process import clock
 from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import file_failed, log
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.process.tree import reap_orphans, sweep
+from ft_supervisor.run_folder import worker_ranks
 
 _PIECE = 0.1
 """Seconds that one attempt to end everything may take, and between two of them."""
 _LOOK_UP = 0.5
 _FILES, _FILES_OF_WORKER = 128, 8
 """File descriptors: of an agent without workers, with some to spare, and for each worker while it is started."""
-
-WORKER_RANKS = "worker-ranks.json"
-"""The file in the node's own folder with the rank of each worker by its pid, where there may be warm workers."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,8 @@ class Workers:
             self._control.renew()
             self._warm.plan.began(self._places, now)
             log("workers_started", cycle=run.cycle, warm=len(warm), cold=len(self._places) - len(warm))
-            self._note_ranks(run)
+            first = run.group_rank * self._job.per_node
+            self._note({process.pid: first + local_rank for local_rank, process in self._live.items()})
 
     def _take_warm(self, cycle: Cycle, local_rank: int, now: float) -> bool:
         """Return whether a warm worker of this rank is, or is about to be, a worker of `cycle`."""
@@ -165,7 +163,7 @@ class Workers:
         self._control = Control(self._wake)
         names = self._control.open(Path(self._job.local_folder) / "control", local_ranks)
         self._sockets = {local_rank: {SOCKET: name} for local_rank, name in names.items()}
-        self._warm = WarmWorkers(local_ranks, self._control, self._start_warm)
+        self._warm = WarmWorkers(local_ranks, self._control, self._start_warm, self._hear)
 
     def _start_warm(self, local_rank: int, streams: WorkerStreams) -> subprocess.Popen[bytes]:
         """Raises OSError."""
@@ -177,12 +175,10 @@ class Workers:
         env = self._lasting[local_rank]
         return self._admitted(local_rank, lambda: agent.start(local_rank, env, streams, command))
 
-    def _note_ranks(self, run: Run) -> None:
-        """Write which process has which rank, as a warm worker's environment in /proc does not tell."""
-        first = run.group_rank * self._job.per_node
-        ranks = {process.pid: first + local_rank for local_rank, process in self._live.items()}
+    def _note(self, ranks: Mapping[int, int]) -> None:
+        """Have others find the workers by their ranks."""
         try:
-            atomic.replace(Path(self._job.local_folder) / WORKER_RANKS, json.dumps(ranks).encode())
+            worker_ranks.write(Path(self._job.local_folder), ranks)
         except OSError as error:
             file_failed("worker ranks", error)
 
@@ -336,6 +332,8 @@ class Workers:
             os.close(pidfd)
         self._pidfds.clear()
         self._places.clear()
+        if self._warm is not None:
+            self._note({})
         self.evidence.close()
         if self._agent is not None:
             self._agent.release()
