@@ -156,6 +156,7 @@ def test_a_process_below_the_worker_may_connect_for_it(peer: Start, tmp_path: Pa
     ours.control.admit(1, lambda: one.process)
     one.tell(HI.replace("send", "fork"))
     assert ours.wait(1) == [Said(one.process.pid, {"type": "hi"})]
+    ours.control.forget(one.process.pid)  # which ends it
 
 
 @pytest.mark.parametrize(
@@ -174,6 +175,7 @@ def test_what_is_no_message_closes_the_connection(data: str, peer: Start, tmp_pa
 def test_one_that_floods_loses_its_connection(peer: Start, tmp_path: Path) -> None:
     ours = Ours(tmp_path / "control")
     one = admitted(ours, peer)
+    assert ours.woken.wait(BOUND)
     one.tell(*[HI] * 1500)
     wait_until(lambda: not ours.control.send(one.process.pid, {"type": "x"}), "its end")
     assert 1000 <= len(ours.control.poll()) <= 1002

@@ -33,7 +33,8 @@ def test_where_nothing_runs_all_are_started_at_once() -> None:
 def test_beside_workers_they_wait_until_all_have_sent_a_heartbeat() -> None:
     plan = in_use(100.0)
     assert plan.next(100.0) == [] and plan.due == 100.0 + PATIENCE
-    plan.beat(0), plan.beat(2), plan.beat(2)
+    for rank in (0, 2, 2):
+        plan.beat(rank)
     assert plan.next(101.0) == []
     plan.beat(1)
     assert plan.next(101.0) == [0]
@@ -60,7 +61,8 @@ def test_one_with_an_order_has_no_second_beside_it_and_keeps_the_others_back() -
     plan.started(0, 1.0)
     plan.ordered(0, 2.0)
     plan.began(range(2), 2.0)
-    plan.beat(0), plan.beat(1)
+    for rank in (0, 1):
+        plan.beat(rank)
     assert plan.next(50.0) == []  # it still imports
     plan.idle()
     assert plan.next(50.0) == [1]
@@ -71,7 +73,8 @@ def test_one_with_an_order_has_no_second_beside_it_and_keeps_the_others_back() -
 def test_none_while_workers_are_stopped() -> None:
     plan = in_use(100.0)
     plan.stopping()
-    plan.beat(0), plan.beat(1), plan.beat(2)
+    for rank in range(3):
+        plan.beat(rank)
     assert plan.next(1000.0) == [] and plan.due is None
     plan.idle()
     assert plan.next(1000.0) == [0, 1, 2]
