@@ -10,6 +10,7 @@ from ft_supervisor.config.model import Domain
 from ft_supervisor.config.scalars import shown_seconds, written_seconds
 from ft_supervisor.config.validator import BUILT_IN, Setting
 from ft_supervisor.core.protocol.health_types import DISK, GPU, WORKERS
+from ft_supervisor.core.protocol.interpreter import NoInterpreter, find_interpreter
 from ft_supervisor.core.protocol.model import KILL_BOUND, SRUN_MARGIN
 from ft_supervisor.core.protocol.settings import OnExhausted, RestartMode
 
@@ -176,6 +177,17 @@ def _quiesce(restart: Setting, quiesce: Setting, grace: Setting) -> Iterator[Con
         yield ConfigError(_first_written(quiesce, grace, restart), "timeouts.quiesce", wrong, right)
 
 
+def _preload(preload: Setting, command: Setting) -> Iterator[ConfigError]:
+    if not preload.value or command.where == BUILT_IN:  # a policy is checked without a job
+        return
+    try:
+        find_interpreter(command.value)
+    except NoInterpreter as reason:
+        wrong = f"workers.command ({command.where}) cannot be started ahead: {reason}"
+        right = "let the command be python and a script or -m, or remove workers.preload"
+        yield ConfigError(preload.where, "workers.preload", wrong, right)
+
+
 def _first_written(*settings: Setting) -> str:
     """Returns the place of the first setting that is not built in."""
     return next((one.where for one in settings if one.where != BUILT_IN), BUILT_IN)
@@ -189,5 +201,6 @@ _CHECKS: Mapping[tuple[str, ...], Callable[..., Iterator[ConfigError]]] = {
     ("failures", "health.checks"): _checks,
     ("failures", "workers.restart"): _in_process,
     ("workers.restart", "timeouts.quiesce", "timeouts.restart_grace"): _quiesce,
+    ("workers.preload", "workers.command"): _preload,
 }
 """Each check with the settings that it needs."""
