@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ft_bench import job as jobs
 from ft_bench.report import Row, median
+from ft_bench.told import LogLine
 
 _TRAINER = Path(__file__).with_name("trainer.py")
 _PRELOAD = ("torch", "torch._dynamo")
@@ -64,7 +65,7 @@ def _run(nodes: int, faults: int, preload: tuple[str, ...], samples: _Samples) -
             samples.step.append(max(worker.time for worker in workers) - killed)
 
 
-def _all_wait(job: jobs.Job, count: int, after: float) -> list[jobs.LogLine]:
+def _all_wait(job: jobs.Job, count: int, after: float) -> list[LogLine]:
     """Wait until each rank has a warm worker beside it. Return the log lines that tell so."""
     found = []
     for rank in range(_PER_NODE):

@@ -39,8 +39,9 @@ from ft_supervisor.run_folder import worker_ranks
 _PIECE = 0.1
 """Seconds that one attempt to end everything may take, and between two of them."""
 _LOOK_UP = 0.5
-_FILES, _FILES_OF_WORKER = 128, 8
-"""File descriptors: of an agent without workers, with some to spare, and for each worker while it is started."""
+_FILES, _FILES_OF_WORKER = 128, 16
+"""File descriptors: of an agent without workers, with some to spare, and for each worker while it is started, with a
+warm one beside it."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Workers:
         self._places: dict[int, _Place] = {}
         """What the workers of the present cycle are started with, by local rank."""
         self._lasting: dict[int, dict[str, str]] = {}
+        """What warm workers are started with, by local rank: the variables that are the same in all cycles."""
         self._control: Control | None = None
         self._sockets: dict[int, dict[str, str]] = {}
         """FT_SUPERVISOR_SOCKET by local rank, where there is one."""
@@ -154,7 +156,10 @@ class Workers:
     def _node_agent(self) -> NodeAgent:
         """Raises OSError."""
         if self._agent is None:
-            self._agent = NodeAgent(self._job)
+            agent = NodeAgent(self._job)
+            if self._sockets:
+                self._lasting = {rank: {**env, **self._sockets[rank]} for rank, env in agent.lasting().items()}
+            self._agent = agent
         return self._agent
 
     def _keep_warm(self) -> None:
@@ -168,9 +173,6 @@ class Workers:
     def _start_warm(self, local_rank: int, streams: WorkerStreams) -> subprocess.Popen[bytes]:
         """Raises OSError."""
         agent = self._node_agent()
-        if not self._lasting:  # asked before any workers run, as the first warm workers come first of all
-            lasting = agent.lasting()
-            self._lasting = {rank: {**env, **self._sockets[rank]} for rank, env in lasting.items()}
         command = warm_command(self._job.command, self._job.preload)
         env = self._lasting[local_rank]
         return self._admitted(local_rank, lambda: agent.start(local_rank, env, streams, command))
