@@ -39,9 +39,8 @@ from ft_supervisor.run_folder import worker_ranks
 _PIECE = 0.1
 """Seconds that one attempt to end everything may take, and between two of them."""
 _LOOK_UP = 0.5
-_FILES, _FILES_OF_WORKER = 128, 16
-"""File descriptors: of an agent without workers, with some to spare, and for each worker while it is started, with a
-warm one beside it."""
+_FILES, _FILES_OF_WORKER = 128, 8
+"""File descriptors: of an agent without workers, with some to spare, and for each worker while it is started."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Workers:
         self._retry_at: float | None = None
         self._warned = False
         self._epoll = select.epoll()
-        _make_room(job.per_node)
+        _make_room(2 * job.per_node if job.preload else job.per_node)  # with the warm ones beside them
         if job.preload:
             self._keep_warm()
         threading.Thread(target=self._watch, daemon=True, name="worker exits").start()
