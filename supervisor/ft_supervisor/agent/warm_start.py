@@ -117,10 +117,10 @@ def _cuda_is_initialized() -> bool:
     return cuda is not None and bool(cuda.is_initialized())
 
 
-def _cold(connection: socket.socket, reason: str) -> NoReturn:
-    reason = " ".join(reason.split())[:_REASON]
-    _send(connection, type="cold", reason=reason)
-    _leave(reason, 0)
+def _cold(connection: socket.socket, why: str) -> NoReturn:
+    why = " ".join(why.split())[:_REASON]
+    _send(connection, type="cold", reason=why)
+    _leave(why, 0)
 
 
 def _memory() -> int:

@@ -63,6 +63,7 @@ class _Warm:
     """Whether it has imported all."""
     ended: bool = False
     """Whether its death is no news: it was killed, or has left by itself after a line in the log."""
+    late: bool = False
     order: tuple[Mapping[str, object], WorkerStreams] | None = field(default=None, repr=False)
 
 
@@ -115,9 +116,11 @@ class WarmWorkers:
                 self._control.drain(warm.process.pid)  # it may have told why it leaves
                 self._read()
                 self.lost(warm.local_rank, warm.process.returncode, now)
-        for local_rank in self.plan.late(now):
-            log("warm_worker_late", "warning", local_rank=local_rank)
-            _kill(self._warm[local_rank].process)
+        for warm in (self._warm[local_rank] for local_rank in self.plan.late(now)):
+            if not warm.late:
+                warm.late = True
+                log("warm_worker_late", "warning", local_rank=warm.local_rank)
+                _kill(warm.process)
         if not self._closed:
             for local_rank in self.plan.next(now):
                 self._begin(local_rank, now)

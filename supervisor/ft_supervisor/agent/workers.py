@@ -71,6 +71,7 @@ class Workers:
         self._places: dict[int, _Place] = {}
         """What the workers of the present cycle are started with, by local rank."""
         self._lasting: dict[int, dict[str, str]] = {}
+        """What warm workers are started with, by local rank: the variables that are the same in all cycles."""
         self._control: Control | None = None
         self._sockets: dict[int, dict[str, str]] = {}
         """FT_SUPERVISOR_SOCKET by local rank, where there is one."""
@@ -80,7 +81,7 @@ class Workers:
         self._retry_at: float | None = None
         self._warned = False
         self._epoll = select.epoll()
-        _make_room(job.per_node)
+        _make_room(2 * job.per_node if job.preload else job.per_node)  # with the warm ones beside them
         if job.preload:
             self._keep_warm()
         threading.Thread(target=self._watch, daemon=True, name="worker exits").start()
@@ -155,7 +156,10 @@ class Workers:
     def _node_agent(self) -> NodeAgent:
         """Raises OSError."""
         if self._agent is None:
-            self._agent = NodeAgent(self._job)
+            agent = NodeAgent(self._job)
+            if self._sockets:
+                self._lasting = {rank: {**env, **self._sockets[rank]} for rank, env in agent.lasting().items()}
+            self._agent = agent
         return self._agent
 
     def _keep_warm(self) -> None:
@@ -169,9 +173,6 @@ class Workers:
     def _start_warm(self, local_rank: int, streams: WorkerStreams) -> subprocess.Popen[bytes]:
         """Raises OSError."""
         agent = self._node_agent()
-        if not self._lasting:  # asked before any workers run, as the first warm workers come first of all
-            lasting = agent.lasting()
-            self._lasting = {rank: {**env, **self._sockets[rank]} for rank, env in lasting.items()}
         command = warm_command(self._job.command, self._job.preload)
         env = self._lasting[local_rank]
         return self._admitted(local_rank, lambda: agent.start(local_rank, env, streams, command))
