@@ -112,6 +112,7 @@ WORDS: dict[str, str] = {
     "worker_logs_unwritten": "So many bytes of output were left when the agent ended, as their file system hangs.",
     "workers_started": "With `workers.preload`: how many of the cycle's workers were started ahead, and how many now.",
     "workers_left": "Processes of the workers that did not end yet. They are killed again and again.",
+    "workers_made": "How the workers of this cycle were made: parked ones called again, warm ones, new processes.",
     # more than one process
     "cannot_sweep": "/proc cannot be read, say for lack of file descriptors: workers' leftovers are not known yet.",
     "file_failed": "A file could not be read or written. Nothing waits for it.",

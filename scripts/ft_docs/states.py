@@ -52,6 +52,7 @@ MACHINES = (
         candidate_search.TRANSITIONS,
     ),
     Machine("node-workers", "agent/node_workers.py", "The workers of one node.", node_workers.TRANSITIONS),
+    Machine("worker", "agent/node_workers.py", "One worker's process.", node_workers.WORKER_TRANSITIONS),
     Machine("leadership", "coordinator/leadership.py", "Whether a coordinator is in charge.", leadership.ROLES),
     Machine("cycles", "coordinator/cycle_step.py", "Where the training is.", cycle_step.PHASES),
     Machine("verdict", "coordinator/verdict_commit.py", "How far the job's verdict has come.", verdict_commit.STAGES),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ft_supervisor.core.protocol.model import JobPhase
-from ft_supervisor.core.protocol.settings import Cause
+from ft_supervisor.core.protocol.settings import Cause, RestartMode
 from ft_supervisor.run_folder.snapshot import NodeRole
 
 PREFIX = "ft_supervisor_"
@@ -126,6 +126,19 @@ RESTARTS = _family(
     "cause",
     CAUSES,
 )
+RUNGS = _family(
+    "restart_rungs_total",
+    MetricType.COUNTER,
+    "Restarts that were decided where workers.restart is in_process, by whether parked workers may go on in their "
+    "processes, or all processes are new.",
+    "how",
+    tuple(mode.value for mode in RestartMode),
+)
+PARKED = _family(
+    "workers_parked_total",
+    MetricType.COUNTER,
+    "Workers that waited in their processes for the next cycle when a cycle was stopped, as nodes have reported.",
+)
 FAILURES = _family(
     "worker_failures_total",
     MetricType.COUNTER,
@@ -171,7 +184,7 @@ RESTART = _family(
 
 FAMILIES = (
     *(INFO, IN_CHARGE, PHASE, NODES, SPARES, HEARTBEAT_AGE, CYCLE, BUDGET, TIME_LIMIT, RATIO),
-    *(CYCLES, RESTARTS, FAILURES, NODES_LOST, PROMOTIONS, TAKEOVERS, OBSERVED, LOST),
+    *(CYCLES, RESTARTS, RUNGS, PARKED, FAILURES, NODES_LOST, PROMOTIONS, TAKEOVERS, OBSERVED, LOST),
     *(DETECTION, DECISION, RESTART),
 )
 

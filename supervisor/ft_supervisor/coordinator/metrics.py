@@ -25,8 +25,8 @@ from ft_supervisor.core.protocol.coordinator_facts import (
     TookCharge,
 )
 from ft_supervisor.core.protocol.events import CoordinatorEvent, Heard, Received
-from ft_supervisor.core.protocol.messages import Register, Run, WorkersFailed
-from ft_supervisor.core.protocol.model import Failure, JobPhase
+from ft_supervisor.core.protocol.messages import Register, Run, WorkersFailed, WorkersStopped
+from ft_supervisor.core.protocol.model import Cycle, Failure, JobPhase
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import Cause, Response
 from ft_supervisor.core.quorum.majority import PROOF_AGE
@@ -50,6 +50,7 @@ class CoordinatorMetrics:
         self._failed: float | None = None
         self._decided: float | None = None
         self._waits_for: set[int] = set()
+        self._stopped: dict[int, Cycle] = {}
         self._run_at = 0
 
     # -- events
@@ -70,13 +71,17 @@ class CoordinatorMetrics:
                     self._cycle_failed(failures, silent, now)
                 self._take(action.fact, actions, now)
         self._count_failures(event, failures, actions)
+        if isinstance(event, Received) and isinstance(event.message, WorkersStopped):
+            self._count_parked(event.message)
         if isinstance(event, Heard) and self._waits_for:
             self._heard(event, now)
         self._lost.state = self._state(now)
 
     def _take(self, fact: Fact, actions: Sequence[CoordinatorAction], now: float) -> None:
         match fact:
-            case Decided(gives_up=False, cause=cause):
+            case Decided(gives_up=False, cause=cause, how=how):
+                if how is not None:
+                    self._counts[names.RUNGS, how.value] += 1
                 self._cause = names.OTHER if cause is None else cause.value
                 self._decided = now
                 if self._failed is not None:
@@ -118,6 +123,12 @@ class CoordinatorMetrics:
         if failures and any(isinstance(action, Announce) and isinstance(action.fact, kind) for action in actions):
             for failure in failures:
                 self._counts[names.FAILURES, failure.cause.value] += 1
+
+    def _count_parked(self, stopped: WorkersStopped) -> None:
+        """Count the parked workers of a node and cycle, once: a node repeats its report where it is asked again."""
+        if self._stopped.get(stopped.infra_rank) != stopped.cycle:
+            self._stopped[stopped.infra_rank] = stopped.cycle
+            self._counts[names.PARKED, ""] += stopped.parked
 
     def _started(self, actions: Sequence[CoordinatorAction]) -> None:
         self._counts[names.CYCLES, ""] += 1
@@ -206,9 +217,9 @@ class CoordinatorMetrics:
         lost, observed = self._lost.lost, self._lost.observed
         if observed > 0:
             yield Sample(names.RATIO, (), max(0.0, 1 - sum(lost.values()) / observed))
-        for family in (names.CYCLES, names.NODES_LOST, names.PROMOTIONS, names.TAKEOVERS):
+        for family in (names.CYCLES, names.PARKED, names.NODES_LOST, names.PROMOTIONS, names.TAKEOVERS):
             yield Sample(family, (), self._counts[family, ""])
-        for family in (names.RESTARTS, names.FAILURES):
+        for family in (names.RESTARTS, names.RUNGS, names.FAILURES):
             yield from (Sample(family, (cause,), self._counts[family, cause]) for cause in family.values)
         yield Sample(names.OBSERVED, (), observed)
         yield from (Sample(names.LOST, (phase,), lost[phase]) for phase in names.LOSSES)

@@ -204,10 +204,13 @@ def _decision(cycles: Cycles, epoch: float) -> DecisionStatus | None:
     if last is None:
         return None
     leads_to = last.decided or last.fact
-    rule = rule_of(leads_to, cycles.job) if isinstance(leads_to, Decided) else None
+    decided = leads_to if isinstance(leads_to, Decided) else None
+    rule = rule_of(decided, cycles.job) if decided is not None else None
+    how, why = (decided.how, decided.why) if decided is not None else (None, None)
     cycle = None if last.fact.cycle is None else str(last.fact.cycle)
     what = render(leads_to, cycles.job).event
-    return DecisionStatus(what, last.fact.reason, rule, cycle, last.at + epoch)
+    at, rung = last.at + epoch, (None if how is None else how.value, None if why is None else why.value)
+    return DecisionStatus(what, last.fact.reason, rule, cycle, at, *rung)
 
 
 def _verdict(machine: CoordinatorMachine) -> VerdictStatus | None:

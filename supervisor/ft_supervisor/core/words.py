@@ -48,6 +48,14 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+def rung(how: str, why: str) -> str:
+    """Return a restart's RestartMode and RungReason in words; "" without them."""
+    reasons = {"rule": "the rule asks for them", "no_progress": "it had made no progress", "budget": "budget spent"}
+    if how == "in_process":
+        return "in process"
+    return f"with new processes ({reasons.get(why, why)})" if how else ""
+
+
 def one_line(text: str, limit: int = 500) -> str:
     """Return `text` with each run of white space as one blank and without anything that cannot be printed
     (str.isprintable), at most `limit` characters."""

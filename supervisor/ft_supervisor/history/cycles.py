@@ -9,7 +9,7 @@ from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.history.fact import FactKind, RunFact
 from ft_supervisor.history.known import CycleFacts, collect, order
-from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, Loss, LostNode
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, Loss, LostNode, Made
 
 _CLOCKS = 0.25
 """Seconds. Two nodes' clocks may differ by so much before an interval between times of both is treated as unknown."""
@@ -56,6 +56,9 @@ def _story(
         response=cycle.decided.response if cycle.decided else "",
         failures=tuple(failures),
         lost=lost,
+        how=cycle.decided.how if cycle.decided else "",
+        why=cycle.decided.why if cycle.decided else "",
+        made=Made(*map(sum, zip(*cycle.made.values(), strict=True))) if cycle.made else None,
         loss=_loss(cycle, later, _happened(cycle, cause, lost), proposed) if failed else None,
     )
 

@@ -43,7 +43,7 @@ class FactKind(StrEnum):
     CYCLE_FAILED = auto()
     FIRST_FAILURE = auto()
     DECIDED = auto()
-    """`rule`, `response`"""
+    """`rule`, `response`, `how`, `why`"""
     VERDICT_PROPOSED = auto()
     VERDICT_CLOSED = auto()
 
@@ -52,6 +52,8 @@ class FactKind(StrEnum):
     DISCONNECTED = auto()
     STANDBY = auto()
     WORKERS_STARTED = auto()
+    WORKERS_MADE = auto()
+    """`made`"""
     ALL_BEAT = auto()
     """Each worker of the node has sent its first heartbeat."""
     WORKERS_GONE = auto()
@@ -66,8 +68,9 @@ class FactKind(StrEnum):
 class RunFact:
     """One fact. `at` and `noticed` are seconds since the epoch. `node` is an infra_rank, None for a fact about no
     single node. `term` is the coordinator's; facts from agents have none. `cycle` is TERM.N. `cause`: a
-    core.protocol.settings.Cause, "growth", or "" for none. `rule`, `response`: those of a decision. `excluded`: the
-    nodes that rules had excluded when a cycle began; `choice`: why its nodes were chosen.
+    core.protocol.settings.Cause, "growth", or "" for none. `rule`, `response`, `how`, `why`: those of a decision.
+    `excluded`: the nodes that rules had excluded when a cycle began; `choice`: why its nodes were chosen. `made`: how
+    many of a node's workers went on in process, were warm, and were cold.
 
     Raises ValueError if a value cannot be a number, a time or a cycle."""
 
@@ -87,6 +90,9 @@ class RunFact:
     excluded: tuple[int, ...] = ()
     choice: str = ""
     takeover: bool = False
+    how: str = ""
+    why: str = ""
+    made: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
         whole = all(type(each) in (int, NoneType) for each in (self.term, self.node))

@@ -54,6 +54,10 @@ class AgentEventReader:
                 cycle = cycle_text(run["cycle"])
                 self._awaited = {cycle: set(range(self._per_node))}
                 yield RunFact(at, FactKind.WORKERS_STARTED, node=node, cycle=cycle, group=parse_ranks(run["group"]))
+            elif action["type"] == "Announce" and action["fact"]["type"] == "WorkersMade":
+                fact = action["fact"]
+                made = (int(fact["in_process"]), int(fact["warm"]), int(fact["cold"]))
+                yield RunFact(at, FactKind.WORKERS_MADE, node=node, cycle=cycle_text(fact["cycle"]), made=made)
             elif action["type"] == "Announce" and (kind := _connection(action["fact"])):
                 yield RunFact(at, kind, node=node)
             elif action["type"] == "Leave":

@@ -115,7 +115,14 @@ class CoordinatorEventReader:
                 rule = "" if fact["rule"] is None else f"{self.rules[fact['rule']]} (rule {fact['rule'] + 1})"
                 response = "gives_up" if fact["gives_up"] else str(fact["response"])
                 yield self._fact(
-                    FactKind.DECIDED, cycle=cycle, reason=reason, cause=cause_of(fact), rule=rule, response=response
+                    FactKind.DECIDED,
+                    cycle=cycle,
+                    reason=reason,
+                    cause=cause_of(fact),
+                    rule=rule,
+                    response=response,
+                    how=str(fact.get("how") or ""),
+                    why=str(fact.get("why") or ""),
                 )
             case "FirstFailure":
                 yield self._fact(FactKind.FIRST_FAILURE, cycle=cycle, failures=(failure_of(fact["failure"]),))

@@ -14,9 +14,9 @@ from ft_supervisor.history.model import CycleEnd
 
 @dataclass
 class CycleFacts:
-    """The facts of one cycle. The dicts hold times by infra_rank: when the node started its workers (`runs`), had the
-    first heartbeat of each (`beats`), ran nothing of the cycle any more (`over`), and succeeded. `end`: when the cycle
-    ended, None while it runs."""
+    """The facts of one cycle. `made`: RunFact.made by infra_rank. The other dicts hold times: when the node started its
+    workers (`runs`), had the first heartbeat of each (`beats`), ran nothing of the cycle any more (`over`), and
+    succeeded. `end`: when the cycle ended, None while it runs."""
 
     group: tuple[int, ...] = ()
     began: RunFact | None = None
@@ -24,6 +24,7 @@ class CycleFacts:
     first_failure: RunFact | None = None
     decided: RunFact | None = None
     failures: set[Failure] = field(default_factory=set)
+    made: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     runs: dict[int, float] = field(default_factory=dict)
     beats: dict[int, float] = field(default_factory=dict)
     over: dict[int, float] = field(default_factory=dict)
@@ -123,6 +124,8 @@ def _add(cycle: CycleFacts, fact: RunFact) -> None:
             cycle.decided = fact
         case FactKind.WORKERS_STARTED:
             cycle.runs.setdefault(node, fact.at)
+        case FactKind.WORKERS_MADE if fact.made is not None:
+            cycle.made.setdefault(node, fact.made)
         case FactKind.ALL_BEAT:
             cycle.beats.setdefault(node, fact.at)
         case FactKind.WORKERS_STOPPED | FactKind.WORKERS_GONE:

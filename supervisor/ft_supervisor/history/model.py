@@ -112,13 +112,24 @@ class CycleEnd(StrEnum):
 
 
 @dataclass(frozen=True)
+class Made:
+    """How the workers of a cycle were made, on all nodes whose agents' journals have it: so many went on in the
+    processes in which they were parked, were processes that had been started before, and were started then."""
+
+    in_process: int
+    warm: int
+    cold: int
+
+
+@dataclass(frozen=True)
 class CycleStory:
     """One cycle. `number` is TERM.N, `n` the number of cycles before it. `nodes`: names by group_rank. `began`: why it
     began; `choice`: why its nodes were chosen. `cause` is one of core.protocol.settings.Cause, `growth`, `other` (for
     example where a takeover left it unclear) or `unknown` (no decision is recorded); "" for a cycle that did not fail.
     `reason` is the decision's, else the first recorded one; `rule` the rule that decided, as FILE:LINE (rule N);
-    `response` its answer: restart, replace_node, gives_up. `failures`: the workers that failed, in order of time by
-    their nodes' clocks. `lost`: its nodes that were lost as it ended."""
+    `response` its answer: restart, replace_node, gives_up; `how` and `why` the rung of the restart, "" where
+    workers.restart is process. `made`: None where no journal has it. `failures`: the workers that failed, in order of
+    time by their nodes' clocks. `lost`: its nodes that were lost as it ended."""
 
     number: str
     term: int
@@ -137,6 +148,9 @@ class CycleStory:
     failures: tuple[Failure, ...] = ()
     lost: tuple[LostNode, ...] = ()
     loss: Loss | None = None
+    how: str = ""
+    why: str = ""
+    made: Made | None = None
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ from ft_supervisor.report.words import (
     NOTHING_PRINTED,
     clock,
     consequence,
+    decision,
     deed,
     first_failing,
     game_day,
+    made,
     moment,
     outcome,
     ran,
@@ -60,6 +62,7 @@ def _template() -> Template:
         "PARTS": PARTS,
         "titles_of_parts": [part.replace("_", " ") for part in PARTS],
         "began_of": _began,
+        "decision": decision,
         "facts_of": _facts,
         "first_names": _first_names,
         "last_lines": _last_lines,
@@ -96,5 +99,7 @@ def _last_lines(failure: FirstFailedWorker) -> Markup:
 
 
 def _began(cycle: CycleStory, former: CycleStory | None) -> str:
-    """Return why the cycle began, without the reason why `former` ended, which is in the row above."""
-    return cycle.choice if former else cycle.began
+    """Return why the cycle began, without the reason why `former` ended, which is in the row above; and how its workers
+    were made."""
+    began = cycle.choice if former else cycle.began
+    return "; ".join(each for each in (began, made(cycle)) if each)

@@ -22,6 +22,7 @@ from ft_supervisor.report.words import (
     consequence,
     deed,
     first_failing,
+    made,
     moment,
     outcome,
     ran,
@@ -171,7 +172,12 @@ def _cycles(history: History, width: int) -> Iterator[RenderableType]:
         [c.number, clock(c.start, history.start), ran(c, history.until), str(len(c.nodes)), c.ended.value, why(c)]
         for c in some
     ]
-    yield _table(["cycle", "began", "ran for", "nodes", "end", "why"], rows, width)
+    titles = ["cycle", "began", "ran for", "nodes", "end", "why"]
+    if any(made(cycle) for cycle in some):
+        titles.insert(4, "workers")
+        for row, cycle in zip(rows, some, strict=True):
+            row.insert(4, made(cycle))
+    yield _table(titles, rows, width)
 
 
 def _losses(history: History, width: int) -> Iterator[RenderableType]:

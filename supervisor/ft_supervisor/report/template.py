@@ -43,7 +43,7 @@ PAGE = """\
       {% if began %}<br><span class="soft">began: {{ began }}</span>{% endif %}
       {%- endwith -%}
     </td>
-    <td class="wide">{{ [cycle.response, cycle.rule] | select | join(" by ") }}</td>
+    <td class="wide">{{ [decision(cycle), cycle.rule] | select | join(" by ") }}</td>
   </tr>
   {% endfor %}
 {% endcall %}

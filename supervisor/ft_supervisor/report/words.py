@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ft_supervisor.core.protocol.model import Again, Verdict
-from ft_supervisor.core.words import UNKNOWN, count, duration, plain
+from ft_supervisor.core.words import UNKNOWN, count, duration, plain, rung
 from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailedWorker, History, NodeStory, SpanState
 from ft_supervisor.report.model import Report
 
@@ -109,7 +109,20 @@ def why(cycle: CycleStory) -> str:
         }
         return words[cycle.ended]
     rule = f", {cycle.rule.rpartition('/')[2]}" if cycle.rule else ""
-    return plain(f"{cycle.cause}: {cycle.reason} [{cycle.response or 'no decision'}{rule}]")
+    return plain(f"{cycle.cause}: {cycle.reason} [{decision(cycle) or 'no decision'}{rule}]")
+
+
+def decision(cycle: CycleStory) -> str:
+    """Return what was decided when the cycle failed, and on which rung it was restarted; "" without a decision."""
+    return " ".join(each for each in (cycle.response, rung(cycle.how, cycle.why)) if each)
+
+
+def made(cycle: CycleStory) -> str:
+    """Return how the cycle's workers were made, such as `3 in process, 1 warm`; "" if that is not known."""
+    if cycle.made is None:
+        return ""
+    each = ((cycle.made.in_process, "in process"), (cycle.made.warm, "warm"), (cycle.made.cold, "cold"))
+    return ", ".join(f"{number} {how}" for number, how in each if number)
 
 
 def ran(cycle: CycleStory, until: float | None) -> str:

@@ -133,13 +133,15 @@ class BudgetStatus:
 @dataclass(frozen=True)
 class DecisionStatus:
     """The newest decision. `what` is cycle_started for the first cycle; cycle_failed while a failed cycle is stopped,
-    and then restart, replace_node or gives_up."""
+    and then restart, replace_node or gives_up. `how`, `why`: the rung of the restart, as in Decided."""
 
     what: str
     reason: str
     rule: str | None
     cycle: str | None
     time: Moment
+    how: str | None = None
+    why: str | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from ft_supervisor.core.protocol.model import JobPhase
-from ft_supervisor.core.words import count, duration
+from ft_supervisor.core.words import count, duration, rung
 from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot
 from ft_supervisor.status import render_nodes
 from ft_supervisor.status.judgement import JobStatus, RunState
@@ -97,7 +97,8 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         yield "Slurm", "does not answer the coordinator", "yellow"
     if shot.decision is not None:
         decision = shot.decision
-        what = {"cycle_started": "", "cycle_failed": "stop: "}.get(decision.what, f"{decision.what}: ")
+        how = " ".join(each for each in (decision.what, rung(decision.how or "", decision.why or "")) if each)
+        what = {"cycle_started": "", "cycle_failed": "stop: "}.get(decision.what, f"{how}: ")
         rule = f" [{decision.rule}]" if decision.rule else ""
         yield "Last decision", f"{duration(now - decision.time)} ago: {what}{decision.reason}{rule}", ""
     if seen.state is not RunState.ENDED and shot.verdict is not None:

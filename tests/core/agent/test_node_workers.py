@@ -141,7 +141,8 @@ def test_workers_that_are_parked_have_stopped_and_go_on_in_the_next_cycle() -> N
     assert workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True) == StopOrders("SIGTERM", (), (0, 1))
     assert workers.deadline == 120.0
     assert not parks(workers, 0).wants_sweep(119.0)
-    assert parks(workers, 1).wants_sweep(101.0) and workers.parked == (0, 1) and workers.deadline is None
+    assert parks(workers, 1).wants_sweep(101.0) and workers.parked == (0, 1)
+    assert parks(workers).deadline is None
     assert workers.swept(9) == WorkersGone(C0, 9, (0, 1))
     assert workers.start(C1, fresh=False) == (0, 1)
     assert workers.parked == () and not workers.wants_sweep(200.0)
