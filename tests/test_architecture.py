@@ -42,6 +42,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "submit": CORE | {"config", "ft_slurm"},
     "doctor": LOWER | {"ft_slurm", "agent", "daemon", "launch", "submit"},  # it looks at what these will do here
     "cli": LOWER | PAGES | SHELLS | {"ft_slurm"},
+    "worker": set(),  # it runs in the training's process, which may be of another environment
+    "compat": {"worker"},
     "__init__": set(),
     "__main__": {"cli"},
     "ft_slurm": set(),
@@ -163,6 +165,15 @@ def test_only_agent_and_coordinator_load_torch() -> None:
         and path.stem != "__main__"
     ]
     assert "torch" not in loaded_by([module_name(path) for path in light])
+
+
+def test_the_worker_library_needs_the_standard_library_alone() -> None:
+    loaded = loaded_by(["ft_supervisor.worker"])
+    assert loaded - sys.stdlib_module_names - loaded_by([]) == {"ft_supervisor"}
+    assert not loaded & {"asyncio", "concurrent", "ctypes", "dataclasses", "inspect", "multiprocessing"}, "it is slow"
+    paths = [path for path in files() if part_of(path) == "worker"]
+    inside = {name.split(".")[0] for path in paths for name in imports(path)}
+    assert inside <= sys.stdlib_module_names | {"ft_supervisor"}
 
 
 def test_the_daemon_loads_nothing_that_it_can_do_without() -> None:

@@ -102,6 +102,17 @@ class Worker:
         self.expect("parked")
         return quiesced
 
+    def follows(self, **fields: Any) -> dict[str, Any]:
+        """Expect that the worker parks after an abort of all ranks. If another rank's abort comes first, it fails."""
+        first = self.receive()
+        assert first is not None, self.output()
+        if first["type"] == "failed":
+            first = self.expect("quiesced")
+        assert first["type"] == "quiesced" and first["cycle"] == self.cycle, first
+        assert {name: first[name] for name in fields} == fields, first
+        self.expect("parked")
+        return first
+
     def returns(self) -> None:
         """Expect that the function returns and the process ends without an error."""
         self.expect("completed")

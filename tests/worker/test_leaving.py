@@ -247,9 +247,10 @@ train()
 """)
     worker.begin()
     worker.says("in 0.0")
-    for message in ({"type": "abort", "cycle": "9.9"}, {"type": "run", "cycle": "9.9", "env": {}},
-                    {"type": "release", "cycle": "0.0"}, {"type": "unknown"}):  # fmt: skip
-        worker.send(message.pop("type"), **message)
+    worker.send("abort", cycle="9.9")
+    worker.send("run", cycle="9.9", env={})
+    worker.send("release")
+    worker.send("unknown")
     worker.go("0.0")
     worker.expect("completed")
     worker.send("release", cycle="9.9")

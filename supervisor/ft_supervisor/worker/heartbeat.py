@@ -13,12 +13,15 @@ from .connection import OWN_THREADS
 _socket: tuple[str, socket.socket] | None = None
 _unwatched = 0
 _automatic: threading.Thread | None = None
+_pinged = False
 
 
 def ping(step: int | None = None) -> None:
     """Send a heartbeat, from the loop that trains. The first one in each cycle reports progress: a cycle that fails
     before it is followed by new processes. `step` is shown as the worker's status. It takes some microseconds. Without
     a hang watch it reports progress only. The function is left here if its cycle has ended."""
+    global _pinged
+    _pinged = True
     _notify("WATCHDOG=1" if step is None else f"WATCHDOG=1\nSTATUS=step {step}")
     progress()
 
@@ -41,8 +44,8 @@ class unwatched:  # it is used like a function
 
 
 def automatic_progress(interval: float = 1.0) -> None:
-    """From now on send a heartbeat every `interval` seconds in which the main thread has executed bytecode. For loops
-    without a place for `ping`. It notices a call that does not return, and no loop that goes round without end."""
+    """From now on send a heartbeat every `interval` seconds in which the main thread has executed bytecode, until the
+    script's first `ping`. It notices a call that does not return, but no loop that goes round without end."""
     global _automatic
     if _automatic is None or not _automatic.is_alive():
         arguments = (interval,)
@@ -62,7 +65,7 @@ def _follow(interval: float) -> None:
         return 0
 
     look = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(note)
-    while True:
+    while not _pinged:
         if ran.is_set():
             ran.clear()
             _notify("WATCHDOG=1")

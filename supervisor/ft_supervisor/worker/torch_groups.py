@@ -15,6 +15,10 @@ from typing import Any
 
 _TAG = 0x7FFFFFFF
 """The tag of a receive that never gets data: no other code uses it, and gloo takes no greater one."""
+_TABLES = (
+    "pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_tag", "tags_to_pg", "pg_coalesce_state"
+)  # fmt: skip
+"""Attributes of torch.distributed.distributed_c10d._world, all that destroy_process_group() clears."""
 
 Group = tuple[Any, tuple[Any, ...]]
 """A torch.distributed.ProcessGroup and its backends."""
@@ -107,6 +111,17 @@ def destroy() -> None:
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is not None and c10d.is_initialized():
         c10d.destroy_process_group()
+    elif c10d is not None:
+        _clear_tables(c10d)
+
+
+def _clear_tables(c10d: Any) -> None:
+    """Forget a default group that was never finished. Its number is counted already, and is part of the keys by which
+    ranks find each other in the store: the next group would have another name than on a rank that came later."""
+    for name in _TABLES:
+        getattr(c10d._world, name).clear()
+    c10d._unregister_all_process_groups()
+    c10d._world.group_count = 0
 
 
 def synchronize() -> None:
