@@ -118,7 +118,7 @@ def test_many_processes_are_swept(nursery: Start) -> None:
 
 def test_a_pid_that_belongs_to_somebody_else_by_now_is_not_hit(nursery: Start) -> None:
     root = nursery(SLEEPER, count=1)
-    start = tree._living(root.pid, ())[root.pids[0]].start
+    start = tree.living(root.pid, ())[root.pids[0]].start
     assert tree._kill(root.pids[0], start - 1) is None
     assert living(root.pids, root.pid) == set(root.pids)
 

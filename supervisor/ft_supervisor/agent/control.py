@@ -31,10 +31,21 @@ _CREDENTIALS = struct.Struct("iII")
 
 @dataclass(frozen=True)
 class Said:
-    """What came from the admitted process `pid`, or from one below it. `message` None: its connection has ended."""
+    """What came from the admitted process `pid`, or from one below it: by the connection of `sender`. `message` None:
+    this has ended."""
 
     pid: int
+    sender: int
     message: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class _Connection:
+    """The connection of `sender`, which is the admitted process `root` or below it."""
+
+    root: int
+    sender: int
+    sock: socket.socket
 
 
 class Control:
@@ -45,7 +56,7 @@ class Control:
         self._lock = threading.Lock()  # protects all attributes below
         self._listening: dict[int, tuple[int, socket.socket]] = {}
         self._admitted: dict[int, int] = {}
-        self._connections: dict[int, tuple[int, socket.socket]] = {}
+        self._connections: dict[int, _Connection] = {}
         self._said: list[Said] = []
         self._refused: dict[int, int] = {}
         self._epoll = select.epoll()
@@ -70,21 +81,26 @@ class Control:
         """Close the connection of this process, and accept no other."""
         with self._lock:
             self._admitted.pop(pid, None)
-            for fd, (root, _) in list(self._connections.items()):
-                if root == pid:
+            for fd, connection in list(self._connections.items()):
+                if connection.root == pid:
                     self._end(fd)
+
+    def connected(self, pid: int) -> bool:
+        """Return whether the admitted process, or one below it, has a connection."""
+        with self._lock:
+            return self._of(pid) is not None
 
     def send(self, pid: int, message: Mapping[str, object], fds: Sequence[int] = ()) -> bool:
         """Send a message to the admitted process, with file descriptors. Never waits. Return whether it was taken."""
         with self._lock:
-            for root, sock in self._connections.values():
-                if root == pid:
-                    try:
-                        socket.send_fds(sock, [json.dumps(message).encode()], fds, socket.MSG_DONTWAIT)
-                    except OSError:
-                        return False
-                    return True
-        return False
+            connection = self._of(pid)
+            if connection is None:
+                return False
+            try:
+                socket.send_fds(connection.sock, [json.dumps(message).encode()], fds, socket.MSG_DONTWAIT)
+            except OSError:
+                return False
+            return True
 
     def poll(self) -> list[Said]:
         """Return what came since the last call, in order."""
@@ -95,9 +111,7 @@ class Control:
     def drain(self, pid: int) -> None:
         """Have the next `poll` return all that this process, which has exited, has sent."""
         with self._lock:
-            for fd, (root, _) in list(self._connections.items()):
-                while root == pid and fd in self._connections and self._receive(fd):
-                    pass
+            self._drain(pid)
 
     def refused(self) -> dict[int, int]:
         """Return how many connections to each rank's socket were refused since the last `renew`, if any."""
@@ -144,16 +158,24 @@ class Control:
             self._refuse(local_rank, sender)
             return
         connection.setblocking(False)
-        self._connections[connection.fileno()] = (root, connection)
+        self._connections[connection.fileno()] = _Connection(root, sender, connection)
         self._epoll.register(connection, select.EPOLLIN)
 
     def _root(self, local_rank: int, sender: int) -> int | None:
-        """Return the admitted process that this one is or is below, if it has no connection yet."""
-        connected = {root for root, _ in self._connections.values()}
+        """Return the admitted process that this one is or is below, if it has no connection yet, or no longer."""
         for pid in local_sockets.ancestry(sender):
             if self._admitted.get(pid) == local_rank:
-                return None if pid in connected else pid
+                self._drain(pid)  # a connection that it has closed before it made this one may be unread still
+                return pid if self._of(pid) is None else None
         return None
+
+    def _of(self, pid: int) -> _Connection | None:
+        return next((each for each in self._connections.values() if each.root == pid), None)
+
+    def _drain(self, pid: int) -> None:
+        for fd, connection in list(self._connections.items()):
+            while connection.root == pid and fd in self._connections and self._receive(fd):
+                pass
 
     def _refuse(self, local_rank: int, sender: int) -> None:
         self._refused[local_rank] = self._refused.get(local_rank, 0) + 1
@@ -162,9 +184,10 @@ class Control:
 
     def _receive(self, fd: int) -> bool:
         """Take one message. Return whether there may be more."""
-        root, sock = self._connections[fd]
+        connection = self._connections[fd]
         try:
-            data, _, flags, _ = sock.recvmsg(LONGEST)  # no room for file descriptors: the kernel closes those
+            # no room for file descriptors: the kernel closes those
+            data, _, flags, _ = connection.sock.recvmsg(LONGEST)
         except BlockingIOError:
             return False
         except ConnectionResetError:  # it has ended without reading all that it got; what it sent comes after this
@@ -174,13 +197,13 @@ class Control:
         message = None if flags & socket.MSG_TRUNC else _parsed(data)
         if message is None or len(self._said) >= _UNREAD:
             self._end(fd)
-            self._said.append(Said(root, None))
+            self._said.append(Said(connection.root, connection.sender, None))
             return False
-        self._said.append(Said(root, message))
+        self._said.append(Said(connection.root, connection.sender, message))
         return True
 
     def _end(self, fd: int) -> None:
-        _, sock = self._connections.pop(fd)
+        sock = self._connections.pop(fd).sock
         self._epoll.unregister(fd)
         sock.close()
 

@@ -13,7 +13,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,7 +62,7 @@ class Beats:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # protects all attributes below
         self._sockets: dict[int, tuple[int, socket.socket]] = {}
-        self._paths: list[Path] = []
+        self._names: dict[int, tuple[str, Path | None]] = {}
         self._pids: dict[int, int] = {}
         self._beats: dict[int, Beat] = {}
         self._statuses: dict[int, str] = {}
@@ -70,12 +70,17 @@ class Beats:
         self._epoll = select.epoll()
         threading.Thread(target=self._read, daemon=True, name="notify").start()
 
-    def open(self, folder: Path, local_ranks: Iterable[int]) -> dict[int, str]:
+    def open(self, folder: Path, local_ranks: Iterable[int], kept: Collection[int] = ()) -> dict[int, str]:
         """Return NOTIFY_SOCKET by rank: files in `folder`, which is made, or abstract names (unix(7)) where a file
-        can't be. Raises OSError; `close` is due then too."""
+        can't be. Raises OSError; `close` is due then too. `kept`: the ranks whose workers have theirs, as `close` has
+        left it: a client that is connected must find it again."""
+        self.close(kept)
         with self._lock:
-            self._pids, self._beats, self._statuses, self._refused = {}, {}, {}, {}
-            return {local_rank: self._open(folder / str(local_rank), local_rank) for local_rank in local_ranks}
+            self._beats, self._statuses, self._refused = {}, {}, {}
+            for local_rank in local_ranks:
+                if local_rank not in self._names:
+                    self._open(folder / str(local_rank), local_rank)
+            return {local_rank: self._names[local_rank][0] for local_rank in local_ranks}
 
     def listen(self, pids: Mapping[int, int]) -> None:
         """Begin to read the messages of these workers, the only ones of their local ranks from now on. Earlier messages
@@ -102,28 +107,28 @@ class Beats:
         with self._lock:
             return dict(self._refused)
 
-    def close(self) -> None:
-        """Close all sockets."""
+    def close(self, kept: Collection[int] = ()) -> None:
+        """Close all sockets but those of the ranks `kept`."""
         with self._lock:
-            for _, sock in self._sockets.values():
+            for fd, (local_rank, sock) in list(self._sockets.items()):
+                if local_rank in kept:
+                    continue
                 with suppress(OSError):  # not registered yet
                     self._epoll.unregister(sock)
                 sock.close()
-            self._sockets.clear()
-            for path in self._paths:
-                with suppress(OSError):
-                    path.unlink()
-            self._paths.clear()
+                del self._sockets[fd]
+                self._pids.pop(local_rank, None)
+                _, path = self._names.pop(local_rank, ("", None))
+                if path is not None:
+                    with suppress(OSError):
+                        path.unlink()
 
-    def _open(self, path: Path, local_rank: int) -> str:
+    def _open(self, path: Path, local_rank: int) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._sockets[sock.fileno()] = (local_rank, sock)
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # first, or a message could come without credentials
-        name, file = local_sockets.bind(sock, path)
-        if file is not None:
-            self._paths.append(file)
-        return name
+        self._names[local_rank] = local_sockets.bind(sock, path)
 
     def _read(self) -> None:
         while True:

@@ -101,20 +101,27 @@ class Output:
         self._files = LogFiles()
         threading.Thread(target=self._read, daemon=True, name="workers' pipes").start()
 
-    def open(self, ranks: Mapping[int, int], files: Mapping[int, Path]) -> dict[int, tuple[int, int]]:
+    def open(
+        self, ranks: Mapping[int, int], files: Mapping[int, Path], kept: Collection[int] = ()
+    ) -> dict[int, tuple[int, int]]:
         """Make the pipes. Return two file descriptors by local rank, valid until `started`: the worker's stdout and
         stderr.
 
         `ranks`: the global ranks by local ranks. `files`: the files of their output, which are made with the first
-        output; not all need one. Raises OSError; `release` is due then too.
+        output; not all need one. `kept`: the local ranks whose workers go on in their processes and keep their pipes:
+        what is in these now is of their former cycle. Raises OSError; `release` is due then too.
         """
         with self._lock:
-            self._workers.clear()
+            self._end_all(kept)
+            former, self._workers = self._workers, {}
             for local_rank, rank in ranks.items():
                 worker = self._workers[local_rank] = self._worker(local_rank, rank, files.get(local_rank))
-                self._write_ends[local_rank] = []
-                for to in self._to:
-                    self._write_ends[local_rank].append(self._pipe(worker, to))
+                if local_rank in kept:
+                    self._relabel(former[local_rank], worker)
+                else:
+                    self._write_ends[local_rank] = []
+                    for to in self._to:
+                        self._write_ends[local_rank].append(self._pipe(worker, to))
         return {local_rank: (out, err) for local_rank, (out, err) in self._write_ends.items()}
 
     def started(self, local_ranks: Collection[int] | None = None) -> None:
@@ -160,18 +167,38 @@ class Output:
             if text and (worker := self._workers.get(local_rank)) is not None:
                 self._step_output.put(StepStream(self._to[1], worker.prefix), text.encode() + b"\n")
 
-    def release(self) -> None:
-        """Pass on what is left in the pipes and close them, once no worker is left. Takes at most about 0.1 s."""
+    def release(self, kept: Collection[int] = ()) -> None:
+        """Pass on what is left in the pipes and close them, once no worker is left but those of the local ranks `kept`,
+        which keep theirs. Takes at most about 0.1 s."""
         self.started()
         with self._lock:
-            for stream in list(self._streams.values()):
-                self._drain(stream)
-                self._end(stream)
-            for worker in self._workers.values():
-                if worker.file is not None:
-                    self._files.close(worker.file)
-                    worker.file = None
+            self._end_all(kept)
         self._step_output.flush(time.monotonic() + _RELEASE)
+
+    def _end_all(self, kept: Collection[int]) -> None:
+        for stream in list(self._streams.values()):
+            self._drain(stream)
+            if stream.worker.local_rank not in kept and stream.fd in self._streams:
+                self._end(stream)
+        for local_rank, worker in self._workers.items():
+            if local_rank not in kept:
+                self._close_file(worker)
+
+    def _close_file(self, worker: _Worker) -> None:
+        if worker.file is not None:
+            self._files.close(worker.file)
+            worker.file = None
+
+    def _relabel(self, former: _Worker, worker: _Worker) -> None:
+        """From now on all output of the process is `worker`'s."""
+        for stream in self._streams.values():
+            if stream.worker is former:
+                if stream.rest:
+                    self._put(stream, stream.rest + b"\n")
+                    stream.rest = b""
+                stream.worker = worker
+                stream.step_stream = StepStream(stream.step_stream.fd, worker.prefix)
+        self._close_file(former)
 
     def flush(self, bound: float) -> bool:
         """Return whether all output that was read is written within `bound` seconds. For a process that is about to

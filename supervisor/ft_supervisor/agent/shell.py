@@ -27,8 +27,10 @@ from ft_supervisor.core.protocol.actions import (
     AgentAction,
     Announce,
     Dial,
+    EndWorkers,
     EnterBarrier,
     Leave,
+    ReleaseWorkers,
     Send,
     Start,
     StopWorkers,
@@ -221,6 +223,10 @@ class Shell:
                 self._workers.start(run)
             case StopWorkers():
                 self._workers.stop(action, clock.now())
+            case ReleaseWorkers():
+                self._workers.release(action)
+            case EndWorkers():
+                self._workers.end(action)
             case TakeStacks(cycle, local_ranks):
                 until = clock.now() + STACKS_BOUND
                 hung = {rank: pid for rank, pid in self._workers.pids().items() if rank in local_ranks}

@@ -4,7 +4,7 @@ and whether the kernel killed them for want of memory."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,10 @@ from ft_supervisor.process.log import file_failed
 
 _LAST_WORDS = 0.1
 """Seconds to read a worker's output before its death."""
+_CLASS = 200
+"""Characters of an exception's class."""
+_OWN = -1, -1
+"""No streams to be given: the process has its own."""
 _QUOTED = 20, 2048
 """Lines and bytes of that output in its failure's report."""
 
@@ -42,15 +46,16 @@ class WorkerEvidence:
         self._kills: dict[int, Counter | None] = {}
         self._exited: set[int] = set()
 
-    def open(self, run: Run) -> dict[int, WorkerStreams]:
-        """Return the workers' streams and variables, by local rank. Raises OSError; `close` is due then too."""
+    def open(self, run: Run, kept: Collection[int] = ()) -> dict[int, WorkerStreams]:
+        """Return the workers' streams and variables, by local rank. `kept`: those that go on in their processes, and so
+        have their streams. Raises OSError; `close` is due then too."""
         self._run = run
         local_ranks = range(self._job.per_node)
         first = run.group_rank * self._job.per_node
         ranks = {local_rank: first + local_rank for local_rank in local_ranks}
         files = {local_rank: Path(self._job.log_file(run.cycle, rank)) for local_rank, rank in ranks.items()}
-        streams = self._output.open(ranks, files)
-        sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks)
+        streams = dict.fromkeys(kept, _OWN) | self._output.open(ranks, files, kept)
+        sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks, kept)
         hang = self._job.settings.hang
         watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
         # a restart count can repeat after a takeover
@@ -61,7 +66,7 @@ class WorkerEvidence:
         }
 
     def started(self, pids: Mapping[int, int]) -> None:
-        """Take over the pids of workers that have just been started, by local rank."""
+        """Take over the pids of workers that have just been started, or go on in a new cycle, by local rank."""
         self._output.started(pids)
         self._kills |= {local_rank: Counter.open(pid) for local_rank, pid in pids.items()}
         self._beats.listen(pids)
@@ -70,13 +75,13 @@ class WorkerEvidence:
         """Expect no more heartbeats of this worker."""
         self._exited.add(local_rank)
 
-    def close(self) -> None:
-        """Close streams and sockets. Takes at most about 0.1 s."""
+    def close(self, kept: Collection[int] = ()) -> None:
+        """Close streams and sockets, but those of the workers that are parked. Takes at most about 0.1 s."""
         self._run = None
         self._kills.clear()
         self._exited.clear()
-        self._beats.close()
-        self._output.release()
+        self._beats.close(kept)
+        self._output.release(kept)
 
     def failure(self, local_rank: int, code: int, error_file: Path | None, message: str = "") -> Failure:
         """Return the report of a failed worker. `code`: Popen's, negative for a signal; `message`: why its command
@@ -96,6 +101,20 @@ class WorkerEvidence:
             exception=told.exception if told else "",
             rules=rules,
             last_lines=lines,
+        )
+
+    def raised(self, local_rank: int, exception: str, message: str) -> Failure:
+        """Return the report of a worker that has left its function with this exception, and lives."""
+        rules, lines = self.last_words(local_rank)
+        return Failure(
+            infra_rank=self._node.infra_rank,
+            local_rank=local_rank,
+            message=one_line(message),
+            time=time.time(),
+            exception=one_line(exception, _CLASS),
+            rules=rules,
+            last_lines=lines,
+            lives=True,
         )
 
     def last_words(self, local_rank: int) -> tuple[tuple[int, ...], str]:

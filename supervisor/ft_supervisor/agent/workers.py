@@ -8,48 +8,31 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import select
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
-from ft_supervisor.agent.control import Control
-from ft_supervisor.agent.failures import NOT_EXECUTABLE, look_up
-from ft_supervisor.agent.node_agent import NodeAgent, WorkerStreams
-from ft_supervisor.agent.warm_start import SOCKET
-from ft_supervisor.agent.warm_workers import WarmWorkers, warm_command
+from ft_supervisor.agent.failures import NOT_EXECUTABLE
+from ft_supervisor.agent.leftovers import kill_tree
+from ft_supervisor.agent.restartable import Restartable
+from ft_supervisor.agent.starter import Starter
 from ft_supervisor.agent.worker_evidence import WorkerEvidence
 from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
-from ft_supervisor.core.protocol.actions import StopWorkers
-from ft_supervisor.core.protocol.events import AgentEvent, Beat
+from ft_supervisor.core.protocol.actions import EndWorkers, ReleaseWorkers, StopWorkers
+from ft_supervisor.core.protocol.events import AgentEvent, Beat, WorkersStarted
 from ft_supervisor.core.protocol.messages import Run
-from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Node
+from ft_supervisor.core.protocol.model import Job, Node
 from ft_supervisor.process import clock
-from ft_supervisor.process.background import Background, Hangs
-from ft_supervisor.process.log import file_failed, log
+from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.process.tree import reap_orphans, sweep
-from ft_supervisor.run_folder import worker_ranks
 
 _PIECE = 0.1
 """Seconds that one attempt to end everything may take, and between two of them."""
-_LOOK_UP = 0.5
-_FILES, _FILES_OF_WORKER = 128, 8
-"""File descriptors: of an agent without workers, with some to spare, and for each worker while it is started."""
-
-
-@dataclass(frozen=True)
-class _Place:
-    """What one worker is started with: its environment beyond this process's and its streams'."""
-
-    env: Mapping[str, str]
-    streams: WorkerStreams
 
 
 class Workers:
@@ -63,27 +46,26 @@ class Workers:
     ) -> None:
         self._job = job
         self.evidence = WorkerEvidence(job, node)
-        self._agent: NodeAgent | None = None
-        """Made with the first start: where its folder cannot be made, the node can still say so, and be a spare."""
         self._wake = wake
         self._others = others
         self._machine = NodeWorkers(job.timeouts.quiesce)
-        self._places: dict[int, _Place] = {}
-        """What the workers of the present cycle are started with, by local rank."""
-        self._lasting: dict[int, dict[str, str]] = {}
-        """What warm workers are started with, by local rank: the variables that are the same in all cycles."""
-        self._control: Control | None = None
-        self._sockets: dict[int, dict[str, str]] = {}
-        """FT_SUPERVISOR_SOCKET by local rank, where there is one."""
-        self._warm: WarmWorkers | None = None
+        self._starter = Starter(job, self.evidence, wake, self._hear)
+        self._warm = self._starter.warm
+        self._control = self._starter.control
+        self._restartable = None
+        if self._control is not None:
+            self._restartable = Restartable(self._machine, self._control, self.evidence)
         self._live: dict[int, subprocess.Popen[bytes]] = {}
+        """The workers that run, and those that are parked."""
+        self._killed: set[int] = set()
+        """The local ranks of those that were killed because the machine has doomed them."""
+        self._dying: list[subprocess.Popen[bytes]] = []
+        """Formerly parked workers that no cycle needs any more."""
+        self._events: list[AgentEvent] = []
         self._pidfds: dict[int, int] = {}
         self._retry_at: float | None = None
         self._warned = False
         self._epoll = select.epoll()
-        _make_room(2 * job.per_node if job.preload else job.per_node)  # with the warm ones beside them
-        if job.preload:
-            self._keep_warm()
         threading.Thread(target=self._watch, daemon=True, name="worker exits").start()
 
     @property
@@ -91,17 +73,23 @@ class Workers:
         """When `poll` is to be called though nobody wakes: seconds of process.clock, or None."""
         if self._retry_at is not None:
             return self._retry_at
-        dues = (self._machine.deadline, self._warm.due if self._warm else None)
+        looks = self._restartable.due if self._restartable else None
+        dues = (self._machine.deadline, self._warm.due if self._warm else None, looks)
         return min((due for due in dues if due is not None), default=None)
 
     def start(self, run: Run) -> None:
-        """Start the workers of `run`. What goes wrong `poll` tells: a command that can't be run as a failure of worker
-        0, all else as CannotStart. Raises InvalidState if other workers may still be there."""
-        self._machine.start(run.cycle)
+        """Start the workers of `run`: those that are parked go on, unless it is a fresh start. What goes wrong `poll`
+        tells: a command that can't be run as a failure of worker 0, all else as CannotStart. Raises InvalidState if
+        other workers may still be there."""
+        self._hear()
+        self._collect()
+        self._drop_unreachable()
+        again = self._machine.start(run.cycle, fresh=run.fresh)
         with self._told():
-            failure = self._wrong_command()
+            self._drop([local_rank for local_rank in self._live if local_rank not in again])
+            failure = self._starter.wrong_command()
             if failure is None:
-                self._launch(run)
+                self._launch(run, again)
             else:
                 self._machine.fail(failure)
 
@@ -117,72 +105,49 @@ class Workers:
                 self._machine.unable(str(error) or type(error).__name__)
                 self._retry_at = clock.now()  # nobody else wakes us
 
-    def _launch(self, run: Run) -> None:
+    def _launch(self, run: Run, again: Collection[int]) -> None:
         """Raises OSError, MemoryError; some workers may run then."""
-        now, agent = clock.now(), self._node_agent()
-        streams = self.evidence.open(run)
-        for local_rank, env in agent.prepare(run).items():
-            self._places[local_rank] = _Place({**env, **self._sockets.get(local_rank, {})}, streams[local_rank])
-        warm = {local_rank for local_rank in self._places if self._take_warm(run.cycle, local_rank, now)}
-        for local_rank in self._places.keys() - warm:
-            self._start_cold(local_rank)
-        if self._warm is not None and self._control is not None:
-            self._control.renew()
-            self._warm.plan.began(self._places, now)
-            log("workers_started", cycle=run.cycle, warm=len(warm), cold=len(self._places) - len(warm))
-            first = run.group_rank * self._job.per_node
-            self._note({process.pid: first + local_rank for local_rank, process in self._live.items()})
-
-    def _take_warm(self, cycle: Cycle, local_rank: int, now: float) -> bool:
-        """Return whether a warm worker of this rank is, or is about to be, a worker of `cycle`."""
-        if self._warm is None:
-            return False
-        place, had = self._places[local_rank], self._lasting[local_rank]
-        env = {name: value for name, value in {**place.env, **place.streams.env}.items() if had.get(name) != value}
-        process = self._warm.order(local_rank, cycle, env, place.streams, now)
-        if process is not None:
-            self._add(local_rank, process)
-        return process is not None
+        now, starter = clock.now(), self._starter
+        starter.prepare(run, again)
+        if self._restartable is not None:
+            self._restartable.begin(run)
+            for local_rank in again:
+                self._restartable.run(local_rank, self._live[local_rank].pid, starter.variables(local_rank))
+                self.evidence.started({local_rank: self._live[local_rank].pid})
+        made = Counter(in_process=len(again), warm=0, cold=0)
+        for local_rank in range(self._job.per_node):
+            if local_rank in again:
+                continue
+            process = starter.take_warm(run.cycle, local_rank, now)
+            if process is not None:
+                made["warm"] += 1
+                self._add(local_rank, process)
+            else:
+                made["cold"] += 1
+                self._start_cold(local_rank)
+        starter.began(run, self.pids(), now)
+        if self._control is not None:
+            self._events.append(WorkersStarted(run.cycle, **made))
 
     def _start_cold(self, local_rank: int) -> None:
-        agent, place = self._node_agent(), self._places[local_rank]
-        process = self._admitted(local_rank, lambda: agent.start(local_rank, place.env, place.streams))
+        process = self._starter.start_cold(local_rank)
         self._add(local_rank, process)
         self.evidence.started({local_rank: process.pid})
 
-    def _admitted(self, local_rank: int, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        return start() if self._control is None else self._control.admit(local_rank, start)
+    def _drop_unreachable(self) -> None:
+        """Kill parked workers that could not be given the next cycle."""
+        for local_rank in self._machine.parked:
+            if self._control is None or not self._control.connected(self._live[local_rank].pid):
+                self._machine.exited(local_rank)
 
-    def _node_agent(self) -> NodeAgent:
-        """Raises OSError."""
-        if self._agent is None:
-            agent = NodeAgent(self._job)
-            if self._sockets:
-                self._lasting = {rank: {**env, **self._sockets[rank]} for rank, env in agent.lasting().items()}
-            self._agent = agent
-        return self._agent
-
-    def _keep_warm(self) -> None:
-        """Have warm workers from now on. Raises OSError."""
-        local_ranks = range(self._job.per_node)
-        self._control = Control(self._wake)
-        names = self._control.open(Path(self._job.local_folder) / "control", local_ranks)
-        self._sockets = {local_rank: {SOCKET: name} for local_rank, name in names.items()}
-        self._warm = WarmWorkers(local_ranks, self._control, self._start_warm, self._hear)
-
-    def _start_warm(self, local_rank: int, streams: WorkerStreams) -> subprocess.Popen[bytes]:
-        """Raises OSError."""
-        agent = self._node_agent()
-        command = warm_command(self._job.command, self._job.preload)
-        env = self._lasting[local_rank]
-        return self._admitted(local_rank, lambda: agent.start(local_rank, env, streams, command))
-
-    def _note(self, ranks: Mapping[int, int]) -> None:
-        """Have others find the workers by their ranks."""
-        try:
-            worker_ranks.write(Path(self._job.local_folder), ranks)
-        except OSError as error:
-            file_failed("worker ranks", error)
+    def _drop(self, local_ranks: Collection[int]) -> None:
+        """Kill these workers, which were parked: the next cycle has new processes in their places. Raises OSError."""
+        if not local_ranks:
+            return
+        for local_rank in local_ranks:
+            self._dying.append(self._live[local_rank])
+            self._forget_process(local_rank)
+        sweep(os.getpid(), self._spared(), bound=_PIECE)
 
     def _add(self, local_rank: int, process: subprocess.Popen[bytes]) -> None:
         self._pidfds[local_rank] = os.pidfd_open(process.pid)
@@ -194,10 +159,26 @@ class Workers:
         """See actions.StopWorkers."""
         if self._warm is not None:
             self._warm.plan.stopping()
+        self._retry_at = now  # all of them may be parked already
         orders = self._machine.stop(stop.cycle, stop.grace, stop.signal, now, park=stop.park)
         for local_rank in orders.signalled:
             with suppress(ProcessLookupError):
                 os.killpg(self._live[local_rank].pid, signal.Signals[orders.signal])
+
+        if self._restartable is not None:
+            for local_rank in orders.aborted:
+                self._restartable.abort(self._live[local_rank].pid)
+
+    def release(self, release: ReleaseWorkers) -> None:
+        """See actions.ReleaseWorkers."""
+        if self._restartable is not None:
+            for local_rank in self._machine.release(release.functions):
+                self._restartable.release(self._live[local_rank].pid)
+
+    def end(self, end: EndWorkers) -> None:
+        """See actions.EndWorkers."""
+        self._machine.end(end.local_ranks)
+        self._retry_at = clock.now()
 
     def kill(self) -> None:
         """SIGKILL to each worker and its process group, warm ones too, without a look at anything. What has left the
@@ -226,15 +207,22 @@ class Workers:
         """What has become of the workers since the last call. Takes at most about 0.1 s."""
         self._hear()
         self._collect()
+        if self._restartable is not None:
+            self._restartable.look(now)
+            self._events += self._restartable.events()
         if self._warm is not None:
-            if self._machine.state is WorkersState.NONE:
+            if self._machine.state is WorkersState.NONE and not self._live:
                 self._warm.plan.idle()
             self._warm.poll(now)
+        events, self._events = self._events, []
         if (event := self._machine.report()) is not None:
-            self._retry_at = None if self._live else now  # no exit of a worker will wake us
-            return [event]
+            self._retry_at = now  # there may be more, and no exit of a worker may wake us
+            return [*events, event]
+        return [*events, *self._end_what_is_due(now)]
+
+    def _end_what_is_due(self, now: float) -> list[AgentEvent]:
         if not self._machine.wants_sweep(now):
-            self._retry_at = None
+            self._retry_at = now + _PIECE if self._kill_doomed(now) else None
             return []
         if not self._swept():
             return []
@@ -243,6 +231,24 @@ class Workers:
             return []
         self._forget()
         return [self._machine.swept(port)]
+
+    def _kill_doomed(self, now: float) -> bool:
+        """Kill those workers that the others are not to be held up by. Return whether there are any."""
+        doomed = [local_rank for local_rank in self._machine.doomed(now) if local_rank in self._live]
+        for local_rank in doomed:
+            self._tell_why(local_rank)
+            try:
+                kill_tree(self._live[local_rank].pid)
+            except OSError as error:
+                if self._later():
+                    log("cannot_sweep", level="error", reason=str(error))
+        return bool(doomed)
+
+    def _tell_why(self, local_rank: int) -> None:
+        why = self._restartable.why_killed(local_rank) if self._restartable else None
+        if why is not None and local_rank not in self._killed:
+            self._killed.add(local_rank)
+            log("not_parked", "warning", local_rank=local_rank, pid=self._live[local_rank].pid, why=why)
 
     def pids(self) -> dict[int, int]:
         """Those that run, by local rank."""
@@ -254,65 +260,79 @@ class Workers:
             self._wake()
 
     def _collect(self) -> None:
+        self._dying = [process for process in self._dying if process.poll() is None]
         for local_rank, process in list(self._live.items()):
             code = process.poll()
             if code is None:
                 continue
-            del self._live[local_rank]
-            os.close(self._pidfds.pop(local_rank))
-            if self._never_began(local_rank, process):
+            if self._control is not None:  # it may have told why it ends
+                self._control.drain(process.pid)
+                self._hear()
+            never_began = self._warm is not None and self._warm.waits(local_rank)
+            self._forget_process(local_rank)
+            if never_began:
+                self._replace_warm(local_rank, code)
                 continue
             self.evidence.exited(local_rank)
             if self._machine.exited(local_rank) and code != 0:
-                error_file = self._agent.error_file(local_rank) if self._agent else None
-                self._machine.fail(self.evidence.failure(local_rank, code, error_file))
+                self._machine.fail(self.evidence.failure(local_rank, code, self._starter.error_file(local_rank)))
 
-    def _never_began(self, local_rank: int, process: subprocess.Popen[bytes]) -> bool:
-        """Whether this worker, which has exited, is a warm one that had not taken up its order: a cold start takes its
+    def _forget_process(self, local_rank: int) -> None:
+        process = self._live.pop(local_rank)
+        os.close(self._pidfds.pop(local_rank))
+        self._killed.discard(local_rank)
+        if self._control is not None:
+            self._control.forget(process.pid)
+        if self._restartable is not None:
+            self._restartable.gone(local_rank)
+
+    def _replace_warm(self, local_rank: int, code: int) -> None:
+        """This rank's worker, which has exited, is a warm one that had not taken up its order: a cold start takes its
         place, if the cycle goes on."""
-        if self._control is None or self._warm is None:
-            return False
-        self._control.drain(process.pid)
-        self._hear()
-        self._control.forget(process.pid)
-        if not self._warm.waits(local_rank):
-            return False
-        if self._machine.state is not WorkersState.RUNNING:
+        assert self._warm is not None
+        if self._machine.state is WorkersState.RUNNING:
+            self._warm.lost(local_rank, code, clock.now())
+            with self._told():
+                self._start_cold(local_rank)
+        else:
             self._machine.exited(local_rank)
             self._warm.drop(local_rank)
-            return True
-        self._warm.lost(local_rank, process.returncode, clock.now())
-        with self._told():
-            self._start_cold(local_rank)
-        return True
 
     def _hear(self) -> None:
         """Take what workers have sent."""
-        if self._control is None or self._warm is None:
+        if self._control is None or self._restartable is None:
             return
-        for local_rank in self._warm.hear(self._control.poll()):
+        messages, now = self._control.poll(), clock.now()
+        for local_rank in self._warm.hear(messages) if self._warm is not None else ():
             if local_rank in self._live:
                 self.evidence.started({local_rank: self._live[local_rank].pid})
+        ranks = {process.pid: local_rank for local_rank, process in self._live.items()}
+        for said in messages:
+            if said.pid in ranks:
+                self._restartable.hear(ranks[said.pid], said, now)
 
     def _swept(self) -> bool:
         """Whether nothing is left below this process; if not, `due` says when to try again."""
         try:
             left = sweep(os.getpid(), self._spared(), bound=_PIECE)
             self._collect()
-            reap_orphans([*(process.pid for process in self._live.values()), *self._spared()])
+            mine = (*self._live.values(), *self._dying)
+            reap_orphans([*(process.pid for process in mine), *self._spared()])
         except OSError as error:
             if self._later():
                 log("cannot_sweep", level="error", reason=str(error))
             return False
-        self._retry_at = clock.now() + _PIECE if left or self._live else None
+        ended = len(self._live) == len(self._machine.parked)
+        self._retry_at = None if ended and not left else clock.now() + _PIECE
         if left and not self._warned:
             self._warned = True
             log("workers_left", level="warning", pids=",".join(map(str, left)))
         return self._retry_at is None
 
     def _spared(self) -> Collection[int]:
-        """Processes below this one that are no workers of the cycle, and live on."""
-        return [*self._others(), *(self._warm.pids if self._warm else ())]
+        """Processes below this one that no sweep ends: those that are no workers of the cycle, and parked workers."""
+        parked = [self._live[local_rank].pid for local_rank in self._machine.parked]
+        return [*self._others(), *(self._warm.pids if self._warm else ()), *parked]
 
     def _port(self) -> int | None:
         """A free port for the next cycle; None, and `due` says when to ask again, where none can be looked for."""
@@ -332,34 +352,8 @@ class Workers:
 
     def _forget(self) -> None:
         self._warned = False
-        for pidfd in self._pidfds.values():  # of a start that got no further
-            os.close(pidfd)
-        self._pidfds.clear()
-        self._places.clear()
-        if self._warm is not None:
-            self._note({})
-        self.evidence.close()
-        if self._agent is not None:
-            self._agent.release()
-
-    def _wrong_command(self) -> Failure | None:
-        """A failure with a reason instead of setpriv's bare exit code; None also when the file system hangs. Raises
-        OSError where it is not the command's fault."""
-        try:
-            looking = Background("look up", partial(look_up, self._job.command[0]))
-        except RuntimeError as error:  # of Thread.start, where the node has no more threads to give
-            raise OSError(errno.EAGAIN, str(error)) from error
-        try:
-            wrong = looking.result(_LOOK_UP)
-        except Hangs:
-            return None
-        return None if wrong is None else self.evidence.failure(0, wrong[0], None, wrong[1])
-
-
-def _make_room(workers: int) -> None:
-    """Where the limit of open files is too low for so many workers it is raised, for them too."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = _FILES + _FILES_OF_WORKER * workers
-    if soft < needed and soft != resource.RLIM_INFINITY:
-        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        parked = self._machine.parked
+        for local_rank in self._pidfds.keys() - self._live.keys():  # of a start that got no further
+            os.close(self._pidfds.pop(local_rank))
+        self.evidence.close(parked)
+        self._starter.release()

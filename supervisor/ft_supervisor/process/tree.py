@@ -22,6 +22,7 @@ __all__ = [
     "Process",
     "become_subreaper",
     "descendants",
+    "living",
     "pdeath_command",
     "reap_orphans",
     "scan",
@@ -68,11 +69,11 @@ def sweep(root: int, keep: Collection[int] = (), bound: float = 5.0) -> list[int
     deadline = time.monotonic() + bound
     while True:
         try:
-            if not (victims := _living(root, keep)):
+            if not (victims := living(root, keep)):
                 return []
             _kill_all(victims, deadline)
             if time.monotonic() >= deadline:
-                return sorted(_living(root, keep))
+                return sorted(living(root, keep))
         except OSError:
             if time.monotonic() >= deadline:
                 raise
@@ -83,7 +84,7 @@ def strike(root: int, keep: Collection[int], still: Callable[[], bool]) -> bool:
     """Scan once for living descendants of `root`, except those in `keep` and below them. If `still()` holds after the
     scan, send SIGKILL to each. Return whether there were any. A process that comes to be below `root` after the scan is
     not killed."""
-    victims = _living(root, keep)
+    victims = living(root, keep)
     if not victims or not still():
         return False
     for pid, process in victims.items():
@@ -152,7 +153,8 @@ def _below(root: int, keep: Collection[int] = ()) -> dict[int, Process]:
     return found
 
 
-def _living(root: int, keep: Collection[int]) -> dict[int, Process]:
+def living(root: int, keep: Collection[int] = ()) -> dict[int, Process]:
+    """Return the processes below `root` that live, except those in `keep` and below them. Raises OSError."""
     return {pid: process for pid, process in _below(root, keep).items() if not process.dead}
 
 
