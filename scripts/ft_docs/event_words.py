@@ -93,6 +93,8 @@ WORDS: dict[str, str] = {
     "output_dropped": "So many bytes of the workers' output are lost: the job's output was not read for a while.",
     "preload_failed": "`workers.preload` raises, or initializes CUDA: from now on workers of this node start cold.",
     "promised": "The node follows the coordinator of this term, and none of a lower one.",
+    "spare_ready": "The script of a spare has come to its restartable function, and waits there for a cycle.",
+    "spare_start_failed": "The script of a spare ends before its restartable function, and is not run ahead again.",
     "stacks_late": "The stacks of a hung worker could not be taken in time.",
     "stacks_taken": "The stacks of a hung worker are in this file.",
     "standby": "This node is a hot spare.",
@@ -110,7 +112,8 @@ WORDS: dict[str, str] = {
     "worker_logs_fail": "A worker's output cannot be written to its file. It is tried again.",
     "worker_logs_hang": "The file system of the workers' logs does not answer. No worker waits for it.",
     "worker_logs_unwritten": "So many bytes of output were left when the agent ended, as their file system hangs.",
-    "workers_started": "With `workers.preload`: how many of the cycle's workers were started ahead, and how many now.",
+    "not_parked": "A worker that could have been parked is killed: what it has left behind, or that it was too late.",
+    "not_restartable": "A worker that has called a restartable function cannot be parked: /proc cannot be read.",
     "workers_left": "Processes of the workers that did not end yet. They are killed again and again.",
     "workers_made": "How the workers of this cycle were made: parked ones called again, warm ones, new processes.",
     # more than one process

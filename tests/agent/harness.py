@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ft_supervisor.core.protocol import codec, messages, orders
+from ft_supervisor.core.protocol.events import WorkersStarted
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node, Timeouts
 from ft_supervisor.core.protocol.ranks import format_ranks
@@ -209,6 +210,8 @@ class Driven:
         self._sock.settimeout(BOUND)
         self._file = self._sock.makefile("rwb")
         self._events: list[Any] = []
+        self.made: list[WorkersStarted] = []
+        """How the workers of each cycle were made, as far as events were read."""
         self._send((job, NODE))
 
     def _send(self, what: object) -> None:
@@ -225,8 +228,12 @@ class Driven:
             self._events.append(value)
 
     def any_event(self) -> object:
-        """Return the next event."""
-        return self._events.pop(0) if self._events else pickle.load(self._file)[1]
+        """Return the next event, but for those that are kept in `made`."""
+        while True:
+            event = self._events.pop(0) if self._events else pickle.load(self._file)[1]
+            if not isinstance(event, WorkersStarted):
+                return event
+            self.made.append(event)
 
     def event(self, kind: type[T]) -> T:
         """Return the next event, which is of this kind."""

@@ -15,6 +15,7 @@ from tests.agent.test_workers_reports import Start, exited, python
 
 from ft_supervisor.agent.failures import look_up
 from ft_supervisor.core.protocol import orders
+from ft_supervisor.core.protocol.actions import StopWorkers
 from ft_supervisor.core.protocol.events import CannotStart, WorkersExited, WorkersGone
 from ft_supervisor.core.protocol.messages import Register, Unhealthy, WorkersStopped
 from ft_supervisor.core.protocol.model import Cycle, Job, Problem
@@ -56,7 +57,7 @@ def cannot(workers: Driven, cycle: Cycle) -> str:
     """Return the reason that the node reports; its workers are stopped, and nothing of them is left."""
     event = workers.event(CannotStart)
     assert event.cycle == cycle
-    workers.call("stop", cycle, 0.0, "SIGTERM", "now")
+    workers.call("stop", StopWorkers(cycle, 0.0, "SIGTERM"), "now")
     assert workers.event(WorkersGone).cycle == cycle
     assert living_below(workers.pid) == []
     return event.reason
@@ -67,7 +68,7 @@ def test_a_folder_that_turns_read_only_is_the_nodes_fault(driven: Start, mounted
     workers = driven(job(mounted, command=SLEEPS, per_node=2, run_folder=str(mounted)))
     workers.call("start", run(FIRST))
     assert set(workers.call("pids")) == {0, 1}
-    workers.call("stop", FIRST, 0.0, "SIGTERM", "now")
+    workers.call("stop", StopWorkers(FIRST, 0.0, "SIGTERM"), "now")
     workers.event(WorkersGone)
     subprocess.run(["mount", "-o", "bind", str(mounted), str(mounted)], check=True)  # a log is still open for writing
     subprocess.run(["mount", "-o", "remount,bind,ro", str(mounted)], check=True)
@@ -97,7 +98,7 @@ def test_however_few_descriptors_are_left_it_is_the_nodes_fault_and_nothing_stay
     """Each limit ends the start at another point; some leave workers behind that already run."""
     workers = driven(job(tmp_path, command=SLEEPS, per_node=3))
     workers.call("start", run(Cycle(0, 0)))
-    workers.call("stop", Cycle(0, 0), 0.0, "SIGTERM", "now")
+    workers.call("stop", StopWorkers(Cycle(0, 0), 0.0, "SIGTERM"), "now")
     workers.event(WorkersGone)
     before = workers.call("open_fds")
     limits = resource.prlimit(workers.pid, resource.RLIMIT_NOFILE)
@@ -107,7 +108,7 @@ def test_however_few_descriptors_are_left_it_is_the_nodes_fault_and_nothing_stay
         resource.prlimit(workers.pid, resource.RLIMIT_NOFILE, (max(map(int, before)) + more, limits[1]))
         workers.call("start", run(cycle))
         if set(workers.call("pids")) == {0, 1, 2}:
-            workers.call("stop", cycle, 0.0, "SIGTERM", "now")
+            workers.call("stop", StopWorkers(cycle, 0.0, "SIGTERM"), "now")
             workers.event(WorkersGone)
             break
         assert "Too many open files" in cannot(workers, cycle)

@@ -15,6 +15,7 @@ import pytest
 from tests.agent.harness import BOUND, Agent, Driven, Scripted, guard_below, job, living_below, run, standby, wait_until
 
 from ft_supervisor.core.protocol import orders
+from ft_supervisor.core.protocol.actions import StopWorkers
 from ft_supervisor.core.protocol.events import WorkersExited, WorkersGone
 from ft_supervisor.core.protocol.messages import Close, Register, WorkersStopped, WorkersSucceeded
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Outcome, Verdict
@@ -62,7 +63,7 @@ def lives(pid: int) -> bool:
 
 def stopped(workers: Driven, cycle: Cycle) -> None:
     """Stop the workers of the cycle, and wait until they are gone."""
-    workers.call("stop", cycle, 0.0, "SIGTERM", "now")
+    workers.call("stop", StopWorkers(cycle, 0.0, "SIGTERM"), "now")
     while isinstance(event := workers.any_event(), WorkersExited):  # others had exited before
         assert event.cycle == cycle
     assert isinstance(event, WorkersGone) and event.cycle == cycle
@@ -120,7 +121,7 @@ def test_a_warm_worker_sees_what_a_cold_one_sees(command: list[str], driven: Sta
     assert "ctypes" in warm["modules"] and set(cold["modules"]) <= set(warm["modules"])
     assert set(warm["initial environ"]) - {"FT_SUPERVISOR_SOCKET"} < set(cold["initial environ"])
     assert "RANK" not in warm["initial environ"] and "LOCAL_RANK" in warm["initial environ"]
-    assert events(workers.log(), "workers_started")[0]["warm"] == "1"
+    assert workers.made[0].warm == 1
 
 
 def test_its_error_file_exit_code_and_files_are_those_of_its_cycle(driven: Start, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ os.kill(os.getpid(), 11) if os.environ["FT_SUPERVISOR_CYCLE"] == "0.2" else sys.
     failure = failed(workers)
     assert (failure.local_rank, failure.signal, failure.message) == (1, "SIGSEGV", "ValueError: no loss")
     stopped(workers, SECOND)
-    assert [line["warm"] for line in events(workers.log(), "workers_started")] == ["2", "2"]
+    assert [made.warm for made in workers.made] == [2, 2]
     assert (tmp_path / "logs/0.1/rank1.log").read_text() == "imported\nrank 1 1 0.1\n"
     assert (tmp_path / "logs/0.2/rank0.log").read_text() == "imported\nrank 0 2 0.2\n"
 
@@ -234,7 +235,7 @@ def test_an_order_during_the_import_that_is_taken_back(driven: Start, tmp_path: 
     wait_until((tmp_path / "importing").exists, "the import")
     (pid,) = living_below(workers.pid)
     workers.call("start", run(FIRST))
-    workers.call("stop", FIRST, BOUND, "SIGTERM", "now")
+    workers.call("stop", StopWorkers(FIRST, BOUND, "SIGTERM"), "now")
     assert workers.event(WorkersGone).cycle == FIRST
     assert pid not in living_below(workers.pid)
     assert not events(workers.log(), "warm_worker_lost") and not events(workers.log(), "worker_failed")
@@ -271,7 +272,7 @@ def test_one_that_dies_while_it_waits_is_one_line(driven: Start, tmp_path: Path)
     workers.call("start", run(FIRST))
     assert failed(workers).exit_code == 4
     stopped(workers, FIRST)
-    assert events(workers.log(), "workers_started")[0]["cold"] == "1"
+    assert workers.made[0].cold == 1
     assert len(events(workers.log(), "warm_worker_lost")) == 1
 
 
@@ -305,7 +306,7 @@ def test_a_preload_that_cannot_work_is_one_line_and_cold_starts(during: str, dri
     lines = events(workers.log(), "preload_failed")
     assert 1 <= len(lines) <= 2 and lines[0]["reason"] == '"import early initializes CUDA"'
     assert events(workers.log(), "warm_worker_lost") == []
-    assert events(workers.log(), "workers_started")[-1]["cold"] == "2"
+    assert workers.made[-1].cold == 2
     assert living_below(workers.pid) == []
 
 

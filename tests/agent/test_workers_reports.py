@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 from tests.agent.harness import BOUND, Driven, job, run, wait_until
 
+from ft_supervisor.core.protocol.actions import StopWorkers
 from ft_supervisor.core.protocol.events import Beat, WorkersExited, WorkersGone
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job
 from ft_supervisor.core.protocol.settings import Cause, Hang, Match, Rule, Settings
@@ -63,7 +64,7 @@ def test_stopped_after_a_failure(driven: Start, tmp_path: Path) -> None:
     )
     workers.call("start", run(FIRST))
     assert exited(workers).exit_code == 4
-    workers.call("stop", FIRST, 0.0, "SIGTERM", "now")
+    workers.call("stop", StopWorkers(FIRST, 0.0, "SIGTERM"), "now")
     assert workers.event(WorkersGone).cycle == FIRST
     assert workers.call("pids") == {}
 
@@ -95,7 +96,7 @@ os._exit(1)
     workers.call("start", run(FIRST))
     failure = exited(workers)
     assert (failure.local_rank, failure.rules) == (1, (1,))
-    workers.call("stop", FIRST, 0.0, "", "now")
+    workers.call("stop", StopWorkers(FIRST, 0.0, ""), "now")
     workers.event(WorkersGone)
     assert workers.call("evidence.flush", BOUND)
     lines = workers.log_file.read_bytes().splitlines()
@@ -189,7 +190,7 @@ time.sleep(1000)
         while len(beats) < 2 or any(beat.after is None for beat in beats.values()):
             beats |= {beat.local_rank: beat for beat in workers.call("evidence.beats")}
         assert {beat.after for beat in beats.values()} == {7.0}
-        workers.call("stop", cycle, 0.0, "", "now")
+        workers.call("stop", StopWorkers(cycle, 0.0, ""), "now")
         assert workers.event(WorkersGone).cycle == cycle
 
 

@@ -28,7 +28,7 @@ def test_a_killed_rank_goes_on_in_a_warm_process(start: StartJob) -> None:
         worker = job.worker(rank, restart=1)
         assert int(worker["pid"]) in before and worker["pid"] != job.worker(rank)["pid"]
     for node in job.nodes:
-        assert job.all("workers_started", node, cycle="0.1", warm=2, cold=0)
+        assert job.all("workers_made", node, cycle="0.1", warm=2, cold=0)
     job.finish()
     job.assert_end(0, "success", "all workers of cycle 0.1 exited with 0")
     assert not job.all("warm_worker_lost") and not job.all("preload_failed")

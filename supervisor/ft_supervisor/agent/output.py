@@ -102,14 +102,15 @@ class Output:
         threading.Thread(target=self._read, daemon=True, name="workers' pipes").start()
 
     def open(
-        self, ranks: Mapping[int, int], files: Mapping[int, Path], kept: Collection[int] = ()
+        self, ranks: Mapping[int, int | None], files: Mapping[int, Path], kept: Collection[int] = ()
     ) -> dict[int, tuple[int, int]]:
         """Make the pipes. Return two file descriptors by local rank, valid until `started`: the worker's stdout and
         stderr.
 
-        `ranks`: the global ranks by local ranks. `files`: the files of their output, which are made with the first
-        output; not all need one. `kept`: the local ranks whose workers go on in their processes and keep their pipes:
-        what is in these now is of their former cycle. Raises OSError; `release` is due then too.
+        `ranks`: the global ranks by local ranks; None for a spare's worker, which has none yet. `files`: the files of
+        their output, which are made with the first output; not all need one. `kept`: the local ranks whose workers go
+        on in their processes and keep their pipes: what is in these now is of their former cycle. Raises OSError;
+        `release` is due then too.
         """
         with self._lock:
             self._end_all(kept)
@@ -210,11 +211,12 @@ class Output:
             return False
         return passed
 
-    def _worker(self, local_rank: int, rank: int, path: Path | None) -> _Worker:
+    def _worker(self, local_rank: int, rank: int | None, path: Path | None) -> _Worker:
         logs = self._logs
+        who = "spare" if rank is None else f"rank {rank}"
         return _Worker(
             local_rank,
-            prefix=f"[rank {rank} {self._node}] ".encode() if logs.prefix or logs.tee is Tee.FAILED else b"",
+            prefix=f"[{who} {self._node}] ".encode() if logs.prefix or logs.tee is Tee.FAILED else b"",
             passes=logs.tee is Tee.ALL or (logs.tee is Tee.RANK0 and rank == 0),
             file=None if path is None else LogFile(path, logs.max_size, logs.keep, self._run_folder),
         )

@@ -84,7 +84,8 @@ class Restartable:
     # -- what they do
 
     def hear(self, local_rank: int, said: Said, now: float) -> None:
-        """Take what the worker of this rank has sent. What is of another cycle is dropped."""
+        """Take what the worker of this rank has sent. What is of another cycle is dropped. Only that a spare's worker
+        waits in its restartable function is of none."""
         message = said.message
         if message is None:
             return  # of a connection's end the process's own end tells more
@@ -93,7 +94,12 @@ class Restartable:
                 self._greet(local_rank, said)
             return
         peer = self._peers.get(local_rank)
-        if peer is not None and peer.pid == said.sender and message.get("cycle") == str(self._cycle):
+        if peer is None or peer.pid != said.sender:
+            return
+        if (message["type"], message.get("cycle")) == ("parked", ""):
+            self._machine.wait(local_rank)
+            log("spare_ready", local_rank=local_rank)
+        elif message.get("cycle") == str(self._cycle):
             self._take(local_rank, peer, message, now)
 
     def _greet(self, local_rank: int, said: Said) -> None:

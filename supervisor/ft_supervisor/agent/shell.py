@@ -154,6 +154,7 @@ class Shell:
                 self._next_item(min(due for due in dues if due is not None) - now)
             if self._machine.state is AgentState.CLOSING:
                 self._workers.close()
+            self._workers.stand_by(self._machine.spare, clock.now())
             self._handle(*self._workers.poll(clock.now()), *self._taken())
 
     def _taken(self) -> list[AgentEvent]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import resource
 import subprocess
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,7 @@ class Starter:
         self._places: dict[int, _Place] = {}
         """What the workers of the present cycle are started with, by local rank."""
         self._lasting: dict[int, dict[str, str]] = {}
+        """By local rank: the variables that are the same in all cycles."""
         self._sockets: dict[int, dict[str, str]] = {}
         """FT_SUPERVISOR_SOCKET by local rank, where there is one."""
         self.control: Control | None = None
@@ -124,11 +125,19 @@ class Starter:
 
     def _start_warm(self, local_rank: int, streams: WorkerStreams) -> subprocess.Popen[bytes]:
         """Raises OSError."""
+        return self._start_ahead(local_rank, streams, warm_command(self._job.command, self._job.preload))
+
+    def start_spare(self, local_rank: int, streams: WorkerStreams) -> subprocess.Popen[bytes]:
+        """Run the script without a place in a cycle, while no workers run. Raises OSError, MemoryError."""
+        return self._start_ahead(local_rank, streams)
+
+    def _start_ahead(
+        self, local_rank: int, streams: WorkerStreams, command: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
         agent = self._node_agent()
-        if not self._lasting:  # asked before any workers run, as the first warm workers come first of all
+        if not self._lasting:  # asked before any workers run, as those that are started ahead come first of all
             lasting = agent.lasting()
             self._lasting = {rank: {**env, **self._sockets[rank]} for rank, env in lasting.items()}
-        command = warm_command(self._job.command, self._job.preload)
         env = self._lasting[local_rank]
         return self._admitted(local_rank, lambda: agent.start(local_rank, env, streams, command))
 

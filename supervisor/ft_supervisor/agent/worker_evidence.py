@@ -65,6 +65,11 @@ class WorkerEvidence:
             for local_rank in local_ranks
         }
 
+    def open_spare(self) -> dict[int, WorkerStreams]:
+        """Return the streams of workers that have no rank yet, by local rank. Raises OSError."""
+        streams = self._output.open(dict.fromkeys(range(self._job.per_node)), {})
+        return {local_rank: WorkerStreams(*ends, {}) for local_rank, ends in streams.items()}
+
     def started(self, pids: Mapping[int, int]) -> None:
         """Take over the pids of workers that have just been started, or go on in a new cycle, by local rank."""
         self._output.started(pids)

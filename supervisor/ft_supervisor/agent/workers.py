@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from ft_supervisor.agent.failures import NOT_EXECUTABLE
 from ft_supervisor.agent.leftovers import kill_tree
 from ft_supervisor.agent.restartable import Restartable
+from ft_supervisor.agent.spare_start import SpareStart
 from ft_supervisor.agent.starter import Starter
 from ft_supervisor.agent.worker_evidence import WorkerEvidence
 from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
@@ -29,6 +30,7 @@ from ft_supervisor.core.protocol.model import Job, Node
 from ft_supervisor.process import clock
 from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import free_port
+from ft_supervisor.process.signals import describe_exit
 from ft_supervisor.process.tree import reap_orphans, sweep
 
 _PIECE = 0.1
@@ -62,6 +64,7 @@ class Workers:
         self._dying: list[subprocess.Popen[bytes]] = []
         """Formerly parked workers that no cycle needs any more."""
         self._events: list[AgentEvent] = []
+        self._spare = SpareStart(job)
         self._pidfds: dict[int, int] = {}
         self._retry_at: float | None = None
         self._warned = False
@@ -86,7 +89,7 @@ class Workers:
         self._drop_unreachable()
         again = self._machine.start(run.cycle, fresh=run.fresh)
         with self._told():
-            self._drop([local_rank for local_rank in self._live if local_rank not in again])
+            self._drop_all_but(again)
             failure = self._starter.wrong_command()
             if failure is None:
                 self._launch(run, again)
@@ -140,20 +143,37 @@ class Workers:
             if self._control is None or not self._control.connected(self._live[local_rank].pid):
                 self._machine.exited(local_rank)
 
-    def _drop(self, local_ranks: Collection[int]) -> None:
-        """Kill these workers, which were parked: the next cycle has new processes in their places. Raises OSError."""
-        if not local_ranks:
-            return
-        for local_rank in local_ranks:
+    def _drop_all_but(self, again: Collection[int]) -> None:
+        """Kill the workers that were parked, or on their way to it on a spare, and have no part in the next cycle.
+        Raises OSError."""
+        dropped = [local_rank for local_rank in self._live if local_rank not in again]
+        for local_rank in dropped:
             self._dying.append(self._live[local_rank])
             self._forget_process(local_rank)
-        sweep(os.getpid(), self._spared(), bound=_PIECE)
+        if dropped:
+            keep = [*self._spared(), *(self._live[local_rank].pid for local_rank in again)]
+            sweep(os.getpid(), keep, bound=_PIECE)
 
     def _add(self, local_rank: int, process: subprocess.Popen[bytes]) -> None:
+        self._watch_exit(local_rank, process)
+        self._machine.started([local_rank])
+
+    def _watch_exit(self, local_rank: int, process: subprocess.Popen[bytes]) -> None:
         self._pidfds[local_rank] = os.pidfd_open(process.pid)
         self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
         self._live[local_rank] = process
-        self._machine.started([local_rank])
+
+    def stand_by(self, spare: bool, now: float) -> None:
+        """Note whether this node trains nothing while others do. On a spare the script is run up to its restartable
+        function, where it waits for the node's first cycle."""
+        if not self._spare.due(spare, now) or self._machine.state is not WorkersState.NONE or self._live:
+            return
+        try:
+            for local_rank, streams in self.evidence.open_spare().items():
+                self._watch_exit(local_rank, self._starter.start_spare(local_rank, streams))
+        except (OSError, MemoryError) as error:
+            self._spare.failed(str(error))
+        self.evidence.started(self.pids())
 
     def stop(self, stop: StopWorkers, now: float) -> None:
         """See actions.StopWorkers."""
@@ -273,9 +293,18 @@ class Workers:
             if never_began:
                 self._replace_warm(local_rank, code)
                 continue
+            if self._machine.state is WorkersState.NONE:
+                self._lost(local_rank, code)
+                continue
             self.evidence.exited(local_rank)
             if self._machine.exited(local_rank) and code != 0:
                 self._machine.fail(self.evidence.failure(local_rank, code, self._starter.error_file(local_rank)))
+
+    def _lost(self, local_rank: int, code: int) -> None:
+        """Note that a worker has ended between two cycles, or on a spare."""
+        if local_rank not in self._machine.parked:
+            self._spare.failed(describe_exit(code))
+        self._machine.exited(local_rank)
 
     def _forget_process(self, local_rank: int) -> None:
         process = self._live.pop(local_rank)

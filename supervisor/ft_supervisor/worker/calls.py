@@ -143,7 +143,9 @@ class Call:
                 if _ends_process(error):
                     raise error
                 if not LEAVING.due:  # else it comes from the abort, here or in another worker
-                    _print_error(self._failed(error))
+                    stack = _stack(error)
+                    _print_error(stack)  # first: the agent quotes the last lines in its report
+                    self._failed(error, stack)
             value = None
             self._quiesce(error)
             error = None
@@ -171,14 +173,10 @@ class Call:
         self._run_last(self._hooks.completion)
         return True
 
-    def _failed(self, error: BaseException) -> str:
-        """Report what the function or a hook has left with; return its traceback."""
-        import traceback  # its import takes milliseconds
-
-        stack = "".join(traceback.format_exception(error))
+    def _failed(self, error: BaseException, stack: str) -> None:
+        """Report what the function or a hook has left with."""
         about = {"exception": _name(error), "message": _text(error), "stack": stack[-_STACK:]}
         self._agent.send("failed", cycle=self.state.cycle, phase=self._phase, **about)
-        return stack
 
     def _quiesce(self, error: BaseException | None) -> None:
         """Leave nothing of the cycle in this process. Raises what makes the process useless."""
@@ -224,7 +222,7 @@ class Call:
         try:
             _run(hooks, self.state)
         except Exception as useless:
-            self._failed(useless)
+            self._failed(useless, _stack(useless))
             raise
 
     def _run_last(self, hooks: tuple[Hook, ...]) -> None:
@@ -238,6 +236,12 @@ class Call:
 def _close_store() -> None:
     if port := os.environ.get("MASTER_PORT"):
         torch_groups.close_store(os.environ.get("MASTER_ADDR", ""), int(port))
+
+
+def _stack(error: BaseException) -> str:
+    import traceback  # its import takes milliseconds
+
+    return "".join(traceback.format_exception(error))
 
 
 def _print_error(text: str) -> None:

@@ -104,6 +104,11 @@ class AgentMachine:
         return self._giving_up.watched
 
     @property
+    def spare(self) -> bool:
+        """Whether this node runs nothing, though a cycle has begun."""
+        return self.state is AgentState.STANDBY and self.watched is not None
+
+    @property
     def fence_at(self) -> float | None:
         """Until when workers may run, as far as the lease goes. None where nothing runs, and after a verdict: no other
         node will run anything any more."""
