@@ -54,7 +54,7 @@ class Trainers:
     def ready(self) -> None:
         """Wait until all have come to the place at which they hang."""
         for worker in self.workers:
-            worker.says("ready")
+            worker.says(f"ready 0.{self.cycle}")
         time.sleep(0.02)  # the moment is not important: a rank that has not come to the call is left as well
 
     def abort(self, *, but: int | None = None) -> None:
@@ -174,7 +174,7 @@ def children(pid: int) -> set[int]:
 def test_a_loader_that_was_made_inside_is_gone(job: Trainers) -> None:
     job.play("loader inside")
     for worker in job.workers:
-        worker.says("batch 4")
+        worker.says("loader inside 4")
     job.abort()
     for worker in job.workers:
         worker.follows(threads=[], kept=[])
@@ -186,13 +186,25 @@ def test_a_kept_loader_goes_on_with_the_same_processes(job: Trainers) -> None:
     for _ in range(2):
         job.play("loader kept")
         for worker in job.workers:
-            worker.says("batch 4")
+            worker.says("loader kept 4")
         job.abort()
         kept = [set(worker.follows(threads=[])["kept"]) for worker in job.workers]
-        assert all(len(pids) == 2 for pids in kept)
+        assert [len(pids) for pids in kept] == [2, 2, 2]
         assert kept == [children(worker.pid) for worker in job.workers]
         assert before in (None, kept)
         before = kept
+
+
+def test_a_kept_loader_that_dies_is_the_reason(job: Trainers) -> None:
+    job.play("loader dies")
+    for worker in job.workers:
+        worker.says("loader dies 4")
+    os.kill(min(children(job.pids[0])), signal.SIGKILL)
+    assert "DataLoader worker" in job.workers[0].expect("failed", exception="RuntimeError")["message"]
+    job.workers[0].parks()
+    job.abort(but=0)
+    for worker in job.workers[1:]:
+        worker.follows(threads=[])
 
 
 def test_all_return_at_the_end(job: Trainers) -> None:
