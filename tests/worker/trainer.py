@@ -51,7 +51,10 @@ def sleeps_in_backward(_: torch.Tensor) -> None:
     time.sleep(SLEEP)
 
 
-def hook_that_fails(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def hook_that_fails(
+    _: object,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[torch.Tensor]:
     """A communication hook of DDP that raises."""
     raise BufferError("in a communication hook")
 
@@ -97,7 +100,6 @@ def play(scene: str, rank: int) -> None:
     if scene == "steps":
         while True:
             step(ddp, optimizer)
-            worker.ping()
     if scene == "loader inside":
         for batch in DataLoader(Numbers(), batch_size=4, num_workers=2):
             say(scene, len(batch))
