@@ -169,7 +169,7 @@ class Call:
         answer = self._agent.wait("release", "abort", "gone")["type"]
         if answer == "release":
             self._run_last(self._hooks.completion)
-        return answer != "abort"
+        return bool(answer != "abort")
 
     def _failed(self, error: BaseException) -> str:
         """Report what the function or a hook has left with; return its traceback."""
