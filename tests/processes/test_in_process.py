@@ -150,16 +150,18 @@ def test_a_spare_waits_in_the_function_and_is_promoted(start: StartJob) -> None:
 
 
 def test_a_spare_whose_script_needs_its_rank_first_has_warm_workers(start: StartJob) -> None:
-    job = start(nodes=2, active=1, **settings("reads-rank", timeouts=QUICK, preload=["json"]))
+    job = start(nodes=3, active=2, **settings("reads-rank", per_node=1, timeouts=QUICK, preload=["json"]))
     first = pids(job, range(2))
-    job.wait("spare_start_failed", "node1")
-    until(lambda: len(job.all("warm_worker_ready", "node1")) == 2, "warm workers")
-    job.kill_nodes("node0")
-    assert not set(pids(job, range(2), 1)) & set(first)
-    assert job.wait("workers_made", "node1")["warm"] == "2"
+    job.wait("spare_start_failed", "node2")
+    job.wait("warm_worker_ready", "node2")
+    waiting = set(job.processes("node2"))
+    job.kill_nodes("node1")
+    second = pids(job, range(2), 1)
+    assert second[0] == first[0] and second[1] in waiting
+    assert job.wait("workers_made", "node2")["warm"] == "1"
     assert len(job.all("spare_start_failed")) == 1
     job.finish()
-    job.assert_end(0, "success", dead=["node0"])
+    job.assert_end(0, "success", dead=["node1"])
 
 
 # -- what has to be killed

@@ -47,11 +47,14 @@ class Breaks(torch.autograd.Function):
 
 def sleeps_in_backward(_: torch.Tensor) -> None:
     """A tensor's hook that hangs."""
-    say("ready")
+    say("in the hook")
     time.sleep(SLEEP)
 
 
-def hook_that_fails(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def hook_that_fails(
+    _: object,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[torch.Tensor]:
     """A communication hook of DDP that raises."""
     raise BufferError("in a communication hook")
 
@@ -72,7 +75,7 @@ def play(scene: str, rank: int) -> None:
     """Do what the scene asks of this rank; to sleep is to hang."""
     hung = rank == 1
     if scene == "init":
-        say("ready")
+        say("ready", os.environ["FT_SUPERVISOR_CYCLE"])
     if scene == "init" and hung:
         time.sleep(SLEEP)
     dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
@@ -93,17 +96,16 @@ def play(scene: str, rank: int) -> None:
         else:
             ddp.register_comm_hook(None, hook_that_fails)
             step(ddp, optimizer)
-    say("ready")
+    say("ready", os.environ["FT_SUPERVISOR_CYCLE"])
     if scene == "steps":
         while True:
             step(ddp, optimizer)
-            worker.ping()
     if scene == "loader inside":
         for batch in DataLoader(Numbers(), batch_size=4, num_workers=2):
-            say("batch", len(batch))
+            say(scene, len(batch))
     if scene in ("loader kept", "loader dies"):
         for batch in kept:
-            say("batch", len(batch))
+            say(scene, len(batch))
             if scene == "loader dies" or batch[0] > 20:
                 time.sleep(SLEEP)
     if hung and scene != "destroys":

@@ -166,12 +166,12 @@ class Call:
 
     def _completed(self) -> bool:
         """Return whether the function has returned on all ranks; False if one of them fails before it does."""
-        self._agent.expect("release", "abort")
+        self._agent.expect("release", "abort", "gone")
         self._agent.send("completed", cycle=self.state.cycle)
-        if self._agent.wait("release", "abort")["type"] == "abort":
-            return False
-        self._run_last(self._hooks.completion)
-        return True
+        answer = self._agent.wait("release", "abort", "gone")["type"]
+        if answer == "release":
+            self._run_last(self._hooks.completion)
+        return bool(answer != "abort")
 
     def _failed(self, error: BaseException, stack: str) -> None:
         """Report what the function or a hook has left with."""

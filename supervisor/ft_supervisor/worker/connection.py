@@ -55,11 +55,16 @@ class Agent:
                 self._gone = True
 
     def expect(self, *kinds: str) -> None:
-        """From now on the main thread does nothing but wait for such a message. If the agent is gone, the process ends:
-        none will come."""
+        """From now on the main thread does nothing but wait for such a message. Without an agent none will come: then a
+        process that waits for `run` ends, and another one gets the message `gone`."""
         self._awaited = kinds
         if self._gone:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if "run" in self._awaited:
             os._exit(1)
+        self._inbox.put({"type": "gone", "cycle": self.cycle})
 
     def wait(self, *kinds: str) -> dict[str, Any]:
         """Return the next message of these kinds. No bound: the agent decides how long the process is of use."""
@@ -86,8 +91,7 @@ class Agent:
                 data = b""
             if not data:
                 self._gone = True
-                if self._awaited:
-                    os._exit(1)
+                self._give_up()
                 return
             self._receive(json.loads(data))
 
