@@ -39,12 +39,12 @@ def decision(
     [
         (Rule(), True, IN_PROCESS, RungReason.ALLOWED),
         (Rule(how=IN_PROCESS), True, IN_PROCESS, RungReason.ALLOWED),
-        (Rule(), False, PROCESS, RungReason.NO_PROGRESS),
-        (Rule(how=IN_PROCESS), False, PROCESS, RungReason.NO_PROGRESS),
+        (Rule(), False, PROCESS, RungReason.BEFORE_PROGRESS),
+        (Rule(how=IN_PROCESS), False, PROCESS, RungReason.BEFORE_PROGRESS),
         (Rule(how=PROCESS), True, PROCESS, RungReason.RULE),
         (Rule(how=PROCESS), False, PROCESS, RungReason.RULE),
         (Rule(budget=Budget(in_process=InProcessBudget(0))), True, PROCESS, RungReason.BUDGET),
-        (Rule(budget=Budget(in_process=InProcessBudget(0))), False, PROCESS, RungReason.NO_PROGRESS),
+        (Rule(budget=Budget(in_process=InProcessBudget(0))), False, PROCESS, RungReason.BEFORE_PROGRESS),
         (Rule(response=Response.REPLACE_NODE), True, IN_PROCESS, RungReason.ALLOWED),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_trouble_without_a_rule_goes_on_in_process_and_costs_nothing() -> None
     found = decide([Rule()], EMPTY, WHY, None, at=1.0, restart=IN_PROCESS, progressed=True)
     assert (found.how, found.why, found.ledger) == (IN_PROCESS, RungReason.ALLOWED, EMPTY)
     found = decide([Rule()], EMPTY, WHY, None, at=1.0, restart=IN_PROCESS)
-    assert (found.how, found.why) == (PROCESS, RungReason.NO_PROGRESS)
+    assert (found.how, found.why) == (PROCESS, RungReason.BEFORE_PROGRESS)
 
 
 def test_without_the_setting_there_is_no_rung_and_a_verdict_has_none() -> None:

@@ -67,7 +67,7 @@ class RungReason(StrEnum):
 
     RULE = "rule"
     """The rule says so."""
-    NO_PROGRESS = "no_progress"
+    BEFORE_PROGRESS = "before_progress"
     """The cycle has ended before its first progress."""
     BUDGET = "budget"
     """The rule's budget for restarts in the same processes is spent."""
