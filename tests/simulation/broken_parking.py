@@ -83,5 +83,5 @@ class ReleasesTheFirst(CurrentCycle):
 
     def returned(self, node: int, functions: int) -> set[int]:
         super().returned(node, functions)
-        self._completed = dict.fromkeys(self.pending, functions)
+        self._released = functions
         return {node}
