@@ -33,17 +33,17 @@ def test_all_keys_are_read(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "says"),
+    ("rule", "error"),
     [
         ("how: process", "how: nothing goes on in the same process: workers.restart is process"),
         ("budget: {in_process: {max: 3}}", "budget.in_process: nothing goes on in the same process"),
     ],
 )
 def test_a_rule_about_restarts_in_process_without_any_is_an_error_that_says_so(
-    site: Site, rule: str, says: str
+    site: Site, rule: str, error: str
 ) -> None:
     text = f"policy: {{failures: [{{match: any, action: restart, {rule}}}]}}\n"
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=error):
         site.load(JOB % "" + text)
     site.load(IN_PROCESS + text)
 

@@ -214,7 +214,7 @@ def test_two_functions_in_a_row_are_two_barriers() -> None:
     assert completes(talk.hear(returned(2, 2))) == {0: 2, 1: 2, 2: 2}
 
 
-def test_nobody_is_released_in_a_cycle_that_is_stopped() -> None:
+def test_no_worker_is_released_in_a_cycle_that_is_stopped() -> None:
     talk = begun(in_process())
     talk.hear(returned(0))
     talk.hear(failed(1))

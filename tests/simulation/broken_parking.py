@@ -35,7 +35,7 @@ class BelievesItsWorkers(NodeWorkers):
 
 
 class CallsParkedWorkersAgain(NodeWorkers):
-    """Goes on in the same processes whatever the coordinator has decided."""
+    """Goes on in the same processes also where the coordinator wants new ones."""
 
     def start(self, cycle: Cycle, *, fresh: bool = True) -> tuple[int, ...]:
         return super().start(cycle, fresh=False)

@@ -159,8 +159,8 @@ def _in_process(failures: Setting, restart: Setting) -> Iterator[ConfigError]:
     if restart.value is RestartMode.IN_PROCESS:
         return
     for at, rule in enumerate(settled(failures)):
-        said = {"how": rule.how, "budget.in_process": rule.budget.in_process}
-        for key in (key for key, value in said.items() if value is not None):
+        written = {"how": rule.how, "budget.in_process": rule.budget.in_process}
+        for key in (key for key, value in written.items() if value is not None):
             wrong = f"nothing goes on in the same process: workers.restart is process ({restart.where})"
             right = f"write workers: {{restart: in_process}}, or remove {key}"
             yield ConfigError(rule.where, f"failures[{at}].{key}", wrong, right)

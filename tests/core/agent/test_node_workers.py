@@ -171,7 +171,7 @@ def test_a_worker_that_cannot_be_parked_gets_the_signal_and_its_own_grace() -> N
     assert workers.doomed(101.0) == (2,)
 
 
-def test_a_worker_beside_which_something_is_left_is_killed_whatever_it_says() -> None:
+def test_a_worker_beside_which_something_is_left_is_killed_though_it_reports_that_it_is_parked() -> None:
     workers = restartable()
     workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
     workers.quiesced(0, "a child lives: 4711")

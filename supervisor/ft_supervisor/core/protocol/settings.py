@@ -66,7 +66,7 @@ class RungReason(StrEnum):
     """What led to the rung of a restart."""
 
     RULE = "rule"
-    """The rule says so."""
+    """The rule asks for them."""
     BEFORE_PROGRESS = "before_progress"
     """The cycle has ended before its first progress."""
     BUDGET = "budget"
