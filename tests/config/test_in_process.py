@@ -59,3 +59,9 @@ def test_a_window_has_no_more_restarts_than_are_counted(site: Site) -> None:
     rule = "{match: any, action: restart, budget: {in_process: {max: 5000, window: 1h}}}"
     with pytest.raises(ConfigError, match=r"budget\.in_process\.max: 5000 is more than 1000"):
         site.load(IN_PROCESS + f"policy: {{failures: [{rule}]}}\n")
+
+
+def test_a_clusters_rules_are_for_jobs_of_both_kinds(site: Site) -> None:
+    site.cluster("c", "failures: [{match: oom, action: restart, how: process}]\n")
+    config = site.load(JOB % "", {"SLURM_CLUSTER_NAME": "c"})
+    assert config.settings.rules[0].how is RestartMode.PROCESS and config.settings.restart is RestartMode.PROCESS
