@@ -10,7 +10,7 @@ from ft_supervisor.core.protocol import daemon_facts as daemon
 from ft_supervisor.core.protocol.actions import Fact
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.orders import AgentState
-from ft_supervisor.core.protocol.settings import Cause, OnExhausted, OnFail, Response
+from ft_supervisor.core.protocol.settings import Cause, OnExhausted, OnFail, Response, RestartMode, RungReason
 from ft_supervisor.process.log import emit
 from ft_supervisor.process.log_lines import FORMS, render
 
