@@ -145,7 +145,8 @@ def test_workers_that_are_parked_have_stopped_and_go_on_in_the_next_cycle() -> N
     assert parks(workers).deadline is None
     assert workers.swept(9) == WorkersGone(C0, 9, (0, 1))
     assert workers.start(C1, fresh=False) == (0, 1)
-    assert workers.parked == () and not workers.wants_sweep(200.0)
+    assert parks(workers).parked == ()
+    assert not workers.wants_sweep(200.0)
 
 
 def test_no_worker_is_gone_while_one_still_leaves_its_function() -> None:
