@@ -33,17 +33,17 @@ def test_all_keys_are_read(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "says"),
+    ("rule", "error"),
     [
         ("how: process", "how: nothing goes on in the same process: workers.restart is process"),
         ("budget: {in_process: {max: 3}}", "budget.in_process: nothing goes on in the same process"),
     ],
 )
 def test_a_rule_about_restarts_in_process_without_any_is_an_error_that_says_so(
-    site: Site, rule: str, says: str
+    site: Site, rule: str, error: str
 ) -> None:
     text = f"policy: {{failures: [{{match: any, action: restart, {rule}}}]}}\n"
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=error):
         site.load(JOB % "" + text)
     site.load(IN_PROCESS + text)
 
@@ -59,3 +59,9 @@ def test_a_window_has_no_more_restarts_than_are_counted(site: Site) -> None:
     rule = "{match: any, action: restart, budget: {in_process: {max: 5000, window: 1h}}}"
     with pytest.raises(ConfigError, match=r"budget\.in_process\.max: 5000 is more than 1000"):
         site.load(IN_PROCESS + f"policy: {{failures: [{rule}]}}\n")
+
+
+def test_a_clusters_rules_are_for_jobs_of_both_kinds(site: Site) -> None:
+    site.cluster("c", "failures: [{match: oom, action: restart, how: process}]\n")
+    config = site.load(JOB % "", {"SLURM_CLUSTER_NAME": "c"})
+    assert config.settings.rules[0].how is RestartMode.PROCESS and config.settings.restart is RestartMode.PROCESS

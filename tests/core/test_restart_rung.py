@@ -39,12 +39,12 @@ def decision(
     [
         (Rule(), True, IN_PROCESS, RungReason.ALLOWED),
         (Rule(how=IN_PROCESS), True, IN_PROCESS, RungReason.ALLOWED),
-        (Rule(), False, PROCESS, RungReason.NO_PROGRESS),
-        (Rule(how=IN_PROCESS), False, PROCESS, RungReason.NO_PROGRESS),
+        (Rule(), False, PROCESS, RungReason.BEFORE_PROGRESS),
+        (Rule(how=IN_PROCESS), False, PROCESS, RungReason.BEFORE_PROGRESS),
         (Rule(how=PROCESS), True, PROCESS, RungReason.RULE),
         (Rule(how=PROCESS), False, PROCESS, RungReason.RULE),
         (Rule(budget=Budget(in_process=InProcessBudget(0))), True, PROCESS, RungReason.BUDGET),
-        (Rule(budget=Budget(in_process=InProcessBudget(0))), False, PROCESS, RungReason.NO_PROGRESS),
+        (Rule(budget=Budget(in_process=InProcessBudget(0))), False, PROCESS, RungReason.BEFORE_PROGRESS),
         (Rule(response=Response.REPLACE_NODE), True, IN_PROCESS, RungReason.ALLOWED),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_trouble_without_a_rule_goes_on_in_process_and_costs_nothing() -> None
     found = decide([Rule()], EMPTY, WHY, None, at=1.0, restart=IN_PROCESS, progressed=True)
     assert (found.how, found.why, found.ledger) == (IN_PROCESS, RungReason.ALLOWED, EMPTY)
     found = decide([Rule()], EMPTY, WHY, None, at=1.0, restart=IN_PROCESS)
-    assert (found.how, found.why) == (PROCESS, RungReason.NO_PROGRESS)
+    assert (found.how, found.why) == (PROCESS, RungReason.BEFORE_PROGRESS)
 
 
 def test_without_the_setting_there_is_no_rung_and_a_verdict_has_none() -> None:
@@ -214,7 +214,7 @@ def test_two_functions_in_a_row_are_two_barriers() -> None:
     assert completes(talk.hear(returned(2, 2))) == {0: 2, 1: 2, 2: 2}
 
 
-def test_nobody_is_released_in_a_cycle_that_is_stopped() -> None:
+def test_no_worker_is_released_in_a_cycle_that_is_stopped() -> None:
     talk = begun(in_process())
     talk.hear(returned(0))
     talk.hear(failed(1))

@@ -61,7 +61,7 @@ def test_a_report_shows_how_the_workers_of_a_cycle_were_made() -> None:
     plain = report("crash")
     first, second = plain.runs[0].cycles
     first, second = (
-        replace(first, how="process", why="no_progress", made=Made(0, 0, 2)),
+        replace(first, how="process", why="before_progress", made=Made(0, 0, 2)),
         replace(second, made=Made(1, 1, 0)),
     )
     found = replace(plain, runs=(replace(plain.runs[0], cycles=(first, second)),))
@@ -93,7 +93,7 @@ def restart(talk: Talk, progressed: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("progressed", "rung"), [(True, ("in_process", "allowed")), (False, ("process", "no_progress"))]
+    ("progressed", "rung"), [(True, ("in_process", "allowed")), (False, ("process", "before_progress"))]
 )
 def test_status_tells_the_rung_of_the_last_decision(progressed: bool, rung: tuple[str, str]) -> None:
     talk = Talk(a_job=in_process())

@@ -10,7 +10,7 @@ from ft_supervisor.core.protocol import daemon_facts as daemon
 from ft_supervisor.core.protocol.actions import Fact
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.orders import AgentState
-from ft_supervisor.core.protocol.settings import Cause, OnExhausted, OnFail, Response
+from ft_supervisor.core.protocol.settings import Cause, OnExhausted, OnFail, Response, RestartMode, RungReason
 from ft_supervisor.process.log import emit
 from ft_supervisor.process.log_lines import FORMS, render
 
@@ -45,6 +45,7 @@ LINES: dict[Any, str] = {
     agent.Fenced(5.0): 'warning event=fenced reason="no lease for 5 s"',
     agent.AgentBecame(AgentState.STANDBY): "info event=standby",
     agent.AgentBecame(AgentState.STOPPING, CYCLE): "info event=stopping cycle=0.3",
+    agent.WorkersMade(CYCLE, 3, 1, 0): "info event=workers_made cycle=0.3 in_process=3 warm=1 cold=0",
     agent.AgentActive(CYCLE, 4, 10): "info event=active cycle=0.3 group_rank=4 group_world_size=10",
     agent.AgentClosing("done"): "info event=closing reason=done",
     coordinator.Preparing(4, 7): "info event=preparing term=4 nodes=7",
@@ -76,6 +77,14 @@ LINES: dict[Any, str] = {
     coordinator.CycleFailed(CYCLE, "n1: bad", Cause.EXIT, 1): 'warning event=cycle_failed cycle=0.3 reason="n1: bad"',
     coordinator.Decided(CYCLE, Response.RESTART, False, "bad", Cause.EXIT, 0, 2, (), 0.04): (
         'warning event=restart cycle=0.3 reason=bad cause=exit rule="built-in (rule 1)" used=2'
+    ),
+    coordinator.Decided(
+        *(CYCLE, Response.RESTART, False, "bad", Cause.EXIT, 0, 2, (), 0.0),
+        how=RestartMode.PROCESS,
+        why=RungReason.BEFORE_PROGRESS,
+    ): (
+        'warning event=restart cycle=0.3 reason=bad cause=exit rule="built-in (rule 1)" used=2 how=process '
+        "why=before_progress"
     ),
     coordinator.Decided(CYCLE, Response.REPLACE_NODE, False, "bad", None, None, 2, (1, 3), 1.26): (
         "warning event=replace_node cycle=0.3 reason=bad used=2 replaced=n1,n3 pause=1.3"

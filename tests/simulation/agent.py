@@ -170,6 +170,8 @@ class SimAgent(Process):
             self.clock.now,
             [each for each in (self.node.workers, self.node.parked) if each and each.agent is self],
         )
+        if not mine and self.crew.state is WorkersState.STOPPING:  # the exit may wait in a frozen agent
+            self.crew.exited(0)
         stays = bool(self.crew.parked)
         sweeps = self.crew.wants_sweep(now)
         if (sweeps or self.crew.doomed(now)) and mine and not stays:

@@ -35,7 +35,7 @@ class BelievesItsWorkers(NodeWorkers):
 
 
 class CallsParkedWorkersAgain(NodeWorkers):
-    """Goes on in the same processes whatever the coordinator has decided."""
+    """Goes on in the same processes also where the coordinator wants new ones."""
 
     def start(self, cycle: Cycle, *, fresh: bool = True) -> tuple[int, ...]:
         return super().start(cycle, fresh=False)
@@ -83,5 +83,5 @@ class ReleasesTheFirst(CurrentCycle):
 
     def returned(self, node: int, functions: int) -> set[int]:
         super().returned(node, functions)
-        self._completed = dict.fromkeys(self.pending, functions)
+        self._released = functions
         return {node}

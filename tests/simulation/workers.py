@@ -51,7 +51,7 @@ class SimWorkers:
     idle: bool = False
     """Whether they have left their function: they do nothing any more."""
     child: bool = False
-    """Whether a process that they have started goes on whatever they report."""
+    """Whether a process that they have started goes on in spite of their report."""
     _called: bool = False
     _killed: bool = False
     _lag: float = 0.0

@@ -153,13 +153,17 @@ def _checks(failures: Setting, checks: Setting) -> Iterator[ConfigError]:
             yield ConfigError(rule.where, f"failures[{at}].match.check", wrong, right)
 
 
-def _in_process(failures: Setting, restart: Setting) -> Iterator[ConfigError]:
-    """Yields an error for each rule about restarts in the same processes, where there are none."""
+def _in_process(failures: Setting, restart: Setting, active: Setting) -> Iterator[ConfigError]:
+    """Yields an error for each of the job's own rules about restarts in the same processes, where there are none. The
+    rules of a cluster are for jobs of both kinds."""
     if restart.value is RestartMode.IN_PROCESS:
         return
+    own = active.where.rpartition(":")[0]
     for at, rule in enumerate(settled(failures)):
-        said = {"how": rule.how, "budget.in_process": rule.budget.in_process}
-        for key in (key for key, value in said.items() if value is not None):
+        if rule.where.rpartition(":")[0] != own:
+            continue
+        written = {"how": rule.how, "budget.in_process": rule.budget.in_process}
+        for key in (key for key, value in written.items() if value is not None):
             wrong = f"nothing goes on in the same process: workers.restart is process ({restart.where})"
             right = f"write workers: {{restart: in_process}}, or remove {key}"
             yield ConfigError(rule.where, f"failures[{at}].{key}", wrong, right)
@@ -199,7 +203,7 @@ _CHECKS: Mapping[tuple[str, ...], Callable[..., Iterator[ConfigError]]] = {
     ("spares.pools", "topology.domain"): _domains,
     ("interruption.before_end", "interruption.grace", "timeouts.close_grace"): _before_end,
     ("failures", "health.checks"): _checks,
-    ("failures", "workers.restart"): _in_process,
+    ("failures", "workers.restart", "nodes.active"): _in_process,
     ("workers.restart", "timeouts.quiesce", "timeouts.restart_grace"): _quiesce,
     ("workers.preload", "workers.command"): _preload,
 }

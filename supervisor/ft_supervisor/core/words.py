@@ -50,7 +50,7 @@ def duration(seconds: float | None) -> str:
 
 def rung(how: str, why: str) -> str:
     """Return a restart's RestartMode and RungReason in words; "" without them."""
-    reasons = {"rule": "the rule asks for them", "no_progress": "it had made no progress", "budget": "budget spent"}
+    reasons = {"rule": "the rule asks for them", "before_progress": "it had made no progress", "budget": "budget spent"}
     if how == "in_process":
         return "in process"
     return f"with new processes ({reasons.get(why, why)})" if how else ""

@@ -145,7 +145,8 @@ def test_workers_that_are_parked_have_stopped_and_go_on_in_the_next_cycle() -> N
     assert parks(workers).deadline is None
     assert workers.swept(9) == WorkersGone(C0, 9, (0, 1))
     assert workers.start(C1, fresh=False) == (0, 1)
-    assert workers.parked == () and not workers.wants_sweep(200.0)
+    assert parks(workers).parked == ()
+    assert not workers.wants_sweep(200.0)
 
 
 def test_no_worker_is_gone_while_one_still_leaves_its_function() -> None:
@@ -171,7 +172,7 @@ def test_a_worker_that_cannot_be_parked_gets_the_signal_and_its_own_grace() -> N
     assert workers.doomed(101.0) == (2,)
 
 
-def test_a_worker_beside_which_something_is_left_is_killed_whatever_it_says() -> None:
+def test_a_worker_beside_which_something_is_left_is_killed_though_it_reports_that_it_is_parked() -> None:
     workers = restartable()
     workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
     workers.quiesced(0, "a child lives: 4711")

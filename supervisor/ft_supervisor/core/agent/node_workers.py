@@ -65,7 +65,7 @@ class WorkerState(StrEnum):
     PARKED = "parked"
     """It waits for the next cycle."""
     DOOMED = "doomed"
-    """It is to be killed, whatever it does."""
+    """It is to be killed in any case."""
 
 
 _DOOM = {WorkerState.DOOMED: "something of the cycle is left | a rule ignores its failure | no parking any more"}

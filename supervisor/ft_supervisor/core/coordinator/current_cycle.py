@@ -26,7 +26,9 @@ class CurrentCycle:
         self.started: float | None = None
         self.progressed = False
         self._completed: dict[int, int] = {}
-        """By infra_rank from how many restartable functions the node's workers have returned."""
+        """By infra_rank from how many restartable functions the node's workers have returned, where these are more than
+        `_released`, from which all may return."""
+        self._released = 0
         self._fresh = True
         self._job = job
         self._term = term
@@ -43,28 +45,30 @@ class CurrentCycle:
 
     def _become(self, name: Cycle, group: Sequence[int], started: float | None) -> None:
         self.name, self.group, self.pending, self.started = name, tuple(group), set(group), started
-        self.progressed, self._completed = False, {}
+        self.progressed, self._completed, self._released = False, {}, 0
 
     def returned(self, node: int, functions: int) -> set[int]:
         """Note that the workers of this node have returned from so many functions. Return the nodes that are to get
         Complete: all that have not succeeded, once the last of them returns; this one, if its Complete may be lost."""
-        former = self._returned
+        if node not in self.pending or functions <= self._released:
+            return {node} if node in self.pending and functions else set()
         self._completed[node] = max(functions, self._completed.get(node, 0))
-        return self._released(former) or ({node} if 0 < functions <= former else set())
+        return self._release()
 
     def succeeded(self, node: int) -> set[int]:
         """Note that the workers of this node have exited with 0. Return the nodes that are to get Complete."""
-        former, self.progressed = self._returned, True
+        self.progressed = True
         self.pending.discard(node)
-        return self._released(former)
+        self._completed.pop(node, None)
+        return self._release()
 
-    @property
-    def _returned(self) -> int:
-        """From how many restartable functions the workers of all nodes have returned that have not succeeded."""
-        return min((self._completed.get(node, 0) for node in self.pending), default=0)
-
-    def _released(self, former: int) -> set[int]:
-        return set(self.pending) if self._returned > former else set()
+    def _release(self) -> set[int]:
+        """Release all, if each has returned from another function. Counts only then: there may be 10,000 nodes."""
+        if not self.pending or len(self._completed) < len(self.pending):
+            return set()
+        self._released = min(self._completed.values())
+        self._completed = {node: number for node, number in self._completed.items() if number > self._released}
+        return set(self.pending)
 
     def has(self, member: Member) -> bool:
         """Whether this node belongs to the cycle."""
@@ -92,7 +96,7 @@ class CurrentCycle:
     def complete(self) -> messages.Complete:
         """For the nodes whose workers wait for the others' return, once all have returned."""
         assert self.name is not None
-        return messages.Complete(self._term, self.name, self._returned)
+        return messages.Complete(self._term, self.name, self._released)
 
     def run(self, group: str, group_rank: int, ledger: Ledger, age: float | None) -> messages.Run:
         """For the node of this group_rank. `group` is ours, folded: for 1,000 nodes that takes longer than the rest."""

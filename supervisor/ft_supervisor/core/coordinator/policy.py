@@ -185,7 +185,7 @@ def _rung(
     if rule is not None and rule.how is RestartMode.PROCESS:
         return RestartMode.PROCESS, RungReason.RULE
     if not moved:
-        return RestartMode.PROCESS, RungReason.NO_PROGRESS
+        return RestartMode.PROCESS, RungReason.BEFORE_PROGRESS
     budget = None if rule is None else rule.budget.in_process
     if index is not None and budget is not None and ledger.count_in_process(index, budget, at) >= budget.max:
         return RestartMode.PROCESS, RungReason.BUDGET

@@ -66,8 +66,8 @@ class RungReason(StrEnum):
     """What led to the rung of a restart."""
 
     RULE = "rule"
-    """The rule says so."""
-    NO_PROGRESS = "no_progress"
+    """The rule asks for them."""
+    BEFORE_PROGRESS = "before_progress"
     """The cycle has ended before its first progress."""
     BUDGET = "budget"
     """The rule's budget for restarts in the same processes is spent."""
