@@ -334,6 +334,8 @@ class Workers:
         self._pidfds.clear()
         self._places.clear()
         if self._warm is not None:
+            for local_rank in range(self._job.per_node):
+                self._warm.drop(local_rank)  # of a start that got no further
             self._note({})
         self.evidence.close()
         if self._agent is not None:
