@@ -110,6 +110,8 @@ class Workers:
         try:
             yield
         except (OSError, MemoryError) as error:
+            self._drop_orders()
+            self.evidence.give_up()  # the sweep that follows needs file descriptors
             if isinstance(error, OSError) and error.errno == errno.E2BIG:  # the job's words, on every node the same
                 self._machine.fail(self.evidence.failure(0, NOT_EXECUTABLE, None, f"can't start: {error}"))
             else:
@@ -334,12 +336,17 @@ class Workers:
         self._pidfds.clear()
         self._places.clear()
         if self._warm is not None:
-            for local_rank in range(self._job.per_node):
-                self._warm.drop(local_rank)  # of a start that got no further
+            self._drop_orders()
             self._note({})
         self.evidence.close()
         if self._agent is not None:
             self._agent.release()
+
+    def _drop_orders(self) -> None:
+        """Take back what warm workers have not taken up; they are ended with the cycle."""
+        if self._warm is not None:
+            for local_rank in range(self._job.per_node):
+                self._warm.drop(local_rank)
 
     def _wrong_command(self) -> Failure | None:
         """A failure with a reason instead of setpriv's bare exit code; None also when the file system hangs. Raises
