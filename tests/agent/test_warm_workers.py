@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from tests.agent.harness import BOUND, Agent, Driven, Scripted, guard_below, job
 
 from ft_supervisor.core.protocol import orders
 from ft_supervisor.core.protocol.actions import StopWorkers
-from ft_supervisor.core.protocol.events import WorkersExited, WorkersGone
+from ft_supervisor.core.protocol.events import CannotStart, WorkersExited, WorkersGone
 from ft_supervisor.core.protocol.messages import Close, Register, WorkersStopped, WorkersSucceeded
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Outcome, Verdict
 
@@ -308,6 +309,26 @@ def test_a_preload_that_cannot_work_is_one_line_and_cold_starts(during: str, dri
     assert events(workers.log(), "warm_worker_lost") == []
     assert workers.made[-1].cold == 2
     assert living_below(workers.pid) == []
+
+
+def test_a_start_without_enough_file_descriptors_leaves_nothing_half_ordered(driven: Start, tmp_path: Path) -> None:
+    workers = driven(job(tmp_path, command=script(tmp_path, "time.sleep(1000)"), per_node=3, preload=("json",)))
+    ready(workers, 3)
+    limits = resource.prlimit(workers.pid, resource.RLIMIT_NOFILE)
+    outcomes = []
+    for more in range(1, 40, 3):
+        highest = max(map(int, workers.call("open_fds")))
+        resource.prlimit(workers.pid, resource.RLIMIT_NOFILE, (highest + more, limits[1]))
+        workers.call("start", run(Cycle(0, more)))
+        resource.prlimit(workers.pid, resource.RLIMIT_NOFILE, limits)
+        outcomes.append(len(workers.call("pids")))
+        workers.call("stop", StopWorkers(Cycle(0, more), 0.0), "now")
+        while not isinstance(event := workers.any_event(), WorkersGone):
+            assert isinstance(event, CannotStart | WorkersExited)
+    assert outcomes[0] < 3 and outcomes[-1] == 3
+    workers.call("start", run(Cycle(0, 99)))
+    assert set(workers.call("pids")) == {0, 1, 2}
+    stopped(workers, Cycle(0, 99))
 
 
 def test_a_fence_ends_them_too(driven: Start, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def prctl(option: int) -> int:
 def status() -> dict[str, str]:
     """Return the lines of /proc/self/status that do not change with time."""
     lines = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
-    wanted = ("Umask", "Uid", "Gid", "Groups", "SigQ", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "NoNewPrivs")
+    wanted = ("Umask", "Uid", "Gid", "Groups", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "NoNewPrivs")
     more = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Seccomp", "Cpus_allowed_list", "Mems_allowed_list")
     return {name: lines[name] for name in (*wanted, *more, "Name", "Threads", "TracerPid") if name in lines}
 

@@ -174,6 +174,11 @@ class WarmWorkers:
             warm.ended = True
             self.lost(local_rank, 0, 0.0)
 
+    def drop_orders(self) -> None:
+        """Take back what has not been taken up: these are ended with the cycle."""
+        for local_rank in list(self._warm):
+            self.drop(local_rank)
+
     def end(self) -> None:
         """Kill those that wait."""
         for warm in self._warm.values():

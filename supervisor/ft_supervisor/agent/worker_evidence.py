@@ -76,6 +76,10 @@ class WorkerEvidence:
         self._kills |= {local_rank: Counter.open(pid) for local_rank, pid in pids.items()}
         self._beats.listen(pids)
 
+    def give_up(self) -> None:
+        """Close what workers that have not been started would have got. `close` is due later all the same."""
+        self._output.started()
+
     def exited(self, local_rank: int) -> None:
         """Expect no more heartbeats of this worker."""
         self._exited.add(local_rank)

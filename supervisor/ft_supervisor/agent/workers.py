@@ -102,6 +102,9 @@ class Workers:
         try:
             yield
         except (OSError, MemoryError) as error:
+            if self._warm is not None:
+                self._warm.drop_orders()
+            self.evidence.give_up()  # the sweep that follows needs file descriptors
             if isinstance(error, OSError) and error.errno == errno.E2BIG:  # the job's words, on every node the same
                 self._machine.fail(self.evidence.failure(0, NOT_EXECUTABLE, None, f"can't start: {error}"))
             else:
@@ -384,5 +387,7 @@ class Workers:
         parked = self._machine.parked
         for local_rank in self._pidfds.keys() - self._live.keys():  # of a start that got no further
             os.close(self._pidfds.pop(local_rank))
+        if self._warm is not None:
+            self._warm.drop_orders()
         self.evidence.close(parked)
         self._starter.release()
