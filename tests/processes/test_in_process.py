@@ -23,6 +23,7 @@ def settings(
     return {
         "job": {"workers": {"per_node": per_node, "command": command, "restart": "in_process", **workers}},
         "timeouts": {**(timeouts or CALM), **SHORT},
+        "raises": True,
         "policy": {"failures": [rule]},
     }
 
@@ -112,7 +113,7 @@ def test_a_failure_before_any_progress_means_new_processes(start: StartJob) -> N
     job = start(nodes=1, active=1, **settings())
     tell(job, 0, "raise ValueError", when="initialize")
     decided = job.wait("restart")
-    assert (decided["how"], decided["why"]) == ("process", "no_progress")
+    assert (decided["how"], decided["why"]) == ("process", "before_progress")
     assert "in initialize" in decided["reason"]
     former = {int(line["pid"]) for line in job.all("worker", restart=0)}
     assert not former & set(pids(job, range(2), 1))

@@ -18,7 +18,7 @@ from typing import Any
 BOUND = 120.0  # seconds, for anything that a rank is asked to do
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["torch._dynamo", "torch.distributed", "ft_supervisor.worker_state", "tests.worker.ranks"]
+    ["torch._dynamo", "torch.distributed", "ft_supervisor.worker.state", "tests.worker.ranks"]
 )
 
 

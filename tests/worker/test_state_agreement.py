@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ft_supervisor.worker_state import agreement
-from ft_supervisor.worker_state.agreement import CommitId, Plan, Report, choose, numbered_from
+from ft_supervisor.worker.state import agreement
+from ft_supervisor.worker.state.agreement import CommitId, Plan, Report, choose, numbered_from
 
 NONE = Report(0, (), 0)
 

@@ -15,7 +15,7 @@ def make(place: Place, width: int = 4) -> Any:
     """The process's State, made once: a model, Adam, a scheduler, a value; the same on all ranks."""
     import torch
 
-    from ft_supervisor.worker_state import State
+    from ft_supervisor.worker.state import State
 
     if "state" not in place.memory:
         torch.manual_seed(7)
@@ -127,7 +127,7 @@ def test_a_spare_that_trained_long_ago_does_not_hold_the_others_back(new_rank: N
 
 def damage(place: Place, victim: int, at: int) -> tuple[int | None, str, str]:
     """Sync while one byte of the message number `at` that arrives at the victim is turned over on its way."""
-    from ft_supervisor.worker_state.transfer import Link
+    from ft_supervisor.worker.state.transfer import Link
 
     counted = 0
     receive = Link._receive
@@ -253,7 +253,7 @@ def shards(place: Place, replicas: list[list[int]], steps: int) -> tuple[int | N
     import torch
     import torch.distributed as dist
 
-    from ft_supervisor.worker_state import State
+    from ft_supervisor.worker.state import State
 
     groups = [dist.new_group(ranks) for ranks in replicas]
     (own,) = [at for at, ranks in enumerate(replicas) if place.rank in ranks]
@@ -290,7 +290,7 @@ def fully_sharded(place: Place, steps: int, two_dimensions: bool) -> tuple[int |
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    from ft_supervisor.worker_state import State
+    from ft_supervisor.worker.state import State
 
     torch.manual_seed(7)
     model = torch.nn.Linear(4, 4)

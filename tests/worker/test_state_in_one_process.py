@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler as schedulers
 
-from ft_supervisor.worker_state import State, state
+from ft_supervisor.worker.state import State, state
 
 
 class Restart(BaseException):

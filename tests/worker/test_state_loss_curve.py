@@ -17,7 +17,7 @@ def train(place: Place, until: int, told: str) -> int:
     """Train a small model with dropout, Adam and a scheduler up to a step; write each loss down as it is known."""
     import torch
 
-    from ft_supervisor.worker_state import State
+    from ft_supervisor.worker.state import State
 
     if "state" not in place.memory:
         torch.manual_seed(1)

@@ -27,5 +27,6 @@ class SpareStart:
 
     def failed(self, how: str) -> None:
         """Note that the script has ended before it waited in a restartable function: it is not tried again."""
+        if self._wanted:
+            log("spare_start_failed", "warning", how=how)
         self._wanted = False
-        log("spare_start_failed", "warning", how=how)

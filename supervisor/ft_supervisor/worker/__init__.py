@@ -17,8 +17,10 @@ agent it is a plain function.
 
 For the training's process: standard library only, and no import of the rest of ft_supervisor, so that a copy of this
 folder alone can be imported, too. The main thread runs the training; one thread reads what the agent sends, and one
-more in each cycle aborts.
+more in each cycle aborts. Only State, in a folder of its own, needs torch.
 """
+
+from typing import Any
 
 from .calls import CallState, current
 from .heartbeat import automatic_progress, ping, unwatched
@@ -29,6 +31,7 @@ from .restartable import restartable
 __all__ = [
     "CallState",
     "Restart",
+    "State",
     "allow_thread",
     "atomic",
     "automatic_progress",
@@ -38,3 +41,12 @@ __all__ = [
     "restartable",
     "unwatched",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs torch when it is asked for."""
+    if name == "State":
+        from .state import State
+
+        return State
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,6 @@
 It is used in the training's own process. It imports torch, and nothing else of this package.
 """
 
-from ft_supervisor.worker_state.state import State
+from .state import State
 
 __all__ = ["State"]

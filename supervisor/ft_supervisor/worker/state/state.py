@@ -12,10 +12,10 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ft_supervisor.worker_state import generators
-from ft_supervisor.worker_state.agreement import CommitId, Plan, Report, choose, numbered_from
-from ft_supervisor.worker_state.snapshot import Flat, Snapshot, flatten, take
-from ft_supervisor.worker_state.transfer import Link, Refusal, Refused
+from . import generators
+from .agreement import CommitId, Plan, Report, choose, numbered_from
+from .snapshot import Flat, Snapshot, flatten, take
+from .transfer import Link, Refusal, Refused
 
 logger = logging.getLogger("ft_supervisor.worker")
 GENERATORS = "generators"  # the name of the item that the generators' states are kept under

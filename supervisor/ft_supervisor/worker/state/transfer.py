@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ft_supervisor.worker_state.snapshot import Flat, Snapshot, empty_like, raw
+from .snapshot import Flat, Snapshot, empty_like, raw
 
 PART = 64 << 20  # bytes
 
