@@ -114,7 +114,7 @@ def test_messages_and_descriptors_go_both_ways(depth: str, peer: Start, tmp_path
     ours = Ours(tmp_path / depth / "control")
     assert ours.names[0].startswith("@" if depth else str(tmp_path))
     one = admitted(ours, peer)
-    assert ours.wait(1) == [Said(one.process.pid, {"type": "hi"})]
+    assert ours.wait(1) == [Said(one.process.pid, one.process.pid, {"type": "hi"})]
     assert ours.woken.is_set()
     reading, writing = os.pipe()
     assert ours.control.send(one.process.pid, {"type": "run", "env": {"ä": "\0"}}, [writing])
@@ -126,7 +126,7 @@ def test_messages_and_descriptors_go_both_ways(depth: str, peer: Start, tmp_path
     assert os.read(reading, 100) == b"from the peer"
     os.close(reading)
     one.close()
-    assert ours.wait(2)[1] == Said(one.process.pid, None)
+    assert ours.wait(2)[1] == Said(one.process.pid, one.process.pid, None)
     assert not ours.control.send(one.process.pid, {"type": "run"})
 
 
@@ -155,7 +155,8 @@ def test_a_process_below_the_worker_may_connect_for_it(peer: Start, tmp_path: Pa
     one = peer(ours.names[1])
     ours.control.admit(1, lambda: one.process)
     one.tell(HI.replace("send", "fork"))
-    assert ours.wait(1) == [Said(one.process.pid, {"type": "hi"})]
+    (said,) = ours.wait(1)
+    assert (said.pid, said.message) == (one.process.pid, {"type": "hi"}) and said.sender != said.pid
     ours.control.forget(one.process.pid)  # which ends it
 
 
@@ -168,7 +169,7 @@ def test_what_is_no_message_closes_the_connection(data: str, peer: Start, tmp_pa
     one = admitted(ours, peer)
     ours.wait(1)
     one.tell(f"send {data}")
-    assert ours.wait(2)[1] == Said(one.process.pid, None)
+    assert ours.wait(2)[1] == Said(one.process.pid, one.process.pid, None)
     assert not ours.control.send(one.process.pid, {"type": "run"})
 
 
