@@ -118,7 +118,7 @@ def _until_it_is_left(job: Job, place: Place, store: str, arguments: Sequence[ob
             signal.signal(signal.SIGUSR1, _raise)
             dist.init_process_group(
                 "gloo",
-                store=dist.FileStore(store, place.world_size),
+                init_method=f"file://{store}",
                 rank=place.rank,
                 world_size=place.world_size,
                 timeout=datetime.timedelta(seconds=20),

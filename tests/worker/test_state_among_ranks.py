@@ -132,9 +132,9 @@ def damage(place: Place, victim: int, at: int) -> tuple[int | None, str, str]:
     counted = 0
     receive = Link._receive
 
-    def damaged(link: Link, into: Any, sender: int) -> Any:
+    def damaged(self: Link, into: Any, sender: int) -> Any:
         nonlocal counted
-        arrived = receive(link, into, sender)
+        arrived = receive(self, into, sender)
         if place.rank == victim and counted == at:
             import torch
 
@@ -309,7 +309,8 @@ def fully_sharded(place: Place, steps: int, two_dimensions: bool) -> tuple[int |
         optimizer.step()
         state.step += 1
         state.commit()
-    whole = [parameter.full_tensor().tolist() for parameter in model.parameters()]
+    parameters: Any = model.parameters()  # DTensors, each
+    whole = [parameter.full_tensor().tolist() for parameter in parameters]
     state.model = state.optimizer = None  # they hold the groups of this cycle
     return found, state.reason, whole
 

@@ -194,7 +194,8 @@ class State:
     def _explain(self, reason: str, link: Link, held: bool) -> None:
         self.reason = reason
         if link.rank == 0:
-            logger.log(logging.WARNING if held else logging.INFO, "the checkpoint is needed: %s", reason)
+            tell = logger.warning if held else logger.info
+            tell("the checkpoint is needed: %s", reason)
 
 
 def _keeps_itself(item: object) -> bool:
