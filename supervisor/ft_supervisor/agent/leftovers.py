@@ -21,6 +21,8 @@ Known = frozenset[tuple[int, int]]
 def beside(root: int, process: int) -> Known:
     """Return the processes below `root` that are neither `process` nor below it: a shell in between, a `tee`. Raises
     OSError."""
+    if root == process:  # as a rule; a scan of /proc may take tens of milliseconds
+        return frozenset()
     below = living(process)
     return frozenset((pid, each.start) for pid, each in living(root).items() if pid != process and pid not in below)
 
@@ -29,14 +31,13 @@ def strays(root: int, process: int, known: Known, kept: Collection[int]) -> str:
     """Return the processes that a worker has left, for people; "" if there are none. `root`: what the agent has
     started, of which `process` runs the function. `known`: what was beside it before. `kept`: what may live, with all
     below. Raises OSError."""
-    own = living(process, kept)
-    spared = living(process).keys() - own.keys()
-    others = {
-        pid: each
-        for pid, each in living(root).items()
-        if pid != process and pid not in spared and pid not in own and (pid, each.start) not in known
-    }
-    return ", ".join(f"{pid} ({each.name})" for pid, each in sorted({**own, **others}.items()))
+    found = living(process, kept)
+    if root != process:
+        below = living(process)
+        for pid, each in living(root).items():
+            if pid != process and pid not in below and (pid, each.start) not in known:
+                found[pid] = each
+    return ", ".join(f"{pid} ({each.name})" for pid, each in sorted(found.items()))
 
 
 def connected_to(pid: int, port: int) -> bool:
