@@ -127,7 +127,8 @@ class Restartable:
             case "parked":
                 self._machine.park(local_rank)
             case "fatal":
-                peer.found = f"it cannot be used again: {_text(message, 'reason')}"
+                why = one_line(f"it cannot be used again: {_text(message, 'reason')}")
+                log("not_parked", "warning", local_rank=local_rank, pid=peer.pid, why=why)
 
     def _failure(self, local_rank: int, message: Mapping[str, Any]) -> Any:
         phase, text = _text(message, "phase"), _text(message, "message")
@@ -183,11 +184,11 @@ class Restartable:
         """Forget this rank's process: it has exited, or another one takes its place."""
         self._peers.pop(local_rank, None)
 
-    def why_killed(self, local_rank: int) -> str | None:
-        """Return why a worker that could be parked is killed, for people; None for any other worker."""
-        if (peer := self._peers.get(local_rank)) is None:
-            return None
-        return one_line(peer.found or "it was not parked in time")
+    def why_killed(self, local_rank: int, late: str) -> str:
+        """Return why a worker that could be parked is killed, for people; "" for any other worker. `late`: the reason
+        where it has left nothing that was seen."""
+        peer = self._peers.get(local_rank)
+        return one_line(peer.found or late) if peer is not None else ""
 
     def events(self) -> list[AgentEvent]:
         """Return what is to be reported since the last call."""

@@ -60,7 +60,9 @@ class Workers:
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         """The workers that run, and those that are parked."""
         self._killed: set[int] = set()
-        """The local ranks of those that were killed because the machine has doomed them."""
+        """The local ranks of those of whose end the log has told."""
+        self._parks = False
+        """Whether those that are stopped are to be parked."""
         self._dying: list[subprocess.Popen[bytes]] = []
         """Formerly parked workers that no cycle needs any more."""
         self._events: list[AgentEvent] = []
@@ -183,6 +185,7 @@ class Workers:
         if self._warm is not None:
             self._warm.plan.stopping()
         self._retry_at = now  # all of them may be parked already
+        self._parks = stop.park
         orders = self._machine.stop(stop.cycle, stop.grace, stop.signal, now, park=stop.park)
         for local_rank in orders.signalled:
             with suppress(ProcessLookupError):
@@ -244,8 +247,12 @@ class Workers:
         return [*events, *self._end_what_is_due(now)]
 
     def _end_what_is_due(self, now: float) -> list[AgentEvent]:
+        doomed = [local_rank for local_rank in self._machine.doomed(now) if local_rank in self._live]
+        for local_rank in doomed:
+            self._tell_why(local_rank)
         if not self._machine.wants_sweep(now):
-            self._retry_at = now + _PIECE if self._kill_doomed(now) else None
+            self._kill(doomed)
+            self._retry_at = now + _PIECE if doomed else None
             return []
         if not self._swept():
             return []
@@ -255,21 +262,19 @@ class Workers:
         self._forget()
         return [self._machine.swept(port)]
 
-    def _kill_doomed(self, now: float) -> bool:
-        """Kill those workers that the others are not to be held up by. Return whether there are any."""
-        doomed = [local_rank for local_rank in self._machine.doomed(now) if local_rank in self._live]
-        for local_rank in doomed:
-            self._tell_why(local_rank)
+    def _kill(self, local_ranks: Collection[int]) -> None:
+        """Kill these workers with all below them; others run on."""
+        for local_rank in local_ranks:
             try:
                 kill_tree(self._live[local_rank].pid)
             except OSError as error:
                 if self._later():
                     log("cannot_sweep", level="error", reason=str(error))
-        return bool(doomed)
 
     def _tell_why(self, local_rank: int) -> None:
-        why = self._restartable.why_killed(local_rank) if self._restartable else None
-        if why is not None and local_rank not in self._killed:
+        late = "it was not parked in time" if self._parks else ""
+        why = self._restartable.why_killed(local_rank, late) if self._restartable else ""
+        if why and local_rank not in self._killed:
             self._killed.add(local_rank)
             log("not_parked", "warning", local_rank=local_rank, pid=self._live[local_rank].pid, why=why)
 
