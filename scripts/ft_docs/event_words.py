@@ -112,7 +112,7 @@ WORDS: dict[str, str] = {
     "worker_logs_fail": "A worker's output cannot be written to its file. It is tried again.",
     "worker_logs_hang": "The file system of the workers' logs does not answer. No worker waits for it.",
     "worker_logs_unwritten": "So many bytes of output were left when the agent ended, as their file system hangs.",
-    "not_parked": "A worker that could have been parked is killed, or ends by itself. `why` tells what it has left behind, for example.",
+    "not_parked": "A worker that could have been parked is killed, or ends by itself: `why` tells what it has left.",
     "not_restartable": "A worker that has called a restartable function cannot be parked: /proc cannot be read.",
     "workers_left": "Processes of the workers that did not end yet. They are killed again and again.",
     "workers_made": "How the workers of this cycle were made: parked ones called again, warm ones, new processes.",

@@ -207,7 +207,7 @@ def test_who_has_exited_is_not_waited_for(driven: Start, tmp_path: Path) -> None
 def test_more_workers_than_the_limit_of_open_files_allows(tmp_path: Path) -> None:
     code = """
 import resource
-from ft_supervisor.agent.workers import _make_room
+from ft_supervisor.agent.starter import _make_room
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (300, min(1000, hard) if hard >= 0 else 1000))
 for workers in 8, 50, 5000:

@@ -54,7 +54,7 @@ class Starter:
         """FT_SUPERVISOR_SOCKET by local rank, where there is one."""
         self.control: Control | None = None
         self.warm: WarmWorkers | None = None
-        _make_room(job)
+        _make_room(2 * job.per_node if job.preload else job.per_node)  # with the warm ones beside them
         if job.preload or job.settings.restart is RestartMode.IN_PROCESS:
             local_ranks = range(job.per_node)
             self.control = Control(wake)
@@ -158,10 +158,9 @@ class Starter:
             file_failed("worker ranks", error)
 
 
-def _make_room(job: Job) -> None:
+def _make_room(workers: int) -> None:
     """Where the limit of open files is too low for so many workers it is raised, for them too."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    workers = 2 * job.per_node if job.preload else job.per_node  # with the warm ones beside them
     needed = _FILES + _FILES_OF_WORKER * workers
     if soft < needed and soft != resource.RLIM_INFINITY:
         most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
