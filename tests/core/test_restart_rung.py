@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.core.machines import C0, C1, Talk, failed, job, mailed, stopped, succeeded
-from tests.core.test_takeover import Takeover, ran
+from tests.core.takeover import Takeover, ran
 
 from ft_supervisor.core.coordinator.policy import Decision, Trouble, decide
 from ft_supervisor.core.protocol import messages

@@ -1,56 +1,8 @@
 """`workers.restart: in_process` in whole jobs: functions are called again in the same processes after a failure."""
 
-import os
-import signal
-import sys
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from tests.processes.harness import CALM, QUICK, Job, StartJob, until
-
-WORKER = str(Path(__file__).with_name("restartable_worker.py"))
-SHORT = {"restart_grace": "1s", "quiesce": "2s", "stop_grace": "2s"}
-
-
-def settings(
-    *words: str, per_node: int = 2, timeouts: dict[str, str] | None = None, max_restarts: int = 10, **workers: Any
-) -> dict[str, Any]:
-    """Return a Job's settings."""
-    command = [sys.executable, "-S", WORKER, *words]
-    rule = {"match": "any", "action": "restart", "budget": {"max": max_restarts, "in_process": {"max": max_restarts}}}
-    return {
-        "job": {"workers": {"per_node": per_node, "command": command, "restart": "in_process", **workers}},
-        "timeouts": {**(timeouts or CALM), **SHORT},
-        "raises": True,
-        "policy": {"failures": [rule]},
-    }
-
-
-def tell(job: Job, rank: int, code: str, when: str = "do") -> None:
-    """Have the worker of this rank run this code; see restartable_worker.py."""
-    new = job.folder / "order.new"
-    new.write_text(code)
-    new.rename(job.folder / f"{when}-{rank}")
-
-
-def pids(job: Job, ranks: Iterable[int], restart: int = 0) -> list[int]:
-    """Wait until the function of all these ranks runs after so many restarts. Return their processes."""
-    return [int(job.worker(rank, restart)["pid"]) for rank in ranks]
-
-
-def usage(pid: int) -> tuple[int, int, int]:
-    """Return how many threads, file descriptors and MiB of memory a process has."""
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(status["Threads"]), len(os.listdir(f"/proc/{pid}/fd")), int(status["VmRSS"].split()[0]) >> 10  # noqa: PTH208
-
-
-def succeed(job: Job, restarts: int) -> None:
-    """Let all workers return."""
-    job.finish()
-    job.assert_end(0, "success", f"all workers of cycle 0.{restarts} exited with 0")
-
+from tests.processes.harness import QUICK, StartJob, until
+from tests.processes.in_process import pids, settings, succeed, tell, usage
 
 # -- who goes on, and who is new
 
@@ -256,79 +208,73 @@ def test_a_connection_to_the_old_store_costs_the_process_and_another_one_does_no
     succeed(job, 1)
 
 
-# -- the end of the function
+# -- functions and processes that behave unusually
 
 
-def test_all_are_called_again_also_those_that_have_returned(start: StartJob) -> None:
-    job = start(nodes=2, active=2, **settings(per_node=1))
+def test_one_that_swallows_the_exception_once_leaves_a_second_later(start: StartJob) -> None:
+    job = start(nodes=1, active=1, **settings())
     first = pids(job, range(2))
-    tell(job, 0, "Path('finish').touch(); say('leaves')")
-    others = "while not Path('finish').exists(): time.sleep(0.01)\ntime.sleep(0.5)\nPath('finish').unlink()"
-    tell(job, 1, f"{others}\nraise ValueError")
-    assert pids(job, range(2), 1) == first
-    assert not job.all("returned")
-    succeed(job, 1)
-    assert [line["restart"] for line in job.all("returned")] == ["1", "1"]
-
-
-# -- output
-
-
-def test_output_is_in_the_file_of_its_cycle(start: StartJob) -> None:
-    job = start(nodes=1, active=1, **settings(per_node=1))
-    pids(job, range(1))
-    tell(job, 0, "os.write(1, b'x' * 1_000_000 + b'no end'); raise ValueError")
-    pids(job, range(1), 1)
-    tell(job, 0, "os.write(2, b'second cycle\\n')")
-    succeed(job, 1)
-    logs = job.run_folder / "logs"
-    first, second = ((logs / cycle / "rank0.log").read_text() for cycle in ("0.0", "0.1"))
-    assert "x" * 1_000_000 + "no end" in first and "ValueError" in first and "restart=0" in first
-    assert "second cycle" not in first and "restart=1" not in first
-    assert "x" not in second.replace("exit", "") and "restart=1" in second and second.endswith("\n")
-
-
-def test_output_through_a_tee(start: StartJob) -> None:
-    command = ["bash", "-c", f"exec 3>&1; {sys.executable} -S {WORKER} | tee copy.txt"]
-    keys = settings(per_node=1)
-    keys["job"]["workers"]["command"] = command
-    job = start(nodes=1, active=1, **keys)
-    first = pids(job, range(1))
+    tell(job, 1, "try:\n say('there'); time.sleep(1000)\nexcept BaseException:\n say('swallowed')\ntime.sleep(1000)")
+    job.wait("there")
     tell(job, 0, "raise ValueError")
-    assert pids(job, range(1), 1) == first
+    assert pids(job, range(2), 1) == first
+    assert job.all("swallowed", restart=0)
     succeed(job, 1)
-    assert "restart=1" in (job.run_folder / "logs" / "0.1" / "rank0.log").read_text()
 
 
-# -- ends of all kinds
-
-
-def test_a_killed_agent_takes_its_parked_workers_along(start: StartJob) -> None:
+def test_an_exception_of_one_that_is_being_stopped_is_no_failure(start: StartJob) -> None:
     job = start(nodes=2, active=2, **settings(per_node=1))
     first = pids(job, range(2))
-    os.kill(job.pid("agent", "node1"), signal.SIGKILL)
+    tell(job, 1, "try:\n say('there'); time.sleep(1000)\nfinally:\n time.sleep(0.5); raise RuntimeError('an echo')")
+    job.wait("there")
+    tell(job, 0, "raise ValueError('the cause')")
+    assert pids(job, range(2), 1) == first
+    assert len(job.all("worker_failed")) == 1 and "the cause" in job.wait("restart")["reason"]
+    succeed(job, 1)
+
+
+def test_a_forked_child_that_raises_never_speaks_for_its_parent(start: StartJob) -> None:
+    job = start(nodes=1, active=1, **settings())
+    first = pids(job, range(2))
+    child = "if (child := os.fork()) == 0: raise RuntimeError('in the child')\nos.waitpid(child, 0); say('reaped')"
+    tell(job, 1, child)
+    job.wait("reaped")
+    assert not job.all("worker_failed") and not job.all("control_refused")
+    tell(job, 0, "raise ValueError")
+    assert pids(job, range(2), 1) == first
+    succeed(job, 1)
+
+
+def test_one_that_has_exited_with_0_is_replaced_when_another_fails(start: StartJob) -> None:
+    job = start(nodes=1, active=1, **settings())
+    first = pids(job, range(2))
+    tell(job, 0, "os._exit(0)")
+    until(lambda: first[0] not in job.processes(), "its end")
+    tell(job, 1, "raise ValueError")
+    second = pids(job, range(2), 1)
+    assert second[0] != first[0] and second[1] == first[1]
+    succeed(job, 1)
+
+
+def test_one_that_hangs_goes_on_in_its_process(start: StartJob) -> None:
+    keys = settings(per_node=1)
+    keys["job"]["hang"] = {"after": "5s"}
+    job = start(nodes=2, active=2, **keys)
+    first = pids(job, range(2))
+    tell(job, 1, "say('hangs'); time.sleep(1000)")
+    assert "hangs" in job.wait("restart")["reason"]
+    assert pids(job, range(2), 1) == first
+    assert (job.run_folder / "stacks" / "0.0" / "1.txt").exists()
+    succeed(job, 1)
+
+
+@pytest.mark.slow("test_one_that_does_not_leave_its_function_in_time_is_killed")
+def test_one_that_hangs_with_the_interpreter_locked_is_killed(start: StartJob) -> None:
+    keys = settings(per_node=1)
+    keys["job"]["hang"] = {"after": "5s"}
+    job = start(nodes=2, active=2, **keys)
+    first = pids(job, range(2))
+    tell(job, 1, "import ctypes; say('hangs'); ctypes.PyDLL(None).sleep(1000)")
     second = pids(job, range(2), 1)
     assert second[0] == first[0] and second[1] != first[1]
-    assert first[1] not in job.processes()
     succeed(job, 1)
-
-
-def test_parked_workers_end_at_once_with_the_job(start: StartJob) -> None:
-    job = start(nodes=2, active=2, **settings(per_node=1, max_restarts=0))
-    pids(job, range(2))
-    tell(job, 0, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); say('deaf')")
-    job.wait("deaf")
-    tell(job, 1, "raise ValueError")
-    job.assert_end(1, "failed", "raises ValueError")
-    last = max(line.at for line in job.all("closing"))
-    assert max(line.at for line in job.all("leaving", proc="daemon")) - last < 10
-
-
-def test_a_fence_kills_workers_that_could_be_parked(start: StartJob) -> None:
-    job = start(nodes=3, active=2, candidates=[0], **settings(per_node=1, timeouts=QUICK))
-    former = pids(job, range(2))
-    stopped = job.freeze("node0")
-    until(lambda: former[1] not in job.processes("node1"), "the fence")
-    assert job.all("fenced", "node1")
-    assert not job.all("worker", restart=1)
-    job.thaw(stopped)
