@@ -61,6 +61,15 @@ def test_a_warm_worker_takes_the_place_of_one_that_dies(start: StartJob) -> None
     succeed(job, 2)
 
 
+def test_torch_does_not_end_a_process_because_a_group_of_it_fails(start: StartJob) -> None:
+    job = start(nodes=1, active=1, **settings(env={"TORCH_NCCL_ENABLE_MONITORING": "1"}))
+    names = "TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING"
+    tell(job, 0, f"say('env', asynchronous=os.environ['{names[0]}'], monitoring=os.environ['{names[1]}'])")
+    found = job.wait("env")
+    assert (found["asynchronous"], found["monitoring"]) == ("0", "1")  # what the job says wins
+    succeed(job, 0)
+
+
 def test_a_failure_before_any_progress_means_new_processes(start: StartJob) -> None:
     job = start(nodes=1, active=1, **settings())
     tell(job, 0, "raise ValueError", when="initialize")

@@ -26,6 +26,7 @@ from torch.distributed.elastic.utils.api import macros
 from ft_supervisor.core.protocol.ledger import EMPTY
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Cycle, Job
+from ft_supervisor.core.protocol.settings import RestartMode
 from ft_supervisor.process.tree import pdeath_command
 from ft_supervisor.store.tcp import ADDED_TO_ENVIRONMENT
 
@@ -37,6 +38,14 @@ _TORCHRUN_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 _ONE = Run(0, Cycle(0, 0), "0", 0, 1, 0, 0, "one", 1, EMPTY, 0.0)
 _OTHER = Run(0, Cycle(0, 1), "0-1", 1, 2, 1, 3, "two", 2, EMPTY, 0.0)
 """It differs from _ONE in all that a cycle decides."""
+_IN_PROCESS = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+}
+"""Where workers go on in their processes: torch's watchdog threads must not end a process because a group of it fails,
+as they do by default (torch.distributed.distributed_c10d._abort_process_group; torch/csrc/distributed/c10d/
+ProcessGroupNCCL.hpp). The agent's own hang watch is there instead."""
 _NOTIFY = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
@@ -58,6 +67,9 @@ def worker_environment(job: Job) -> None:
         os.environ.pop(name, None)
         os.putenv(name, value)
     os.environ.update(job.env)
+    if job.settings.restart is RestartMode.IN_PROCESS:
+        for name, value in _IN_PROCESS.items():
+            os.environ.setdefault(name, value)
     if job.per_node > 1:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 
