@@ -92,7 +92,7 @@ class Workers:
         again = self._machine.start(run.cycle, fresh=run.fresh)
         with self._told():
             self._drop_all_but(again)
-            failure = self._starter.wrong_command()
+            failure = self._starter.wrong_command() if len(again) < self._job.per_node else None
             if failure is None:
                 self._launch(run, again)
             else:
@@ -190,7 +190,6 @@ class Workers:
         for local_rank in orders.signalled:
             with suppress(ProcessLookupError):
                 os.killpg(self._live[local_rank].pid, signal.Signals[orders.signal])
-
         if self._restartable is not None:
             for local_rank in orders.aborted:
                 self._restartable.abort(self._live[local_rank].pid)
