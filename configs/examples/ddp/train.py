@@ -117,7 +117,7 @@ class Training:
         self.options, self.device = options, device
         self.student = network(seed=2).to(device)
         self.optimizer = torch.optim.SGD(self.student.parameters(), lr=0.005, momentum=0.9)
-        self.untrained = copy.deepcopy(
+        self.untrained: dict[str, Any] = copy.deepcopy(
             {"step": 0, "model": self.student.state_dict(), "optimizer": self.optimizer.state_dict()}
         )
         self.state: Any = None
