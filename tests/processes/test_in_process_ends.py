@@ -14,9 +14,10 @@ from tests.processes.in_process import WORKER, pids, settings, succeed, tell
 def test_all_are_called_again_also_those_that_have_returned(start: StartJob) -> None:
     job = start(nodes=2, active=2, **settings(per_node=1))
     first = pids(job, range(2))
-    tell(job, 0, "Path('finish').touch(); say('leaves')")
     others = "while not Path('finish').exists(): time.sleep(0.01)\ntime.sleep(0.5)\nPath('finish').unlink()"
-    tell(job, 1, f"{others}\nraise ValueError")
+    tell(job, 1, f"say('waits')\n{others}\nraise ValueError")
+    job.wait("waits")
+    tell(job, 0, "Path('finish').touch()")
     assert pids(job, range(2), 1) == first
     assert not job.all("returned")
     succeed(job, 1)
