@@ -12,13 +12,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ft_bench import daemon, ending, faults, placement, rendezvous, report, takeover
+from ft_bench import daemon, ending, faults, placement, rendezvous, report, restart, takeover
 from ft_bench.seen import BenchError
 from ft_supervisor.process import tree
 
 SECTIONS: Mapping[str, Sequence[Callable[[bool], list[report.Row]]]] = {
     "rendezvous": [rendezvous.measure],
     "faults": [faults.measure],
+    "restart": [restart.measure],
     "takeover": [takeover.measure, takeover.measure_many],
     "ending": [ending.measure],
     "daemon": [daemon.measure],
@@ -32,6 +33,7 @@ EXAMPLES = """\
 what:
   rendezvous  N agents join at one moment, in threads of a few processes: until the last one gets its Run
   faults      8 nodes, a worker is killed: until the other nodes know, and until all workers run again
+  restart     workers that train with torch, one is killed: until all have made a step again, started cold and warm
   takeover    the coordinator is killed, alone or with its node, among 8 nodes and among 1,000 agents: until another is
               in charge, agents are registered again, and all workers run; what torchrun does without its first node
   ending      8 nodes, all workers exit with 0: until the last daemon is gone

@@ -88,13 +88,21 @@ def environ() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def write_config(path: Path, active: int, command: Sequence[str], candidates: Sequence[int] = ()) -> Path:
+def write_config(
+    path: Path,
+    active: int,
+    command: Sequence[str],
+    candidates: Sequence[int] = (),
+    per_node: int = 1,
+    preload: Sequence[str] = (),
+) -> Path:
     """Write a job.yaml with the built-in timeouts, these candidates if any, and a budget that no bench spends."""
     config = path / "job.yaml"
     words = ", ".join(f"'{word}'" for word in command)
     config.write_text(
         f"name: bench\ncluster: none\nnodes: {{active: {active}}}\n"
-        f"workers: {{per_node: 1, command: [{words}]}}\nrun_dir: runs/{{job_id}}\n"
+        f"workers: {{per_node: {per_node}, command: [{words}], preload: [{', '.join(preload)}]}}\n"
+        "run_dir: runs/{job_id}\n"
         "policy:\n  failures: [{match: any, action: restart, budget: {max: 100}}]\n"
         + (f"  coordinator: {{candidates: {list(candidates)}}}\n" if candidates else "")
     )
@@ -108,14 +116,34 @@ def start_local(path: Path, nodes: int, active: int, candidates: Sequence[int] =
     """
     job = Job(path)
     command = [*job.workers.command, *([] if step is None else [str(step)])]
-    config = write_config(path, active, command, candidates)
-    line = [sys.executable, "-P", "-m", "ft_supervisor", "local", "--config", str(config), "-N", str(nodes)]
-    job.follow(_popen(line, path, environ(), subprocess.PIPE))
+    _local(job, path, nodes, write_config(path, active, command, candidates))
     job.workers.wait("start", active)
     job.logged("connected", nodes, proc="agent")
     (state,) = path.glob("runs/*/*/local.json")
     job.pids = [int(node["pid"]) for node in json.loads(state.read_text())["nodes"]]
     return job
+
+
+def start_training(path: Path, nodes: int, per_node: int, command: Sequence[str], preload: Sequence[str]) -> Job:
+    """Start `ft-supervisor local` with this command, to which the workers' pipe is added. Return at once."""
+    job = Job(path)
+    _local(job, path, nodes, write_config(path, nodes, [*command, str(path / "workers")], (0,), per_node, preload))
+    return job
+
+
+def _local(job: Job, path: Path, nodes: int, config: Path) -> None:
+    line = [sys.executable, "-P", "-m", "ft_supervisor", "local", "--config", str(config), "-N", str(nodes)]
+    job.follow(_popen(line, path, environ(), subprocess.PIPE))
+
+
+def warm_workers() -> list[int]:
+    """Return the pids of this process's jobs' warm workers, those that work for a cycle by now too."""
+    found = []
+    for pid in tree.descendants(os.getpid()):
+        with suppress(OSError):
+            if b"warm_start.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def start_daemon(path: Path) -> Job:

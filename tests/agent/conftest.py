@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.agent.harness import BOUND, Agent, Nursery, Scripted, listen
+from tests.agent.harness import BOUND, Agent, Driven, Nursery, Scripted, listen
 from tests.agent.pipes import Ends, Start
 
 from ft_supervisor.core.protocol.model import Job, Memory
@@ -50,6 +50,20 @@ def agent_of(nursery: Nursery) -> Iterator[Callable[..., Agent]]:
 
 
 @pytest.fixture
+def driven(nursery: Nursery) -> Iterator[Callable[[Job], Driven]]:
+    """Return a function that starts Workers in another process."""
+    started: list[Driven] = []
+
+    def start(job: Job) -> Driven:
+        started.append(Driven(nursery, job))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+@pytest.fixture
 def ends() -> Iterator[Ends]:
     """Yield pipes, closed at the end; the output's own thread may only wait for more then."""
     ends = Ends()
@@ -59,13 +73,12 @@ def ends() -> Iterator[Ends]:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start a worker as torch does: it opens the named files itself."""
+    """Start a worker as the agent does."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start_one(names: tuple[str, str], code: str) -> subprocess.Popen[bytes]:
-        with open(names[0], "w") as stdout, open(names[1], "w") as stderr:  # noqa: PTH123 - as torch opens them
-            command = [sys.executable, "-S", "-c", f"import os, sys, time\n{code}"]
-            processes.append(subprocess.Popen(command, stdout=stdout, stderr=stderr, start_new_session=True))
+    def start_one(ends: tuple[int, int], code: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-S", "-c", f"import os, sys, time\n{code}"]
+        processes.append(subprocess.Popen(command, stdout=ends[0], stderr=ends[1], start_new_session=True))
         return processes[-1]
 
     yield start_one

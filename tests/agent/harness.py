@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -197,6 +198,49 @@ class Agent:
     def close(self) -> None:
         """Close the link, as the daemon's death would."""
         self.link.close()
+
+
+class Driven:
+    """Workers in another process; see nursery.py."""
+
+    def __init__(self, nursery: Nursery, job: Job) -> None:
+        self.log_file = Path(job.local_folder) / "workers.log"
+        self.pid, self._sock = nursery.workers(self.log_file)
+        self._sock.settimeout(BOUND)
+        self._file = self._sock.makefile("rwb")
+        self._events: list[Any] = []
+        self._send((job, NODE))
+
+    def _send(self, what: object) -> None:
+        pickle.dump(what, self._file)
+        self._file.flush()
+
+    def call(self, method: str, *arguments: object) -> Any:
+        """Return the result of this method of Workers."""
+        self._send((method, *arguments))
+        while True:
+            kind, value = pickle.load(self._file)
+            if kind == "answer":
+                return value
+            self._events.append(value)
+
+    def any_event(self) -> object:
+        """Return the next event."""
+        return self._events.pop(0) if self._events else pickle.load(self._file)[1]
+
+    def event(self, kind: type[T]) -> T:
+        """Return the next event, which is of this kind."""
+        event = self.any_event()
+        assert isinstance(event, kind), f"{event}\n{self.log()}"
+        return event
+
+    def log(self) -> str:
+        """Return the output of the workers and of their parent."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def close(self) -> None:
+        self._file.close()
+        self._sock.close()
 
 
 def run(cycle: Cycle, group_rank: int = 0, nodes: int = 1, restart_count: int | None = None) -> messages.Run:

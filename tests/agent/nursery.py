@@ -23,16 +23,19 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from torch.distributed.elastic.multiprocessing.subprocess_handler import get_subprocess_handler
+
 from ft_supervisor.agent import __main__ as agent
 from ft_supervisor.agent import shell  # noqa: F401 - what takes long to import
-from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
+from ft_supervisor.agent.node_agent import NodeAgent, quiet_torch, worker_environment
 from ft_supervisor.agent.workers import Workers
 from ft_supervisor.core.protocol.actions import Pulse
-from ft_supervisor.core.protocol.model import PROTOCOL
+from ft_supervisor.core.protocol.messages import Run
+from ft_supervisor.core.protocol.model import PROTOCOL, Job
 from ft_supervisor.process import clock
 from ft_supervisor.process.background import Background
 from ft_supervisor.process.link import LINK_FD_ENV, pair
-from ft_supervisor.process.tree import become_subreaper
+from ft_supervisor.process.tree import become_subreaper, pdeath_command
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import dump_pulse
@@ -87,9 +90,21 @@ def _receive(file: Any, calls: SimpleQueue[Any]) -> None:
 def _call(workers: Workers, method: str, *arguments: Any) -> Any:
     if method == "open_fds":
         return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+    if method == "by_torch":
+        return by_torch(workers, *arguments)
     now = clock.now()
     value = operator.attrgetter(method)(workers)(*(now if argument == "now" else argument for argument in arguments))
     return value.wait(30.0) if isinstance(value, Background) else value
+
+
+def by_torch(workers: Workers, job: Job, run: Run) -> None:
+    """Start the one worker of `run` by torch's own SubprocessHandler, and wait for its end."""
+    agent, streams = NodeAgent(job), workers.evidence.open(run)[0]
+    env = {**agent.prepare(run)[0], **streams.env}
+    entrypoint, *words = pdeath_command(job.command)
+    stdout, stderr = f"/proc/self/fd/{streams.stdout}", f"/proc/self/fd/{streams.stderr}"
+    get_subprocess_handler(entrypoint, tuple(words), env, stdout, stderr, 0).proc.wait()
+    workers.evidence.close()
 
 
 def be(request: dict[str, Any], sock: socket.socket) -> None:

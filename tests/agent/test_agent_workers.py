@@ -93,7 +93,7 @@ def test_a_worker_sees_what_torchrun_gives(agent_of: AgentOf, coordinator: Scrip
         coordinator.expect(WorkersSucceeded)
         _, errors = reference.communicate()
         assert reference.returncode == 0, errors
-    not_ours = {"PWD", "OLDPWD", "PYTEST_CURRENT_TEST", "NOTIFY_SOCKET", "FT_SUPERVISOR_TERM"}
+    not_ours = {"PWD", "OLDPWD", "PYTEST_CURRENT_TEST", "NOTIFY_SOCKET"} | {"FT_SUPERVISOR_TERM", "FT_SUPERVISOR_CYCLE"}
     differ = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"}
     for local_rank in "01":
         theirs = json.loads((elsewhere / f"{local_rank}.json").read_text())

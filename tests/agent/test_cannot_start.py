@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.harness import Agent, Nursery, Scripted, job, living_below, run, standby
-from tests.agent.test_workers_reports import Driven, Start, driven, exited, python
+from tests.agent.harness import Agent, Driven, Nursery, Scripted, job, living_below, run, standby
+from tests.agent.test_workers_reports import Start, exited, python
 
 from ft_supervisor.agent.failures import look_up
 from ft_supervisor.core.protocol import orders
 from ft_supervisor.core.protocol.events import CannotStart, WorkersExited, WorkersGone
 from ft_supervisor.core.protocol.messages import Register, Unhealthy, WorkersStopped
 from ft_supervisor.core.protocol.model import Cycle, Job, Problem
-
-__all__ = ["driven"]
 
 FIRST, SECOND, THIRD = Cycle(0, 1), Cycle(0, 2), Cycle(0, 3)
 SLEEPS = python("time.sleep(1000)")

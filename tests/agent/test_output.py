@@ -27,9 +27,9 @@ def test_lines_pass_as_they_are_and_the_last_are_kept(ends: Ends, start: Start) 
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
     before = open_fds()
-    names = output.open(RANKS, {})
+    pipes = output.open(RANKS, {})
     code = "os.write(1, b'out\\xff\\n'); os.write(2, b'err\\x00\\n'); os.write(1, b'no end')"
-    workers = [start(names[rank], code + f"; os.write(2, b'{rank}')") for rank in (0, 1)]
+    workers = [start(pipes[rank], code + f"; os.write(2, b'{rank}')") for rank in (0, 1)]
     output.started()
     for worker in workers:
         assert worker.wait(BOUND) == 0
@@ -51,13 +51,12 @@ def test_lines_pass_as_they_are_and_the_last_are_kept(ends: Ends, start: Start) 
 def test_both_streams_in_order_of_arrival(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
+    pipes = output.open({0: 0}, {})
     code = "for i in range(4):\n os.write(1 + i % 2, b'%d\\n' % i)\n sys.stdin.readline()"
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb", buffering=0) as stdin:
-        with open(names[0][0], "w") as stdout, open(names[0][1], "w") as stderr:  # noqa: PTH123 - as torch opens them
-            command = [sys.executable, "-S", "-c", f"import os, sys\n{code}"]
-            worker = subprocess.Popen(command, stdin=reading, stdout=stdout, stderr=stderr)
+        command = [sys.executable, "-S", "-c", f"import os, sys\n{code}"]
+        worker = subprocess.Popen(command, stdin=reading, stdout=pipes[0][0], stderr=pipes[0][1])
         os.close(reading)
         output.started()
         for i in range(4):
@@ -74,13 +73,13 @@ def test_both_streams_in_order_of_arrival(ends: Ends, start: Start) -> None:
 def test_lines_of_many_workers_do_not_mix(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), ends.writing[0], ends.writing[0])
-    names = output.open({rank: rank for rank in range(4)}, {})
+    pipes = output.open({rank: rank for rank in range(4)}, {})
     code = (
         "for i in range(1500):\n"
         " line = (str(os.getpid()) + ' ') * (i % 900) + '.\\n'\n"
         " os.write(1 + i % 2, line.encode())\n"
     )
-    workers = [start(names[rank], code) for rank in range(4)]
+    workers = [start(pipes[rank], code) for rank in range(4)]
     output.started()
     for worker in workers:
         assert worker.wait(BOUND) == 0
@@ -95,8 +94,8 @@ def test_lines_of_many_workers_do_not_mix(ends: Ends, start: Start) -> None:
 def test_a_line_of_100_megabytes(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "for i in range(100): sys.stdout.write('x' * 1000_000)\nprint('the end')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "for i in range(100): sys.stdout.write('x' * 1000_000)\nprint('the end')")
     output.started()
     assert worker.wait(BOUND) == 0
     output.drain(0, BOUND)
@@ -110,8 +109,8 @@ def test_a_line_of_100_megabytes(ends: Ends, start: Start) -> None:
 def test_a_progress_bar_passes_before_its_line_ends(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    start(names[0], "os.write(2, b'\\r 1%\\r 2%'); time.sleep(1000)")
+    pipes = output.open({0: 0}, {})
+    start(pipes[0], "os.write(2, b'\\r 1%\\r 2%'); time.sleep(1000)")
     output.started()
     wait_until(lambda: bytes(ends.data[1]) == b"\r 1%\r", "the bar")
     output.release()
@@ -120,8 +119,8 @@ def test_a_progress_bar_passes_before_its_line_ends(ends: Ends, start: Start) ->
 
 def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "for i in range(30): os.write(1, (b'%06d' % i + b'.' * 993 + b'\\n') * 1000)")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "for i in range(30): os.write(1, (b'%06d' % i + b'.' * 993 + b'\\n') * 1000)")
     output.started()
     assert worker.wait(BOUND) == 0
     output.drain(0, BOUND)
@@ -139,8 +138,8 @@ def test_a_dead_stdout_stops_no_worker(ends: Ends, start: Start, capfd: pytest.C
 def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_output, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "for i in range(20): os.write(1, b'x' * 999_999 + b'\\n')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "for i in range(20): os.write(1, b'x' * 999_999 + b'\\n')")
     output.started()
     got = 0
     pause = threading.Event()
@@ -154,8 +153,8 @@ def test_a_slow_stdout_loses_nothing(ends: Ends, start: Start, monkeypatch: pyte
 def test_a_closed_stdout_stops_no_worker(ends: Ends, start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     ends.hang_up()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "for i in range(30): os.write(1, b'x' * 999_999 + b'\\n')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "for i in range(30): os.write(1, b'x' * 999_999 + b'\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
     output.drain(0, BOUND)
@@ -169,8 +168,8 @@ def test_a_full_pipe_that_does_not_block_is_waited_for(ends: Ends, start: Start)
     fd = ends.writing[0]
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "os.write(1, b'x' * 1_999_999 + b'\\n')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "os.write(1, b'x' * 1_999_999 + b'\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
     ends.read()
@@ -182,8 +181,8 @@ def test_a_full_pipe_that_does_not_block_is_waited_for(ends: Ends, start: Start)
 def test_a_grandchild_that_keeps_the_pipe_is_not_waited_for(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {})
-    worker = start(names[0], "os.write(1, b'last words\\n')\nif os.fork() == 0:\n  while True: os.write(1, b'more\\n')")
+    pipes = output.open({0: 0}, {})
+    worker = start(pipes[0], "os.write(1, b'last words\\n')\nif os.fork() == 0:\n  while True: os.write(1, b'more\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
     began = time.monotonic()
@@ -196,10 +195,10 @@ def test_a_grandchild_that_keeps_the_pipe_is_not_waited_for(ends: Ends, start: S
 def test_a_worker_inherits_no_other_pipe(ends: Ends, start: Start) -> None:
     ends.read()
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open(RANKS, {})
-    start(names[0], "time.sleep(1000)")
+    pipes = output.open(RANKS, {})
+    start(pipes[0], "time.sleep(1000)")
     code = "print(sorted(fd for fd in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{fd}')))"
-    worker = start(names[1], code)
+    worker = start(pipes[1], code)
     output.started()
     assert worker.wait(BOUND) == 0
     output.drain(1, BOUND)

@@ -16,12 +16,12 @@ from ft_supervisor.core.protocol.settings import Logs, Tee
 def test_binary_data_and_a_line_of_100_megabytes_in_a_file(ends: Ends, start: Start, tmp_path: Path) -> None:
     path = tmp_path / "logs" / "0.1" / "rank0.log"
     output = Output("n1", Logs(tee=Tee.NONE, max_size=30_000_000, keep=9), *ends.writing)
-    names = output.open({0: 0}, {0: path})
+    pipes = output.open({0: 0}, {0: path})
     code = (
         "data = bytes(range(256)) * 4000\nfor i in range(100): sys.stdout.buffer.write(data.replace(b'\\n', b''))\n"
         "print(flush=True)\nos.write(1, bytes(range(11)) + b'end')"
     )
-    worker = start(names[0], code)
+    worker = start(pipes[0], code)
     output.started()
     assert worker.wait(BOUND) == 0
     output.release()
@@ -38,12 +38,12 @@ def test_four_ranks_at_full_speed_lose_nothing(
     monkeypatch.setattr(log_files, "_PATIENCE", BOUND)  # this machine may stand still for longer than the usual one
     ends.read()
     output = Output("n1", Logs(tee=Tee.RANK0, max_size=1_000_000, keep=100), *ends.writing)
-    names = output.open({rank: rank + 4 for rank in range(4)}, {rank: tmp_path / f"{rank}" for rank in range(4)})
+    pipes = output.open({rank: rank + 4 for rank in range(4)}, {rank: tmp_path / f"{rank}" for rank in range(4)})
     code = (
         "for i in range(40):\n"
         " os.write(1 + i % 2, b''.join(b'%08d %d\\n' % (i * 20000 + j, 1 + i % 2) for j in range(20000)))"
     )
-    workers = [start(names[rank], code) for rank in range(4)]
+    workers = [start(pipes[rank], code) for rank in range(4)]
     output.started()
     for worker in workers:
         assert worker.wait(BOUND) == 0
@@ -68,8 +68,8 @@ def test_a_hanging_file_stops_no_worker_and_no_other_output(
     ends.read()
     os.mkfifo(tmp_path / "rank0.log")
     output = Output("n1", Logs(), *ends.writing)
-    names = output.open({0: 0}, {0: tmp_path / "rank0.log"})
-    worker = start(names[0], "for i in range(300): os.write(1, b'x' * 99_999 + b'\\n')")
+    pipes = output.open({0: 0}, {0: tmp_path / "rank0.log"})
+    worker = start(pipes[0], "for i in range(300): os.write(1, b'x' * 99_999 + b'\\n')")
     output.started()
     assert worker.wait(BOUND) == 0
     began = time.monotonic()
@@ -88,8 +88,8 @@ def pass_all(ends: Ends, start: Start, logs: Logs, codes: dict[int, str], first:
     """Return the lines of stdout and of stderr when these workers have run."""
     ends.read()
     output = Output("n3", logs, *ends.writing)
-    names = output.open({rank: first + rank for rank in codes}, {})
-    workers = [start(names[rank], code) for rank, code in codes.items()]
+    pipes = output.open({rank: first + rank for rank in codes}, {})
+    workers = [start(pipes[rank], code) for rank, code in codes.items()]
     output.started()
     for worker in workers:
         worker.wait(BOUND)
@@ -158,14 +158,14 @@ def test_what_a_worker_that_never_began_has_printed(ends: Ends) -> None:
 
 def test_both_streams_in_one_file_do_not_mix_within_a_line(ends: Ends, start: Start, tmp_path: Path) -> None:
     output = Output("n1", Logs(tee=Tee.NONE), *ends.writing)
-    names = output.open({0: 0}, {0: tmp_path / "rank0.log"})
+    pipes = output.open({0: 0}, {0: tmp_path / "rank0.log"})
     code = (
         "def wait(name):\n while not os.path.exists(name): time.sleep(0.01)\n"
         f"os.write(1, b'x' * 100_000); wait({str(tmp_path / 'first')!r})\n"
         f"os.write(2, b'error\\n'); wait({str(tmp_path / 'second')!r})\n"
         "os.write(1, b'more\\n')"
     )
-    worker = start(names[0], code)
+    worker = start(pipes[0], code)
     output.started()
     wait_until(lambda: output.since(0, 0)[0] == 100_000, "the long piece")
     (tmp_path / "first").touch()

@@ -1,6 +1,5 @@
 """The reports of Workers on real workers beyond their exit codes."""
 
-import pickle
 import subprocess
 import sys
 import time
@@ -8,10 +7,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
-from tests.agent.harness import BOUND, NODE, Nursery, job, run, wait_until
+from tests.agent.harness import BOUND, Driven, job, run, wait_until
 
 from ft_supervisor.core.protocol.events import Beat, WorkersExited, WorkersGone
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job
@@ -22,58 +21,6 @@ LIMIT = 400 << 20
 """Bytes; with an oom_score_adj of 1000, who takes as much is killed before who has imported torch."""
 
 T = TypeVar("T")
-
-
-class Driven:
-    """Workers in another process; see nursery.py."""
-
-    def __init__(self, nursery: Nursery, job: Job) -> None:
-        self.log_file = Path(job.local_folder) / "workers.log"
-        self.pid, self._sock = nursery.workers(self.log_file)
-        self._sock.settimeout(BOUND)
-        self._file = self._sock.makefile("rwb")
-        self._events: list[Any] = []
-        self._send((job, NODE))
-
-    def _send(self, what: object) -> None:
-        pickle.dump(what, self._file)
-        self._file.flush()
-
-    def call(self, method: str, *arguments: object) -> Any:
-        """Return the result of this method of Workers."""
-        self._send((method, *arguments))
-        while True:
-            kind, value = pickle.load(self._file)
-            if kind == "answer":
-                return value
-            self._events.append(value)
-
-    def event(self, kind: type[T]) -> T:
-        """Return the next event, which is of this kind."""
-        event = self._events.pop(0) if self._events else pickle.load(self._file)[1]
-        assert isinstance(event, kind), f"{event}\n{self.log()}"
-        return event
-
-    def log(self) -> str:
-        """Return the output of the workers and of their parent."""
-        return self.log_file.read_text(errors="replace")
-
-    def close(self) -> None:
-        self._file.close()
-        self._sock.close()
-
-
-@pytest.fixture
-def driven(nursery: Nursery) -> Iterator[Callable[[Job], Driven]]:
-    started: list[Driven] = []
-
-    def start(job: Job) -> Driven:
-        started.append(Driven(nursery, job))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
 
 
 Start = Callable[[Job], Driven]

@@ -33,7 +33,11 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 @pytest.mark.parametrize(
     ("section", "count"),
-    [("faults", 4), pytest.param("takeover", 16, marks=pytest.mark.slow("faults, and tests/processes"))],
+    [
+        ("faults", 4),
+        pytest.param("restart", 6, marks=pytest.mark.slow("tests/processes/test_warm_workers.py")),
+        pytest.param("takeover", 16, marks=pytest.mark.slow("faults, and tests/processes")),
+    ],
 )
 def test_a_small_run(repository: Path, tmp_path: Path, section: str, count: int) -> None:
     figures, temporary = tmp_path / "bench.json", tmp_path / "tmp"

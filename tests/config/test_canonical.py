@@ -23,6 +23,7 @@ CHANGES = {
     "nodes.grow": "now",
     "workers.per_node": 3,
     "workers.command": ["python", "other.py"],
+    "workers.preload": ["torch"],
     "workers.env": {"A": "b"},
     "run_dir": "other",
     "hang.after": "1m",
@@ -86,7 +87,7 @@ def tree(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def changed(site: Site, **values: Any) -> JobConfig:
-    return site.load(yaml.safe_dump(tree({"nodes.active": 2, "workers.command": ["x"], **values})))
+    return site.load(yaml.safe_dump(tree({"nodes.active": 2, "workers.command": ["python", "x"], **values})))
 
 
 def test_the_table_has_every_key() -> None:

@@ -95,7 +95,7 @@ def test_any_values_for_our_keys(folder: Path, values: dict[str, Any]) -> None:
 
 @given(st.sets(st.sampled_from(sorted(CHANGES.keys() - {"nodes.segment"})), max_size=8))
 def test_right_values_load_in_any_company(folder: Path, keys: set[str]) -> None:
-    content = tree({"nodes.active": 4, "workers.command": ["x"], **{key: CHANGES[key] for key in keys}})
+    content = tree({"nodes.active": 4, "workers.command": ["python", "x"], **{key: CHANGES[key] for key in keys}})
     if {"policy.timeouts.fence", "policy.timeouts.coordinator"} & keys:
         content.setdefault("policy", {}).setdefault("timeouts", {})["node_lost"] = "7s"
     assert attempt(folder, yaml.safe_dump(content).encode()) is not None

@@ -219,3 +219,34 @@ def test_the_domain_of_a_name_takes_no_time() -> None:
     assert domain_of_name("^(rack[0-9]+)-", "rack07-n1") == "rack07"
     assert domain_of_name("^(rack[0-9]*)x?", "n1") is None
     assert domain_of_name("(a*)*$", "a" * 5000 + "b") is None, "an expression that backtracks elsewhere"
+
+
+def test_preload(site: Site) -> None:
+    job = "nodes: {active: 2}\nworkers: {command: [numactl, python, -u, train.py]%s}\n"
+    assert site.load(job % "").preload == ()
+    assert site.load(job % ", preload: [torch, torch._dynamo, my_pkg]").preload == ("torch", "torch._dynamo", "my_pkg")
+    assert site.load(job % ", preload: torch").preload == ("torch",)
+    assert site.load(job % ", preload: []").preload == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "preload", "error"),
+    [
+        ("[python, t.py]", "[a-b]", "job.yaml:2: workers.preload[0]: is 'a-b'; it must be a module's name"),
+        ("[python, t.py]", "[./a]", "job.yaml:2: workers.preload[0]: is './a'; it must be a module's name"),
+        ("[python, t.py]", "[a, a]", "job.yaml:2: workers.preload[1]: 'a' is given twice"),
+        (
+            "[bash, -c, python t.py]",
+            "torch",
+            "job.yaml:2: workers.preload: workers.command (job.yaml:2) cannot be started ahead: bash -c runs it",
+        ),
+        (
+            "[./train]",
+            "torch",
+            "job.yaml:2: workers.preload: workers.command (job.yaml:2) cannot be started ahead: no word of it is a",
+        ),
+    ],
+)
+def test_preload_is_refused(site: Site, command: str, preload: str, error: str) -> None:
+    refused = site.refused(f"nodes: {{active: 2}}\nworkers: {{command: {command}, preload: {preload}}}\n")
+    assert refused.startswith(error)

@@ -188,7 +188,7 @@ def test_every_configuration_is_right(block: Block, tmp_path: Path) -> None:
     path = tmp_path / "file.yaml"
     path.write_text(block.text)
     if yaml.safe_load(block.text).keys() & {key.partition(".")[0] for key in JOB_KEYS}:
-        config.load(path, environ={}, command=("true",))
+        config.load(path, environ={}, command=("python", "train.py"))
     else:
         config.load_policy(path, environ={})
 

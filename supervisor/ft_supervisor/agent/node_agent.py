@@ -1,16 +1,17 @@
-"""Starts workers by torch's elastic agent, with given ranks instead of a rendezvous: a worker gets the environment that
-torchrun would give it.
+"""Starts workers in the environment that torchrun would give them, with given ranks instead of a rendezvous.
 
-Only the start of workers is torch's (its environment variables, error files, log redirection, watchdog). workers.py
-watches and stops them, because torch's ways block for up to 30 s (docs/internals/torch.md). Nothing here uses a store
-or DNS.
+The environment variables, error files and the watchdog are those of torch's elastic agent. It would start all of a
+node's workers or none, so its way ends when it has made them ready, and each is started here as its SubprocessHandler
+does. workers.py watches and stops them, because torch's ways block for up to 30 s (docs/internals/torch.md). Nothing
+here uses a store or DNS.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ from torch._C._distributed_c10d import HashStore, Store
 from torch.distributed.elastic.agent.server.api import Worker, WorkerGroup, WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
-from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
+from torch.distributed.elastic.utils.api import macros
 
+from ft_supervisor.core.protocol.ledger import EMPTY
 from ft_supervisor.core.protocol.messages import Run
-from ft_supervisor.core.protocol.model import Job
+from ft_supervisor.core.protocol.model import Cycle, Job
 from ft_supervisor.process.tree import pdeath_command
 from ft_supervisor.store.tcp import ADDED_TO_ENVIRONMENT
 
@@ -32,14 +34,15 @@ ROLE = "default"
 
 _SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 _TORCHRUN_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+_ONE = Run(0, Cycle(0, 0), "0", 0, 1, 0, 0, "one", 1, EMPTY, 0.0)
+_OTHER = Run(0, Cycle(0, 1), "0-1", 1, 2, 1, 3, "two", 2, EMPTY, 0.0)
+"""It differs from _ONE in all that a cycle decides."""
 _NOTIFY = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
 def quiet_torch() -> None:
-    """Keep torch's own log lines about workers out of ours, and its signal handlers out of this process."""
+    """Keep torch's own log lines about workers out of ours."""
     logging.disable(logging.CRITICAL)  # we do not use logging otherwise, and torch gives many of its loggers handlers
-    # If it names any signal, torch takes that signal over. A worker gets torchrun's value all the same.
-    os.environ[_SIGNALS] = ""
 
 
 def worker_environment(job: Job) -> None:
@@ -99,83 +102,103 @@ class NodeRendezvous(RendezvousHandler):
 
 @dataclass(frozen=True)
 class WorkerStreams:
-    """The paths of one worker's standard output and error, and its additional environment variables."""
+    """One worker's standard output and error, as file descriptors of this process, and its additional environment
+    variables."""
 
-    stdout: str
-    stderr: str
+    stdout: int
+    stderr: int
     env: Mapping[str, str]
 
 
-class _Logs(DefaultLogsSpecs):
-    """torch's error files, and our own streams. `reify` gets torch's environment by local rank, once per start."""
+class _Ready(Exception):
+    """Leaves torch's start of workers when all is ready for it. `envs`: by local rank what torch adds to the
+    environment; `error_files`: where torch's @record writes."""
 
-    streams: Mapping[int, WorkerStreams]
+    def __init__(self, envs: Mapping[int, dict[str, str]], error_files: Mapping[int, str]) -> None:
+        super().__init__("not started by torch")
+        self.envs = envs
+        self.error_files = error_files
+
+
+class _Logs(DefaultLogsSpecs):
+    """torch's error files. `reify` gets torch's environment by local rank, just before torch would start workers."""
+
+    files = True
+    """Whether there will be workers: only then are folders for their error files made."""
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
-        destination: LogsDest = super().reify(envs)
-        for local_rank, env in envs.items():
-            own = self.streams[local_rank]
-            env.update(own.env)
-            env[_SIGNALS] = _TORCHRUN_SIGNALS
-            destination.stdouts[local_rank], destination.stderrs[local_rank] = own.stdout, own.stderr
-        return destination
-
-
-def _close_outputs(handler: SubprocessHandler) -> None:
-    """Close the output files that torch keeps open for as long as the worker runs; with them its pipes would have no
-    end."""
-    for name in ("_stdout", "_stderr"):
-        file = getattr(handler, name, None)
-        if file is not None:
-            file.close()
+        error_files = super().reify(envs).error_files if self.files else {}
+        raise _Ready(envs, error_files)
 
 
 class NodeAgent(LocalElasticAgent):
-    """Starts one group of workers at a time. Every method is for the main thread: a worker's death signal fires
-    when the thread that started it ends."""
+    """Prepares one group of workers at a time, and starts each. Every method is for the main thread: a worker's death
+    signal fires when the thread that started it ends."""
 
     def __init__(self, job: Job) -> None:
-        # torch replaces ${local_rank}, as torchrun does, and $$ by $: a shell's $$ has to survive that
-        entrypoint, *arguments = [word.replace("$$", "$$$$") for word in pdeath_command(job.command)]
+        self._command = job.command
         self._rendezvous_handler = NodeRendezvous(job.run_id)
+        self._error_files: Mapping[int, str] = {}
         spec = WorkerSpec(
             role=ROLE,
             local_world_size=job.per_node,
-            entrypoint=entrypoint,
-            args=tuple(arguments),
+            entrypoint=job.command[0],
             rdzv_handler=self._rendezvous_handler,
             max_restarts=job.max_restarts,
         )
         self._logs = _Logs(log_dir=str(Path(job.local_folder) / "workers"))
         super().__init__(spec, self._logs)
 
-    def start(self, run: Run, streams: Mapping[int, WorkerStreams]) -> dict[int, SubprocessHandler]:
-        """Start the workers of `run`; the former ones must be gone. Return their processes by local rank.
+    def prepare(self, run: Run) -> dict[int, dict[str, str]]:
+        """Return what torch adds to the environment of each worker of `run`, by local rank; make their error files'
+        folders. The former workers must be gone. Raises OSError."""
+        envs, self._error_files = self._environments(run, files=True)
+        return envs
 
-        Raises OSError; some may have been started then, and only a sweep finds them.
-        """
-        self._logs.streams = streams
+    def lasting(self) -> dict[int, dict[str, str]]:
+        """Return, by local rank, those of these variables that are the same in all cycles. No workers may run."""
+        one, other = (self._environments(run, files=False)[0] for run in (_ONE, _OTHER))
+        self._shutdown(timeout=0)
+        return {
+            local_rank: {name: value for name, value in env.items() if other[local_rank][name] == value}
+            for local_rank, env in one.items()
+        }
+
+    def start(
+        self, local_rank: int, env: Mapping[str, str], streams: WorkerStreams, command: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start one worker, or what `command` is, with `env` added to this process's environment. Raises OSError."""
+        return subprocess.Popen(
+            _words(command or self._command, local_rank),
+            env={**os.environ, **env, **streams.env},
+            stdout=streams.stdout,
+            stderr=streams.stderr,
+            start_new_session=True,
+        )
+
+    def error_file(self, local_rank: int) -> Path | None:
+        """Return the file to which torch's @record lets this worker write its error; None before a start."""
+        return Path(self._error_files[local_rank]) if local_rank in self._error_files else None
+
+    def release(self) -> None:
+        """Release what torch keeps for a group whose processes are gone: the watchdog."""
+        self._shutdown(timeout=0)
+        self._error_files = {}
+
+    def _environments(self, run: Run, *, files: bool) -> tuple[dict[int, dict[str, str]], Mapping[int, str]]:
+        """Return what torch adds to the workers' environment, and their error files, by local rank."""
+        self._logs.files = files
         group = self._worker_group
         group.spec.max_restarts = run.max_restarts
         # torch gives workers the difference of the two
         self._remaining_restarts = run.max_restarts - run.restart_count
         self._rendezvous_handler.run = run
         self._rendezvous(group)
-        self._start_workers(group)
-        handlers: dict[int, SubprocessHandler] = getattr(self._pcontext, "subprocess_handlers", {})
-        for handler in handlers.values():
-            _close_outputs(handler)
-        return handlers
-
-    def error_file(self, local_rank: int) -> Path | None:
-        """Return the file to which torch's @record lets this worker write its error; None before a start."""
-        files: dict[int, str] = getattr(self._pcontext, "error_files", {})
-        return Path(files[local_rank]) if local_rank in files else None
-
-    def release(self) -> None:
-        """Release what torch keeps for a group whose processes are gone: log readers, the watchdog."""
-        self._shutdown(timeout=0)
-        self._pcontext = None
+        try:
+            self._start_workers(group)
+        except _Ready as ready:
+            return {rank: {**env, _SIGNALS: _TORCHRUN_SIGNALS} for rank, env in ready.envs.items()}, ready.error_files
+        raise AssertionError("torch has started workers without asking where their output goes")
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         info = self._rendezvous_handler.next_rendezvous()
@@ -195,3 +218,10 @@ class NodeAgent(LocalElasticAgent):
         size = group_world_size * spec.local_world_size
         first = group_rank * spec.local_world_size
         return [Worker(i, first + i, first + i, size, size) for i in range(spec.local_world_size)]
+
+
+def _words(command: Sequence[str], local_rank: int) -> list[str]:
+    """Return the words to start: torch replaces ${local_rank}, as torchrun does, and $$ by $, which a shell's $$ has to
+    survive."""
+    words = [word.replace("$$", "$$$$") for word in pdeath_command(command)]
+    return macros.substitute(words, str(local_rank))

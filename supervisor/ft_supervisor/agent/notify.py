@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import array
 import os
-import secrets
 import select
 import socket
 import struct
@@ -18,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ft_supervisor.agent import local_sockets
 from ft_supervisor.core.protocol.events import Beat
 from ft_supervisor.core.words import one_line, plain
 from ft_supervisor.process.log import log
@@ -35,10 +35,6 @@ _STATUS = 200
 """Characters kept of STATUS=."""
 _FOREVER = 2**64 - 1
 """WATCHDOG_USEC of a worker that must not be watched; 0 means that too."""
-_PATH = 107
-"""Bytes of a socket's path, unix(7)."""
-_DEPTH = 100
-"""Generations between a worker and its descendants."""
 _CREDENTIALS = struct.Struct("iII")
 
 
@@ -82,11 +78,13 @@ class Beats:
             return {local_rank: self._open(folder / str(local_rank), local_rank) for local_rank in local_ranks}
 
     def listen(self, pids: Mapping[int, int]) -> None:
-        """Begin to read the messages of these workers. Earlier messages have waited in the sockets."""
+        """Begin to read the messages of these workers, the only ones of their local ranks from now on. Earlier messages
+        have waited in the sockets."""
         with self._lock:
-            self._pids = dict(pids)
-            for fd in self._sockets:
-                self._epoll.register(fd, select.EPOLLIN)
+            for fd, (local_rank, _) in self._sockets.items():
+                if local_rank in pids and local_rank not in self._pids:
+                    self._epoll.register(fd, select.EPOLLIN)
+            self._pids |= pids
 
     def poll(self) -> tuple[Beat, ...]:
         """Return what workers sent since the last call, one Beat per rank."""
@@ -122,12 +120,10 @@ class Beats:
         self._sockets[sock.fileno()] = (local_rank, sock)
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # first, or a message could come without credentials
-        if _bind(sock, path):
-            self._paths.append(path)
-            return str(path)
-        name = f"ft-supervisor-{secrets.token_hex(16)}"
-        sock.bind(f"\0{name}")
-        return f"@{name}"
+        name, file = local_sockets.bind(sock, path)
+        if file is not None:
+            self._paths.append(file)
+        return name
 
     def _read(self) -> None:
         while True:
@@ -143,7 +139,7 @@ class Beats:
         except OSError:  # no message any more; after any other error, too, the thread has to go on
             return
         sender = _sender(ancillary)
-        if flags & socket.MSG_TRUNC or sender is None or not _is_below(sender, self._pids.get(local_rank)):
+        if flags & socket.MSG_TRUNC or sender is None or not local_sockets.is_below(sender, self._pids.get(local_rank)):
             self._refuse(local_rank, sender, len(data))
             return
         kind, after, status = parse(data)
@@ -158,21 +154,6 @@ class Beats:
             log("notify_refused", "warning", local_rank=local_rank, sender=sender, bytes=length)
 
 
-def _bind(sock: socket.socket, path: Path) -> bool:
-    """Return whether the socket could be bound in a folder that only we may enter."""
-    if len(os.fsencode(path)) > _PATH:
-        return False
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.chmod(0o700)
-        path.unlink(missing_ok=True)  # a killed agent's
-        sock.bind(str(path))
-    except OSError as error:
-        log("notify_folder_failed", "warning", path=path, error=error)
-        return False
-    return True
-
-
 def _sender(ancillary: list[tuple[int, int, bytes]]) -> int | None:
     pid = None
     for level, kind, data in ancillary:
@@ -182,21 +163,6 @@ def _sender(ancillary: list[tuple[int, int, bytes]]) -> int | None:
             for fd in array.array("i", data[: len(data) // 4 * 4]):
                 os.close(fd)
     return pid
-
-
-def _is_below(pid: int, worker: int | None) -> bool:
-    """Return whether `pid` is `worker` or one of its descendants; False once either of them is gone."""
-    for _ in range(_DEPTH):
-        if pid == worker:
-            return True
-        try:
-            text = Path(f"/proc/{pid}/stat").read_bytes()
-            pid = int(text[text.rindex(b")") + 2 :].split()[1])
-        except (OSError, ValueError, IndexError):  # gone, perhaps while it was read
-            return False
-        if pid <= 1:
-            return False
-    return False
 
 
 def _merged(old: Beat | None, new: Beat) -> Beat:

@@ -15,7 +15,7 @@ import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,33 +95,35 @@ class Output:
         self._lock = threading.Lock()  # protects all attributes below; held for a moment only
         self._workers: dict[int, _Worker] = {}
         self._streams: dict[int, _Stream] = {}
-        self._write_ends: list[int] = []
+        self._write_ends: dict[int, list[int]] = {}
         self._epoll = select.epoll()
         self._step_output = StepOutput()
         self._files = LogFiles()
         threading.Thread(target=self._read, daemon=True, name="workers' pipes").start()
 
-    def open(self, ranks: Mapping[int, int], files: Mapping[int, Path]) -> dict[int, tuple[str, str]]:
-        """Make the pipes. Return two file names by local rank, valid in this process until `started`, for the worker's
-        stdout and stderr to be opened by.
+    def open(self, ranks: Mapping[int, int], files: Mapping[int, Path]) -> dict[int, tuple[int, int]]:
+        """Make the pipes. Return two file descriptors by local rank, valid until `started`: the worker's stdout and
+        stderr.
 
         `ranks`: the global ranks by local ranks. `files`: the files of their output, which are made with the first
         output; not all need one. Raises OSError; `release` is due then too.
         """
-        names = {}
         with self._lock:
             self._workers.clear()
             for local_rank, rank in ranks.items():
                 worker = self._workers[local_rank] = self._worker(local_rank, rank, files.get(local_rank))
-                out, err = (self._pipe(worker, to) for to in self._to)
-                names[local_rank] = (out, err)
-        return names
+                self._write_ends[local_rank] = []
+                for to in self._to:
+                    self._write_ends[local_rank].append(self._pipe(worker, to))
+        return {local_rank: (out, err) for local_rank, (out, err) in self._write_ends.items()}
 
-    def started(self) -> None:
-        """Close our copies of the writing ends, once the workers have opened theirs, or the pipes would never end."""
-        for fd in self._write_ends:
-            os.close(fd)
-        self._write_ends.clear()
+    def started(self, local_ranks: Collection[int] | None = None) -> None:
+        """Close our copies of these workers' writing ends (None: of all), once the workers have theirs, or the pipes
+        would never end."""
+        for local_rank in list(self._write_ends):
+            if local_ranks is None or local_rank in local_ranks:
+                for fd in self._write_ends.pop(local_rank):
+                    os.close(fd)
 
     def tail(self, local_rank: int) -> bytes:
         """Return the end of this rank's output, stdout and stderr as they came, at most KEPT bytes; kept until
@@ -190,15 +192,14 @@ class Output:
             file=None if path is None else LogFile(path, logs.max_size, logs.keep, self._run_folder),
         )
 
-    def _pipe(self, worker: _Worker, to: int) -> str:
+    def _pipe(self, worker: _Worker, to: int) -> int:
         reading, writing = os.pipe()
-        self._write_ends.append(writing)
         with suppress(OSError):  # other pipes of this user have used up the limit: then the pipe holds less
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
         os.set_blocking(reading, False)
         self._streams[reading] = _Stream(worker, reading, StepStream(to, worker.prefix))
         self._epoll.register(reading, select.EPOLLIN)
-        return f"/proc/self/fd/{writing}"
+        return writing
 
     def _read(self) -> None:
         while True:

@@ -37,7 +37,7 @@ from ft_supervisor.core.protocol.actions import (
 )
 from ft_supervisor.core.protocol.events import AgentEvent, CheckAnswered, StacksTaken, Terminated, Tick, TurnedUnhealthy
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle
-from ft_supervisor.core.protocol.orders import Begin, Done, Order, Terminate
+from ft_supervisor.core.protocol.orders import AgentState, Begin, Done, Order, Terminate
 from ft_supervisor.journal.journal import Journal
 from ft_supervisor.process import clock
 from ft_supervisor.process import log as logs
@@ -146,10 +146,12 @@ class Shell:
             if now >= self._tick_at:
                 self._tick_at = now + self._job.timeouts.heartbeat
                 self._guard.keep()
-                self._handle(*self._workers.evidence.beats(), Tick())
+                self._handle(*self._workers.beats(), Tick())
             else:
                 dues = (self._tick_at, self._workers.due, self._wire.due, STACKS_LOOK + now if self._stacks else None)
                 self._next_item(min(due for due in dues if due is not None) - now)
+            if self._machine.state is AgentState.CLOSING:
+                self._workers.close()
             self._handle(*self._workers.poll(clock.now()), *self._taken())
 
     def _taken(self) -> list[AgentEvent]:

@@ -30,8 +30,8 @@ _QUOTED = 20, 2048
 
 
 class WorkerEvidence:
-    """The evidence of one cycle's workers. For the main thread: `open` before workers are started, `started` after,
-    `close` once they are gone."""
+    """The evidence of one cycle's workers. For the main thread: `open` before workers are started, `started` after
+    each, `close` once they are gone."""
 
     def __init__(self, job: Job, node: Node) -> None:
         self._job = job
@@ -43,8 +43,7 @@ class WorkerEvidence:
         self._exited: set[int] = set()
 
     def open(self, run: Run) -> dict[int, WorkerStreams]:
-        """Return the workers' streams and variables, by local rank. Raises OSError; `started` and `close` are due then
-        too."""
+        """Return the workers' streams and variables, by local rank. Raises OSError; `close` is due then too."""
         self._run = run
         local_ranks = range(self._job.per_node)
         first = run.group_rank * self._job.per_node
@@ -54,17 +53,22 @@ class WorkerEvidence:
         sockets = self._beats.open(Path(self._job.local_folder) / "notify", local_ranks)
         hang = self._job.settings.hang
         watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
-        term = {"FT_SUPERVISOR_TERM": str(run.cycle.term)}  # a restart count can repeat after a takeover
+        # a restart count can repeat after a takeover
+        cycle = {"FT_SUPERVISOR_TERM": str(run.cycle.term), "FT_SUPERVISOR_CYCLE": str(run.cycle)}
         return {
-            local_rank: WorkerStreams(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog | term)
+            local_rank: WorkerStreams(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog | cycle)
             for local_rank in local_ranks
         }
 
     def started(self, pids: Mapping[int, int]) -> None:
-        """Take over the workers' pids by local rank; none if they could not be started."""
-        self._output.started()
-        self._kills = {local_rank: Counter.open(pid) for local_rank, pid in pids.items()}
+        """Take over the pids of workers that have just been started, by local rank."""
+        self._output.started(pids)
+        self._kills |= {local_rank: Counter.open(pid) for local_rank, pid in pids.items()}
         self._beats.listen(pids)
+
+    def give_up(self) -> None:
+        """Close what workers that have not been started would have got. `close` is due later all the same."""
+        self._output.started()
 
     def exited(self, local_rank: int) -> None:
         """Expect no more heartbeats of this worker."""

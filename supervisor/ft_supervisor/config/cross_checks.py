@@ -10,6 +10,7 @@ from ft_supervisor.config.model import Domain
 from ft_supervisor.config.scalars import shown_seconds, written_seconds
 from ft_supervisor.config.validator import BUILT_IN, Setting
 from ft_supervisor.core.protocol.health_types import DISK, GPU, WORKERS
+from ft_supervisor.core.protocol.interpreter import NoInterpreter, find_interpreter
 from ft_supervisor.core.protocol.model import KILL_BOUND, SRUN_MARGIN
 from ft_supervisor.core.protocol.settings import OnExhausted
 
@@ -152,6 +153,17 @@ def _checks(failures: Setting, checks: Setting) -> Iterator[ConfigError]:
             yield ConfigError(rule.where, f"failures[{at}].match.check", wrong, right)
 
 
+def _preload(preload: Setting, command: Setting) -> Iterator[ConfigError]:
+    if not preload.value or command.where == BUILT_IN:  # a policy is checked without a job
+        return
+    try:
+        find_interpreter(command.value)
+    except NoInterpreter as reason:
+        wrong = f"workers.command ({command.where}) cannot be started ahead: {reason}"
+        right = "let the command be python and a script or -m, or remove workers.preload"
+        yield ConfigError(preload.where, "workers.preload", wrong, right)
+
+
 def _first_written(*settings: Setting) -> str:
     """Returns the place of the first setting that is not built in."""
     return next((one.where for one in settings if one.where != BUILT_IN), BUILT_IN)
@@ -163,5 +175,6 @@ _CHECKS: Mapping[tuple[str, ...], Callable[..., Iterator[ConfigError]]] = {
     ("spares.pools", "topology.domain"): _domains,
     ("interruption.before_end", "interruption.grace", "timeouts.close_grace"): _before_end,
     ("failures", "health.checks"): _checks,
+    ("workers.preload", "workers.command"): _preload,
 }
 """Each check with the settings that it needs."""

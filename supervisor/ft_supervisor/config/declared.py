@@ -203,7 +203,7 @@ def _validator(kind: Any, marks: tuple[Any, ...]) -> Validator:
 
 
 def _one_or_more(kind: Any, mark: keys.OneOrMore) -> Validator:
-    many = one_or_more(_validator(get_args(kind)[0], () if mark.of is None else (mark.of,)))
+    many = one_or_more(_validator(get_args(kind)[0], () if mark.of is None else (mark.of,)), mark.or_none)
     word = mark.any_word
     if not word:
         return many

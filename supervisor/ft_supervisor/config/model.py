@@ -98,6 +98,12 @@ class JobConfig:
     env: Annotated[
         tuple[tuple[str, str], ...], keys.Name("workers.env"), Special.VARIABLES, "Variables for the workers."
     ] = ()
+    preload: Annotated[
+        tuple[str, ...],
+        keys.Name("workers.preload"),
+        keys.OneOrMore(keys.MODULE, or_none=True),
+        "Modules that a started worker of each rank imports ahead, to be there when a cycle begins.",
+    ] = ()
     run_dir: Annotated[
         str, keys.PathTemplate(), "Where runs keep their files; relative to where the job was submitted."
     ] = "ft-runs/{job_id}"

@@ -159,13 +159,13 @@ def list_of(
     return Validator(check, schema, lambda values: [item.plain(value) for value in values])
 
 
-def one_or_more(item: Validator) -> Validator:
-    """One item, or a list of at least one, none of them twice; a tuple either way."""
+def one_or_more(item: Validator, or_none: bool = False) -> Validator:
+    """One item, or a list of at least one (with `or_none` also of none), none of them twice; a tuple either way."""
 
     def check(value: Value, key: str) -> tuple[Any, ...]:
         if not isinstance(value.data, list):
             return (item(value, key),)
-        if not value.data:
+        if not value.data and not or_none:
             raise value.error(key, "is an empty list", "name at least one, or remove it")
         problems = Problems()
         found: dict[Any, None] = {}
@@ -179,7 +179,7 @@ def one_or_more(item: Validator) -> Validator:
         problems.raise_all()
         return tuple(found)
 
-    many = {"type": "array", "items": dict(item.schema), "minItems": 1, "uniqueItems": True}
+    many = {"type": "array", "items": dict(item.schema), "minItems": 0 if or_none else 1, "uniqueItems": True}
     schema = {"anyOf": [dict(item.schema), many]}
     return Validator(check, schema, lambda values: [item.plain(value) for value in values])
 

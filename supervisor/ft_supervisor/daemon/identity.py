@@ -66,6 +66,7 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
         nonce=environ.get(NONCE, ""),
         settings=_settings(config, step),
         policy=config.policy,
+        preload=config.preload,
     )
     node = Node(step.infra_rank, step.node_name, addr, domain_id)
     return job, node, warnings + why_none

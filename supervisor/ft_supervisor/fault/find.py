@@ -19,7 +19,7 @@ from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.fault.messages import NotAllowed, NotThere, Seen, Worker
 from ft_supervisor.journal import lines
 from ft_supervisor.process import tree
-from ft_supervisor.run_folder import runs, verdict_file
+from ft_supervisor.run_folder import runs, verdict_file, worker_ranks
 
 AGENT, COORDINATOR = b"ft_supervisor.agent", b"ft_supervisor.coordinator"
 _DAEMON = "journal-daemon"
@@ -141,7 +141,7 @@ def _seen(folder: Path, daemon: int, processes: Mapping[int, tree.Process]) -> S
         agent=agent,
         coordinator=coordinator,
         in_charge=None if coordinator is None else _in_charge(folder, coordinator),
-        workers=() if agent is None else _workers(agent, processes),
+        workers=() if agent is None else _workers(agent, processes, worker_ranks.read(folder)),
     )
 
 
@@ -166,11 +166,12 @@ def _child(parent: int, module: bytes, processes: Mapping[int, tree.Process]) ->
     return None
 
 
-def _workers(agent: int, processes: Mapping[int, tree.Process]) -> tuple[Worker, ...]:
+def _workers(agent: int, processes: Mapping[int, tree.Process], noted: Mapping[int, int]) -> tuple[Worker, ...]:
+    """`noted`: the ranks by pid that the agent has written down."""
     found = []
     for pid, process in sorted(processes.items()):
         if process.parent == agent and not process.dead:
-            is_worker, rank = worker_rank(_words(pid, "environ"))
+            is_worker, rank = (True, noted[pid]) if pid in noted else worker_rank(_words(pid, "environ"))
             if is_worker:
                 found.append(Worker(rank, pid))
     return tuple(found)

@@ -91,6 +91,10 @@ class Text:
     most: int = 4096
 
 
+MODULE = Text("a module's name, such as torch._dynamo", r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", 200)
+"""A Python module that is imported by its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class PathTemplate:
     """A path in which {job_id} is the only placeholder; "" only where `empty` allows it."""
@@ -141,11 +145,12 @@ class Special(Enum):
 class OneOrMore:
     """A tuple; in YAML one item or a list of them. `of` tells what an item may hold, None where its type does.
 
-    `any_word`: a word that stands for the empty tuple, "" if none does.
+    `any_word`: a word that stands for the empty tuple, "" if none does. `or_none`: the list may be empty.
     """
 
     of: Whole | Signal | Text | None = None
     any_word: str = ""
+    or_none: bool = False
 
 
 @dataclass(frozen=True, slots=True)

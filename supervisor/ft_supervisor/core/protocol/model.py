@@ -197,6 +197,7 @@ class Job:
     `candidates`: how many of the first members keep a coordinator, or the infra_ranks of those that do.
     `run_folder` is shared between nodes, `local_folder` is this node's own; both absolute.
     `listen` is the address of this node that its store listens on, "" for all of them.
+    `preload`: modules that a worker is started with ahead of its cycle; () where none is.
     `signal_workers`: this job's daemon passes SIGTERM on to workers (there is no Slurm that does it).
     `policy` is the whole merged configuration as JSON. It must be the same on every node of the job.
     """
@@ -218,6 +219,7 @@ class Job:
     nonce: str = ""
     settings: Settings = DEFAULTS
     policy: str = ""
+    preload: tuple[str, ...] = ()
 
     def names_of(self, nodes: Sequence[int]) -> str:
         """Return the names of these nodes in one line, the first MOST_NAMES of them."""

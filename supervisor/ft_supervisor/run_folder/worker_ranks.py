@@ -1,0 +1,25 @@
+"""The file in a node's own folder in which its agent notes the rank of each worker, by pid, where that is in no other
+place: a worker that was started ahead of its cycle has no RANK in /proc/PID/environ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from ft_supervisor.process import atomic
+
+_NAME = "worker-ranks.json"
+
+
+def write(folder: Path, ranks: Mapping[int, int]) -> None:
+    """Note the ranks of the present workers, by pid. Raises OSError."""
+    atomic.replace(folder / _NAME, json.dumps(ranks).encode())
+
+
+def read(folder: Path) -> dict[int, int]:
+    """Return the ranks of the present workers, by pid; none where the agent notes none."""
+    try:
+        return {int(pid): int(rank) for pid, rank in json.loads((folder / _NAME).read_bytes()).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}

@@ -1,0 +1,428 @@
+"""Warm workers: what the job sees of them, and what becomes of them when something goes wrong."""
+
+import json
+import os
+import re
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.harness import BOUND, Agent, Driven, Scripted, guard_below, job, living_below, run, standby, wait_until
+
+from ft_supervisor.core.protocol import orders
+from ft_supervisor.core.protocol.events import CannotStart, WorkersExited, WorkersGone
+from ft_supervisor.core.protocol.messages import Close, Register, WorkersStopped, WorkersSucceeded
+from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Outcome, Verdict
+
+Start = Callable[[Job], Driven]
+AgentOf = Callable[..., Agent]
+FIRST, SECOND, THIRD = Cycle(0, 1), Cycle(0, 2), Cycle(0, 3)
+WITNESS = str(Path(__file__).with_name("witness.py"))
+PYTHON = [sys.executable, "-S"]
+
+DIFFER = {"cmdline", "frozen", "stack", "initial environ", "modules"}
+"""What a worker that was started ahead can see of that: /proc/self/cmdline and environ, gc's frozen objects, two more
+frames at the beginning of its stack, and the modules."""
+
+
+def events(log: str, event: str) -> list[dict[str, str]]:
+    """Return the fields of the log's lines of this event."""
+    lines = [line for line in log.splitlines() if f"event={event} " in line or line.endswith(f"event={event}")]
+    return [dict(re.findall(r'(\w+)=("[^"]*"|\S+)', line)) for line in lines]
+
+
+def ready(workers: Driven | Agent, count: int = 1) -> None:
+    """Wait until so many warm workers have been ready."""
+    wait_until(lambda: len(events(workers.log(), "warm_worker_ready")) >= count, f"{count} warm workers")
+
+
+def script(folder: Path, code: str, command: tuple[str, ...] = ()) -> list[str]:
+    """Write a training script. Return its command."""
+    (folder / "train.py").write_text(f"import os, sys, time\n{code}")
+    return [*(command or PYTHON), "train.py"]
+
+
+def failed(workers: Driven) -> Failure:
+    """Return the failure that is reported next."""
+    (failure,) = workers.event(WorkersExited).failures
+    return failure
+
+
+def lives(pid: int) -> bool:
+    """Return whether the process has not ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def stopped(workers: Driven, cycle: Cycle) -> None:
+    """Stop the workers of the cycle, and wait until they are gone."""
+    workers.call("stop", cycle, 0.0, "SIGTERM", "now")
+    while isinstance(event := workers.any_event(), WorkersExited):  # others had exited before
+        assert event.cycle == cycle
+    assert isinstance(event, WorkersGone) and event.cycle == cycle
+
+
+def seen(workers: Driven, folder: Path) -> dict[str, Any]:
+    """Run the witness. Return what it saw."""
+    workers.call("start", run(FIRST, restart_count=1))
+    failure = failed(workers)
+    assert failure.exit_code == 7
+    assert sorted(failure.last_lines.splitlines()) == ["to stderr", "to stdout"]
+    found: dict[str, Any] = json.loads((folder / "seen.json").read_text())
+    error_file = found["environ"].pop("TORCHELASTIC_ERROR_FILE")  # each agent has a folder of its own
+    assert error_file.startswith(str(folder / "workers")) and error_file.endswith("/attempt_1/0/error.json")
+    stopped(workers, FIRST)
+    (folder / "seen.json").unlink()
+    return found
+
+
+# -- what a worker sees
+
+
+def test_a_worker_is_started_as_torch_starts_it(driven: Start, tmp_path: Path) -> None:
+    settings = job(tmp_path, command=[*PYTHON, WITNESS, "seen.json", "${local_rank}", "$$x"])
+    ours = seen(driven(settings), tmp_path)
+    assert ours["argv"][2:] == ["0", "$$x"]
+    settings = replace(settings, command=(*PYTHON, WITNESS, "seen.json", "0", "$$x"))
+    driven(settings).call("by_torch", settings, run(FIRST, restart_count=1))
+    theirs = json.loads((tmp_path / "seen.json").read_text())
+    del theirs["environ"]["TORCHELASTIC_ERROR_FILE"]
+    assert ours.pop("parent") and theirs.pop("parent")
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [*PYTHON, WITNESS],
+        [*PYTHON, "-m", "tests.agent.witness"],
+        ["env", "OTHER=1", sys.executable, "-B", "-u", "-X", "dev", WITNESS],
+        ["nice", "-n", "1", sys.executable, "-I", "-S", WITNESS],
+    ],
+)
+def test_a_warm_worker_sees_what_a_cold_one_sees(command: list[str], driven: Start, tmp_path: Path) -> None:
+    env = (("PYTHONPATH", os.getcwd()), ("PYTHONHASHSEED", "5"))  # noqa: PTH109 - a text
+    settings = job(tmp_path, command=[*command, "seen.json", "${local_rank}"], env=env)
+    cold = seen(driven(settings), tmp_path)
+    workers = driven(replace(settings, preload=("json", "ctypes")))
+    ready(workers)
+    warm = seen(workers, tmp_path)
+    assert warm["parent"] == workers.pid and cold.pop("parent") and warm.pop("parent")
+    assert warm["environ"].pop("FT_SUPERVISOR_SOCKET").startswith(("/", "@"))
+    assert {name for name in cold if warm[name] != cold[name]} == DIFFER
+    assert warm["stack"] == cold["stack"] + 2
+    assert "ctypes" in warm["modules"] and set(cold["modules"]) <= set(warm["modules"])
+    assert set(warm["initial environ"]) - {"FT_SUPERVISOR_SOCKET"} < set(cold["initial environ"])
+    assert "RANK" not in warm["initial environ"] and "LOCAL_RANK" in warm["initial environ"]
+    assert events(workers.log(), "workers_started")[0]["warm"] == "1"
+
+
+def test_its_error_file_exit_code_and_files_are_those_of_its_cycle(driven: Start, tmp_path: Path) -> None:
+    code = """
+import json
+print("rank", os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["FT_SUPERVISOR_CYCLE"])
+if os.environ["RANK"] == "0": time.sleep(1000)
+json.dump({"message": {"message": "ValueError: no loss"}}, open(os.environ["TORCHELASTIC_ERROR_FILE"], "w"))
+os.kill(os.getpid(), 11) if os.environ["FT_SUPERVISOR_CYCLE"] == "0.2" else sys.exit(3)
+"""
+    (tmp_path / "early.py").write_text("print('imported')")
+    workers = driven(job(tmp_path, command=script(tmp_path, code), per_node=2, preload=("early",)))
+    ready(workers, 2)
+    workers.call("start", run(FIRST, restart_count=1))
+    failure = failed(workers)
+    assert (failure.local_rank, failure.exit_code, failure.message) == (1, 3, "ValueError: no loss")
+    assert failure.last_lines == "imported\nrank 1 1 0.1"
+    stopped(workers, FIRST)
+    ready(workers, 4)
+    workers.call("start", run(SECOND, restart_count=2))
+    failure = failed(workers)
+    assert (failure.local_rank, failure.signal, failure.message) == (1, "SIGSEGV", "ValueError: no loss")
+    stopped(workers, SECOND)
+    assert [line["warm"] for line in events(workers.log(), "workers_started")] == ["2", "2"]
+    assert (tmp_path / "logs/0.1/rank1.log").read_text() == "imported\nrank 1 1 0.1\n"
+    assert (tmp_path / "logs/0.2/rank0.log").read_text() == "imported\nrank 0 2 0.2\n"
+
+
+# -- one for each rank, and no more
+
+
+def test_it_lives_on_when_the_cycle_ends_and_is_the_next_cycles_worker(driven: Start, tmp_path: Path) -> None:
+    code = "open(os.environ['FT_SUPERVISOR_CYCLE'], 'w').write(str(os.getpid()))\nsys.stdin.read() or time.sleep(1000)"
+    workers = driven(job(tmp_path, command=script(tmp_path, code), preload=("json",)))
+    ready(workers)
+    (first,) = living_below(workers.pid)
+    assert workers.call("pids") == {}  # it is no worker yet
+    workers.call("start", run(FIRST))
+    assert workers.call("pids") == {0: first}
+    wait_until(lambda: (tmp_path / "0.1").exists() and (tmp_path / "0.1").read_text() == str(first), "the script")
+    assert json.loads((tmp_path / "worker-ranks.json").read_text()) == {str(first): 0}
+    os.kill(first, signal.SIGKILL)
+    assert failed(workers).signal == "SIGKILL"
+    stopped(workers, FIRST)
+    ready(workers, 2)
+    (second,) = living_below(workers.pid)
+    assert second != first
+    workers.call("start", run(SECOND))
+    wait_until(lambda: (tmp_path / "0.2").exists() and (tmp_path / "0.2").read_text() == str(second), "the script")
+    stopped(workers, SECOND)
+
+
+BEATS = """
+import socket
+sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+sock.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\\0", 1))
+while not os.path.exists("train-" + os.environ["LOCAL_RANK"]): time.sleep(0.02)
+sock.send(b"READY=1")
+time.sleep(1000)
+"""
+
+
+def test_beside_workers_they_start_one_after_another_once_these_train(driven: Start, tmp_path: Path) -> None:
+    early = "import os, time\nwith open('imports', 'a') as f: f.write('+')\ntime.sleep(0.3)\n"
+    early += "with open('imports', 'a') as f: f.write('-')"
+    (tmp_path / "early.py").write_text(early)
+    workers = driven(job(tmp_path, command=script(tmp_path, BEATS), per_node=3, preload=("early",)))
+    ready(workers, 3)  # nothing runs here: all at once
+    spares = set(living_below(workers.pid))
+    workers.call("start", run(FIRST))
+    assert set(workers.call("pids").values()) == spares
+    (tmp_path / "imports").unlink()
+    for rank in (0, 1):
+        (tmp_path / f"train-{rank}").touch()
+    for _ in range(10):
+        workers.call("beats")
+    assert set(living_below(workers.pid)) == spares  # one rank is not as far yet
+    (tmp_path / "train-2").touch()
+    wait_until(lambda: workers.call("beats") is not None and len(living_below(workers.pid)) > 3, "another")
+    ready(workers, 6)
+    assert (tmp_path / "imports").read_text() == "+-+-+-"
+    assert len(living_below(workers.pid)) == 6
+    os.kill(workers.call("pids")[1], signal.SIGKILL)
+    assert failed(workers).local_rank == 1
+    stopped(workers, FIRST)
+    assert len(living_below(workers.pid)) == 3 and not spares & set(living_below(workers.pid))  # the sweep spares them
+
+
+WAITS = "import os, time\nopen('importing', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+
+
+def test_an_order_during_the_import_waits_for_it(driven: Start, tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text(WAITS)
+    workers = driven(job(tmp_path, command=script(tmp_path, "print('ran'); sys.exit(4)"), preload=("early",)))
+    wait_until((tmp_path / "importing").exists, "the import")
+    (pid,) = living_below(workers.pid)
+    workers.call("start", run(FIRST))
+    assert workers.call("pids") == {0: pid}
+    for _ in range(10):
+        workers.call("pids")
+    assert living_below(workers.pid) == [pid]
+    (tmp_path / "go").touch()
+    failure = failed(workers)
+    assert (failure.exit_code, failure.last_lines) == (4, "ran")
+    stopped(workers, FIRST)
+
+
+def test_an_order_during_the_import_that_is_taken_back(driven: Start, tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text(WAITS)
+    workers = driven(job(tmp_path, command=script(tmp_path, "open('ran', 'w')"), preload=("early",)))
+    wait_until((tmp_path / "importing").exists, "the import")
+    (pid,) = living_below(workers.pid)
+    workers.call("start", run(FIRST))
+    workers.call("stop", FIRST, BOUND, "SIGTERM", "now")
+    assert workers.event(WorkersGone).cycle == FIRST
+    assert pid not in living_below(workers.pid)
+    assert not events(workers.log(), "warm_worker_lost") and not events(workers.log(), "worker_failed")
+    (tmp_path / "go").touch()
+    ready(workers)
+    assert not (tmp_path / "ran").exists()
+
+
+# -- what can go wrong
+
+
+def test_one_that_dies_while_it_imports_is_replaced_by_a_cold_start(driven: Start, tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text(f"{WAITS}print('what a pity', flush=True)\nos.kill(os.getpid(), 9)")
+    code = "print('cold', 'early' in sys.modules); sys.exit(4)"
+    workers = driven(job(tmp_path, command=script(tmp_path, code), preload=("early",)))
+    wait_until((tmp_path / "importing").exists, "the import")
+    workers.call("start", run(FIRST))
+    (tmp_path / "go").touch()
+    failure = failed(workers)
+    assert (failure.exit_code, failure.last_lines) == (4, "cold False")
+    (lost,) = events(workers.log(), "warm_worker_lost")
+    assert lost["how"] == '"killed by SIGKILL"' and lost["printed"] == '"what a pity"' and lost["again_in"] == '"10 s"'
+    stopped(workers, FIRST)
+    assert workers.call("pids") == {} and living_below(workers.pid) == []  # the pause is not over
+    assert (tmp_path / "logs/0.1/rank0.log").read_text() == "cold False\n"
+
+
+def test_one_that_dies_while_it_waits_is_one_line(driven: Start, tmp_path: Path) -> None:
+    workers = driven(job(tmp_path, command=script(tmp_path, "sys.exit(4)"), preload=("json",)))
+    ready(workers)
+    (pid,) = living_below(workers.pid)
+    os.kill(pid, signal.SIGSEGV)
+    wait_until(lambda: events(workers.log(), "warm_worker_lost"), "the line")
+    workers.call("start", run(FIRST))
+    assert failed(workers).exit_code == 4
+    stopped(workers, FIRST)
+    assert events(workers.log(), "workers_started")[0]["cold"] == "1"
+    assert len(events(workers.log(), "warm_worker_lost")) == 1
+
+
+def test_one_that_dies_when_the_order_comes(driven: Start, tmp_path: Path) -> None:
+    workers = driven(job(tmp_path, command=script(tmp_path, "sys.exit(4)"), preload=("json",)))
+    ready(workers)
+    (pid,) = living_below(workers.pid)
+    os.kill(pid, signal.SIGSTOP)
+    workers.call("start", run(FIRST))
+    assert workers.call("pids") == {0: pid}
+    os.kill(pid, signal.SIGKILL)
+    assert failed(workers).exit_code == 4
+    assert len(events(workers.log(), "warm_worker_lost")) == 1
+    stopped(workers, FIRST)
+
+
+@pytest.mark.parametrize("during", ["import", "wait"])
+def test_a_preload_that_cannot_work_is_one_line_and_cold_starts(during: str, driven: Start, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("class cuda:\n    @staticmethod\n    def is_initialized(): return True")
+    (tmp_path / "early.py").write_text((WAITS if during == "import" else "") + "import torch")
+    workers = driven(job(tmp_path, command=script(tmp_path, "sys.exit(4)"), per_node=2, preload=("early",)))
+    if during == "import":
+        wait_until((tmp_path / "importing").exists, "the import")
+    else:
+        wait_until(lambda: events(workers.log(), "preload_failed"), "the line")
+    for cycle in (FIRST, SECOND):
+        workers.call("start", run(cycle))
+        (tmp_path / "go").touch()
+        assert workers.event(WorkersExited).failures[0].exit_code == 4
+        stopped(workers, cycle)
+    lines = events(workers.log(), "preload_failed")
+    assert 1 <= len(lines) <= 2 and lines[0]["reason"] == '"import early initializes CUDA"'
+    assert events(workers.log(), "warm_worker_lost") == []
+    assert events(workers.log(), "workers_started")[-1]["cold"] == "2"
+    assert living_below(workers.pid) == []
+
+
+def test_a_start_without_enough_file_descriptors_leaves_nothing_half_ordered(driven: Start, tmp_path: Path) -> None:
+    workers = driven(job(tmp_path, command=script(tmp_path, "time.sleep(1000)"), per_node=3, preload=("json",)))
+    ready(workers, 3)
+    limits = resource.prlimit(workers.pid, resource.RLIMIT_NOFILE)
+    outcomes = []
+    for more in range(1, 40, 3):
+        highest = max(map(int, workers.call("open_fds")))
+        resource.prlimit(workers.pid, resource.RLIMIT_NOFILE, (highest + more, limits[1]))
+        workers.call("start", run(Cycle(0, more)))
+        resource.prlimit(workers.pid, resource.RLIMIT_NOFILE, limits)
+        outcomes.append(len(workers.call("pids")))
+        workers.call("stop", Cycle(0, more), 0.0, "SIGTERM", "now")
+        while not isinstance(event := workers.any_event(), WorkersGone):
+            assert isinstance(event, CannotStart | WorkersExited)
+    assert outcomes[0] < 3 and outcomes[-1] == 3
+    workers.call("start", run(Cycle(0, 99)))
+    assert set(workers.call("pids")) == {0, 1, 2}
+    stopped(workers, Cycle(0, 99))
+
+
+def test_a_fence_ends_them_too(driven: Start, tmp_path: Path) -> None:
+    workers = driven(job(tmp_path, command=script(tmp_path, BEATS), preload=("json",)))
+    ready(workers)
+    workers.call("start", run(FIRST))
+    (tmp_path / "train-0").touch()
+    wait_until(lambda: workers.call("beats") is not None and len(living_below(workers.pid)) == 2, "a warm one")
+    below = living_below(workers.pid)
+    workers.call("kill")
+    assert failed(workers).signal == "SIGKILL"
+    wait_until(lambda: not any(map(lives, below)), "their end")
+    stopped(workers, FIRST)
+
+
+# -- the whole agent
+
+
+def waiting(agent_of: AgentOf, coordinator: Scripted, folder: Path, code: str = "sys.exit(0)") -> Agent:
+    """Return an agent on standby with two warm workers."""
+    settings = job(folder, coordinator.port, command=script(folder, code), per_node=2, preload=("json",))
+    agent = agent_of(settings)
+    coordinator.expect(Register)
+    coordinator.mail(standby())
+    ready(agent, 2)
+    return agent
+
+
+def test_a_spare_has_them_and_they_end_with_its_agent(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    agent = waiting(agent_of, coordinator, tmp_path)
+    below = living_below(agent.pid)
+    assert len(below) == 2
+    os.kill(agent.pid, signal.SIGKILL)
+    assert agent.exit_code() == -signal.SIGKILL
+    wait_until(lambda: not any(map(lives, below)), "their end")
+
+
+def test_they_end_with_the_daemon(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    agent = waiting(agent_of, coordinator, tmp_path)
+    below = living_below(agent.pid)
+    agent.close()
+    assert agent.exit_code() == 70
+    assert not any(map(lives, below))
+
+
+def test_they_end_when_the_job_does(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    agent = waiting(agent_of, coordinator, tmp_path)
+    below = living_below(agent.pid)
+    verdict = Verdict(Outcome.SUCCESS, "done")
+    coordinator.mail(Close(0, verdict))
+    assert agent.expect(orders.Done).code == 0
+    assert not any(map(lives, below))
+    assert agent.exit_code() == 0
+    assert not events(agent.log(), "warm_worker_lost")
+
+
+def test_a_promoted_spare_runs_its_warm_workers(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    agent = waiting(agent_of, coordinator, tmp_path, "print('rank', os.environ['RANK'], os.getpid(), flush=True)")
+    below = set(living_below(agent.pid))
+    coordinator.mail(run(FIRST))
+    assert coordinator.expect(WorkersSucceeded).cycle == FIRST
+    ran = {int(pid) for pid in re.findall(r"rank \d (\d+)", agent.log())}
+    assert ran == below
+    assert guard_below(agent.pid) is not None
+
+
+def test_the_guard_ends_them(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    settings = job(tmp_path, coordinator.port, command=script(tmp_path, BEATS), preload=("json",))
+    quick = replace(settings.timeouts, coordinator=0.5, fence=2.0, restart_grace=0.2)
+    agent = agent_of(replace(settings, timeouts=quick))
+    coordinator.expect(Register)
+    coordinator.mail(standby())
+    ready(agent)
+    coordinator.mail(run(FIRST))
+    (tmp_path / "train-0").touch()
+    ready(agent, 2)
+    below = living_below(agent.pid)
+    assert len(below) == 2
+    os.kill(agent.pid, signal.SIGSTOP)  # neither agent nor daemon ends anything now
+    coordinator.kill()
+    wait_until(lambda: not any(map(lives, below)), "their end")
+    os.kill(agent.pid, signal.SIGCONT)
+
+
+def test_a_restart_of_the_agents_workers(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
+    agent = waiting(agent_of, coordinator, tmp_path, BEATS)
+    coordinator.mail(run(FIRST))
+    for rank in "01":
+        (tmp_path / f"train-{rank}").touch()
+    ready(agent, 4)
+    spares = set(living_below(agent.pid)) - {int(p) for p in json.loads((tmp_path / "worker-ranks.json").read_text())}
+    assert len(spares) == 2
+    victim = next(int(pid) for pid, rank in json.loads((tmp_path / "worker-ranks.json").read_text()).items() if rank)
+    os.kill(victim, signal.SIGKILL)
+    assert coordinator.expect(WorkersStopped).cycle == FIRST
+    coordinator.mail(run(SECOND))
+    agent.expect(orders.Alive, lambda alive: alive.state == "active" and alive.cycle == str(SECOND))
+    assert {int(pid) for pid in json.loads((tmp_path / "worker-ranks.json").read_text())} == spares
