@@ -243,6 +243,8 @@ def test_a_preload_that_cannot_work(code: str, reason: str, ahead: Start, tmp_pa
     (tmp_path / "early.py").write_text(f"import atexit\natexit.register(print, 'not run')\n{code}")
     one = ahead(*python("train.py"), preload=("json", "early"))
     assert one.receive() == {"type": "cold", "reason": reason}
+    assert one.process.poll() is None  # it waits until this is read
+    one.socket.close()
     out, err = one.process.communicate(timeout=BOUND)
     assert (one.process.returncode, out, err.decode()) == (0, b"", f"warm worker: {reason}\n")
 

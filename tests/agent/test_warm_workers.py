@@ -2,89 +2,35 @@
 
 import json
 import os
-import re
 import resource
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.agent.harness import BOUND, Agent, Driven, Scripted, guard_below, job, living_below, run, standby, wait_until
+from tests.agent.harness import BOUND, job, living_below, run, wait_until
+from tests.agent.warm import (
+    BEATS,
+    DIFFER,
+    FIRST,
+    PYTHON,
+    SECOND,
+    WAITS,
+    WITNESS,
+    Start,
+    events,
+    failed,
+    lives,
+    ready,
+    script,
+    seen,
+    stopped,
+)
 
-from ft_supervisor.core.protocol import orders
 from ft_supervisor.core.protocol.actions import StopWorkers
 from ft_supervisor.core.protocol.events import CannotStart, WorkersExited, WorkersGone
-from ft_supervisor.core.protocol.messages import Close, Register, WorkersStopped, WorkersSucceeded
-from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Outcome, Verdict
-
-Start = Callable[[Job], Driven]
-AgentOf = Callable[..., Agent]
-FIRST, SECOND, THIRD = Cycle(0, 1), Cycle(0, 2), Cycle(0, 3)
-WITNESS = str(Path(__file__).with_name("witness.py"))
-PYTHON = [sys.executable, "-S"]
-
-DIFFER = {"cmdline", "frozen", "stack", "initial environ", "modules"}
-"""What a worker that was started ahead can see of that: /proc/self/cmdline and environ, gc's frozen objects, two more
-frames at the beginning of its stack, and the modules."""
-
-
-def events(log: str, event: str) -> list[dict[str, str]]:
-    """Return the fields of the log's lines of this event."""
-    lines = [line for line in log.splitlines() if f"event={event} " in line or line.endswith(f"event={event}")]
-    return [dict(re.findall(r'(\w+)=("[^"]*"|\S+)', line)) for line in lines]
-
-
-def ready(workers: Driven | Agent, count: int = 1) -> None:
-    """Wait until so many warm workers have been ready."""
-    wait_until(lambda: len(events(workers.log(), "warm_worker_ready")) >= count, f"{count} warm workers")
-
-
-def script(folder: Path, code: str, command: tuple[str, ...] = ()) -> list[str]:
-    """Write a training script. Return its command."""
-    (folder / "train.py").write_text(f"import os, sys, time\n{code}")
-    return [*(command or PYTHON), "train.py"]
-
-
-def failed(workers: Driven) -> Failure:
-    """Return the failure that is reported next."""
-    (failure,) = workers.event(WorkersExited).failures
-    return failure
-
-
-def lives(pid: int) -> bool:
-    """Return whether the process has not ended."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
-def stopped(workers: Driven, cycle: Cycle) -> None:
-    """Stop the workers of the cycle, and wait until they are gone."""
-    workers.call("stop", StopWorkers(cycle, 0.0, "SIGTERM"), "now")
-    while isinstance(event := workers.any_event(), WorkersExited):  # others had exited before
-        assert event.cycle == cycle
-    assert isinstance(event, WorkersGone) and event.cycle == cycle
-
-
-def seen(workers: Driven, folder: Path) -> dict[str, Any]:
-    """Run the witness. Return what it saw."""
-    workers.call("start", run(FIRST, restart_count=1))
-    failure = failed(workers)
-    assert failure.exit_code == 7
-    assert sorted(failure.last_lines.splitlines()) == ["to stderr", "to stdout"]
-    found: dict[str, Any] = json.loads((folder / "seen.json").read_text())
-    error_file = found["environ"].pop("TORCHELASTIC_ERROR_FILE")  # each agent has a folder of its own
-    assert error_file.startswith(str(folder / "workers")) and error_file.endswith("/attempt_1/0/error.json")
-    stopped(workers, FIRST)
-    (folder / "seen.json").unlink()
-    return found
-
-
-# -- what a worker sees
+from ft_supervisor.core.protocol.model import Cycle
 
 
 def test_a_worker_is_started_as_torch_starts_it(driven: Start, tmp_path: Path) -> None:
@@ -151,9 +97,6 @@ os.kill(os.getpid(), 11) if os.environ["FT_SUPERVISOR_CYCLE"] == "0.2" else sys.
     assert (tmp_path / "logs/0.2/rank0.log").read_text() == "imported\nrank 0 2 0.2\n"
 
 
-# -- one for each rank, and no more
-
-
 def test_it_lives_on_when_the_cycle_ends_and_is_the_next_cycles_worker(driven: Start, tmp_path: Path) -> None:
     code = "open(os.environ['FT_SUPERVISOR_CYCLE'], 'w').write(str(os.getpid()))\nsys.stdin.read() or time.sleep(1000)"
     workers = driven(job(tmp_path, command=script(tmp_path, code), preload=("json",)))
@@ -173,16 +116,6 @@ def test_it_lives_on_when_the_cycle_ends_and_is_the_next_cycles_worker(driven: S
     workers.call("start", run(SECOND))
     wait_until(lambda: (tmp_path / "0.2").exists() and (tmp_path / "0.2").read_text() == str(second), "the script")
     stopped(workers, SECOND)
-
-
-BEATS = """
-import socket
-sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-sock.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\\0", 1))
-while not os.path.exists("train-" + os.environ["LOCAL_RANK"]): time.sleep(0.02)
-sock.send(b"READY=1")
-time.sleep(1000)
-"""
 
 
 def test_beside_workers_they_start_one_after_another_once_these_train(driven: Start, tmp_path: Path) -> None:
@@ -209,9 +142,6 @@ def test_beside_workers_they_start_one_after_another_once_these_train(driven: St
     assert failed(workers).local_rank == 1
     stopped(workers, FIRST)
     assert len(living_below(workers.pid)) == 3 and not spares & set(living_below(workers.pid))  # the sweep spares them
-
-
-WAITS = "import os, time\nopen('importing', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
 
 
 def test_an_order_during_the_import_waits_for_it(driven: Start, tmp_path: Path) -> None:
@@ -243,9 +173,6 @@ def test_an_order_during_the_import_that_is_taken_back(driven: Start, tmp_path: 
     (tmp_path / "go").touch()
     ready(workers)
     assert not (tmp_path / "ran").exists()
-
-
-# -- what can go wrong
 
 
 def test_one_that_dies_while_it_imports_is_replaced_by_a_cold_start(driven: Start, tmp_path: Path) -> None:
@@ -342,88 +269,3 @@ def test_a_fence_ends_them_too(driven: Start, tmp_path: Path) -> None:
     assert failed(workers).signal == "SIGKILL"
     wait_until(lambda: not any(map(lives, below)), "their end")
     stopped(workers, FIRST)
-
-
-# -- the whole agent
-
-
-def waiting(agent_of: AgentOf, coordinator: Scripted, folder: Path, code: str = "sys.exit(0)") -> Agent:
-    """Return an agent on standby with two warm workers."""
-    settings = job(folder, coordinator.port, command=script(folder, code), per_node=2, preload=("json",))
-    agent = agent_of(settings)
-    coordinator.expect(Register)
-    coordinator.mail(standby())
-    ready(agent, 2)
-    return agent
-
-
-def test_a_spare_has_them_and_they_end_with_its_agent(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    agent = waiting(agent_of, coordinator, tmp_path)
-    below = living_below(agent.pid)
-    assert len(below) == 2
-    os.kill(agent.pid, signal.SIGKILL)
-    assert agent.exit_code() == -signal.SIGKILL
-    wait_until(lambda: not any(map(lives, below)), "their end")
-
-
-def test_they_end_with_the_daemon(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    agent = waiting(agent_of, coordinator, tmp_path)
-    below = living_below(agent.pid)
-    agent.close()
-    assert agent.exit_code() == 70
-    assert not any(map(lives, below))
-
-
-def test_they_end_when_the_job_does(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    agent = waiting(agent_of, coordinator, tmp_path)
-    below = living_below(agent.pid)
-    verdict = Verdict(Outcome.SUCCESS, "done")
-    coordinator.mail(Close(0, verdict))
-    assert agent.expect(orders.Done).code == 0
-    assert not any(map(lives, below))
-    assert agent.exit_code() == 0
-    assert not events(agent.log(), "warm_worker_lost")
-
-
-def test_a_promoted_spare_runs_its_warm_workers(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    agent = waiting(agent_of, coordinator, tmp_path, "print('rank', os.environ['RANK'], os.getpid(), flush=True)")
-    below = set(living_below(agent.pid))
-    coordinator.mail(run(FIRST))
-    assert coordinator.expect(WorkersSucceeded).cycle == FIRST
-    ran = {int(pid) for pid in re.findall(r"rank \d (\d+)", agent.log())}
-    assert ran == below
-    assert guard_below(agent.pid) is not None
-
-
-def test_the_guard_ends_them(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    settings = job(tmp_path, coordinator.port, command=script(tmp_path, BEATS), preload=("json",))
-    quick = replace(settings.timeouts, coordinator=0.5, fence=2.0, restart_grace=0.2)
-    agent = agent_of(replace(settings, timeouts=quick))
-    coordinator.expect(Register)
-    coordinator.mail(standby())
-    ready(agent)
-    coordinator.mail(run(FIRST))
-    (tmp_path / "train-0").touch()
-    ready(agent, 2)
-    below = living_below(agent.pid)
-    assert len(below) == 2
-    os.kill(agent.pid, signal.SIGSTOP)  # neither agent nor daemon ends anything now
-    coordinator.kill()
-    wait_until(lambda: not any(map(lives, below)), "their end")
-    os.kill(agent.pid, signal.SIGCONT)
-
-
-def test_a_restart_of_the_agents_workers(agent_of: AgentOf, coordinator: Scripted, tmp_path: Path) -> None:
-    agent = waiting(agent_of, coordinator, tmp_path, BEATS)
-    coordinator.mail(run(FIRST))
-    for rank in "01":
-        (tmp_path / f"train-{rank}").touch()
-    ready(agent, 4)
-    spares = set(living_below(agent.pid)) - {int(p) for p in json.loads((tmp_path / "worker-ranks.json").read_text())}
-    assert len(spares) == 2
-    victim = next(int(pid) for pid, rank in json.loads((tmp_path / "worker-ranks.json").read_text()).items() if rank)
-    os.kill(victim, signal.SIGKILL)
-    assert coordinator.expect(WorkersStopped).cycle == FIRST
-    coordinator.mail(run(SECOND))
-    agent.expect(orders.Alive, lambda alive: alive.state == "active" and alive.cycle == str(SECOND))
-    assert {int(pid) for pid in json.loads((tmp_path / "worker-ranks.json").read_text())} == spares

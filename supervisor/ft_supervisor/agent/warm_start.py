@@ -20,6 +20,7 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", sys.flags.isol
 
 import array
 import builtins
+import contextlib
 import functools
 import gc
 import importlib
@@ -37,6 +38,8 @@ _LONGEST = 1 << 16
 """Bytes of a message."""
 _REASON = 500
 """Characters of a reason."""
+_READ_BOUND = 10.0
+"""Seconds for the agent to read why this process leaves."""
 _NO_SUCH_FILE = 2
 """Python's exit code when it cannot open the script."""
 
@@ -120,6 +123,9 @@ def _cuda_is_initialized() -> bool:
 def _cold(connection: socket.socket, why: str) -> NoReturn:
     why = " ".join(why.split())[:_REASON]
     _send(connection, type="cold", reason=why)
+    connection.settimeout(_READ_BOUND)
+    with contextlib.suppress(OSError):
+        connection.recv(1)  # the agent closes the connection: it takes nothing from a process that has ended
     _leave(why, 0)
 
 

@@ -144,6 +144,7 @@ class WarmWorkers:
                     warm.ended = True
                     self.plan.refuse()
                     log("preload_failed", "warning", local_rank=warm.local_rank, reason=said.message.get("reason"))
+                    self._control.forget(said.pid)  # it waits for this to leave
                 case "started" if warm.order is not None:
                     taken_up.append(warm.local_rank)
                     self._take_up(warm)
