@@ -81,7 +81,8 @@ class Launched:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
-        for folder in local_folder("launch").glob(f"*.{self.process.pid}"):
+        # The job's number too: a process id comes back, and with it another launch's folder, which may be older.
+        for folder in local_folder("launch").glob(f"{self.job_id}.*.{self.process.pid}"):
             results = [replay(path) for path in folder.glob("journal-*")]
             shutil.rmtree(folder)
             assert all(result.difference is None and result.events > 1 for result in results), results
