@@ -120,6 +120,43 @@ def test_a_function_is_left_at_any_place_and_called_again(start: Start) -> None:
     assert "cleaned up" in outcome
 
 
+def test_an_import_is_not_cut_short(start: Start) -> None:
+    """A package whose import was cut short leaves submodules behind, and cannot be imported again."""
+    worker = start("""
+import pathlib
+sys.path.insert(0, os.path.dirname(__file__))
+package = pathlib.Path(__file__).with_name('package')
+package.mkdir()
+package.joinpath('__init__.py').write_text('from .inner import *; x = inner; import package.slow')
+package.joinpath('inner.py').write_text('y = 1')
+package.joinpath('slow.py').write_text('''
+import time
+from ft_supervisor.worker.leaving import LEAVING
+print('importing', flush=True)
+while not LEAVING.due:
+    time.sleep(0.001)
+time.sleep(0.3)  # the signal comes in here
+''')
+
+@worker.restartable
+def train():
+    import package
+    say('imported')
+    if worker.current().iteration == 0:
+        time.sleep(600)
+train()
+""")
+    worker.begin()
+    worker.says("importing")
+    worker.send("abort")
+    worker.parks()
+    worker.run("0.1")
+    worker.expect("called")
+    worker.says("imported")
+    worker.returns()
+    assert worker.output().count("importing") == 1
+
+
 def test_a_function_that_always_swallows_it_is_left_to_the_agent(start: Start) -> None:
     worker = start("""
 @worker.restartable

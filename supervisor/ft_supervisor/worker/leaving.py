@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 import warnings
 from types import FrameType
 
 SIGNAL = signal.SIGRTMIN + 6
 _PACKAGE = f"{__package__}."
+_IMPORT_PATIENCE = 2.0
+"""Seconds by which Restart waits for an import: a package whose import was cut short cannot be imported again."""
 
 
 class Restart(BaseException):
@@ -30,6 +33,7 @@ class Leaving:
         self.due = False  # the cycle has ended
         self.depth = 0  # atomic sections around the main thread's place
         self.free = threading.Event()  # no atomic section holds up the abort any more
+        self._import_until: float | None = None  # on the monotonic clock: when an import is cut short all the same
 
     def install(self) -> None:
         """Take SIGRTMIN+6. For the main thread. The handler stays for good: a late signal would kill the process."""
@@ -44,7 +48,13 @@ class Leaving:
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:
         if frame is None or not str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
-            self.check()
+            if self.due and not (_imports(frame) and self._has_patience()):  # the signal comes again
+                self.check()
+
+    def _has_patience(self) -> bool:
+        now = time.monotonic()
+        self._import_until = self._import_until or now + _IMPORT_PATIENCE
+        return now < self._import_until
 
     def check(self) -> None:
         """Raise Restart if it is due here. For the main thread."""
@@ -59,7 +69,7 @@ class Leaving:
 
     def begin(self) -> None:
         """A new cycle begins: nothing is due."""
-        self.due = False
+        self.due, self._import_until = False, None
         self.free.clear()
 
     def left(self) -> None:
@@ -70,6 +80,15 @@ class Leaving:
 
 LEAVING = Leaving()
 """The main thread's; there is one."""
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Return whether `frame` runs below an import statement of the function."""
+    while frame is not None and not str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def in_main_thread() -> bool:
