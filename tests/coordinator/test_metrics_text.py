@@ -105,7 +105,7 @@ def test_a_help_text_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_text_of_the_job_becomes_a_label() -> None:
     """Reasons, commands and variables may contain secrets, and have no bound."""
     labels = {label for entry in catalogue() for label in entry.labels}
-    assert labels == {"run_id", "version", "node", "term", "phase", "state", "percentile", "rule", "cause"}
+    assert labels == {"run_id", "version", "node", "term", "phase", "state", "percentile", "rule", "cause", "how"}
 
 
 class Asked:

@@ -13,7 +13,8 @@ of a run.
         "nodes": [{"infra_rank", "name", "spans": [{"state", "start", "end", "cycle", "group_rank", "reason"}]}],
         "cycles": [
           {"number", "term", "n", "nodes": [names by group_rank], "start", "workers_up", "end", "ended",
-           "began", "cause", "reason", "rule", "response",
+           "began", "cause", "reason", "rule", "response", "how", "why",
+           "made": null | {"in_process", "warm", "cold"},
            "failures": [{"node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message",
                          "error_file", "time", "text"}],
            "lost": [{"node", "at"}],      of its nodes, as it ended

@@ -3,7 +3,7 @@
 As JSON it is `<run folder>/status.json` (coordinator.status_writer). Nodes that differ only in their ranks share one
 entry, so that 10,000 of them take some lines and not megabytes; `status --json` is easier to use in programs.
 
-    {"version": 1, "run_id", "job",       the configuration's name
+    {"version": 2, "run_id", "job",       the configuration's name
      "time", "interval",                  when it was made, and the usual time until the next one
      "coordinator": {"node", "infra_rank", "term", "in_charge", "majority"},
      "phase",                             joining, running, stopping, closing
@@ -16,12 +16,13 @@ entry, so that 10,000 of them take some lines and not megabytes; `status --json`
      "members", "spares", "survives",     counts; survives: nodes that may still die at the same moment
      "budgets": [{"rule", "match", "action", "used", "max", "window"}],
      "ends_in", "slurm_away",             seconds until Slurm's time limit, null for none; Slurm does not answer
-     "decision": null | {"what", "reason", "rule", "cycle", "time"},
+     "decision": null | {"what", "reason", "rule", "cycle", "time", "how", "why"},
      "verdict": null | {"outcome", "reason", "exit_code", "again", "final"}}
 
 `role` is one of active, standby, excluded, unhealthy, unregistered, lost, left; `what` one of cycle_started,
-cycle_failed, restart, replace_node, gives_up. All times are seconds since the epoch by the clock of the coordinator's
-node; all ages and durations are seconds. Each change of the keys is a new version.
+cycle_failed, restart, replace_node, gives_up; `how` and `why` are the rung of a restart, null where workers.restart is
+process. All times are seconds since the epoch by the clock of the coordinator's node; all ages and durations are
+seconds. Each change of the keys is a new version.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ft_supervisor.core.protocol.codec import CodecError, from_plain, to_plain
 from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.protocol.ranks import parse_ranks
 
-VERSION = 1
+VERSION = 2
 NAME = "status.json"
 EVERY = 2.0
 """Seconds between two snapshots, at most."""
