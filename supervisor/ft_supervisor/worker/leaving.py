@@ -47,9 +47,10 @@ class Leaving:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:
-        if frame is None or not str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
-            if self.due and not (_imports(frame) and self._has_patience()):  # the signal comes again
-                self.check()
+        if frame is not None and str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
+            return
+        if self.due and not (_imports(frame) and self._has_patience()):  # the signal comes again
+            self.check()
 
     def _has_patience(self) -> bool:
         now = time.monotonic()
