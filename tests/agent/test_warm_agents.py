@@ -14,10 +14,10 @@ from tests.agent.warm import (
     SECOND,
     AgentOf,
     events,
-    lives,
     ready,
     script,
 )
+from tests.process.living import lives
 
 from ft_supervisor.core.protocol import orders
 from ft_supervisor.core.protocol.messages import Close, Register, WorkersStopped, WorkersSucceeded

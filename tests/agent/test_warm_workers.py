@@ -21,12 +21,12 @@ from tests.agent.warm import (
     Start,
     events,
     failed,
-    lives,
     ready,
     script,
     seen,
     stopped,
 )
+from tests.process.living import lives
 
 from ft_supervisor.core.protocol.actions import StopWorkers
 from ft_supervisor.core.protocol.events import CannotStart, WorkersExited, WorkersGone

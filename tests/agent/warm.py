@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +53,6 @@ def failed(workers: Driven) -> Failure:
     """Return the failure that is reported next."""
     (failure,) = workers.event(WorkersExited).failures
     return failure
-
-
-def lives(pid: int) -> bool:
-    """Return whether the process has not ended."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 def stopped(workers: Driven, cycle: Cycle) -> None:

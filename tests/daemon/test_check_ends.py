@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.check_harness import BOUND, DEAF, NODE, Finish, Run, sh
+from tests.process.living import ended, lives
 
 from ft_supervisor.core.protocol import codec
 from ft_supervisor.core.protocol.health_types import CheckOutcome, Result, Round
@@ -25,20 +25,6 @@ from ft_supervisor.process import tree
 DAEMONIZE = 'echo $$ >>"$0"; (setsid sh -c \'echo $$ >>"$0"; exec sleep 600\' "$0" & ); sleep 0.2; '
 
 
-def ended(pid: int) -> bool:
-    """Wait for the end of any process."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        return bool(poll.poll(BOUND * 1000))
-    finally:
-        os.close(fd)
-
-
 def pids(path: Path, count: int) -> list[int]:
     """Those that the scripts have written, as soon as there are so many."""
     deadline = time.monotonic() + BOUND
@@ -46,13 +32,6 @@ def pids(path: Path, count: int) -> list[int]:
         assert time.monotonic() < deadline, "the check does not begin"
         time.sleep(0.01)
     return [int(word) for word in path.read_text().split()]
-
-
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize(("end", "result"), [("exit 0", Result.PASSED), ("sleep 600", Result.FAILED)])

@@ -1,7 +1,5 @@
 """Processes to watch, kill and sweep: a nursery, which is their subreaper, and all that it starts."""
 
-import os
-import select
 import signal
 import subprocess
 import sys
@@ -10,11 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.process.living import ended
 
 from ft_supervisor.process import tree
-
-BOUND = 60.0
-"""Seconds until a test gives up waiting for an event that comes at once on an idle machine."""
 
 NURSERY = """
 import subprocess, sys
@@ -33,20 +29,6 @@ class Nursery:
         self.pid = process.pid
         assert process.stdout is not None
         self.pids = [int(process.stdout.readline()) for _ in range(count)]
-
-
-def ended(pid: int, within: float = BOUND) -> bool:
-    """Wait at most so long for the end of any process, and return whether it has ended; a zombie has."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        return bool(poll.poll(within * 1000))
-    finally:
-        os.close(fd)
 
 
 @pytest.fixture

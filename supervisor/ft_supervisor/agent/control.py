@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import select
 import socket
-import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +25,6 @@ LONGEST = 1 << 16
 _BACKLOG = 8
 _UNREAD = 1000
 """Messages of all workers that wait for the main loop, at most: a worker must not fill the agent's memory."""
-_CREDENTIALS = struct.Struct("iII")
 
 
 @dataclass(frozen=True)
@@ -150,8 +148,8 @@ class Control:
             connection, _ = sock.accept()
         except OSError:  # it has gone again; after any other error, too, the thread has to go on
             return
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        sender = _CREDENTIALS.unpack(credentials)[0]
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, local_sockets.CREDENTIALS.size)
+        sender = local_sockets.CREDENTIALS.unpack(credentials)[0]
         root = self._root(local_rank, sender)
         if root is None:
             connection.close()

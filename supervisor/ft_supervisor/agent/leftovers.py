@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from ft_supervisor.process.tree import living, stat, strike
+from ft_supervisor.process.tree import kill_group, living, stat, strike
 
 _CONNECTED = {"01", "02"}
 """TCP_ESTABLISHED and TCP_SYN_SENT of the kernel's include/net/tcp_states.h. A connection that either end has shut is
@@ -70,6 +68,4 @@ def kill_tree(pid: int) -> None:
         if stat(pid) is not None:
             strike(pid, (), lambda: True)  # first: its children would be the agent's afterwards
     finally:
-        for send in (os.killpg, os.kill):
-            with suppress(ProcessLookupError, PermissionError):
-                send(pid, signal.SIGKILL)
+        kill_group(pid)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import struct
 from pathlib import Path
 
 from ft_supervisor.process.log import log
+from ft_supervisor.process.tree import stat
 
 _PATH = 107
 """Bytes of a socket's path, unix(7)."""
+CREDENTIALS = struct.Struct("iII")
+"""struct ucred of unix(7): pid, uid, gid."""
 _DEPTH = 100
 """Generations between a worker and its descendants."""
 
@@ -50,11 +54,10 @@ def ancestry(pid: int) -> list[int]:
     found = [pid]
     while len(found) <= _DEPTH:
         try:
-            text = Path(f"/proc/{pid}/stat").read_bytes()
-            pid = int(text[text.rindex(b")") + 2 :].split()[1])
-        except (OSError, ValueError, IndexError):  # gone, perhaps while it was read
+            process = stat(pid)
+        except OSError:  # it cannot be read for want of a file descriptor
             break
-        if pid <= 1:
+        if process is None or process.parent <= 1:
             break
-        found.append(pid)
+        found.append(pid := process.parent)
     return found

@@ -11,7 +11,6 @@ import array
 import os
 import select
 import socket
-import struct
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -35,7 +34,6 @@ _STATUS = 200
 """Characters kept of STATUS=."""
 _FOREVER = 2**64 - 1
 """WATCHDOG_USEC of a worker that must not be watched; 0 means that too."""
-_CREDENTIALS = struct.Struct("iII")
 
 
 def parse(data: bytes) -> tuple[str | None, float | None, str | None]:
@@ -140,7 +138,7 @@ class Beats:
     def _receive(self, local_rank: int, sock: socket.socket) -> None:
         try:
             # room for the credentials only: the kernel closes file descriptors for which there is no room
-            data, ancillary, flags, _ = sock.recvmsg(_LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
+            data, ancillary, flags, _ = sock.recvmsg(_LONGEST, socket.CMSG_SPACE(local_sockets.CREDENTIALS.size))
         except OSError:  # no message any more; after any other error, too, the thread has to go on
             return
         sender = _sender(ancillary)
@@ -162,8 +160,8 @@ class Beats:
 def _sender(ancillary: list[tuple[int, int, bytes]]) -> int | None:
     pid = None
     for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) >= _CREDENTIALS.size:
-            pid = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) >= local_sockets.CREDENTIALS.size:
+            pid = local_sockets.CREDENTIALS.unpack(data[: local_sockets.CREDENTIALS.size])[0]
         elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             for fd in array.array("i", data[: len(data) // 4 * 4]):
                 os.close(fd)

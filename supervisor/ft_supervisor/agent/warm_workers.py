@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from ft_supervisor.core.protocol.interpreter import find_interpreter
 from ft_supervisor.core.protocol.model import Cycle
 from ft_supervisor.process.log import log
 from ft_supervisor.process.signals import describe_exit
+from ft_supervisor.process.tree import kill_group
 
 _PRINTED = 4096
 """Bytes kept of what the modules print while they are imported, for each stream: a pipe always has room for so much."""
@@ -120,7 +120,7 @@ class WarmWorkers:
             if not warm.late:
                 warm.late = True
                 log("warm_worker_late", "warning", local_rank=warm.local_rank)
-                _kill(warm.process)
+                kill_group(warm.process.pid)
         if not self._closed:
             for local_rank in self.plan.next(now):
                 self._begin(local_rank, now)
@@ -185,7 +185,7 @@ class WarmWorkers:
         for warm in self._warm.values():
             if warm.order is None:
                 warm.ended = True
-                _kill(warm.process)
+                kill_group(warm.process.pid)
 
     def close(self) -> None:
         """Kill those that wait, and start no others: the node ends."""
@@ -253,9 +253,3 @@ def _pass_on(data: bytes, fd: int) -> None:
             os.write(again, data)
     finally:
         os.close(again)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    for send in (os.killpg, os.kill):
-        with suppress(ProcessLookupError, PermissionError):
-            send(process.pid, signal.SIGKILL)

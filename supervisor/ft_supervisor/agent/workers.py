@@ -31,7 +31,7 @@ from ft_supervisor.process import clock
 from ft_supervisor.process.log import log
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.process.signals import describe_exit
-from ft_supervisor.process.tree import reap_orphans, sweep
+from ft_supervisor.process.tree import kill_group, reap_orphans, sweep
 
 _PIECE = 0.1
 """Seconds that one attempt to end everything may take, and between two of them."""
@@ -211,9 +211,7 @@ class Workers:
         if self._warm is not None:
             self._warm.end()
         for process in self._live.values():
-            for send in (os.killpg, os.kill):
-                with suppress(ProcessLookupError, PermissionError):
-                    send(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
 
     def close(self) -> None:
         """End the warm workers for good: the node leaves."""

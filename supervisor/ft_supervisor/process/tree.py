@@ -12,6 +12,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,7 @@ __all__ = [
     "Process",
     "become_subreaper",
     "descendants",
+    "kill_group",
     "living",
     "pdeath_command",
     "reap_orphans",
@@ -92,6 +94,14 @@ def strike(root: int, keep: Collection[int], still: Callable[[], bool]) -> bool:
         if fd is not None:
             os.close(fd)
     return True
+
+
+def kill_group(pid: int) -> None:
+    """SIGKILL to the process group that `pid` leads, and to `pid`, which may have left it. `pid` must be a child that
+    has not been reaped."""
+    for send in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            send(pid, signal.SIGKILL)
 
 
 def reap_orphans(known: Collection[int]) -> list[int]:

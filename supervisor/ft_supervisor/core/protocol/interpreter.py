@@ -56,7 +56,7 @@ def find_interpreter(command: Sequence[str]) -> Interpreter:
             return Interpreter(tuple(command[: words.option_at]) + module.start, module.runs)
     if words.peek() is None:
         raise NoInterpreter("the interpreter has neither a script nor -m")
-    return Interpreter(tuple(command[: words.at]), tuple(command[words.at :]))
+    return Interpreter(tuple(command[: words.at]), words.rest())
 
 
 class _Words:
