@@ -1,4 +1,4 @@
-"""Tests on which rung each restart of a run was, by its journals, and how a report, `status` and metrics tell it."""
+"""Tests the rung of each restart of a run, as its journals have it, and as a report, `status` and metrics show it."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,8 +1,8 @@
 """Gets the main thread out of the function: a real-time signal whose handler raises Restart.
 
-A signal also interrupts what waits in C: sleep, queues, locks, pipes. The handler asks in the main thread itself
-whether the function runs, and never raises while a frame of this package does: so Restart cannot come after the
-function, nor get lost on the way out of it.
+A signal also interrupts waits in C: sleep, queues, locks, pipes. The handler runs in the main thread, and raises only
+while the function runs and no frame of this package does: so Restart cannot come after the function, nor get lost on
+the way out of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PACKAGE = f"{__package__}."
 
 
 class Restart(BaseException):
-    """The cycle has ended, and the function has to be left: let it pass. A function may raise it, too, which fails the
+    """Raised in the function when its cycle has ended: let it pass. A function may raise it, too, which fails the
     cycle."""
 
 
@@ -58,18 +58,18 @@ class Leaving:
             signal.pthread_kill(main, SIGNAL)
 
     def begin(self) -> None:
-        """A new cycle begins: nothing is due."""
+        """Note that a new cycle begins, so that nothing is due."""
         self.due = False
         self.free.clear()
 
     def left(self) -> None:
-        """The main thread has left the function."""
+        """Note that the main thread has left the function."""
         self.inside, self.depth = False, 0
         self.free.set()
 
 
 LEAVING = Leaving()
-"""The main thread's; there is one."""
+"""The only one, for the main thread."""
 
 
 def in_main_thread() -> bool:
