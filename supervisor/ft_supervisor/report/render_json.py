@@ -14,6 +14,8 @@ of a run.
         "cycles": [
           {"number", "term", "n", "nodes": [names by group_rank], "start", "workers_up", "end", "ended",
            "began", "cause", "reason", "rule", "response",
+           "how", "why",                  the rung of the restart; "" where workers.restart is process
+           "made": null | {"in_process", "warm", "cold"},    how many of its workers were made in each way
            "failures": [{"node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message",
                          "error_file", "time", "text"}],
            "lost": [{"node", "at"}],      of its nodes, as it ended
