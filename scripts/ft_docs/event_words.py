@@ -112,10 +112,10 @@ WORDS: dict[str, str] = {
     "worker_logs_fail": "A worker's output cannot be written to its file. It is tried again.",
     "worker_logs_hang": "The file system of the workers' logs does not answer. No worker waits for it.",
     "worker_logs_unwritten": "So many bytes of output were left when the agent ended, as their file system hangs.",
-    "not_parked": "A worker that could have been parked is killed, or ends by itself: `why` tells what it has left.",
+    "not_parked": "A worker that could have been parked is killed, or ends by itself; `why` has the reason.",
     "not_restartable": "A worker that has called a restartable function cannot be parked: /proc cannot be read.",
     "workers_left": "Processes of the workers that did not end yet. They are killed again and again.",
-    "workers_made": "How the workers of this cycle were made: parked ones called again, warm ones, new processes.",
+    "workers_made": "How many workers of this cycle went on in their processes, were warm, and were started cold.",
     # more than one process
     "cannot_sweep": "/proc cannot be read, say for lack of file descriptors: workers' leftovers are not known yet.",
     "file_failed": "A file could not be read or written. Nothing waits for it.",

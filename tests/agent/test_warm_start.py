@@ -1,4 +1,4 @@
-"""warm_start.py alone: whatever Python can run looks the same when its interpreter was started ahead."""
+"""warm_start.py alone: a script, module or archive sees the same whether its interpreter was started ahead or not."""
 
 import json
 import os

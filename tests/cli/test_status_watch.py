@@ -137,7 +137,7 @@ class Terminal:
         while True:
             try:
                 data = os.read(self._ours, 1 << 16)
-            except OSError:  # EIO: nobody has the other end any more
+            except OSError:  # EIO: the other end is closed
                 data = b""
             if not data:
                 os.close(self._ours)

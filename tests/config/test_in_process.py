@@ -1,4 +1,4 @@
-"""Tests the keys about restarts in the same process, and what they must be to one another."""
+"""Tests the keys about restarts in the same process, and the relations between them."""
 
 import pytest
 from tests.config.site import Site

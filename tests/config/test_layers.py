@@ -77,12 +77,18 @@ def test_other_variables_are_none_of_ours(site: Site) -> None:
     site.load(JOB, {"FT_SUPERVISOR_LOCAL": "1", "FT_SUPERVISOR_NONCE": "x", "FT_SUPERVISOR": "y"})
 
 
-LIMITS = "limits: {max_restarts: 5, restart_grace: 1s, join: 1m, before_end: 140s, interruption_grace: 100s}"
+LIMITS = (
+    "limits: {max_restarts: 5, restart_grace: 1s, quiesce: 5s, join: 1m, before_end: 140s, interruption_grace: 100s}"
+)
 ASKED = [
     ("timeouts: {join: 61s}", "timeouts.join: 61s is over limits.join 1m (etc/clusters/c.yaml:2); ask for at most 1m"),
     (
         "timeouts: {restart_grace: 2s}",
         "timeouts.restart_grace: 2s is over limits.restart_grace 1s (etc/clusters/c.yaml:2); ask for at most 1s",
+    ),
+    (
+        "timeouts: {quiesce: 6s}",
+        "timeouts.quiesce: 6s is over limits.quiesce 5s (etc/clusters/c.yaml:2); ask for at most 5s",
     ),
     (
         "interruption: {before_end: 1h}",
@@ -118,6 +124,7 @@ def test_a_limit_lowers_what_nobody_asked_for(site: Site) -> None:
     cluster = site.cluster("c", f"# ours\n{LIMITS}\n")
     config = site.load(JOB + "policy: {failures: [{match: oom, action: restart}]}", C)
     assert (config.timeouts.join, config.timeouts.restart_grace, config.timeouts.stop_grace) == (60.0, 1.0, 30.0)
+    assert config.timeouts.quiesce == 5.0
     assert (config.settings.interruption.before_end, config.settings.interruption.grace) == (140.0, 100.0)
     assert [rule.budget.max for rule in config.settings.rules] == [5, 5] and config.max_restarts == 5
     assert config.sources["timeouts.join"] == f"{cluster}:2"

@@ -1,4 +1,4 @@
-"""Tests the rung of a restart: which failures lead to new processes where workers can be parked, and what it costs."""
+"""Tests the rung of a restart: which failures lead to new processes where workers can be parked, and the budget."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_progress_of_an_older_cycle_does_not_count() -> None:
     assert fresh(answers) == dict.fromkeys(range(3), True)
 
 
-def test_what_a_lost_node_knew_is_lost_and_a_node_that_has_succeeded_has_progressed() -> None:
+def test_a_lost_nodes_progress_is_lost_and_a_node_that_has_succeeded_has_progressed() -> None:
     talk = begun(in_process(5))
     talk.silent = {2}
     talk.hear(failed(1))

@@ -144,7 +144,7 @@ def test_an_examiner_that_does_not_answer_is_given_up(
 def test_what_cannot_be_killed_keeps_its_examiner_and_is_not_started_again(
     runner: Runner, finish: Finish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel's refusal is played: a sweep that hits nobody, until a file is there."""
+    """A process that the kernel does not kill is pretended: the sweep kills no process until a file is there."""
     go = tmp_path / "go"
     code = f"""
 import os, sys, pathlib

@@ -1,4 +1,4 @@
-"""Tests on which rung each restart of a run was, by its journals, and how a report, `status` and metrics tell it."""
+"""Tests the rung of each restart of a run, as its journals have it, and as a report, `status` and metrics show it."""
 
 from dataclasses import replace
 from typing import Any
@@ -69,6 +69,10 @@ def test_a_report_shows_how_the_workers_of_a_cycle_were_made() -> None:
     assert '"how": "process"' in data and '"in_process": 1' in data
     shown = " ".join(render_text.render(found, 200).split())
     assert "1 in process, 1 warm" in shown and "with new processes (it had made no progress)" in shown
+    medium = render_text.render(found, 80).splitlines()
+    (at,) = (at for at, line in enumerate(medium) if "1 in process," in line)
+    assert "1 warm" in medium[at + 1] and "1 warm" not in medium[at], "the reason has the room"
+    assert "1 in process, 1 warm" in render_text.render(found, 60)
 
 
 def test_without_the_setting_a_decision_has_no_rung_in_the_log() -> None:

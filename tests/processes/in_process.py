@@ -1,4 +1,4 @@
-"""Jobs whose workers can be parked, and what tests tell these workers to do."""
+"""Jobs whose workers can be parked, and tests' orders to these workers."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
-"""A worker whose function is restartable. It trains nothing: it runs until the file `finish` is there, and does what
-tests tell it by files of Python code.
+"""A worker whose function is restartable. It trains nothing: it runs until the file `finish` is there, and runs
+Python code that tests put into files.
 
-`do-RANK` is done within the function, `initialize-RANK`, `finalize-RANK` and `health_check-RANK` within those hooks;
+`do-RANK` is run within the function, `initialize-RANK`, `finalize-RANK` and `health_check-RANK` within those hooks;
 each once. Words of the command line: `reads-rank`, which needs RANK before the function.
 """
 
@@ -16,11 +16,11 @@ from ft_supervisor import worker
 DEED = 0.02
 """Seconds between two deeds."""
 memory: dict[str, Any] = {"calls": 0}
-"""What outlives a call."""
+"""Kept from one call of the function to the next."""
 
 
 def say(what: str, **more: object) -> None:
-    """One line, in one piece."""
+    """Print a line with a single write."""
     get = os.environ.get
     told = f"event={what} restart={get('TORCHELASTIC_RESTART_COUNT')} rank={get('RANK')} world={get('WORLD_SIZE')}"
     more = {"pid": os.getpid(), **more}
@@ -28,7 +28,7 @@ def say(what: str, **more: object) -> None:
 
 
 def obey(when: str) -> None:
-    """Do what a test tells, once."""
+    """Run a test's code for this rank, if there is any, once."""
     order = Path(f"{when}-{os.environ.get('RANK')}")
     if order.exists():
         code = order.read_text()
@@ -42,7 +42,7 @@ def obey(when: str) -> None:
     health_check=lambda _: obey("health_check"),
 )
 def train() -> None:
-    """Until the end."""
+    """Run until the file `finish` is there."""
     memory["calls"] += 1
     say("worker", call=memory["calls"])
     while not Path("finish").exists():

@@ -4,7 +4,7 @@ import pytest
 from tests.processes.harness import QUICK, StartJob, until
 from tests.processes.in_process import pids, settings, succeed, tell, usage
 
-# -- who goes on, and who is new
+# -- workers that go on, and new ones
 
 
 @pytest.mark.parametrize("restarts", [3, pytest.param(50, marks=pytest.mark.slow("the same with 3"))])
@@ -125,7 +125,7 @@ def test_a_spare_whose_script_needs_its_rank_first_has_warm_workers(start: Start
     job.assert_end(0, "success", dead=["node1"])
 
 
-# -- what has to be killed
+# -- workers that have to be killed
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How restarts in the same processes end: with the function's return, a signal, a lost agent, the fence; and output."""
+"""Ends of jobs that restart in the same processes: by return, a signal, a lost agent, the fence; and output."""
 
 import os
 import signal

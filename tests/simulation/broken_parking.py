@@ -13,8 +13,8 @@ from ft_supervisor.core.protocol.model import Cycle
 from ft_supervisor.core.protocol.settings import InProcessBudget
 
 
-class TakesTheAskedForParked(NodeWorkers):
-    """Reports workers as gone that still leave their function."""
+class TakesLeavingWorkersForParked(NodeWorkers):
+    """Reports workers as gone while they are still leaving their function."""
 
     def stop(self, cycle: Cycle, grace: float, signal: str, now: float, *, park: bool = False) -> StopOrders:
         orders = super().stop(cycle, grace, signal, now, park=park)
@@ -28,14 +28,14 @@ class TakesTheAskedForParked(NodeWorkers):
 
 
 class BelievesItsWorkers(NodeWorkers):
-    """Takes a worker for parked that reports so, though a process that it has started goes on."""
+    """Takes a worker's report that it is parked as true, though a process that it has started goes on."""
 
     def quiesced(self, local_rank: int, found: str = "") -> None:
         super().quiesced(local_rank)
 
 
 class CallsParkedWorkersAgain(NodeWorkers):
-    """Goes on in the same processes also where the coordinator wants new ones."""
+    """Goes on in the same processes, even where the coordinator wants new ones."""
 
     def start(self, cycle: Cycle, *, fresh: bool = True) -> tuple[int, ...]:
         return super().start(cycle, fresh=False)

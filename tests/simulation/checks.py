@@ -116,7 +116,7 @@ class Checks(Endings):
                 raise Breach("survivors", f"{node.name} was {rank} of {former}, and is {run.group_rank} of {run.cycle}")
 
     def began(self, node: SimNode, run: Run, *, again: bool) -> None:
-        """Check workers that begin; `again`: in the processes in which they were parked."""
+        """Check that these workers may begin; `again`: in the processes in which they were parked."""
         self.again += again
         if again and run.fresh:
             raise Breach(
@@ -124,7 +124,7 @@ class Checks(Endings):
             )
 
     def deed(self, node: SimNode, cycle: Cycle) -> None:
-        """Check something that workers of `cycle` do to the world, such as the writing of a checkpoint."""
+        """Check that workers of `cycle` may still change something outside of themselves, such as a checkpoint."""
         later, world = max(self.ranks), self._world
         bound = world.job.timeouts.heartbeat + KILL_BOUND + WAKING
         if later > cycle and world.now - node.thawed_at > bound:

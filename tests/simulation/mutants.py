@@ -196,7 +196,7 @@ OTHERS = (
     _part("Cycles", broken_policy.ChargesForTheNodesHealth, "charged", "success", theme=themes.unable),
     _agent_part(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
     _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),
-    _node_workers(broken_parking.TakesTheAskedForParked, "10"),
+    _node_workers(broken_parking.TakesLeavingWorkersForParked, "10"),
     _node_workers(broken_parking.BelievesItsWorkers, "10"),
     _node_workers(broken_parking.CallsParkedWorkersAgain, "rung"),
     Mutant(

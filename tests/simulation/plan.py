@@ -45,9 +45,9 @@ PEERS = ("independent", "crash", "hang")
 
 
 HABITS = ("parks", "never", "dies", "lies", "plain")
-"""What workers that are asked to leave their function do: park within PARK_TIME; nothing, as one that holds the GIL;
-park and die some time later; report that they are parked while a process that they have started goes on. Plain ones
-call no restartable function."""
+"""Behaviour of workers that are asked to leave their function: they park within PARK_TIME; they do nothing, like one
+that holds the GIL; they park and die some time later; they report that they are parked while a process that they have
+started goes on. Plain ones call no restartable function."""
 
 
 @dataclass(frozen=True)

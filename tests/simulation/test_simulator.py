@@ -1,4 +1,4 @@
-"""Tests the simulator itself: a seed's job is always the same, failing plans are shrunk, breaches are printed."""
+"""Tests the simulator itself: two runs with a seed are the same, failing plans are shrunk, breaches are printed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_timeouts_of_the_simulation_are_allowed() -> None:
     problems.raise_all()
 
 
-def test_a_seed_is_the_same_job_each_time() -> None:
+def test_two_runs_with_the_same_seed_are_the_same_job() -> None:
     for seed in range(10):
         first, second = (World(draw(seed), history=True) for _ in range(2))
         first.run()

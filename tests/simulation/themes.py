@@ -204,7 +204,7 @@ def _long(dice: random.Random, plan: Plan, last: float) -> Plan:
 
 
 def parking(dice: random.Random, plan: Plan) -> Plan:
-    """Plan workers that are parked and called again, or do not park, and nodes that are cut off meanwhile."""
+    """Plan workers that are parked and called again or do not park, and nodes that are cut off at that time."""
     nodes = dice.randint(3, 5)
     faults, at = [], dice.uniform(5.0, 9.0)
     for _ in range(dice.randint(1, 3)):

@@ -4,8 +4,8 @@ Workers that have failed still count as running until they are gone, as processe
 machine (core/agent/node_workers.py), which belongs to the agent, decides which events the agent gets and who is killed.
 
 Where a plan restarts in process the workers call a restartable function, do deeds (write checkpoints) all the time, and
-leave the function when they are asked to, each node's after its habit (plan.HABITS). A parked object stays the node's
-until its process is called again, for which there is a new object, or dies.
+react to the request to leave the function according to their node's habit (plan.HABITS). The object of parked workers
+belongs to the node until their process dies or is called again; then it gets a new object.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ _context.set_forkserver_preload(
 
 
 class Restart(BaseException):
-    """As the library raises it from a signal handler, to get the main thread out of the function."""
+    """Raised like worker.Restart, from a signal handler in the main thread."""
 
 
 @dataclass
 class Place:
-    """What a rank knows of its cycle."""
+    """A rank's place in its cycle."""
 
     rank: int
     world_size: int
@@ -36,11 +36,11 @@ class Place:
 
 
 Job = Callable[..., Any]
-"""job(place, *arguments) -> what the test gets; it runs within the cycle's process group."""
+"""job(place, *arguments) -> the answer to the test; it runs within the cycle's process group."""
 
 
 class Rank:
-    """One process, as the test sees it."""
+    """The test's end of one process."""
 
     def __init__(self) -> None:
         self._pipe, end = _context.Pipe()
@@ -73,7 +73,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Failure:
-    """What a job has raised."""
+    """The text of an exception of a job."""
 
     text: str
 
@@ -86,7 +86,7 @@ def cycle(ranks: Sequence[Rank], job: Job, store: Path, *arguments: object) -> l
 
 
 def _serve(pipe: Connection) -> None:
-    """What a rank's process does: one cycle after the other, until its pipe is closed."""
+    """Run a rank's process: one cycle after the other, until its pipe is closed."""
     import torch
 
     torch.set_num_threads(1)

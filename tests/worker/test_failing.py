@@ -1,4 +1,4 @@
-"""Functions and hooks that fail or end the process by themselves: what the agent learns, and what lives on."""
+"""Functions and hooks that fail or end the process by themselves: messages to the agent, and remains."""
 
 import signal
 from collections.abc import Callable
@@ -101,7 +101,7 @@ train()
         ("raise Custom('x')", 1, "__main__.Custom: x"),
     ],
 )
-def test_what_ends_the_process(line: str, code: int, reason: str, start: Start) -> None:
+def test_some_exceptions_end_the_process(line: str, code: int, reason: str, start: Start) -> None:
     worker = start(f"""
 class Custom(BaseException): pass
 
@@ -158,7 +158,7 @@ train()
     worker.ends(7)
 
 
-def test_all_are_called_again_those_that_have_returned_too(start: Start) -> None:
+def test_workers_that_have_returned_are_called_again_too(start: Start) -> None:
     worker = start("""
 @worker.restartable(completion=lambda state: say('completion', state.cycle))
 def train():

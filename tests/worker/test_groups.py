@@ -1,4 +1,4 @@
-"""Real gloo groups among three processes: whatever the others wait for when a cycle ends, all are called again."""
+"""Real gloo groups among three processes: they wait for each other in many ways when a cycle ends, and go on."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ class Trainers:
         self.workers[2].expect("called")
 
     def environment(self, rank: int, port: int, cycle: str, scene: str) -> dict[str, str]:
-        """Return what a worker's environment has in a cycle."""
+        """Return a worker's variables in a cycle."""
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "3", "FT_SUPERVISOR_CYCLE": cycle}
         return {**place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SCENE": scene}
 
@@ -143,7 +143,7 @@ def train_and_abort(job: Trainers, times: int, scene: str) -> list[tuple[int, in
 
 
 def flat(seen: list[tuple[int, int, int]]) -> bool:
-    """Whether threads and descriptors stay as they are from the fifth cycle on, and memory within 10 MiB."""
+    """Return whether threads and descriptors stay as they are from the fifth cycle on, and memory within 10 MiB."""
     first, last = seen[4], seen[-1]
     return last[:2] <= first[:2] and last[2] - first[2] <= 10
 
@@ -154,7 +154,7 @@ def test_nothing_is_left_of_many_cycles(job: Trainers) -> None:
 
 
 def children(pid: int) -> set[int]:
-    """The processes below a worker."""
+    """Return the processes below a worker."""
     return {child.pid for child in psutil.Process(pid).children(recursive=True)}
 
 

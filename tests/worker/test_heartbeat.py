@@ -1,4 +1,4 @@
-"""What the hang watch and the ladder of restarts learn of a function that runs."""
+"""Heartbeats and reports of progress from a function that runs."""
 
 from collections.abc import Callable
 

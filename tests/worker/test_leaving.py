@@ -1,4 +1,4 @@
-"""Functions that are left when their cycle ends, whatever they do at that moment, and are called again."""
+"""Functions that are left in the middle of all kinds of calls when their cycle ends, and are called again."""
 
 import signal
 from collections.abc import Callable
@@ -157,7 +157,7 @@ train()
     assert worker.output().count("importing") == 1
 
 
-def test_a_function_that_always_swallows_it_is_left_to_the_agent(start: Start) -> None:
+def test_a_function_that_always_swallows_restart_is_left_to_the_agent(start: Start) -> None:
     worker = start("""
 @worker.restartable
 def train():
@@ -274,7 +274,7 @@ train()
     worker.returns()
 
 
-def test_what_is_about_another_cycle_or_comes_at_the_wrong_time_is_dropped(start: Start) -> None:
+def test_a_message_about_another_cycle_or_at_the_wrong_time_is_dropped(start: Start) -> None:
     worker = start("""
 @worker.restartable
 def train():

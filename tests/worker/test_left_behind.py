@@ -55,7 +55,7 @@ def test_threads_that_are_left_behind_are_named(start: Start) -> None:
     worker.parks(threads=[])
 
 
-def test_children_are_told_if_they_were_kept(start: Start) -> None:
+def test_children_that_were_kept_are_reported(start: Start) -> None:
     worker = start("""
 import multiprocessing, multiprocessing.resource_tracker, subprocess
 kept = subprocess.Popen(['sleep', '600'])

@@ -15,7 +15,7 @@ Start = Callable[..., Worker]
 
 
 def test_the_wrapper_without_an_agent(caplog: pytest.LogCaptureFixture) -> None:
-    """All that Megatron-LM's integration names can be named."""
+    """Megatron-LM's integration uses these names."""
     order: list[str] = []
 
     class Hook(inprocess.abort.Abort):

@@ -68,7 +68,7 @@ class CallsCoroutine:
     "function",
     [coroutine, generator, generator_of_coroutines, functools.partial(functools.partial(generator)), CallsCoroutine()],
 )
-def test_what_returns_at_once_is_refused(function: Callable[[], object]) -> None:
+def test_a_generator_or_coroutine_function_is_refused(function: Callable[[], object]) -> None:
     with pytest.raises(TypeError, match="cannot be restartable"):
         worker.restartable(function)
 

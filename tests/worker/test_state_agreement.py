@@ -22,7 +22,7 @@ def test_without_a_holder_the_checkpoint_is_needed() -> None:
     assert plan.chosen is None and plan.donors == {} and plan.reason == "no rank holds a commit"
 
 
-def test_a_new_process_receives_what_the_others_have() -> None:
+def test_a_new_process_receives_the_commit_of_the_others() -> None:
     plan = choose([holding(1, 8, 7), NONE, holding(1, 8, 7)])
     assert (plan.chosen, plan.step, plan.donors) == (CommitId(1, 8), 8, {1: 0})
 
@@ -54,7 +54,7 @@ def test_an_older_cycles_rank_that_has_the_chosen_commit_keeps_its_own() -> None
     assert (plan.step, plan.donors) == (8, {})
 
 
-def test_those_that_receive_are_spread_over_those_that_send() -> None:
+def test_receivers_are_spread_over_senders() -> None:
     have = holding(1, 3, 2)
     plan = choose([NONE, have, NONE, have, NONE, NONE])
     assert plan.donors == {0: 1, 2: 3, 4: 1, 5: 3}
@@ -85,7 +85,7 @@ def test_different_steps_under_one_number_are_noticed() -> None:
 
 @dataclass
 class Process:
-    """What one process holds: as state.Held, with the content of each commit."""
+    """The commits of one process: as state.Held, with the content of each."""
 
     generation: int = 0
     number: int = 0
@@ -100,7 +100,7 @@ class Process:
 
 
 class Training:
-    """Processes train in step, and are killed, left out, taken back and interrupted by chance."""
+    """Processes that train in step, and are killed, left out, taken back and interrupted at random."""
 
     def __init__(self, chance: random.Random, size: int) -> None:
         self.chance, self.size, self.cycle = chance, size, 0
@@ -128,7 +128,7 @@ class Training:
                 self.pool.remove(process)
 
     def sync(self, world: list[Process]) -> bool:
-        """Returns whether all have completed it."""
+        """Return whether all have completed it."""
         reports = [process.report() for process in world]
         plan = agreement.choose(reports)
         self.judge(world, plan.chosen, plan.step)
@@ -184,7 +184,7 @@ def test_over_any_history_all_go_on_alike_and_lose_at_most_the_step_in_flight() 
 
 
 def newest_of_all(reports: Sequence[Report]) -> Plan:
-    """A wrong rule: it looks at no sync."""
+    """A wrong rule: it ignores which sync a commit follows."""
     return choose([Report(1, report.held, report.replica) for report in reports])
 
 
@@ -196,7 +196,7 @@ def oldest_of_all(reports: Sequence[Report]) -> Plan:
 
 
 def each_its_own(reports: Sequence[Report]) -> Plan:
-    """A wrong rule: a rank that has anything keeps what it has."""
+    """A wrong rule: a rank that has any commit keeps it."""
     plan = choose(reports)
     return Plan(plan.chosen, plan.step, {rank: at for rank, at in plan.donors.items() if not reports[rank].held}, "")
 

@@ -1,4 +1,4 @@
-"""State among real processes in gloo groups: who gets what from whom, and what all ranks agree on."""
+"""State among real processes in gloo groups: receivers, senders, and the agreement of all ranks."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +49,7 @@ def digest(state: Any) -> str:
 
 
 def sync_and_train(place: Place, ahead: dict[int, int], **options: Any) -> tuple[int | None, str, str]:
-    """Sync, note what came out, and go on by the steps that `ahead` has for this rank."""
+    """Sync, note the result, and go on by the steps that `ahead` has for this rank."""
     state = make(place)
     found = state.sync(**options)
     seen = digest(state)
@@ -58,14 +58,14 @@ def sync_and_train(place: Place, ahead: dict[int, int], **options: Any) -> tuple
 
 
 def results(answers: list[Any]) -> tuple[list[Any], list[Any], set[Any]]:
-    """Steps, reasons and the different digests of a cycle's answers."""
+    """Return the steps, reasons and different digests of a cycle's answers."""
     assert all(isinstance(answer, tuple) for answer in answers), answers
     steps, reasons, digests = zip(*answers, strict=True)
     return list(steps), list(reasons), set(digests)
 
 
 def after(steps: int) -> str:
-    """The digest of a run that nothing has disturbed."""
+    """Return the digest of an undisturbed run."""
     from types import SimpleNamespace
 
     place: Any = SimpleNamespace(memory={})
@@ -122,7 +122,7 @@ def test_a_spare_that_trained_long_ago_does_not_hold_the_others_back(new_rank: N
     assert steps == [7, 7, 7] and digests == {after(7)}
 
 
-# -- what leads to the checkpoint, on all ranks
+# -- reasons for the checkpoint, on all ranks
 
 
 def damage(place: Place, victim: int, at: int) -> tuple[int | None, str, str]:

@@ -1,4 +1,4 @@
-"""State in a world of one process: what it keeps, what it refuses, and what an exception amid a commit leaves."""
+"""State in a world of one process: items that it keeps or refuses, and an exception amid a commit."""
 
 import random
 import signal
@@ -17,7 +17,7 @@ from ft_supervisor.worker.state import State, state
 
 
 class Restart(BaseException):
-    """As the library raises it from a signal handler."""
+    """Raised like worker.Restart, from a signal handler."""
 
 
 def linear() -> nn.Linear:
@@ -193,7 +193,7 @@ def test_an_item_that_cannot_load_its_state_is_refused_with_its_error(caplog: py
     assert "Missing key(s) in state_dict" in caplog.text
 
 
-def test_what_cannot_be_kept_is_named_with_its_path() -> None:
+def test_an_object_that_cannot_be_kept_is_named_with_its_path() -> None:
     for value, named in [
         ({"a": [1, object()]}, "values.a.1 is a object"),
         ({"a": {(1, 2): 3}}, "values.a has a key that is a tuple"),

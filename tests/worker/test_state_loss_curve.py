@@ -56,13 +56,13 @@ def train(place: Place, until: int, told: str) -> int:
 
 
 def facts(told: Path) -> list[dict[str, Any]]:
-    """All whole lines that the ranks have written; that of a killed one may be cut."""
+    """Return all whole lines that the ranks have written; the last one of a killed rank may be cut."""
     lines = told.read_text(encoding="utf-8").split("\n")[:-1] if told.exists() else []
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
 def written(told: Path) -> int:
-    """How many lines the ranks have written."""
+    """Return how many lines the ranks have written."""
     return told.read_bytes().count(b"\n") if told.exists() else 0
 
 

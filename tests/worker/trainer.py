@@ -72,7 +72,7 @@ def step(ddp: DistributedDataParallel, optimizer: torch.optim.Optimizer) -> None
 
 
 def play(scene: str, rank: int) -> None:
-    """Do what the scene asks of this rank; to sleep is to hang."""
+    """Play this rank's part of the scene; a rank that sleeps hangs."""
     hung = rank == 1
     if scene == "init":
         say("ready", os.environ["FT_SUPERVISOR_CYCLE"])

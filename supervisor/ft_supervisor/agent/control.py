@@ -29,8 +29,8 @@ _UNREAD = 1000
 
 @dataclass(frozen=True)
 class Said:
-    """What came from the admitted process `pid`, or from one below it: by the connection of `sender`. `message` None:
-    this has ended."""
+    """A message on the connection of `sender`, which is the admitted process `pid` or below it. `message` None: the
+    connection has ended."""
 
     pid: int
     sender: int

@@ -9,16 +9,16 @@ from pathlib import Path
 from ft_supervisor.process.tree import kill_group, living, stat, strike
 
 _CONNECTED = {"01", "02"}
-"""TCP_ESTABLISHED and TCP_SYN_SENT of the kernel's include/net/tcp_states.h. A connection that either end has shut is
-of no use to anybody."""
+"""TCP_ESTABLISHED and TCP_SYN_SENT of the kernel's include/net/tcp_states.h. A connection that either end has shut
+carries no data any more."""
 
 Known = frozenset[tuple[int, int]]
 """Processes, by pid and start: see tree.Process."""
 
 
 def beside(root: int, process: int) -> Known:
-    """Return the processes below `root` that are neither `process` nor below it: a shell in between, a `tee`. Raises
-    OSError."""
+    """Return the processes below `root` that are neither `process` nor below it, such as a shell in between or a
+    `tee`. Raises OSError."""
     if root == process:  # as a rule; a scan of /proc may take tens of milliseconds
         return frozenset()
     below = living(process)
@@ -26,9 +26,9 @@ def beside(root: int, process: int) -> Known:
 
 
 def strays(root: int, process: int, known: Known, kept: Collection[int]) -> str:
-    """Return the processes that a worker has left, for people; "" if there are none. `root`: what the agent has
-    started, of which `process` runs the function. `known`: what was beside it before. `kept`: what may live, with all
-    below. Raises OSError."""
+    """Return the processes that a worker has left, for people; "" if there are none. `root`: the process that
+    the agent has started; `process`: the one that runs the function, `root` or below it. `known`: the processes beside
+    it before. `kept`: those that may live, with all below them. Raises OSError."""
     found = living(process, kept)
     if root != process:
         below = living(process)

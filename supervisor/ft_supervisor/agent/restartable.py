@@ -1,4 +1,4 @@
-"""Talks with the workers that can be parked, and looks for itself whether one that has left its function is clean.
+"""Exchanges messages with the workers that can be parked, and checks whether one that has left its function is clean.
 
 A worker introduces itself when its script calls a restartable function (ft_supervisor.worker). Its messages go into
 the machine of core/agent/node_workers.py, which decides what becomes of it. All times in seconds of process.clock.
@@ -37,9 +37,9 @@ class _Peer:
     kept: frozenset[int] = frozenset()
     looks_until: float | None = None
     waits: bool = False
-    """Whether it has sent `parked` while it was looked at."""
+    """Whether it has sent `parked` before the look was over."""
     found: str = ""
-    """What it has left, or why else it is killed."""
+    """The reason why it is killed, as far as that was seen."""
 
 
 class Restartable:
@@ -54,10 +54,10 @@ class Restartable:
         self._port = 0
         self._progressed = False
         self.due: float | None = None
-        """When to look again; None: when something comes."""
+        """When to look again; None where no look is due."""
         self._events: list[AgentEvent] = []
 
-    # -- what they are told
+    # -- orders to workers
 
     def begin(self, run: Run) -> None:
         """Note that a cycle's workers are about to be started."""
@@ -78,17 +78,17 @@ class Restartable:
         self._send(pid, "release")
 
     def _send(self, pid: int, kind: str, **fields: object) -> None:
-        """One that cannot be reached any more is killed in the end, as it is not parked in time."""
+        """Send a message. A worker that cannot be reached is not parked in time, and is killed then."""
         self._control.send(pid, {"type": kind, "cycle": str(self._cycle), **fields})
 
-    # -- what they do
+    # -- messages of workers
 
     def hear(self, local_rank: int, said: Said, now: float) -> None:
-        """Take what the worker of this rank has sent. What is of another cycle is dropped. Only that a spare's worker
-        waits in its restartable function is of none."""
+        """Take a message of this rank's worker. A message of another cycle is dropped; the message that a spare's
+        worker waits in its restartable function has no cycle."""
         message = said.message
         if message is None:
-            return  # of a connection's end the process's own end tells more
+            return  # the end of its process will tell more than that of its connection
         if message["type"] == "hello":
             if message.get("kind") == "restartable":
                 self._greet(local_rank, said)
@@ -137,14 +137,14 @@ class Restartable:
 
     def _quiesced(self, local_rank: int, peer: _Peer, message: Mapping[str, Any], now: float) -> None:
         threads, kept = (_list(message, name) for name in ("threads", "kept"))
-        if threads:  # it has waited for them itself
+        if threads:  # the worker has waited for their end
             self._judge(local_rank, peer, f"threads {', '.join(map(str, threads))}")
             return
         peer.kept = frozenset(pid for pid in kept if isinstance(pid, int))
         peer.looks_until, peer.waits = now + _ENDING, False
         self._look_at(local_rank, peer, now)
 
-    # -- what is seen of them
+    # -- the agent's own look
 
     def look(self, now: float) -> None:
         """Look again at those that were not clean yet, if it is time."""
@@ -178,7 +178,7 @@ class Restartable:
             return f"unknown processes ({error})"
         return "a connection to the cycle's store" if leftovers.connected_to(peer.pid, self._port) else ""
 
-    # -- what becomes of them
+    # -- their end
 
     def gone(self, local_rank: int) -> None:
         """Forget this rank's process: it has exited, or another one takes its place."""

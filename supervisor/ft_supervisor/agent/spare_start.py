@@ -11,7 +11,7 @@ _SETTLED = 5.0
 
 
 class SpareStart:
-    """Of one agent. All times in seconds of process.clock."""
+    """The decision for one agent. All times in seconds of process.clock."""
 
     def __init__(self, job: Job) -> None:
         self._wanted = job.settings.restart is RestartMode.IN_PROCESS

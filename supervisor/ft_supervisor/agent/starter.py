@@ -30,7 +30,7 @@ _FILES, _FILES_OF_WORKER = 128, 8
 
 @dataclass(frozen=True)
 class _Place:
-    """What one worker is started with: its environment beyond this process's and its streams'."""
+    """One worker's streams, and the variables that it gets beyond those of this process and of its streams."""
 
     env: Mapping[str, str]
     streams: WorkerStreams
@@ -151,7 +151,7 @@ class Starter:
         return self._agent
 
     def _note(self, ranks: Mapping[int, int]) -> None:
-        """Have others find the workers by their ranks."""
+        """Write the workers' ranks to the file by which other commands find them."""
         try:
             worker_ranks.write(Path(self._job.local_folder), ranks)
         except OSError as error:
@@ -159,7 +159,7 @@ class Starter:
 
 
 def _make_room(workers: int) -> None:
-    """Where the limit of open files is too low for so many workers it is raised, for them too."""
+    """Raise the limit of open files where it is too low for so many workers. They inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _FILES + _FILES_OF_WORKER * workers
     if soft < needed and soft != resource.RLIM_INFINITY:

@@ -86,7 +86,7 @@ class WarmWorkers:
 
     @property
     def due(self) -> float | None:
-        """When `poll` is to be called though nobody wakes (process.clock); None: only then."""
+        """The time of process.clock at which `poll` is due even without a message or an exit; None for no such time."""
         return None if self._closed else self.plan.due
 
     def order(

@@ -28,7 +28,7 @@ _LAST_WORDS = 0.1
 _CLASS = 200
 """Characters of an exception's class."""
 _OWN = -1, -1
-"""No streams to be given: the process has its own."""
+"""In place of streams for a process that keeps its own."""
 _QUOTED = 20, 2048
 """Lines and bytes of that output in its failure's report."""
 
@@ -77,7 +77,8 @@ class WorkerEvidence:
         self._beats.listen(pids)
 
     def give_up(self) -> None:
-        """Close what workers that have not been started would have got. `close` is due later all the same."""
+        """Close the write ends of the pipes of workers that could not be started. `close` must be called later all the
+        same."""
         self._output.started()
 
     def exited(self, local_rank: int) -> None:

@@ -60,7 +60,7 @@ class Workers:
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         """The workers that run, and those that are parked."""
         self._killed: set[int] = set()
-        """The local ranks of those of whose end the log has told."""
+        """The local ranks whose SIGKILL is in the log."""
         self._parks = False
         """Whether those that are stopped are to be parked."""
         self._dying: list[subprocess.Popen[bytes]] = []
@@ -75,7 +75,7 @@ class Workers:
 
     @property
     def due(self) -> float | None:
-        """When `poll` is to be called though nobody wakes: seconds of process.clock, or None."""
+        """The time of process.clock at which `poll` is due even if `wake` is not called; None for no such time."""
         if self._retry_at is not None:
             return self._retry_at
         looks = self._restartable.due if self._restartable else None
@@ -83,9 +83,9 @@ class Workers:
         return min((due for due in dues if due is not None), default=None)
 
     def start(self, run: Run) -> None:
-        """Start the workers of `run`: those that are parked go on, unless it is a fresh start. What goes wrong `poll`
-        tells: a command that can't be run as a failure of worker 0, all else as CannotStart. Raises InvalidState if
-        other workers may still be there."""
+        """Start the workers of `run`: those that are parked go on, unless it is a fresh start. `poll` reports
+        what goes wrong: a command that can't be run as a failure of worker 0, all else as CannotStart. Raises
+        InvalidState if other workers may still be there."""
         self._hear()
         self._collect()
         self._drop_unreachable()
@@ -100,7 +100,7 @@ class Workers:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Have `poll` tell what goes wrong with the start of workers."""
+        """Turn an error of the start of workers into a report of `poll`."""
         try:
             yield
         except (OSError, MemoryError) as error:
@@ -111,7 +111,7 @@ class Workers:
                 self._machine.fail(self.evidence.failure(0, NOT_EXECUTABLE, None, f"can't start: {error}"))
             else:
                 self._machine.unable(str(error) or type(error).__name__)
-                self._retry_at = clock.now()  # nobody else wakes us
+                self._retry_at = clock.now()  # nothing else calls `wake`
 
     def _launch(self, run: Run, again: Collection[int]) -> None:
         """Raises OSError, MemoryError; some workers may run then."""
@@ -143,7 +143,7 @@ class Workers:
         self.evidence.started({local_rank: process.pid})
 
     def _drop_unreachable(self) -> None:
-        """Kill parked workers that could not be given the next cycle."""
+        """Kill parked workers that cannot be reached any more."""
         for local_rank in self._machine.parked:
             if self._control is None or not self._control.connected(self._live[local_rank].pid):
                 self._machine.exited(local_rank)
@@ -206,8 +206,8 @@ class Workers:
         self._retry_at = clock.now()
 
     def kill(self) -> None:
-        """SIGKILL to each worker and its process group, warm ones too, without a look at anything. What has left the
-        group is ended by the sweep that follows when the workers are stopped."""
+        """Send SIGKILL to each worker and its process group, warm ones too, at once. Processes that have left the group
+        are ended by the sweep that follows when the workers are stopped."""
         if self._warm is not None:
             self._warm.end()
         for process in self._live.values():
@@ -227,7 +227,7 @@ class Workers:
         return beats
 
     def poll(self, now: float) -> list[AgentEvent]:
-        """What has become of the workers since the last call. Takes at most about 0.1 s."""
+        """Return the events since the last call. Takes at most about 0.1 s."""
         self._hear()
         self._collect()
         if self._restartable is not None:
@@ -276,7 +276,7 @@ class Workers:
             log("not_parked", "warning", local_rank=local_rank, pid=self._live[local_rank].pid, why=why)
 
     def pids(self) -> dict[int, int]:
-        """Those that run, by local rank."""
+        """Return the pids of the workers that live, by local rank."""
         return {local_rank: process.pid for local_rank, process in self._live.items()}
 
     def _watch(self) -> None:
@@ -321,8 +321,8 @@ class Workers:
             self._restartable.gone(local_rank)
 
     def _replace_warm(self, local_rank: int, code: int) -> None:
-        """This rank's worker, which has exited, is a warm one that had not taken up its order: a cold start takes its
-        place, if the cycle goes on."""
+        """Start a cold worker in place of a warm one that has exited before it took up its order, if the cycle goes
+        on."""
         assert self._warm is not None
         if self._machine.state is WorkersState.RUNNING:
             self._warm.lost(local_rank, code, clock.now())
@@ -333,7 +333,7 @@ class Workers:
             self._warm.drop(local_rank)
 
     def _hear(self) -> None:
-        """Take what workers have sent."""
+        """Take the messages of workers."""
         if self._control is None or self._restartable is None:
             return
         messages, now = self._control.poll(), clock.now()
@@ -346,7 +346,7 @@ class Workers:
                 self._restartable.hear(ranks[said.pid], said, now)
 
     def _swept(self) -> bool:
-        """Whether nothing is left below this process; if not, `due` says when to try again."""
+        """Return whether nothing is left below this process; if not, `due` is the time to try again."""
         try:
             left = sweep(os.getpid(), self._spared(), bound=_PIECE)
             self._collect()
@@ -369,7 +369,8 @@ class Workers:
         return [*self._others(), *(self._warm.pids if self._warm else ()), *parked]
 
     def _port(self) -> int | None:
-        """A free port for the next cycle; None, and `due` says when to ask again, where none can be looked for."""
+        """Return a free port for the next cycle; None where no socket can be opened, and `due` is the time to try
+        again."""
         try:
             return free_port("", avoid=self._job.ports)
         except OSError as error:
@@ -378,8 +379,8 @@ class Workers:
             return None
 
     def _later(self) -> bool:
-        """Poll again soon: there may be file descriptors again then. The machine bounds how often. Whether it is the
-        first time in this cycle that something is worth a line."""
+        """Poll again soon, when there may be file descriptors again. Return whether it is the first time in this cycle,
+        which gets a log line."""
         self._retry_at = clock.now() + _PIECE
         first, self._warned = not self._warned, True
         return first

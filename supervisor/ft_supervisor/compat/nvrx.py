@@ -6,8 +6,8 @@
     def train(call_wrapper: inprocess.CallWrapper): ...
 
 A failure ends the cycle of the whole job, as without the Wrapper; ranks, spares, time limits and budgets are those of
-job.yaml. Options that say something else about these are accepted, and named once in a log line. Written from NVRx's
-public interface, release 0.7.
+job.yaml. Options of the Wrapper for these are accepted, have no effect, and are named once in a log line. Written from
+NVRx's public interface, release 0.7.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _named: set[str] = set()
 
 
 class Mode(Enum):
-    """What a rank does. Here a rank that is called is always active: spares wait outside of the function."""
+    """State of a rank. Here a rank that is called is always active: spares wait outside of the function."""
 
     INITIALIZED = auto()
     ACTIVE = auto()
@@ -54,7 +54,7 @@ class Mode(Enum):
 
 
 class FrozenState(NamedTuple):
-    """What hooks get. `iteration` is the job's count of restarts, the same on all ranks."""
+    """The argument of hooks. `iteration` is the job's count of restarts, the same on all ranks."""
 
     rank: int
     world_size: int
@@ -71,20 +71,22 @@ Hook = Callable[[Any], Any]
 
 
 class Compose:
-    """Several hooks as one. As in NVRx the last one runs first, and each gets what the one before it has returned."""
+    """Several hooks as one. As in NVRx the last one runs first, and each gets the return value of the one that ran
+    before it."""
 
     def __init__(self, *instances: Hook) -> None:
         self.instances = instances
 
     def __call__(self, argument: Any) -> Any:
-        """Run all hooks; return what the first one of the list returns."""
+        """Run all hooks; return the value of the first one of the list, which runs last."""
         for instance in reversed(self.instances):
             argument = instance(argument)
         return argument
 
 
 class CallWrapper:
-    """What the wrapped function gets for a parameter that is annotated with this class, or with Optional of it."""
+    """The argument for a parameter of the wrapped function that is annotated with this class, or with Optional of
+    it."""
 
     @property
     def iteration(self) -> int:
@@ -163,11 +165,11 @@ class Wrapper:
 def _name_once(options: set[str]) -> None:
     if new := options - _named:
         _named.update(new)
-        _log.warning("ft-supervisor decides what these options of the Wrapper are about: %s", ", ".join(sorted(new)))
+        _log.warning("options of the Wrapper that have no effect under ft-supervisor: %s", ", ".join(sorted(new)))
 
 
 def _iteration(state: CallState) -> int:
-    """The second number of TERM.RESTART. Not the calls in this process: a new process would differ from the others."""
+    """Return the second number of TERM.RESTART. The number of calls in this process would differ by rank."""
     return int(state.cycle.rpartition(".")[2] or 0)
 
 
@@ -225,7 +227,7 @@ class _Part:
 
 
 def _in_thread(name: str, timeout: timedelta, function: Callable[[], object]) -> None:
-    """Raises exception.TimeoutError, or what the function raises."""
+    """Run the function in a thread. Raises exception.TimeoutError, or the function's exception."""
     problems: list[BaseException] = []
 
     def body() -> None:
@@ -276,7 +278,7 @@ class abort:
         """Does nothing: groups are aborted in any case."""
 
     class AbortTransformerEngine(_Part):
-        """Releases what Transformer Engine keeps of the groups."""
+        """Releases all that Transformer Engine keeps of the groups."""
 
         def __call__(self, state: Any) -> Any:
             """Return the state."""

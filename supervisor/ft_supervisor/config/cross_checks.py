@@ -154,8 +154,8 @@ def _checks(failures: Setting, checks: Setting) -> Iterator[ConfigError]:
 
 
 def _in_process(failures: Setting, restart: Setting, active: Setting) -> Iterator[ConfigError]:
-    """Yields an error for each of the job's own rules about restarts in the same processes, where there are none. The
-    rules of a cluster are for jobs of both kinds."""
+    """Yields an error for each of the job's own rules about restarts in the same processes, if its workers have no such
+    restarts. The rules of a cluster are for jobs of both kinds."""
     if restart.value is RestartMode.IN_PROCESS:
         return
     own = active.where.rpartition(":")[0]

@@ -13,8 +13,9 @@ of a run.
         "nodes": [{"infra_rank", "name", "spans": [{"state", "start", "end", "cycle", "group_rank", "reason"}]}],
         "cycles": [
           {"number", "term", "n", "nodes": [names by group_rank], "start", "workers_up", "end", "ended",
-           "began", "cause", "reason", "rule", "response", "how", "why",
-           "made": null | {"in_process", "warm", "cold"},
+           "began", "cause", "reason", "rule", "response",
+           "how", "why",                  the rung of the restart; "" where workers.restart is process
+           "made": null | {"in_process", "warm", "cold"},    how many of its workers were made in each way
            "failures": [{"node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message",
                          "error_file", "time", "text"}],
            "lost": [{"node", "at"}],      of its nodes, as it ended

@@ -32,8 +32,9 @@ from ft_supervisor.report.words import (
     why,
 )
 
-NARROW = 72
-"""Columns. In a narrower terminal the cells of a table's row are written below one another."""
+NARROW, WIDE = 72, 120
+"""Columns. Below NARROW the cells of a table's row are written below one another; below WIDE the counts of workers
+take two lines, which leaves more room for the reason."""
 MOST_CYCLES = 50
 MOST_FAULTS = 50
 
@@ -176,7 +177,7 @@ def _cycles(history: History, width: int) -> Iterator[RenderableType]:
     if any(made(cycle) for cycle in some):
         titles.insert(4, "workers")
         for row, cycle in zip(rows, some, strict=True):
-            row.insert(4, made(cycle))
+            row.insert(4, made(cycle).replace(", ", ",\n") if NARROW <= width < WIDE else made(cycle))
     yield _table(titles, rows, width)
 
 

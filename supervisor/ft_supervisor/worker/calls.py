@@ -20,8 +20,9 @@ message may have 64 KiB."""
 
 
 class CallState(NamedTuple):
-    """What a hook learns. `cycle` is TERM.RESTART; `iteration` counts the calls of the function in this process from 0.
-    `exception` is the function's own, for finalize and health_check; None if it was left because of another worker."""
+    """The argument of a hook. `cycle` is TERM.RESTART; `iteration` counts the calls of the function in this process
+    from 0. `exception` is the function's own, for finalize and health_check; None if it was left because of another
+    worker."""
 
     rank: int
     world_size: int
@@ -65,7 +66,7 @@ def current() -> CallState | None:
 
 
 def progress() -> None:
-    """The function has done a step."""
+    """Note that the function has done a step."""
     if _running is not None:
         _running.progress()
         if in_main_thread():
@@ -114,8 +115,8 @@ class Call:
             self._agent.send("progress", cycle=self.state.cycle)
 
     def end(self) -> threading.Thread:
-        """Begin to leave the function, if no thread has, and return the thread that aborts. First the signal, then the
-        abort: so the first exception in the function is Restart, and not one about a lost peer."""
+        """Begin to leave the function, if no thread has, and return the thread that aborts. The signal comes before
+        the abort, so that the first exception in the function is Restart, and not one about a lost peer."""
         with self._lock:
             if self._aborting is None:
                 groups = torch_groups.groups()  # first of all: see there
@@ -126,7 +127,7 @@ class Call:
             return self._aborting
 
     def _cycles(self, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
-        """Return what the last cycle's call has returned, or raised without need of a restart."""
+        """Return the value or the exception with which the last cycle's call has ended without need of a restart."""
         if "RANK" in os.environ:
             self._agent.cycle = self.state.cycle
         else:
@@ -174,12 +175,12 @@ class Call:
         return bool(answer != "abort")
 
     def _failed(self, error: BaseException, stack: str) -> None:
-        """Report what the function or a hook has left with."""
+        """Report the exception with which the function or a hook has ended."""
         about = {"exception": _name(error), "message": _text(error), "stack": stack[-_STACK:]}
         self._agent.send("failed", cycle=self.state.cycle, phase=self._phase, **about)
 
     def _quiesce(self, error: BaseException | None) -> None:
-        """Leave nothing of the cycle in this process. Raises what makes the process useless."""
+        """Leave nothing of the cycle in this process. Raises the exception that makes the process useless."""
         self.state = self.state._replace(exception=error if isinstance(error, Exception) else None)
         remains.release_frames(error)
         self.end().join()
@@ -213,7 +214,7 @@ class Call:
         for part in (partial(_run, self._hooks.abort, self.state), partial(torch_groups.abort, groups), _close_store):
             try:
                 part()
-            except BaseException as error:  # the main thread raises it; the other parts are due all the same
+            except BaseException as error:  # the main thread raises it, after all parts
                 self._problem = self._problem or error
         groups.clear()
 
@@ -226,7 +227,7 @@ class Call:
             raise
 
     def _run_last(self, hooks: tuple[Hook, ...]) -> None:
-        """Run hooks after which nothing is left to decide: an exception is printed."""
+        """Run hooks whose failure changes nothing any more: an exception is printed."""
         try:
             _run(hooks, self.state)
         except Exception:
@@ -255,7 +256,8 @@ def _run(hooks: tuple[Hook, ...], state: CallState) -> None:
 
 
 def _ends_process(error: BaseException) -> bool:
-    """Return whether the function wants to end the process. While it is left most exceptions are only an echo."""
+    """Return whether this exception ends the process. Most exceptions of a function that is being left follow from
+    that."""
     if isinstance(error, (SystemExit, KeyboardInterrupt)):
         return True
     return not LEAVING.due and not isinstance(error, (Exception, Restart))

@@ -16,7 +16,7 @@ from .leaving import LEAVING
 
 SOCKET = "FT_SUPERVISOR_SOCKET"
 OWN_THREADS = "ft-supervisor"
-"""How the names of this package's threads begin."""
+"""Prefix of the names of this package's threads."""
 _LONGEST = 65536
 """Bytes of a message."""
 _AGAIN = 1000
@@ -28,7 +28,7 @@ class Agent:
 
     def __init__(self, name: str) -> None:
         self.pid = os.getpid()
-        self.cycle = ""  # the newest that this process knows; messages about others are dropped
+        self.cycle = ""  # the newest that the agent has sent; messages about others are dropped
         self.on_abort: Callable[[], object] = bool
         self._gone = False
         self._awaited: tuple[str, ...] = ()  # the kinds of message for which the main thread waits
@@ -43,7 +43,7 @@ class Agent:
         threading.Thread(target=self._read, daemon=True, name=OWN_THREADS).start()
 
     def usable(self) -> bool:
-        """Return whether there is an agent: not once it is gone, and not for a forked child."""
+        """Return whether there is an agent; False once it is gone, and in a forked child."""
         return not self._gone and os.getpid() == self.pid
 
     def send(self, type: str, /, **fields: Any) -> None:
@@ -55,8 +55,8 @@ class Agent:
                 self._gone = True
 
     def expect(self, *kinds: str) -> None:
-        """From now on the main thread does nothing but wait for such a message. Without an agent none will come: then a
-        process that waits for `run` ends, and another one gets the message `gone`."""
+        """Note that the main thread only waits for such a message from now on. Without an agent none will come: a
+        process that waits for `run` ends then, and any other one gets the message `gone`."""
         self._awaited = kinds
         if self._gone:
             self._give_up()
@@ -67,7 +67,7 @@ class Agent:
         self._inbox.put({"type": "gone", "cycle": self.cycle})
 
     def wait(self, *kinds: str) -> dict[str, Any]:
-        """Return the next message of these kinds. No bound: the agent decides how long the process is of use."""
+        """Return the next message of these kinds. There is no bound: the agent decides how long the process lives."""
         self.expect(*kinds)
         while (message := self._inbox.get())["type"] not in kinds or message["cycle"] != self.cycle:
             pass
@@ -83,7 +83,7 @@ class Agent:
         poll.register(self._socket, select.POLLIN)
         while True:
             if not poll.poll(_AGAIN if LEAVING.due and LEAVING.inside else None):
-                LEAVING.interrupt()  # Restart was swallowed, or came where an exception gets lost
+                LEAVING.interrupt()  # Restart was swallowed, or raised where Python drops exceptions
                 continue
             try:
                 data = self._socket.recv(_LONGEST)
@@ -134,7 +134,7 @@ def connected() -> Agent | None:
 
 
 def _in_forked_child() -> None:
-    """The agent is the parent's, and so is the function."""
+    """Forget the agent and the function, which are the parent's."""
     global _agent
     if _agent is not None:
         _agent.close()

@@ -44,8 +44,8 @@ class unwatched:  # it is used like a function
 
 
 def automatic_progress(interval: float = 1.0) -> None:
-    """From now on send a heartbeat every `interval` seconds in which the main thread has executed bytecode, until the
-    script's first `ping`. It notices a call that does not return, but no loop that goes round without end."""
+    """Send a heartbeat every `interval` seconds in which the main thread has executed bytecode, until the script's
+    first `ping`. The hang watch then notices a call that does not return, but no endless loop in Python."""
     global _automatic
     if _automatic is None or not _automatic.is_alive():
         arguments = (interval,)
@@ -54,7 +54,8 @@ def automatic_progress(interval: float = 1.0) -> None:
 
 
 def _follow(interval: float) -> None:
-    """Use the interpreter's pending calls: a signal's handler would run while the main thread waits for a lock."""
+    """Send the heartbeats. It uses pending calls of the interpreter, as a signal's handler would also run while the
+    main thread waits for a lock."""
     import ctypes
 
     ran = threading.Event()

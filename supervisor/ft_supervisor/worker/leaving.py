@@ -1,8 +1,8 @@
 """Gets the main thread out of the function: a real-time signal whose handler raises Restart.
 
-A signal also interrupts what waits in C: sleep, queues, locks, pipes. The handler asks in the main thread itself
-whether the function runs, and never raises while a frame of this package does: so Restart cannot come after the
-function, nor get lost on the way out of it.
+A signal also interrupts waits in C: sleep, queues, locks, pipes. The handler runs in the main thread, and raises only
+while the function runs and no frame of this package does: so Restart cannot come after the function, nor get lost on
+the way out of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _IMPORT_PATIENCE = 2.0
 
 
 class Restart(BaseException):
-    """The cycle has ended, and the function has to be left: let it pass. A function may raise it, too, which fails the
+    """Raised in the function when its cycle has ended: let it pass. A function may raise it, too, which fails the
     cycle."""
 
 
@@ -69,18 +69,18 @@ class Leaving:
             signal.pthread_kill(main, SIGNAL)
 
     def begin(self) -> None:
-        """A new cycle begins: nothing is due."""
+        """Note that a new cycle begins, so that nothing is due."""
         self.due, self._import_until = False, None
         self.free.clear()
 
     def left(self) -> None:
-        """The main thread has left the function."""
+        """Note that the main thread has left the function."""
         self.inside, self.depth = False, 0
         self.free.set()
 
 
 LEAVING = Leaving()
-"""The main thread's; there is one."""
+"""The only one, for the main thread."""
 
 
 def _imports(frame: FrameType | None) -> bool:

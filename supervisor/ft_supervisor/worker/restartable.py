@@ -1,4 +1,4 @@
-"""The decorator: which functions can be restartable, and when they are plain ones."""
+"""The decorator `restartable`, and its decision which functions stay plain ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Ends what torch holds of a cycle: process groups, connections to their store, work on the GPU.
+"""Ends all that torch holds of a cycle: process groups, connections to their store, work on the GPU.
 
-Standard library only: torch is used where the training has imported it, and never imported from here. What is private
-in torch was read in torch 2.13.
+Standard library only: torch is used where the training has imported it, and never imported from here. Private parts
+of torch are used as they are in torch 2.13.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _backends(group: Any) -> tuple[Any, ...]:
 
 
 def abort(found: list[Group]) -> None:
-    """End what is under way in these groups, for any thread. Groups that have another backend than gloo are removed
-    from torch's tables, too. NCCL's abort may hang (pytorch #119215): the agent bounds the time."""
+    """End all operations that are under way in these groups, for any thread. Groups that have another backend than gloo
+    are removed from torch's tables, too. NCCL's abort may hang (pytorch #119215): the agent bounds the time."""
     others = False
     for _, backends in found:
         for backend in backends:
@@ -58,8 +58,8 @@ def abort(found: list[Group]) -> None:
 
 
 def _abort_gloo(backend: Any) -> None:
-    """gloo has no abort. But a receive that times out makes it end all that is pending in the group, and close the
-    group's connections, by which the other ranks notice it as well."""
+    """End all pending operations of a gloo group, which has no abort: a receive that times out does so. It also closes
+    the group's connections, by which the other ranks notice it."""
     rank, size = backend.rank(), backend.size()
     if size > 1:
         with suppress(RuntimeError):  # the timeout, or the group's connections are closed already
@@ -70,7 +70,8 @@ def _abort_gloo(backend: Any) -> None:
 
 
 def _abort_others(found: list[Group]) -> None:
-    """torch aborts all communicators as one NCCL group, so that no abort waits for another one."""
+    """Abort all other groups. torch aborts their communicators as one NCCL group, so that no abort waits for
+    another."""
     c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
     try:
         c10d._abort_process_group()
@@ -125,14 +126,14 @@ def _clear_tables(c10d: Any) -> None:
 
 
 def synchronize() -> None:
-    """Wait for the GPU. Raises what CUDA raises: after an illegal address, for example, a process is of no use."""
+    """Wait for the GPU. Raises CUDA's error: after an illegal address, for example, a process is of no use."""
     cuda: Any = sys.modules.get("torch.cuda")
     if cuda is not None and cuda.is_initialized():
         cuda.synchronize()
 
 
 def gpu_memory() -> int:
-    """MiB that tensors on the GPU take; 0 without one."""
+    """Return the MiB that tensors on the GPU take; 0 without one."""
     cuda: Any = sys.modules.get("torch.cuda")
     return cuda.memory_allocated() >> 20 if cuda is not None and cuda.is_initialized() else 0
 

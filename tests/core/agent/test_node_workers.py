@@ -182,7 +182,7 @@ def test_a_worker_beside_which_something_is_left_is_killed_though_it_reports_tha
     assert workers.doomed(100.1) == (0, 1)
 
 
-def test_a_stop_without_parking_kills_at_once_what_was_to_park() -> None:
+def test_a_stop_without_parking_kills_at_once_workers_that_were_to_park() -> None:
     workers = restartable()
     workers.started([2])
     workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
@@ -192,7 +192,7 @@ def test_a_stop_without_parking_kills_at_once_what_was_to_park() -> None:
     assert workers.doomed(105.0) == (0, 1, 2)
 
 
-def test_a_closing_node_gives_those_that_run_their_grace_and_those_that_wait_none() -> None:
+def test_a_closing_node_gives_workers_that_run_their_grace_and_others_none() -> None:
     workers = restartable()
     workers.fail(RAISES)
     workers.quiesced(0)
@@ -236,7 +236,7 @@ def test_a_spare_waits_in_its_function_before_it_has_run_anything() -> None:
     assert workers.start(C1, fresh=False) == (0,)
 
 
-def test_those_whose_function_has_returned_are_reported_once_all_have_and_wait_until_they_are_released() -> None:
+def test_returned_workers_are_reported_when_all_have_returned_and_wait_for_their_release() -> None:
     workers = restartable()
     workers.started([2])  # it calls no restartable function
     workers.returned(0)

@@ -48,7 +48,7 @@ def test_workers_may_park_when_a_new_cycle_waits_where_the_job_says_so(event: ev
     assert replace(PARKS, park=False) in running().feed(event)
 
 
-def test_a_node_with_parked_workers_is_a_standby_that_says_how_many() -> None:
+def test_a_node_reports_how_many_workers_are_parked_and_starts_the_next_cycle() -> None:
     play = running(a_job=in_process())
     play.feed(mail(STOP))
     assert play.feed(events.WorkersGone(C0, 33, (0,))) == [parks()]
@@ -64,7 +64,7 @@ def test_the_fence_never_parks() -> None:
     assert [each for each in play.wait(6.0) if isinstance(each, StopWorkers)] == [StopWorkers(C0, 0.0)]
 
 
-def test_the_fence_kills_at_once_what_was_to_park() -> None:
+def test_the_fence_kills_at_once_workers_that_were_to_park() -> None:
     play = running(a_job=in_process())
     assert PARKS in play.feed(mail(STOP))
     play.lease = False

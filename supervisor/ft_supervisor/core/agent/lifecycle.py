@@ -153,20 +153,20 @@ class Lifecycle:
                 self._do(EnterBarrier(cycle, run.group_world_size))
 
     def progressed(self, cycle: Cycle) -> None:
-        """Remember that a worker of this cycle has made progress, where that makes a difference."""
+        """Remember that a worker of this cycle has made progress, if the job restarts in process."""
         memory = self._follower.memory
         if self._in_process and cycle == self.running == memory.newest != memory.progressed:
             self._follower.remember(replace(memory, progressed=cycle))
 
     def returned(self, cycle: Cycle, functions: int) -> None:
-        """See events.WorkersReturned."""
+        """Tell the coordinator that the workers have returned from so many functions: see events.WorkersReturned."""
         match self.state:
             case Active(run) if run.cycle == cycle:
                 self._returned = functions
                 self._follower.send(messages.WorkersCompleted, cycle=cycle, functions=functions)
 
     def release(self, cycle: Cycle, functions: int) -> None:
-        """All nodes' workers of `cycle` have returned from so many restartable functions."""
+        """Let those workers return that wait for this: all workers of `cycle` have returned from so many functions."""
         match self.state:
             case Active(run) if run.cycle == cycle:
                 self._do(ReleaseWorkers(cycle, functions))
@@ -220,8 +220,8 @@ class Lifecycle:
     # -- their end
 
     def stop(self, grace: float, now: float, signal: str = "SIGTERM", *, park: bool = True) -> None:
-        """Stop the workers that may be alive, unless they are being stopped already, and sooner. `park`: those that can
-        be parked may be, where the job's workers are."""
+        """Stop the workers that may be alive, unless an earlier stop already ends them as soon. `park`: they may be
+        parked instead, if the job restarts in process."""
         former = workers_of(self.state)
         if former is None:
             return
@@ -244,7 +244,7 @@ class Lifecycle:
         self.stop(0.0, now, park=False)
 
     def gone(self, cycle: Cycle, parked: int) -> None:
-        """Of the present workers, which are of `cycle`, so many are parked, and nothing else is left."""
+        """Note that of the workers of `cycle` so many are parked, and nothing else is left."""
         self._parked = parked
         if isinstance(self.state, Closing):
             self._leave(self.state.leave)

@@ -26,7 +26,7 @@ from ft_supervisor.core.transitions import Transitions, check_invariants, check_
 
 
 class WorkersState(StrEnum):
-    """What becomes of the workers, all of them together."""
+    """State of all workers of the node together."""
 
     NONE = "none"
     """No worker runs. Some may be parked."""
@@ -54,10 +54,10 @@ TRANSITIONS: Transitions[WorkersState] = {
 
 
 class WorkerState(StrEnum):
-    """What becomes of one worker's process. A process that has exited has no state."""
+    """State of one worker's process. A process that has exited has no state."""
 
     RUNNING = "running"
-    """It may do anything, also where it is stopped or has failed."""
+    """It may run anything, even after a request to stop or a failure of its own."""
     RETURNED = "returned"
     """Its restartable function has returned, and waits for those of all other workers."""
     QUIESCED = "quiesced"
@@ -111,7 +111,7 @@ class _Worker:
 
 @dataclass(frozen=True)
 class StopOrders:
-    """What the workers get now, by local rank: `signalled` get `signal`, and `aborted` are asked to leave their
+    """Orders for the workers of these local ranks: `signalled` get `signal`, and `aborted` are asked to leave their
     functions."""
 
     signal: str
@@ -120,8 +120,8 @@ class StopOrders:
 
 
 class NodeWorkers:
-    """The workers of one node, from a start until each of them has stopped, and while they are parked. The owner tells
-    what it sees of them, and asks after each event for `doomed`, `report` and `wants_sweep`."""
+    """The workers of one node, from a start until each of them has stopped, and while they are parked. The owner passes
+    on what happens to them, and asks after each event for `doomed`, `report` and `wants_sweep`."""
 
     def __init__(self, quiesce: float = 0.0) -> None:
         """`quiesce`: seconds that a worker has to be parked."""
@@ -156,7 +156,7 @@ class NodeWorkers:
         self._become(WorkersState.UNABLE)
         self._cannot = CannotStart(self._cycle, reason)
 
-    # -- what workers do
+    # -- reports about workers
 
     def restartable(self, local_rank: int) -> None:
         """Note that this worker has called a restartable function, so that it can be parked."""
@@ -170,7 +170,7 @@ class NodeWorkers:
             self._workers[local_rank] = _Worker(WorkerState.PARKED, restartable=True)
 
     def fail(self, failure: Failure) -> None:
-        """Note a worker's failure. While they are stopped it is our own doing, and is not reported."""
+        """Note a worker's failure. It is not reported while the workers are being stopped: the stop has caused it."""
         worker = self._workers.get(failure.local_rank)
         if self.state is not WorkersState.STOPPING and not (worker is not None and worker.failed):
             self._failures.append(failure)
@@ -185,8 +185,8 @@ class NodeWorkers:
             worker.functions += 1
 
     def quiesced(self, local_rank: int, found: str = "") -> None:
-        """Note that this worker has reported that nothing of the cycle is left in it. `found`: what the agent has found
-        to be left when it looked for itself, "" for nothing."""
+        """Note that this worker has reported that nothing of the cycle is left in it. `found`: the agent's own
+        finding of something that is left, "" for nothing."""
         worker = self._workers.get(local_rank)
         if worker is None or worker.state not in (WorkerState.RUNNING, WorkerState.RETURNED):
             return
@@ -210,7 +210,7 @@ class NodeWorkers:
         ours = worker is None or worker.failed or worker.state in (WorkerState.DOOMED, WorkerState.PARKED)
         return self.state in (WorkersState.RUNNING, WorkersState.UNABLE) and not ours
 
-    # -- what is done to them
+    # -- orders to workers
 
     def stop(self, cycle: Cycle, grace: float, signal: str, now: float, *, park: bool = False) -> StopOrders:
         """Begin to stop them, or bring the SIGKILL forward: see StopWorkers. Return what they get now."""
@@ -249,7 +249,7 @@ class NodeWorkers:
             if (worker := self._workers.get(rank)) is not None and self.state is WorkersState.RUNNING:
                 worker.doom()
 
-    # -- what follows
+    # -- conclusions
 
     @property
     def parked(self) -> tuple[int, ...]:

@@ -63,7 +63,8 @@ class CurrentCycle:
         return self._release()
 
     def _release(self) -> set[int]:
-        """Release all, if each has returned from another function. Counts only then: there may be 10,000 nodes."""
+        """Release all nodes, if each has returned from one more function. The minimum is taken only then: there may be
+        10,000 nodes."""
         if not self.pending or len(self._completed) < len(self.pending):
             return set()
         self._released = min(self._completed.values())
@@ -94,7 +95,7 @@ class CurrentCycle:
         return messages.Stop(self._term, self.name, format_ranks(self.group), grace)
 
     def complete(self) -> messages.Complete:
-        """For the nodes whose workers wait for the others' return, once all have returned."""
+        """Return the message to nodes whose workers wait, once the workers of all nodes have returned."""
         assert self.name is not None
         return messages.Complete(self._term, self.name, self._released)
 

@@ -32,7 +32,7 @@ PHASES: Transitions[Phase] = {
 
 
 def invariants(phase: Phase, current: CurrentCycle, troubled: bool) -> Mapping[str, bool]:
-    """Return which invariants hold, in words. `troubled`: it is known why the cycle cannot go on."""
+    """Return each invariant in words, and whether it holds. `troubled`: the cycle has a reason to end."""
     return {
         "before the first cycle there is no group": phase is not Phase.JOINING
         or (current.name is None and not current.group),

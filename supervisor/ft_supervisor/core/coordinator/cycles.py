@@ -214,7 +214,7 @@ class Cycles:
                     self._trouble(policy.trouble_without_failure(member.node, "workers failed", charged=True), now)
 
     def _release(self, nodes: Collection[int]) -> None:
-        """All workers have returned: those on these nodes wait for that."""
+        """Send Complete to these nodes: the workers of all nodes have returned."""
         for node in sorted(nodes if self.phase is Phase.RUNNING else ()):
             if self._members[node].registered:
                 self._mail(self._members[node], self.current.complete())

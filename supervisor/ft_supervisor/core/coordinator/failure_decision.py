@@ -104,7 +104,7 @@ class FailureDecision:
 
     def settle(self, wall: float, now: float, may_go: MayGo, *, progressed: bool) -> Decision | None:
         """Decide for another cycle, as all nodes have stopped. None if the step is not read yet, or the job ends.
-        `progressed`: by what the nodes have reported the cycle has made progress."""
+        `progressed`: whether the cycle has made progress, according to the nodes' reports."""
         if self._waits_for_step(now) or (decision := self._preview(wall, may_go, progressed)).verdict is not None:
             return None
         self.decision, self.ledger, self.not_before = decision, decision.ledger, now + decision.delay
@@ -112,7 +112,7 @@ class FailureDecision:
 
     @property
     def fresh(self) -> bool:
-        """Whether all workers of the next cycle are new processes. Before the first one a spare's may be parked."""
+        """Whether all workers of the next cycle are new processes. Spares may have parked ones before the first."""
         how = self.decision.how if self.decision is not None else self._job.settings.restart
         return how is not RestartMode.IN_PROCESS
 

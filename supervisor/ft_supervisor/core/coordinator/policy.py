@@ -177,10 +177,11 @@ def decide(
 def _rung(
     index: int | None, rule: Rule | None, ledger: Ledger, moved: bool, at: float
 ) -> tuple[RestartMode, RungReason]:
-    """Return how a job with workers.restart in_process makes its next workers, and why: the first that holds counts.
+    """Return how a job with workers.restart in_process makes its next workers, and why. The first reason that applies
+    counts.
 
-    `moved`: the cycle has made progress. One that has not would fail in the same way again, if that is for what its
-    processes have kept; and an abort within the first step can crash a process.
+    `moved`: the cycle has made progress. Without progress the next cycle might fail in the same way, because of
+    something that the processes have kept; and an abort within the first step can crash a process.
     """
     if rule is not None and rule.how is RestartMode.PROCESS:
         return RestartMode.PROCESS, RungReason.RULE

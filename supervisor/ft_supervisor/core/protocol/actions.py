@@ -108,8 +108,8 @@ class StopWorkers:
 
     `park`: a worker that can be parked is asked to leave its function instead, and gets SIGKILL `timeouts.quiesce`
     later unless it is parked by then. A later StopWorkers with a shorter grace brings the SIGKILL forward; a later one
-    without `park` kills at once what was asked to park, or is parked. `signal` "": only wait for `grace`, because the
-    workers have got a signal already.
+    without `park` kills at once the workers that were asked to park or are parked. `signal` "": only wait for
+    `grace`, because the workers have got a signal already.
     """
 
     cycle: Cycle
@@ -129,7 +129,8 @@ class ReleaseWorkers:
 
 @dataclass(frozen=True)
 class EndWorkers:
-    """Kill these workers of `cycle`, which have failed and live: a rule ignores that, and the others go on."""
+    """Kill these workers of `cycle`: they have failed, but their processes live. A rule ignores the failure, so the
+    other workers go on."""
 
     cycle: Cycle
     local_ranks: tuple[int, ...]

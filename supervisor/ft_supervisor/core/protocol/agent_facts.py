@@ -132,8 +132,8 @@ class AgentActive:
 
 @dataclass(frozen=True)
 class WorkersMade:
-    """How the workers of `cycle` were made on this node: so many go on in the processes in which they were parked, are
-    processes that were started before (`warm`), and are started now (`cold`)."""
+    """How many workers of `cycle` on this node go on in the processes in which they were parked (`in_process`), are
+    processes that were started ahead (`warm`), and were started now (`cold`)."""
 
     cycle: Cycle
     in_process: int

@@ -116,8 +116,8 @@ class BarrierPassed:
 
 @dataclass(frozen=True)
 class WorkersStarted:
-    """After Start: so many workers of `cycle` go on in the processes in which they were parked, are processes that were
-    started before (`warm`), and are started now (`cold`)."""
+    """After Start: how many workers of `cycle` go on in the processes in which they were parked (`in_process`), are
+    processes that were started ahead (`warm`), and were started now (`cold`)."""
 
     cycle: Cycle
     in_process: int
@@ -143,8 +143,8 @@ class WorkersReturned:
 
 @dataclass(frozen=True)
 class WorkersExited:
-    """Workers of `cycle` have exited: some failed, or (no failures) the last one has succeeded. One that has failed may
-    live."""
+    """Workers of `cycle` have exited: some failed, or (no failures) the last one has succeeded. The process of a
+    failed one may live."""
 
     cycle: Cycle
     failures: tuple[Failure, ...]

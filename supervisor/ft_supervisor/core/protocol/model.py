@@ -107,7 +107,7 @@ class Failure:
 
     `exception`: the class's name, of torch's error file or from the worker. `rules`: which of the settings' rules have
     a log pattern that the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
-    `lives`: it has left its function with that exception, and its process is there: it has no exit code.
+    `lives`: its function has raised that exception and its process lives, so there is no exit code.
     """
 
     infra_rank: Rank
@@ -171,7 +171,8 @@ class Timeouts:
     quiesce: Annotated[
         float,
         keys.Duration(),
-        "The same for a worker that can be parked: until its function is left and nothing of the cycle is there.",
+        keys.Limited("quiesce"),
+        "Between the request to leave its function and SIGKILL, for a worker that can be parked.",
     ] = 10.0
     stop_grace: Annotated[
         float, keys.Duration(zero=True), keys.Limited("stop_grace"), "The same at the end of the job."

@@ -109,7 +109,7 @@ def _memory(message: messages.Register, job: Job, known: Heights) -> str:
         if memory.succeeded is not None and memory.succeeded > memory.newest:
             wrong = "it has finished what it does not know"
         if memory.progressed is not None and memory.progressed > memory.newest:
-            wrong = "it has made progress in what it does not know"
+            wrong = "it has made progress in a cycle that it does not know"
     if memory.accepted is not None and memory.accepted.term > memory.promise:
         wrong = "a proposal of a term to come"
     if memory.roster is not None:

@@ -66,7 +66,7 @@ class RungReason(StrEnum):
     """What led to the rung of a restart."""
 
     RULE = "rule"
-    """The rule asks for them."""
+    """The rule asks for new processes."""
     BEFORE_PROGRESS = "before_progress"
     """The cycle has ended before its first progress."""
     BUDGET = "budget"
@@ -137,7 +137,7 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Rule:
-    """One entry of `failures`. `how`: None where the rule leaves that to what has been spent. `where`: its place in the
+    """One entry of `failures`. `how`: None where the rule leaves that to the budget. `where`: its place in the
     configuration, FILE:LINE."""
 
     match: Annotated[

@@ -32,7 +32,7 @@ class CommitId(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What one rank tells the others at a sync."""
+    """One rank's report to all others at a sync."""
 
     generation: int  # of the last sync that this rank has completed
     held: tuple[tuple[CommitId, int], ...]  # its commits with their steps, the newest first
@@ -42,7 +42,8 @@ class Report:
 
 @dataclass(frozen=True)
 class Plan:
-    """How all ranks go on: from `chosen`, or, if that is None, from the checkpoint, because of `reason`."""
+    """The decision, equal on all ranks: they go on from `chosen`, or, if that is None, from the checkpoint, because of
+    `reason`."""
 
     chosen: CommitId | None
     step: int
@@ -80,7 +81,7 @@ def _checkpoint(reason: str) -> Plan:
 
 
 def _donors(replicas: list[int], owners: list[int]) -> dict[int, int] | int:
-    """Spread those that receive over those that can send; or return a rank for which there is no sender."""
+    """Return a sender for each rank that has to receive, evenly spread; or a rank for which there is no sender."""
     senders: dict[int, list[int]] = defaultdict(list)
     for owner in owners:
         senders[replicas[owner]].append(owner)

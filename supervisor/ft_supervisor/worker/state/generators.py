@@ -57,7 +57,7 @@ def _content(state: Any) -> bytes:
 
 
 def seed(number: int, step: int) -> None:
-    """Seed all generators with a number that follows from these two alone, and looks like none of its neighbours."""
+    """Seed all generators with a number that follows from these two alone. Successive steps get unrelated numbers."""
     mixed = int.from_bytes(hashlib.sha256(f"{number} {step}".encode()).digest()[:8])
     torch.manual_seed(mixed)  # accelerators, too
     np.random.seed(mixed % 2**32)

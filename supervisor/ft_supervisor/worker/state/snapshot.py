@@ -1,6 +1,6 @@
 """A nested value of numbers, texts and tensors as a tree that JSON can hold, and a list of tensors; and back.
 
-No pickle: what arrives over the network is data, and can be nothing else.
+No pickle: bytes from the network become data, and never code.
 """
 
 import json
@@ -71,7 +71,7 @@ def _key(key: object, path: str) -> Tree:
 
 
 def _flatten_tensor(value: Tensor, path: str, leaves: list[Leaf]) -> Tree:
-    if hasattr(value, "device_mesh"):  # a DTensor; asked in this way, its module need not be imported
+    if hasattr(value, "device_mesh"):  # a DTensor; this test needs no import of its module
         whole: Any = value
         leaves.append(Leaf(path, whole.to_local(), whole))
         return {"sharded": [len(leaves) - 1, leaves[-1].tensor.device.type, *_layout(whole)]}
@@ -82,7 +82,7 @@ def _flatten_tensor(value: Tensor, path: str, leaves: list[Leaf]) -> Tree:
 
 
 def _layout(whole: Any) -> list[Any]:
-    """How a DTensor is spread over a mesh (but not over which one: each cycle has its own), shape and stride."""
+    """Return the placements of a DTensor with its mesh's shape (each cycle has another mesh), its shape and stride."""
     return [f"{whole.placements} {tuple(whole.device_mesh.shape)}", list(whole.shape), list(whole.stride())]
 
 
@@ -115,7 +115,7 @@ class Snapshot:
         """Return the items. Where `live` has a tensor of the same path, this very tensor gets the content.
 
         So no tensor is on an accelerator twice, and a DTensor is spread over the mesh of this cycle. Raises
-        ValueError for a new DTensor that is spread as none in `live`.
+        ValueError for a new DTensor if no DTensor of `live` has its placements.
         """
         with torch.no_grad():
             items: dict[str, Any] = _Rebuild(self, live).value(self.tree)
@@ -177,7 +177,7 @@ class _Rebuild:
 def take(flat: Flat, reuse: Sequence[Tensor] = ()) -> Snapshot:
     """Copy a flattened value. The tensors of `reuse` are overwritten where they have the right form."""
     tensors: list[Tensor] = []
-    elsewhere = False  # on an accelerator: its copies run on while the next ones are asked for
+    elsewhere = False  # on an accelerator, whose copies are asynchronous
     for at, leaf in enumerate(flat.leaves):
         on_accelerator = leaf.tensor.device.type != "cpu"
         if at < len(reuse) and (reuse[at].shape, reuse[at].dtype) == (leaf.tensor.shape, leaf.tensor.dtype):

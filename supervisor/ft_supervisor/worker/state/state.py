@@ -24,7 +24,7 @@ REPORT_WIDTH = 4 + 2 * 3 + len(generators.NAMES)
 
 @dataclass(frozen=True)
 class Commit:
-    """What one call of `commit` has kept."""
+    """The result of one call of `commit`."""
 
     id: CommitId
     step: int
@@ -33,7 +33,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Held:
-    """All that a process keeps from one cycle to the next. It is replaced as a whole."""
+    """All that State keeps from one cycle to the next. It is replaced as a whole."""
 
     generation: int = 0  # of the last completed sync; 0: none
     number: int = 0  # of the newest commit
@@ -48,7 +48,7 @@ class State:
     dicts. It is read and replaced as an attribute: `state.step += 1`. Make one State for each process, before the
     restartable function, call `sync` in the function and `commit` after each step.
 
-    All ranks must hold the same state, or say with `sync(group=...)` which ones do. Where it differs by rank (as the
+    All ranks must hold the same state, or pass `sync(group=...)` the ranks that do. Where it differs by rank (as the
     statistics of BatchNorm do), a new process has that of the rank that it was received from.
     """
 
@@ -137,7 +137,7 @@ class State:
         return plan.step
 
     def _flatten(self) -> Flat:
-        """The live items, not copied."""
+        """Return the live items, not copied."""
         items = {name: item.state_dict() if _keeps_itself(item) else item for name, item in self._items.items()}
         return flatten({**items, GENERATORS: generators.states() if self._seed is None else None})
 
@@ -152,7 +152,7 @@ class State:
         return row + generators.digests()
 
     def _restore(self, plan: Plan, live: Flat, link: Link) -> tuple[Snapshot | None, tuple[str, ...], Plan]:
-        """Give and take the chosen commit, and load it. Returns a plan without a commit if any rank refuses."""
+        """Send or receive the chosen commit, and load it. Return a plan without a commit if any rank refuses."""
         snapshot, shared, refusal = None, self._held.shared, None
         own = next((commit.snapshot for commit in self._held.commits if commit.id == plan.chosen), None)
         try:
@@ -213,7 +213,7 @@ def _alike(rows: list[list[int]], column: int) -> bool:
 
 
 def _generation(reports: list[Report]) -> int:
-    """The number of this sync: ft-supervisor's name of the cycle, which grows with each cycle; else one more."""
+    """Return the number of this sync, which grows: made of the cycle's name under ft-supervisor, else one more."""
     term, restart = os.environ.get("FT_SUPERVISOR_TERM"), os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if term and restart:
         return ((int(term) + 1) << 32) + int(restart)

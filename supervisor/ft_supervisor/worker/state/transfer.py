@@ -1,4 +1,4 @@
-"""What the ranks exchange at a sync, over the default process group.
+"""The exchange between the ranks at a sync, over the default process group.
 
 Each operation is bounded by the group's timeout. With gloo the tensors stay where they are; with NCCL alone each part
 is moved to the device and back, at most `PART` bytes at a time.
@@ -122,7 +122,7 @@ class Link:
         return snapshot, header
 
     def _welcome(self, to: int) -> bool:
-        """Whether the rank that has received something wants what comes next."""
+        """Return whether the receiving rank asks for the next part."""
         return self._receive(torch.empty(1, dtype=torch.int64), to).tolist() == [1]
 
     def _send(self, tensor: Tensor, to: int) -> None:
@@ -144,7 +144,7 @@ def checksum(tensor: Tensor) -> int:
 
 
 def _device_of_default_group() -> torch.device:
-    """The CPU if the group has a backend for it, else this process's accelerator."""
+    """Return the CPU if the group has a backend for it, else this process's accelerator."""
     group = dist.distributed_c10d._get_default_group()
     if any(device.type == "cpu" for device in group._device_types):
         return torch.device("cpu")
