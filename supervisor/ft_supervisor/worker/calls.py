@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from . import remains, torch_groups
 from .connection import OWN_THREADS, Agent
 from .leaving import LEAVING, Restart, in_main_thread
+from .notify import unwatched
 
 _MESSAGE, _STACK = 1500, 6000
 """Characters of an exception's name and message, and of its traceback: JSON takes up to six bytes for each, and a
@@ -154,8 +155,7 @@ class Call:
     def _attempt(self, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
         value = error = None
         try:
-            LEAVING.inside = True
-            LEAVING.check()
+            LEAVING.enter()
             _run(self._hooks.initialize, self.state)
             self._phase = "function"
             value = self._function(*args, **kwargs)
@@ -167,8 +167,9 @@ class Call:
     def _completed(self) -> bool:
         """Return whether the function has returned on all ranks; False if one of them fails before it does."""
         self._agent.expect("release", "abort", "gone")
-        self._agent.send("completed", cycle=self.state.cycle)
-        answer = self._agent.wait("release", "abort", "gone")["type"]
+        with unwatched():  # it may be long until the others have returned
+            self._agent.send("completed", cycle=self.state.cycle)
+            answer = self._agent.wait("release", "abort", "gone")["type"]
         if answer == "release":
             self._run_last(self._hooks.completion)
         return bool(answer != "abort")
@@ -202,14 +203,13 @@ class Call:
         self._agent.expect("run")
         self._agent.send("parked", cycle=cycle)
         os.environ.update(self._agent.wait("run")["env"])
-        with self._lock:
-            self._aborting = None
         self._phase, self._progressed = "initialize", False
         self.state = CallState.of_environment(iteration)._replace(cycle=self._agent.cycle)
+        with self._lock:  # last: from here on an abort of the new cycle begins, and its hooks get this state
+            self._aborting = None
 
     def _abort(self, groups: list[torch_groups.Group]) -> None:
-        if LEAVING.depth:
-            LEAVING.free.wait()
+        LEAVING.wait_for_section()
         for part in (partial(_run, self._hooks.abort, self.state), partial(torch_groups.abort, groups), _close_store):
             try:
                 part()
