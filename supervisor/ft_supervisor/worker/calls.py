@@ -83,6 +83,7 @@ class Call:
         self._progressed = False
         self._lock = threading.Lock()  # protects _aborting
         self._aborting: threading.Thread | None = None
+        self._groups: list[torch_groups.Group] = []
         self._problem: BaseException | None = None
 
     def run(self, args: Any, kwargs: Any) -> Any:
@@ -119,10 +120,10 @@ class Call:
         abort: so the first exception in the function is Restart, and not one about a lost peer."""
         with self._lock:
             if self._aborting is None:
-                groups = torch_groups.groups()  # first of all: see there
+                self._groups = torch_groups.groups()  # first of all: see there
                 LEAVING.interrupt()
                 name = f"{OWN_THREADS}-abort"
-                self._aborting = threading.Thread(target=self._abort, args=(groups,), daemon=True, name=name)
+                self._aborting = threading.Thread(target=self._abort, daemon=True, name=name)
                 self._aborting.start()
             return self._aborting
 
@@ -192,6 +193,7 @@ class Call:
         self._run_after("health_check", self._hooks.health_check)
         self.state = self.state._replace(exception=None)
         remains.collect()
+        self._groups.clear()  # last: see torch_groups.groups
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
@@ -208,14 +210,17 @@ class Call:
         with self._lock:  # last: from here on an abort of the new cycle begins, and its hooks get this state
             self._aborting = None
 
-    def _abort(self, groups: list[torch_groups.Group]) -> None:
+    def _abort(self) -> None:
         LEAVING.wait_for_section()
-        for part in (partial(_run, self._hooks.abort, self.state), partial(torch_groups.abort, groups), _close_store):
+        for part in (
+            partial(_run, self._hooks.abort, self.state),
+            partial(torch_groups.abort, self._groups),
+            _close_store,
+        ):
             try:
                 part()
             except BaseException as error:  # the main thread raises it; the other parts are due all the same
                 self._problem = self._problem or error
-        groups.clear()
 
     def _run_after(self, phase: str, hooks: tuple[Hook, ...]) -> None:
         self._phase = phase
