@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import sys
 import threading
 import typing
@@ -179,7 +180,7 @@ def _with_call_wrapper(function: Callable[..., Any]) -> Callable[..., Any]:
         hints = typing.get_type_hints(function)
     except (NameError, TypeError):  # an annotation that cannot be evaluated, or a callable that has none
         hints = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-    names = [name for name, hint in hints.items() if hint is CallWrapper or CallWrapper in typing.get_args(hint)]
+    names = [name for name, hint in hints.items() if _is_call_wrapper(hint)]
     names = [name for name in names if name in signature.parameters]
     if not names:
         return function
@@ -191,6 +192,12 @@ def _with_call_wrapper(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*bound.args, **bound.kwargs)
 
     return call
+
+
+def _is_call_wrapper(hint: Any) -> bool:
+    if isinstance(hint, str):  # beside one that cannot be evaluated, as its import is for type checkers only
+        return re.search(r"\bCallWrapper\b", hint) is not None
+    return hint is CallWrapper or CallWrapper in typing.get_args(hint)
 
 
 # -- the modules of NVRx's package, as far as scripts name them

@@ -23,8 +23,9 @@ more in each cycle aborts. Only State, in a folder of its own, needs torch.
 from typing import Any
 
 from .calls import CallState, current
-from .heartbeat import automatic_progress, ping, unwatched
+from .heartbeat import automatic_progress, ping
 from .leaving import Restart, atomic
+from .notify import unwatched
 from .remains import allow_thread, keep
 from .restartable import restartable
 

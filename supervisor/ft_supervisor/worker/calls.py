@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from . import remains, torch_groups
 from .connection import OWN_THREADS, Agent
 from .leaving import LEAVING, Restart, in_main_thread
+from .notify import unwatched
 
 _MESSAGE, _STACK = 1500, 6000
 """Characters of an exception's name and message, and of its traceback: JSON takes up to six bytes for each, and a
@@ -83,6 +84,7 @@ class Call:
         self._progressed = False
         self._lock = threading.Lock()  # protects _aborting
         self._aborting: threading.Thread | None = None
+        self._groups: list[torch_groups.Group] = []
         self._problem: BaseException | None = None
 
     def run(self, args: Any, kwargs: Any) -> Any:
@@ -119,10 +121,10 @@ class Call:
         the abort, so that the first exception in the function is Restart, and not one about a lost peer."""
         with self._lock:
             if self._aborting is None:
-                groups = torch_groups.groups()  # first of all: see there
+                self._groups = torch_groups.groups()  # first of all: see there
                 LEAVING.interrupt()
                 name = f"{OWN_THREADS}-abort"
-                self._aborting = threading.Thread(target=self._abort, args=(groups,), daemon=True, name=name)
+                self._aborting = threading.Thread(target=self._abort, daemon=True, name=name)
                 self._aborting.start()
             return self._aborting
 
@@ -155,8 +157,7 @@ class Call:
     def _attempt(self, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
         value = error = None
         try:
-            LEAVING.inside = True
-            LEAVING.check()
+            LEAVING.enter()
             _run(self._hooks.initialize, self.state)
             self._phase = "function"
             value = self._function(*args, **kwargs)
@@ -168,8 +169,9 @@ class Call:
     def _completed(self) -> bool:
         """Return whether the function has returned on all ranks; False if one of them fails before it does."""
         self._agent.expect("release", "abort", "gone")
-        self._agent.send("completed", cycle=self.state.cycle)
-        answer = self._agent.wait("release", "abort", "gone")["type"]
+        with unwatched():  # it may be long until the others have returned
+            self._agent.send("completed", cycle=self.state.cycle)
+            answer = self._agent.wait("release", "abort", "gone")["type"]
         if answer == "release":
             self._run_last(self._hooks.completion)
         return bool(answer != "abort")
@@ -192,6 +194,7 @@ class Call:
         self._run_after("health_check", self._hooks.health_check)
         self.state = self.state._replace(exception=None)
         remains.collect()
+        self._groups.clear()  # last: see torch_groups.groups
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
@@ -203,20 +206,22 @@ class Call:
         self._agent.expect("run")
         self._agent.send("parked", cycle=cycle)
         os.environ.update(self._agent.wait("run")["env"])
-        with self._lock:
-            self._aborting = None
         self._phase, self._progressed = "initialize", False
         self.state = CallState.of_environment(iteration)._replace(cycle=self._agent.cycle)
+        with self._lock:  # last: from here on an abort of the new cycle begins, and its hooks get this state
+            self._aborting = None
 
-    def _abort(self, groups: list[torch_groups.Group]) -> None:
-        if LEAVING.depth:
-            LEAVING.free.wait()
-        for part in (partial(_run, self._hooks.abort, self.state), partial(torch_groups.abort, groups), _close_store):
+    def _abort(self) -> None:
+        LEAVING.wait_for_section()
+        for part in (
+            partial(_run, self._hooks.abort, self.state),
+            partial(torch_groups.abort, self._groups),
+            _close_store,
+        ):
             try:
                 part()
             except BaseException as error:  # the main thread raises it, after all parts
                 self._problem = self._problem or error
-        groups.clear()
 
     def _run_after(self, phase: str, hooks: tuple[Hook, ...]) -> None:
         self._phase = phase

@@ -139,7 +139,7 @@ def _in_forked_child() -> None:
     if _agent is not None:
         _agent.close()
         _agent = None
-    LEAVING.inside = LEAVING.due = False
+    LEAVING.forked()
     os.environ.pop(SOCKET, None)
 
 

@@ -7,6 +7,7 @@ the way out of it.
 
 from __future__ import annotations
 
+import queue
 import signal
 import threading
 import time
@@ -32,7 +33,7 @@ class Leaving:
         self.inside = False  # the main thread is in the function, or in a hook before it
         self.due = False  # the cycle has ended
         self.depth = 0  # atomic sections around the main thread's place
-        self.free = threading.Event()  # no atomic section holds up the abort any more
+        self._free: queue.SimpleQueue[None] = queue.SimpleQueue()  # filled once no atomic section holds up the abort
         self._import_until: float | None = None  # on the monotonic clock: when an import is cut short all the same
 
     def install(self) -> None:
@@ -71,12 +72,34 @@ class Leaving:
     def begin(self) -> None:
         """Note that a new cycle begins, so that nothing is due."""
         self.due, self._import_until = False, None
-        self.free.clear()
+
+    def enter(self) -> None:
+        """The main thread is about to call the function. Raises Restart if its cycle has ended."""
+        self._free = queue.SimpleQueue()  # the former one is filled, by the end of the function before this one
+        self.inside = True
+        self.check()
+
+    def forked(self) -> None:
+        """This is a forked child: it has nothing to leave. Another thread of the parent may have held the queue."""
+        self.inside = self.due = False
+        self._free = queue.SimpleQueue()
 
     def left(self) -> None:
         """Note that the main thread has left the function."""
         self.inside, self.depth = False, 0
-        self.free.set()
+        self._free.put(None)
+
+    def section_ended(self) -> None:
+        """The main thread has left an atomic section."""
+        self.depth -= 1
+        if self.due and not self.depth:
+            # not an Event: its methods are Python functions, in which the handler would raise, with a lock taken
+            self._free.put(None)
+
+    def wait_for_section(self) -> None:
+        """Wait until no atomic section holds up the abort. For the aborting thread."""
+        if self.depth:
+            self._free.get()
 
 
 LEAVING = Leaving()
@@ -110,8 +133,6 @@ class atomic:  # it is used like a function
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if in_main_thread() and LEAVING.depth:
-            LEAVING.depth -= 1
-            if LEAVING.due and not LEAVING.depth:
-                LEAVING.free.set()
-                if kind is None:
-                    LEAVING.check()
+            LEAVING.section_ended()
+            if kind is None:
+                LEAVING.check()

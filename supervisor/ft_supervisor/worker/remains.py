@@ -16,6 +16,8 @@ from .connection import OWN_THREADS
 
 _ENDING = 1.0
 """Seconds in which the function's threads may still end after it."""
+_TOLD = 50, 100
+"""How many threads that are left behind are told by name, and the characters of a name: a message has a bound."""
 _HELPERS = [
     ("multiprocessing.resource_tracker", "_resource_tracker", "_pid"),
     ("multiprocessing.forkserver", "_forkserver", "_forkserver_pid"),
@@ -64,7 +66,7 @@ def threads() -> list[str]:
         allowed = {id(thread) for thread in _living()[1]}
         left = [thread for thread in threading.enumerate() if id(thread) not in allowed and not _may_live(thread)]
         if not left or time.monotonic() > bound:
-            return sorted(thread.name for thread in left)
+            return sorted(thread.name[: _TOLD[1]] for thread in left)[: _TOLD[0]]
         left[0].join(0.02)
 
 

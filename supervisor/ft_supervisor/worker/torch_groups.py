@@ -26,7 +26,9 @@ Group = tuple[Any, tuple[Any, ...]]
 
 def groups() -> list[Group]:
     """Return all process groups of this process. As long as the list lives none of them is destructed: gloo's
-    destructor waits for the operations that are under way, until the group's timeout."""
+    destructor waits for the operations that are under way, until the group's timeout. And a list that lives longer than
+    the DDP objects is the last that holds a group: Python's reference is given up without the interpreter's lock, DDP's
+    with it, and then the destructor may wait for ever for a thread that waits for the lock (pytorch #56297)."""
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     world = getattr(c10d, "_world", None)  # absent while another thread still imports torch
     return [(group, _backends(group)) for group in list(world.pg_map)] if world is not None else []
