@@ -229,6 +229,34 @@ def test_a_fresh_start_takes_no_parked_worker_up() -> None:
     assert workers.parked == () and workers.exited(0)
 
 
+def test_parked_workers_are_forgotten_between_two_cycles_and_doomed_while_others_stop() -> None:
+    workers = restartable()
+    workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
+    parks(workers, 0)
+    workers.drop_parked()
+    assert workers.doomed(101.0) == (0,)
+    parks(workers, 1)
+    assert workers.doomed(101.0) == (0, 1) and workers.parked == ()
+    workers = restartable()
+    workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
+    parks(workers, 0, 1).swept(9)
+    workers.drop_parked()
+    assert workers.parked == workers.doomed(101.0) == () and workers.start(C1, fresh=False) == ()
+
+
+def test_workers_that_run_when_the_parked_are_dropped_end_with_their_cycle() -> None:
+    workers = NodeWorkers(quiesce=20.0)
+    workers.start(C0)
+    workers.started([0, 1])
+    workers.restartable(0)
+    workers.drop_parked()
+    workers.restartable(1)
+    assert workers.doomed(100.0) == ()
+    assert workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True) == StopOrders("SIGTERM", (0, 1), ())
+    parks(workers, 0)
+    assert workers.doomed(101.0) == (0,)
+
+
 def test_a_spare_waits_in_its_function_before_it_has_run_anything() -> None:
     workers = NodeWorkers(quiesce=20.0)
     workers.wait(0)

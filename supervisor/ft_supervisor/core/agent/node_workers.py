@@ -68,7 +68,9 @@ class WorkerState(StrEnum):
     """It is to be killed in any case."""
 
 
-_DOOM = {WorkerState.DOOMED: "something of the cycle is left | a rule ignores its failure | no parking any more"}
+_DOOM = {
+    WorkerState.DOOMED: "something of the cycle is left | a rule ignores its failure | no parking any more | DropParked"
+}
 
 WORKER_TRANSITIONS: Transitions[WorkerState] = {
     WorkerState.RUNNING: {
@@ -89,12 +91,14 @@ WORKER_TRANSITIONS: Transitions[WorkerState] = {
 
 @dataclass
 class _Worker:
-    """One process. `restartable`: it can be parked; `asked`: it was asked to. `functions`: the restartable functions of
-    this cycle from which it has returned. `until`: when it is killed unless it is parked."""
+    """One process. `restartable`: it can be parked; `asked`: it was asked to; `last`: this is its last cycle all the
+    same. `functions`: the restartable functions of this cycle from which it has returned. `until`: when it is killed
+    unless it is parked."""
 
     state: WorkerState = WorkerState.RUNNING
     restartable: bool = False
     asked: bool = False
+    last: bool = False
     signalled: bool = False
     failed: bool = False
     functions: int = 0
@@ -190,7 +194,7 @@ class NodeWorkers:
         worker = self._workers.get(local_rank)
         if worker is None or worker.state not in (WorkerState.RUNNING, WorkerState.RETURNED):
             return
-        if found or not worker.restartable:
+        if found or not worker.restartable or worker.last:
             worker.doom()
         else:
             worker.become(WorkerState.QUIESCED)
@@ -222,7 +226,7 @@ class NodeWorkers:
                 worker.doom()
             elif worker.state in (WorkerState.PARKED, WorkerState.DOOMED):
                 pass
-            elif park and worker.restartable:
+            elif park and worker.restartable and not worker.last:
                 worker.until = min(worker.until, now + self._quiesce)
                 if not worker.asked and worker.state is not WorkerState.QUIESCED:
                     aborted.append(local_rank)
@@ -247,6 +251,16 @@ class NodeWorkers:
         """Doom these workers: see EndWorkers."""
         for rank in local_ranks:
             if (worker := self._workers.get(rank)) is not None and self.state is WorkersState.RUNNING:
+                worker.doom()
+
+    def drop_parked(self) -> None:
+        """Let none of the present processes go on in a later cycle: see DropParked. Between two cycles the owner kills
+        all that are there."""
+        if self.state is WorkersState.NONE:
+            self._workers.clear()
+        for worker in self._workers.values():
+            worker.last = True
+            if worker.state in (WorkerState.QUIESCED, WorkerState.PARKED):
                 worker.doom()
 
     # -- what follows

@@ -1,4 +1,4 @@
-"""The ledger: what the rules' budgets were spent on, and which nodes are excluded.
+"""The ledger: what the rules' budgets were spent on, which nodes are excluded, and since when all processes are new.
 
 The coordinator sends it to every node, so that a successor goes on from there.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ft_supervisor.core.protocol.bounds import Count, Moment, Rank
+from ft_supervisor.core.protocol.cycle import Cycle
 from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Budget, InProcessBudget
 
@@ -36,7 +37,8 @@ class Ledger:
     `used`: restarts charged to any rule. `step`: that of the newest checkpoint; `stalled`: how many charged restarts in
     a row have not moved it.
     `in_a_row`: charged restarts since a cycle last ran steadily. `excluded`: infra_ranks that a rule has excluded, as
-    `ranks.format_ranks` writes them."""
+    `ranks.format_ranks` writes them. `fresh`: the newest cycle whose workers all were to be new processes, so that no
+    older process is to go on anywhere, now or later; None where none was, or nothing ever goes on in process."""
 
     entries: Count = 0
     used: Count = 0
@@ -45,6 +47,7 @@ class Ledger:
     stalled: Count = 0
     in_a_row: Count = 0
     excluded: str = ""
+    fresh: Cycle | None = None
 
     def __post_init__(self) -> None:
         parse_ranks(self.excluded)  # ValueError
@@ -118,5 +121,8 @@ EMPTY = Ledger()
 
 
 def newer(one: Ledger, other: Ledger) -> Ledger:
-    """Return the ledger with more entries; `one` if both have as many."""
-    return other if other.entries > one.entries else one
+    """Return the ledger with more entries, `one` if both have as many; its `fresh` is the newest of both. That is no
+    account: a coordinator that has not heard of it may have entered more."""
+    found = other if other.entries > one.entries else one
+    fresh = max((each.fresh for each in (one, other) if each.fresh is not None), default=None)
+    return found if found.fresh == fresh else replace(found, fresh=fresh)
