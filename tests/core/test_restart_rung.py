@@ -61,6 +61,16 @@ def test_a_newer_checkpoint_is_progress_too() -> None:
     assert decision(Rule(), ledger, progressed=False, step=40).how is PROCESS
 
 
+def test_a_checkpoint_of_the_cycle_before_is_no_progress_though_that_cycle_has_ended_without_a_rule() -> None:
+    ledger = replace(EMPTY, entries=1, step=40)
+    grown = decide([Rule()], ledger, WHY, None, at=1.0, restart=IN_PROCESS, step=60, steps=True)
+    assert grown.how is IN_PROCESS
+    assert decision(Rule(), grown.ledger, progressed=False, step=60).how is PROCESS
+    assert decision(Rule(), grown.ledger, progressed=False, step=61).how is IN_PROCESS
+    unread = decide([Rule()], ledger, WHY, None, at=1.0, restart=IN_PROCESS, steps=True)
+    assert unread.ledger == ledger
+
+
 def test_a_trouble_without_a_rule_goes_on_in_process_and_costs_nothing() -> None:
     found = decide([Rule()], EMPTY, WHY, None, at=1.0, restart=IN_PROCESS, progressed=True)
     assert (found.how, found.why, found.ledger) == (IN_PROCESS, RungReason.ALLOWED, EMPTY)

@@ -162,6 +162,16 @@ def test_no_worker_is_gone_while_one_still_leaves_its_function() -> None:
     assert workers.swept(9) == WorkersGone(C0, 9, (0,))
 
 
+def test_a_stop_that_crosses_the_report_that_all_are_gone_changes_nothing() -> None:
+    workers = restartable()
+    workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
+    parks(workers, 0, 1).swept(9)
+    assert workers.stop(C0, 0.0, "SIGTERM", 101.0) == StopOrders("SIGTERM", (), ())
+    assert workers.start(C1, fresh=False) == (0, 1)
+    workers.stop(C1, 0.0, "SIGTERM", 102.0)
+    assert workers.doomed(102.0) == (0, 1)
+
+
 def test_a_worker_that_cannot_be_parked_gets_the_signal_and_its_own_grace() -> None:
     workers = restartable()
     workers.started([2])

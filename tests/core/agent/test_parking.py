@@ -152,25 +152,24 @@ def test_a_fresh_cycle_of_a_term_to_come_is_refused() -> None:
     assert play.feed(mail(messages.Standby(0, C1, hostile, 0.0))) == []
 
 
-def test_only_a_node_that_may_be_chosen_runs_the_script_ahead() -> None:
+@pytest.mark.parametrize(
+    ("event", "runs"),
+    [
+        (mail(messages.Standby(0, C0, Ledger(1, 1, excluded="0,2"), 0.0)), True),
+        (mail(messages.Standby(0, C0, Ledger(2, 2, excluded="0-2"), 0.0)), False),
+        (events.TurnedUnhealthy(Problem("disk", "full")), False),
+        (mail(run(C1)), False),
+    ],
+    ids=["others are excluded", "excluded", "unhealthy", "active"],
+)
+def test_only_a_standby_that_may_be_chosen_runs_the_script_ahead(event: events.AgentEvent, runs: bool) -> None:
     play = Play(a_job=in_process())
     play.connect()
-    assert not play.machine.spare
+    before = play.machine.spare
     play.feed(standby(C0))
-    assert play.machine.spare
-    play.feed(mail(messages.Standby(0, C0, Ledger(1, 1, excluded="0,2"), 0.0)))
-    assert play.machine.spare
-    play.feed(mail(messages.Standby(0, C0, Ledger(2, 2, excluded="0-2"), 0.0)))
-    assert not play.machine.spare
-
-
-def test_an_unhealthy_node_does_not_run_the_script_ahead() -> None:
-    play = Play(a_job=in_process())
-    play.connect()
-    play.feed(standby(C0))
-    assert play.machine.spare
-    play.feed(events.TurnedUnhealthy(Problem("disk", "full")))
-    assert not play.machine.spare
+    waits = play.machine.spare
+    play.feed(event)
+    assert (before, waits, play.machine.spare) == (False, True, runs)
 
 
 # -- progress

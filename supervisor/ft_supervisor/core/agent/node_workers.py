@@ -136,6 +136,8 @@ class NodeWorkers:
         self._failures: list[Failure] = []
         self._workers: dict[int, _Worker] = {}
         self._returned = 0
+        self._gone: Cycle | None = None
+        """The cycle of the last WorkersGone."""
 
     # -- from a start
 
@@ -217,7 +219,10 @@ class NodeWorkers:
     # -- what is done to them
 
     def stop(self, cycle: Cycle, grace: float, signal: str, now: float, *, park: bool = False) -> StopOrders:
-        """Begin to stop them, or bring the SIGKILL forward: see StopWorkers. Return what they get now."""
+        """Begin to stop them, or bring the SIGKILL forward: see StopWorkers. Return what they get now. An order
+        that has crossed their WorkersGone changes nothing."""
+        if self.state is WorkersState.NONE and cycle == self._gone:
+            return StopOrders(signal, (), ())
         self._become(WorkersState.STOPPING)
         self._cycle = cycle
         signalled, aborted = [], []
@@ -315,7 +320,10 @@ class NodeWorkers:
         check_invariants(self.state, {"each worker has exited, or is parked": len(parked) == len(self._workers)})
         self._become(WorkersState.NONE)
         self._cannot, self._failures = None, []
-        return WorkersGone(cycle, port, parked) if stopped else WorkersExited(cycle, ())
+        if not stopped:
+            return WorkersExited(cycle, ())
+        self._gone = cycle
+        return WorkersGone(cycle, port, parked)
 
     def _become(self, state: WorkersState) -> None:
         check_transition(TRANSITIONS, self.state, state)

@@ -98,9 +98,15 @@ class Ledger:
 
     def progressed(self, step: int | None) -> Ledger:
         """Return the ledger after a charged restart with this checkpoint's step; None: no checkpoint can be read."""
-        if step is not None and (self.step is None or step > self.step):
-            return replace(self, entries=self.entries + 1, step=step, stalled=0)
-        return replace(self, entries=self.entries + 1, stalled=self.stalled + 1)
+        advanced = self.advanced(step)
+        return advanced if advanced is not self else replace(self, entries=self.entries + 1, stalled=self.stalled + 1)
+
+    def advanced(self, step: int | None) -> Ledger:
+        """Return the ledger after a restart that is not charged. A newer checkpoint than before is progress of the
+        cycle that has ended, and not of the next one."""
+        if step is None or (self.step is not None and step <= self.step):
+            return self
+        return replace(self, entries=self.entries + 1, step=step, stalled=0)
 
     def steady(self) -> Ledger:
         """Return the ledger after a cycle that ran so long that the next failure counts as a first one."""
