@@ -19,7 +19,7 @@ from ft_supervisor.core.protocol.events import (
 )
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Memory, Node, Outcome, Roster, Timeouts, Verdict
 from ft_supervisor.core.protocol.ranks import format_ranks
-from ft_supervisor.core.protocol.settings import Budget, Health, Rule, Settings
+from ft_supervisor.core.protocol.settings import Budget, Health, RestartMode, Rule, Settings
 from ft_supervisor.process.log_lines import FORMS
 
 C0, C1, C2 = Cycle(0, 0), Cycle(0, 1), Cycle(0, 2)
@@ -56,6 +56,13 @@ def job(
         candidates=candidates,
         signal_workers=signal_workers,
     )
+
+
+def in_process(nodes: int = 4, *rules: Rule) -> Job:
+    """Return a job whose workers go on in their processes. `rules`: before the rule for any failure."""
+    plain = job(nodes)
+    settings = replace(plain.settings, restart=RestartMode.IN_PROCESS, rules=(*rules, *plain.settings.rules))
+    return replace(plain, settings=settings)
 
 
 def node(infra_rank: int, domain_id: str = "") -> Node:

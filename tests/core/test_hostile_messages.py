@@ -15,8 +15,20 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.core.agent.play import Play, mail, memory_of, run, running, standby
-from tests.core.machines import C0, C1, Talk, failed, goodbye, node, stopped, stopping, succeeded, verdict_kept
+from tests.core.agent.play import STOP, Play, mail, memory_of, run, running, standby
+from tests.core.machines import (
+    C0,
+    C1,
+    Talk,
+    failed,
+    goodbye,
+    in_process,
+    node,
+    stopped,
+    stopping,
+    succeeded,
+    verdict_kept,
+)
 from tests.core.making import Maker, garbled, mutated
 from tests.core.takeover import Takeover, ran
 
@@ -29,7 +41,7 @@ from ft_supervisor.core.protocol.codec import CodecError, decode, encode, to_pla
 from ft_supervisor.core.protocol.coordinator_facts import MessageDropped
 from ft_supervisor.core.protocol.ledger import EMPTY, Ledger, Spent
 from ft_supervisor.core.protocol.messages import TO_AGENT, TO_COORDINATOR
-from ft_supervisor.core.protocol.model import Accepted, Failure, Memory, Outcome, Problem, Roster, Verdict
+from ft_supervisor.core.protocol.model import Accepted, Cycle, Failure, Job, Memory, Outcome, Problem, Roster, Verdict
 from ft_supervisor.core.protocol.refusals import Refusals
 from ft_supervisor.journal.lines import event_line
 
@@ -37,16 +49,23 @@ MESSAGES = int(os.environ.get("FT_MESSAGES", "4000"))
 IN_A_ROW = 30
 """Number of messages after which a machine begins anew. The effects of accepted messages stay until then."""
 SUCCESS = Verdict(Outcome.SUCCESS, "over")
-LEDGER = Ledger(3, 2, (Spent(0, 2, (1.5,), ((1, 2),)),), 7, 1, 2, "3")
-MEMORY = Memory(1, Roster(1, 2, "0-3", "0-3"), LEDGER, C0, "0-2", None, (Failure(1, 0, 3),), Accepted(1, SUCCESS))
+LEDGER = Ledger(3, 2, (Spent(0, 2, (1.5,), ((1, 2),), 1, (1.5,)),), 7, 1, 2, "3", C0)
+MEMORY = Memory(
+    *(1, Roster(1, 2, "0-3", "0-3"), LEDGER, C0, "0-2", None, (Failure(1, 0, 3),), Accepted(1, SUCCESS)),
+    progressed=C0,
+)
+RAISES = Failure(1, 0, exception="ValueError", lives=True)
+RETURNED = messages.WorkersCompleted(0, 1, 1, C0, 1)
 
 FROM_NODES = (
     messages.Register(node(1), 1, 2, 1, 9, None, MEMORY, 7),
     messages.Register(node(2), 2, 1, 1, 9, None, Memory(0), 1, "SIGTERM"),
-    messages.Register(node(0), 1, 2, 1, 9, C0, ran(), 8),
+    messages.Register(node(0), 1, 2, 1, 9, C0, ran(progressed=C0), 8, completed=1),
     *(failed(1), succeeded(1), stopping(1), stopped(1), verdict_kept(1), goodbye(2), goodbye(3, verdict=SUCCESS)),
     messages.RosterKept(1, 1, 1, (1, 2)),
-    messages.WorkersCompleted(0, 1, 1, C0, 1),
+    replace(stopped(1), parked=1, progressed=True),
+    replace(failed(1), failures=(RAISES,)),
+    RETURNED,
     messages.Unhealthy(0, 1, 1, Problem("disk", "a disk")),
     messages.ToldToEnd(0, 1, 1, "SIGTERM"),
 )
@@ -61,6 +80,7 @@ FROM_COORDINATORS = (
     messages.Close(0, SUCCESS),
     run(),
     run(C1),
+    replace(run(C1, ledger=LEDGER), fresh=False),
 )
 
 
@@ -92,10 +112,29 @@ def _coordinators() -> Iterable[Talk]:
     leads.take(0, 1, 2, 3)
     assert leads.machine.term == 1
     yield leads
+    yield from _parking_coordinators()
 
 
-def _led() -> Talk:
-    talk = Talk()
+def _parking_coordinators() -> Iterable[Talk]:
+    """Yield coordinators whose nodes' workers have returned, are parked, or go on."""
+    returns = _led(in_process())
+    returns.hear(RETURNED)
+    yield returns
+    released = _led(in_process())
+    for infra_rank in range(3):
+        released.hear(replace(RETURNED, infra_rank=infra_rank))
+    yield released
+    for progressed in (False, True):
+        parks = _led(in_process())
+        parks.hear(failed(1))
+        for infra_rank in range(3):
+            parks.hear(replace(stopped(infra_rank), parked=1, progressed=progressed))
+        assert parks.machine.cycle == C1 and (parks.machine.state.cycles.ledger.fresh is None) == progressed
+        yield parks
+
+
+def _led(a_job: Job | None = None) -> Talk:
+    talk = Talk(a_job=a_job)
     talk.begin()
     assert talk.machine.cycle == C0
     return talk
@@ -122,6 +161,20 @@ def _agents() -> Iterable[Play]:
     promised = Play(memory_of(C0, promise=2, ledger=LEDGER))
     promised.connect()
     yield promised
+    yield from _parking_agents()
+
+
+def _parking_agents() -> Iterable[Play]:
+    """Yield agents whose workers have returned, are about to be parked, or are."""
+    returns = running(a_job=in_process())
+    returns.feed(events.WorkerProgressed(C0), events.WorkersReturned(C0, 1))
+    yield returns
+    stops = running(a_job=in_process())
+    stops.feed(mail(STOP))
+    yield stops
+    parked = running(a_job=in_process())
+    parked.feed(mail(STOP), events.WorkersGone(C0, 33, (0,)))
+    yield parked
 
 
 Machine = CoordinatorMachine | AgentMachine
@@ -239,6 +292,12 @@ REGISTER = messages.Register(node(1), 1, 2, 1, 9, C0, ran(), 8)
         replace(REGISTER, memory=ran(promise=10**15)),
         replace(REGISTER, memory=ran(newest=replace(C0, n=10**9)), running=None),
         replace(REGISTER, memory=ran(ledger=Ledger(10**9))),
+        replace(REGISTER, memory=ran(ledger=replace(LEDGER, fresh=Cycle(1, 0)))),
+        replace(REGISTER, memory=ran(ledger=replace(LEDGER, fresh=Cycle(0, 10**9)))),
+        replace(REGISTER, memory=ran(ledger=Ledger(3, 2, (Spent(0, 2, in_process=3),)))),
+        replace(REGISTER, memory=ran(progressed=C1)),
+        replace(stopped(1), parked=2),
+        replace(RETURNED, cycle=Cycle(7, 0)),
         messages.WorkersSucceeded(0, 9, 1, C0),
         failed(1, replace(C0, term=7)),
     ],
@@ -262,6 +321,10 @@ def test_a_coordinator_refuses_what_cannot_be(message: messages.ToCoordinator) -
         messages.Prepare(10**15),
         messages.Continue(0, replace(C0, term=7), EMPTY, 0.5),
         messages.Members(0, Roster(0, 1, "0-9")),
+        messages.Complete(0, Cycle(7, 0), 1),
+        messages.Standby(0, C0, replace(LEDGER, fresh=Cycle(1, 0)), 0.5),
+        messages.Continue(0, C0, replace(LEDGER, fresh=Cycle(0, 10**9)), 0.5),
+        run(C1, ledger=replace(LEDGER, fresh=Cycle(1, 0))),
     ],
 )
 def test_an_agent_refuses_what_cannot_be(message: messages.ToAgent) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.core.machines import C0, C1, Talk, failed, job, mailed, stopped, succeeded
+from tests.core.machines import C0, C1, Talk, failed, in_process, mailed, stopped, succeeded
 from tests.core.takeover import Takeover, ran
 
 from ft_supervisor.core.coordinator.policy import Decision, Trouble, decide
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.codec import from_plain, to_plain
 from ft_supervisor.core.protocol.ledger import EMPTY, Ledger, newer
-from ft_supervisor.core.protocol.messages import Complete, Run
+from ft_supervisor.core.protocol.messages import Complete, Run, Standby
 from ft_supervisor.core.protocol.model import Cycle, Job
 from ft_supervisor.core.protocol.settings import (
     Budget,
@@ -61,6 +61,16 @@ def test_a_newer_checkpoint_is_progress_too() -> None:
     assert decision(Rule(), ledger, progressed=False, step=40).how is PROCESS
 
 
+def test_a_checkpoint_of_the_cycle_before_is_no_progress_though_that_cycle_has_ended_without_a_rule() -> None:
+    ledger = replace(EMPTY, entries=1, step=40)
+    grown = decide([Rule()], ledger, WHY, None, at=1.0, restart=IN_PROCESS, step=60, steps=True)
+    assert grown.how is IN_PROCESS
+    assert decision(Rule(), grown.ledger, progressed=False, step=60).how is PROCESS
+    assert decision(Rule(), grown.ledger, progressed=False, step=61).how is IN_PROCESS
+    unread = decide([Rule()], ledger, WHY, None, at=1.0, restart=IN_PROCESS, steps=True)
+    assert unread.ledger == ledger
+
+
 def test_a_trouble_without_a_rule_goes_on_in_process_and_costs_nothing() -> None:
     found = decide([Rule()], EMPTY, WHY, None, at=1.0, restart=IN_PROCESS, progressed=True)
     assert (found.how, found.why, found.ledger) == (IN_PROCESS, RungReason.ALLOWED, EMPTY)
@@ -97,11 +107,6 @@ def test_restarts_in_process_make_the_ledger_newer_and_travel_with_it() -> None:
 
 
 # -- the coordinator
-
-
-def in_process(nodes: int = 4) -> Job:
-    plain = job(nodes)
-    return replace(plain, settings=replace(plain.settings, restart=IN_PROCESS))
 
 
 def parked(infra_rank: int, cycle: Cycle = C0, *, progressed: bool, term: int = 0) -> messages.WorkersStopped:
@@ -172,6 +177,52 @@ def test_a_successor_learns_from_the_nodes_whether_the_cycle_had_progressed(prog
     takeover.hear(failed(2, term=1))
     answers = stop(takeover, *(parked(rank, progressed=False, term=1) for rank in range(3)))
     assert set(fresh(answers).values()) == {not progressed}
+
+
+# -- a fresh cycle is known everywhere
+
+
+def ledgers(answers: list[object], kind: type) -> dict[int, Cycle | None]:
+    """Return the newest fresh cycle that the nodes are told of with messages of this kind."""
+    found = mailed(answers, kind)
+    return {rank: message.ledger.fresh for rank, message in found.items() if isinstance(message, Run | Standby)}
+
+
+def test_all_nodes_are_told_of_a_fresh_cycle_then_and_with_each_later_one() -> None:
+    talk = begun(in_process(5))
+    talk.hear(failed(1))
+    answers = stop(talk, *(parked(rank, progressed=False) for rank in range(3)))
+    assert ledgers(answers, Run) == dict.fromkeys(range(3), C1)
+    assert ledgers(answers, Standby) == dict.fromkeys((3, 4), C1)
+    talk.hear(failed(1, C1))
+    answers = stop(talk, *(parked(rank, C1, progressed=True) for rank in range(3)))
+    assert set(fresh(answers).values()) == {False}
+    assert ledgers(answers, Run) | ledgers(answers, Standby) == dict.fromkeys(range(5), C1)
+
+
+def test_where_nothing_goes_on_in_process_no_fresh_cycle_is_entered() -> None:
+    talk = Talk()
+    assert set(ledgers(talk.begin(), Run).values()) == {None}
+    talk.hear(failed(1))
+    answers = stop(talk, *(stopped(rank) for rank in range(3)))
+    assert set(ledgers(answers, Run).values()) == {None}
+
+
+def test_a_successor_knows_the_newest_fresh_cycle_though_its_ledger_has_more_entries() -> None:
+    known = {1: ran(ledger=replace(EMPTY, fresh=C0)), 2: ran(ledger=Ledger(3, 1))}
+    takeover = Takeover(memories=known)
+    object.__setattr__(takeover.job.settings, "restart", IN_PROCESS)
+    takeover.take(0, 1, 2, 3, 4)
+    takeover.hear(failed(2, term=1))
+    answers = stop(takeover, *(parked(rank, progressed=True, term=1) for rank in range(3)))
+    assert set(fresh(answers).values()) == {False}
+    assert set(ledgers(answers, Run).values()) == {C0}
+
+
+def test_of_two_ledgers_the_newest_fresh_cycle_stays() -> None:
+    old, new = Ledger(2, 1, fresh=C1), Ledger(3, 1, fresh=C0)
+    assert newer(old, new) == newer(new, old) == Ledger(3, 1, fresh=C1)
+    assert newer(EMPTY, new) is new and newer(new, EMPTY) is new
 
 
 # -- the completion barrier

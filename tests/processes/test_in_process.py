@@ -110,6 +110,29 @@ def test_a_spare_waits_in_the_function_and_is_promoted(start: StartJob) -> None:
     assert "restart=1" in (job.run_folder / "logs" / "0.1" / "rank2.log").read_text()
 
 
+def test_a_spare_drops_its_parked_worker_when_all_workers_of_the_others_are_new(start: StartJob) -> None:
+    wanted = settings(per_node=1, timeouts=QUICK)
+    new = {"match": {"exception": ["KeyError"]}, "action": "restart", "how": "process"}
+    wanted["policy"]["failures"].insert(0, new)
+    job = start(nodes=3, active=2, **wanted)
+    first = pids(job, range(2))
+    job.wait("spare_ready", "node2")
+    before = set(job.processes("node2"))
+    tell(job, 0, "raise KeyError")
+    second = pids(job, range(2), 1)
+    assert not set(first) & set(second)
+    decided = job.wait("restart")
+    assert (decided["how"], decided["why"]) == ("process", "rule")
+    until(lambda: len(job.all("spare_ready", "node2")) == 2, "another worker of the spare")
+    waiting = set(job.processes("node2")) - before
+    job.kill_nodes("node1")
+    third = pids(job, range(2), 2)
+    assert third[0] == second[0] and third[1] in waiting
+    assert job.wait("workers_made", "node2", cycle="0.2")["in_process"] == "1"
+    job.finish()
+    job.assert_end(0, "success", "all workers of cycle 0.2 exited with 0", dead=["node1"])
+
+
 def test_a_spare_whose_script_needs_its_rank_first_has_warm_workers(start: StartJob) -> None:
     job = start(nodes=3, active=2, **settings("reads-rank", per_node=1, timeouts=QUICK, preload=["json"]))
     first = pids(job, range(2))

@@ -116,6 +116,8 @@ class SimAgent(Process):
                 case actions.ReleaseWorkers(cycle, functions):
                     if self.node.workers is not None and self.node.workers.cycle == cycle:
                         self.node.workers.release(functions)
+                case actions.DropParked():
+                    self._drop_parked()
                 case actions.EnterBarrier(cycle, world_size):
                     if self.wire is not None:
                         self.wire.enter_barrier(cycle, world_size)
@@ -139,7 +141,7 @@ class SimAgent(Process):
         parked, self.node.parked = self.node.parked, None
         if parked is not None and not again:  # it runs nothing, so that nothing waits for its end
             parked.kill()
-        workers = SimWorkers(self, run)
+        workers = SimWorkers(self, run, parked.born if parked is not None and again else run.cycle)
         if not unable or self.world.between(0.0, 1.0) < 0.5:  # else none of the workers runs by then
             self.node.workers = workers
             if not again:
@@ -147,9 +149,17 @@ class SimAgent(Process):
         if unable:
             workers.unable("read-only")
         else:
-            self.world.checks.began(self.node, run, again=bool(again))
+            self.world.checks.began(self.node, run, workers.born)
             workers.start()
             self.world.moment("running", self.node.rank)
+
+    def _drop_parked(self) -> None:
+        self.crew.drop_parked()
+        parked = self.node.parked
+        if parked is not None and self.crew.state is WorkersState.NONE and not self.crew.parked:
+            self.node.parked = None
+            parked.kill()
+        self.world.after(0.001, self.do, self.poll)
 
     def _stop(self, stop: actions.StopWorkers) -> None:
         workers = self.node.workers

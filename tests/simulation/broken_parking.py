@@ -34,8 +34,15 @@ class BelievesItsWorkers(NodeWorkers):
         super().quiesced(local_rank)
 
 
-class CallsParkedWorkersAgain(NodeWorkers):
-    """Goes on in the same processes, even where the coordinator wants new ones."""
+class KeepsParkedWorkers(NodeWorkers):
+    """Keeps workers parked on a node that has no part in the cycle for which all were to be new processes."""
+
+    def drop_parked(self) -> None:
+        """Drop none."""
+
+
+class CallsParkedWorkersAgain(KeepsParkedWorkers):
+    """Goes on in the same processes also where the coordinator wants new ones."""
 
     def start(self, cycle: Cycle, *, fresh: bool = True) -> tuple[int, ...]:
         return super().start(cycle, fresh=False)
@@ -69,6 +76,13 @@ class TakesEveryCycleForGood(FailureDecision):
 
     def settle(self, wall: float, now: float, may_go: MayGo, *, progressed: bool) -> Decision | None:
         return super().settle(wall, now, may_go, progressed=True)
+
+
+class TellsOnlyTheCyclesNodes(FailureDecision):
+    """Lets only the nodes of a cycle know that all of its workers are to be new processes."""
+
+    def enter_fresh(self, cycle: Cycle) -> None:
+        """Enter nothing."""
 
 
 class CountsNoRestartInProcess(Ledger):

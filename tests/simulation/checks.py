@@ -68,6 +68,8 @@ class Checks(Endings):
         """The cycles in which some worker has made progress."""
         self.again = 0
         """How often workers were called again in the processes in which they were parked."""
+        self._fresh: dict[Cycle, bool] = {}
+        """Of all cycles whose Run was sent: whether all of their workers were to be new processes."""
         self._returned: dict[Cycle, set[int]] = {}
         self._lost: dict[SimCoordinator, set[int]] = {}
         self._heard: dict[SimCoordinator, dict[int, tuple[float, int]]] = {}
@@ -115,13 +117,18 @@ class Checks(Endings):
             if infra_rank == node.rank and rank != run.group_rank:
                 raise Breach("survivors", f"{node.name} was {rank} of {former}, and is {run.group_rank} of {run.cycle}")
 
-    def began(self, node: SimNode, run: Run, *, again: bool) -> None:
-        """Check that these workers may begin; `again`: in the processes in which they were parked."""
-        self.again += again
-        if again and run.fresh:
-            raise Breach(
-                "rung", f"{node.name} goes on in process in {run.cycle}, for which all processes are to be new"
-            )
+    def began(self, node: SimNode, run: Run, born: Cycle) -> None:
+        """Check workers that begin; `born`: the cycle for which their processes were started."""
+        self.again += born != run.cycle
+        renewed = [cycle for cycle, fresh in self._fresh.items() if fresh and self._precedes(cycle, run.cycle)]
+        if any(born < cycle for cycle in renewed):
+            new = max(renewed)
+            raise Breach("rung", f"{node.name} goes on in {run.cycle} in processes of {born}, and all of {new} are new")
+
+    def _precedes(self, one: Cycle, other: Cycle) -> bool:
+        """Whether `other` is `one`, or follows it: a later term may begin another cycle in the place of `one`."""
+        instead = any(each.n == one.n and one.term < each.term <= other.term for each in self._fresh)
+        return one == other or (one < other and one.n < other.n and not instead)
 
     def deed(self, node: SimNode, cycle: Cycle) -> None:
         """Check that workers of `cycle` may still change something outside of themselves, such as a checkpoint."""
@@ -250,6 +257,7 @@ class Checks(Endings):
             self._led.setdefault(coordinator, set()).add(infra_rank)
         if isinstance(message, Run):
             self.charged = max(self.charged, message.ledger.used)
+            self._fresh[message.cycle] = message.fresh
             self._check_rung(message)
         match message:
             case Run() if infra_rank in self._lost.get(coordinator, ()):

@@ -87,9 +87,9 @@ def _part(name: str, part: type, *breaks: str, theme: Theme | None = None) -> Mu
     return Mutant(part.__name__, breaks, theme, parts=((module, name, part),))
 
 
-def _node_workers(part: type, *breaks: str) -> Mutant:
+def _node_workers(part: type, *breaks: str, theme: Theme = themes.parking) -> Mutant:
     """Return a mutant of the machine of one node's workers."""
-    return Mutant(part.__name__, breaks, themes.parking, parts=((sim_agent, "NodeWorkers", part),))
+    return Mutant(part.__name__, breaks, theme, parts=((sim_agent, "NodeWorkers", part),))
 
 
 def _last_deed(part: type, *breaks: str, theme: Theme | None = None) -> Mutant:
@@ -199,6 +199,13 @@ OTHERS = (
     _node_workers(broken_parking.TakesLeavingWorkersForParked, "10"),
     _node_workers(broken_parking.BelievesItsWorkers, "10"),
     _node_workers(broken_parking.CallsParkedWorkersAgain, "rung"),
+    _node_workers(broken_parking.KeepsParkedWorkers, "rung", theme=themes.renewed),
+    Mutant(
+        "TellsOnlyTheCyclesNodes",
+        ("rung",),
+        themes.renewed,
+        parts=((cycles, "FailureDecision", broken_parking.TellsOnlyTheCyclesNodes),),
+    ),
     Mutant(
         "ParksAtTheFence",
         ("10",),

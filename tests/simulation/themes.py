@@ -222,6 +222,22 @@ def parking(dice: random.Random, plan: Plan) -> Plan:
     return replace(plan, fails=fails, habits=habits, peers=dice.choice(("crash", "hang")), faults=tuple(faults))
 
 
+def renewed(dice: random.Random, plan: Plan) -> Plan:
+    """Plan a node that is lost while its workers are parked, and comes back beside a cycle whose workers were all to be
+    new processes. Then another node dies."""
+    active = dice.randint(2, 4)
+    first, away, dead = dice.choice((0, active)), *dice.sample(range(1, active), 1), active
+    faults = [
+        _fault("worker", dice.uniform(8.0, 12.0), [0]),
+        _fault("cut-node", dice.uniform(2.1, 4.0), [away], dice.uniform(8.0, 12.0), "stopping"),
+        _fault("worker", dice.uniform(0.1, 1.0), [first], moment="promoting"),
+        _fault("node", dice.uniform(14.0, 22.0), [dead], moment="promoting"),
+    ]
+    habits = ((0, "never"), *((rank, dice.choice(("parks", "dies"))) for rank in range(1, active)))
+    plan = replace(_long(dice, plan, 45.0), nodes=active + 1, active=active, in_process=True, policy="plain")
+    return replace(plan, candidates=1, habits=habits, slow=0.05, faults=tuple(faults))
+
+
 THEMES: tuple[Theme, ...] = (
     gentle,
     see_saw,
@@ -234,4 +250,5 @@ THEMES: tuple[Theme, ...] = (
     ailing,
     unable,
     parking,
+    renewed,
 )

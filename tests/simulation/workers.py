@@ -43,6 +43,8 @@ class SimWorkers:
 
     agent: SimAgent
     run: Run
+    born: Cycle
+    """The cycle for which their processes were started."""
     alive: bool = True
     over: bool = False
     """Whether they have failed, or are being stopped, so that they cannot succeed any more."""

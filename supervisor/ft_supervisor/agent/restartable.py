@@ -6,7 +6,7 @@ the machine of core/agent/node_workers.py, which decides what becomes of it. All
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,9 @@ class _Peer:
     waits: bool = False
     """Whether it has sent `parked` before the look was over."""
     found: str = ""
-    """The reason why it is killed, as far as that was seen."""
+    """The reason why it is killed, for people; "" where it is not, or is late."""
+    told: bool = False
+    """Whether the reason is in the log."""
 
 
 class Restartable:
@@ -167,7 +169,8 @@ class Restartable:
             self._machine.park(local_rank)
 
     def _judge(self, local_rank: int, peer: _Peer, found: str) -> None:
-        peer.found = f"left behind: {found}" if found else ""
+        if found:
+            peer.found = f"left behind: {found}"
         self._machine.quiesced(local_rank, found)
 
     def _found(self, peer: _Peer) -> str:
@@ -184,11 +187,19 @@ class Restartable:
         """Forget this rank's process: it has exited, or another one takes its place."""
         self._peers.pop(local_rank, None)
 
-    def why_killed(self, local_rank: int, late: str) -> str:
-        """Return why a worker that could be parked is killed, for people; "" for any other worker. `late`: the reason
-        where it has left nothing that was seen."""
-        peer = self._peers.get(local_rank)
-        return one_line(peer.found or late) if peer is not None else ""
+    def drop(self) -> None:
+        """Note that none of them is parked any more: see actions.DropParked."""
+        for peer in self._peers.values():
+            peer.found = "all workers are to be new processes"
+
+    def tell_killed(self, local_ranks: Iterable[int], late: str) -> None:
+        """Log why these workers are killed, once for each that could be parked. `late`: the reason where nothing else
+        is known, "" for none."""
+        for local_rank in local_ranks:
+            peer = self._peers.get(local_rank)
+            if peer is not None and not peer.told and (why := peer.found or late):
+                peer.told = True
+                log("not_parked", "warning", local_rank=local_rank, pid=peer.root, why=one_line(why))
 
     def events(self) -> list[AgentEvent]:
         """Return what is to be reported since the last call."""

@@ -27,6 +27,7 @@ from ft_supervisor.core.protocol.actions import (
     AgentAction,
     Announce,
     Dial,
+    DropParked,
     EndWorkers,
     EnterBarrier,
     Leave,
@@ -228,6 +229,8 @@ class Shell:
                 self._workers.release(action)
             case EndWorkers():
                 self._workers.end(action)
+            case DropParked():
+                self._workers.drop_parked()
             case TakeStacks(cycle, local_ranks):
                 until = clock.now() + STACKS_BOUND
                 hung = {rank: pid for rank, pid in self._workers.pids().items() if rank in local_ranks}

@@ -59,8 +59,6 @@ class Workers:
             self._restartable = Restartable(self._machine, self._control, self.evidence)
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         """The workers that run, and those that are parked."""
-        self._killed: set[int] = set()
-        """The local ranks whose SIGKILL is in the log."""
         self._parks = False
         """Whether those that are stopped are to be parked."""
         self._dying: list[subprocess.Popen[bytes]] = []
@@ -152,12 +150,15 @@ class Workers:
         """Kill the workers that were parked, or on their way to it on a spare, and have no part in the next cycle.
         Raises OSError."""
         dropped = [local_rank for local_rank in self._live if local_rank not in again]
-        for local_rank in dropped:
-            self._dying.append(self._live[local_rank])
-            self._forget_process(local_rank)
+        self._let_go(dropped)
         if dropped:
             keep = [*self._spared(), *(self._live[local_rank].pid for local_rank in again)]
             sweep(os.getpid(), keep, bound=_PIECE)
+
+    def _let_go(self, local_ranks: Collection[int]) -> None:
+        for local_rank in local_ranks:
+            self._dying.append(self._live[local_rank])
+            self._forget_process(local_rank)
 
     def _add(self, local_rank: int, process: subprocess.Popen[bytes]) -> None:
         self._watch_exit(local_rank, process)
@@ -205,6 +206,16 @@ class Workers:
         self._machine.end(end.local_ranks)
         self._retry_at = clock.now()
 
+    def drop_parked(self) -> None:
+        """See actions.DropParked."""
+        self._machine.drop_parked()
+        self._retry_at = clock.now()
+        if self._machine.state is WorkersState.NONE:
+            self._kill(self._live)
+            self._let_go(tuple(self._live))
+        elif self._restartable is not None:
+            self._restartable.drop()
+
     def kill(self) -> None:
         """Send SIGKILL to each worker and its process group, warm ones too, at once. Processes that have left the group
         are ended by the sweep that follows when the workers are stopped."""
@@ -245,8 +256,8 @@ class Workers:
 
     def _end_what_is_due(self, now: float) -> list[AgentEvent]:
         doomed = [local_rank for local_rank in self._machine.doomed(now) if local_rank in self._live]
-        for local_rank in doomed:
-            self._tell_why(local_rank)
+        if self._restartable is not None:
+            self._restartable.tell_killed(doomed, "it was not parked in time" if self._parks else "")
         if not self._machine.wants_sweep(now):
             self._kill(doomed)
             self._retry_at = now + _PIECE if doomed else None
@@ -267,13 +278,6 @@ class Workers:
             except OSError as error:
                 if self._later():
                     log("cannot_sweep", level="error", reason=str(error))
-
-    def _tell_why(self, local_rank: int) -> None:
-        late = "it was not parked in time" if self._parks else ""
-        why = self._restartable.why_killed(local_rank, late) if self._restartable else ""
-        if why and local_rank not in self._killed:
-            self._killed.add(local_rank)
-            log("not_parked", "warning", local_rank=local_rank, pid=self._live[local_rank].pid, why=why)
 
     def pids(self) -> dict[int, int]:
         """Return the pids of the workers that live, by local rank."""
@@ -314,7 +318,6 @@ class Workers:
     def _forget_process(self, local_rank: int) -> None:
         process = self._live.pop(local_rank)
         os.close(self._pidfds.pop(local_rank))
-        self._killed.discard(local_rank)
         if self._control is not None:
             self._control.forget(process.pid)
         if self._restartable is not None:

@@ -162,6 +162,16 @@ def test_no_worker_is_gone_while_one_still_leaves_its_function() -> None:
     assert workers.swept(9) == WorkersGone(C0, 9, (0,))
 
 
+def test_a_stop_that_crosses_the_report_that_all_are_gone_changes_nothing() -> None:
+    workers = restartable()
+    workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
+    parks(workers, 0, 1).swept(9)
+    assert workers.stop(C0, 0.0, "SIGTERM", 101.0) == StopOrders("SIGTERM", (), ())
+    assert workers.start(C1, fresh=False) == (0, 1)
+    workers.stop(C1, 0.0, "SIGTERM", 102.0)
+    assert workers.doomed(102.0) == (0, 1)
+
+
 def test_a_worker_that_cannot_be_parked_gets_the_signal_and_its_own_grace() -> None:
     workers = restartable()
     workers.started([2])
@@ -227,6 +237,34 @@ def test_a_fresh_start_takes_no_parked_worker_up() -> None:
     assert workers.start(C1, fresh=True) == ()
     workers.started([0, 1])
     assert workers.parked == () and workers.exited(0)
+
+
+def test_parked_workers_are_forgotten_between_two_cycles_and_doomed_while_others_stop() -> None:
+    workers = restartable()
+    workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
+    parks(workers, 0)
+    workers.drop_parked()
+    assert workers.doomed(101.0) == (0,)
+    parks(workers, 1)
+    assert workers.doomed(101.0) == (0, 1) and workers.parked == ()
+    workers = restartable()
+    workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
+    parks(workers, 0, 1).swept(9)
+    workers.drop_parked()
+    assert workers.parked == workers.doomed(101.0) == () and workers.start(C1, fresh=False) == ()
+
+
+def test_workers_that_run_when_the_parked_are_dropped_end_with_their_cycle() -> None:
+    workers = NodeWorkers(quiesce=20.0)
+    workers.start(C0)
+    workers.started([0, 1])
+    workers.restartable(0)
+    workers.drop_parked()
+    workers.restartable(1)
+    assert workers.doomed(100.0) == ()
+    assert workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True) == StopOrders("SIGTERM", (0, 1), ())
+    parks(workers, 0)
+    assert workers.doomed(101.0) == (0,)
 
 
 def test_a_spare_waits_in_its_function_before_it_has_run_anything() -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.core.agent.play import (
     STOP,
     SUCCESS,
+    Play,
     goodbye,
     mail,
     memory_of,
@@ -18,22 +19,17 @@ from tests.core.agent.play import (
     standby,
     stopped,
 )
-from tests.core.machines import C0, C1, TIMEOUTS, job
+from tests.core.machines import C0, C1, C2, TIMEOUTS, in_process
 
 from ft_supervisor.core.agent.lifecycle import ABANDON_MARGIN
 from ft_supervisor.core.protocol import events, messages
-from ft_supervisor.core.protocol.actions import EndWorkers, Leave, ReleaseWorkers, Send, Start, StopWorkers
-from ft_supervisor.core.protocol.model import KILL_BOUND, Failure, Job
-from ft_supervisor.core.protocol.settings import Match, Response, RestartMode, Rule
+from ft_supervisor.core.protocol.actions import DropParked, EndWorkers, Leave, ReleaseWorkers, Send, Start, StopWorkers
+from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
+from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure, Problem
+from ft_supervisor.core.protocol.settings import Match, Response, Rule
 
 RAISES = Failure(1, 0, exception="ValueError", lives=True)
 PARKS = StopWorkers(C0, TIMEOUTS.restart_grace, park=True)
-
-
-def in_process(*rules: Rule) -> Job:
-    plain = job()
-    settings = replace(plain.settings, restart=RestartMode.IN_PROCESS, rules=(*rules, *plain.settings.rules))
-    return replace(plain, settings=settings)
 
 
 def parks(cycle: messages.Stop = STOP, *, progressed: bool = False) -> Send:
@@ -71,6 +67,14 @@ def test_the_fence_kills_at_once_workers_that_were_to_park() -> None:
     assert [each for each in play.wait(6.0) if isinstance(each, StopWorkers)] == [StopWorkers(C0, 0.0)]
 
 
+def test_the_fence_stops_nothing_any_more_once_all_workers_are_known_to_be_gone() -> None:
+    play = running(a_job=in_process())
+    play.feed(mail(STOP))
+    play.now += 6.0
+    assert play.feed(events.WorkersGone(C0, 33, (0,))) == [parks()]
+    assert play.machine.running is None
+
+
 def test_a_node_that_closes_parks_nothing() -> None:
     play = running(a_job=in_process())
     assert StopWorkers(C0, TIMEOUTS.stop_grace) in play.feed(mail(messages.Close(0, SUCCESS)))
@@ -100,6 +104,72 @@ def test_the_agent_waits_for_the_time_to_park_before_it_leaves_its_workers_to_th
     bound = TIMEOUTS.quiesce + KILL_BOUND + ABANDON_MARGIN
     assert not [each for each in play.wait(bound - 1.0) if isinstance(each, Leave)]
     assert [each for each in play.wait(2.0) if isinstance(each, Leave)]
+
+
+# -- fresh cycles elsewhere
+
+FRESH = replace(EMPTY, fresh=C1)
+
+
+def parked_standby() -> Play:
+    """Return a node whose workers are parked."""
+    play = running(a_job=in_process())
+    play.feed(mail(STOP))
+    play.feed(events.WorkersGone(C0, 33, (0,)))
+    return play
+
+
+def test_a_standby_drops_its_parked_workers_once_it_learns_of_a_fresh_cycle_of_others() -> None:
+    play = parked_standby()
+    told = mail(messages.Standby(0, C1, FRESH, 0.0))
+    assert play.feed(told) == [remember(C0, ledger=FRESH), DropParked()]
+    assert play.feed(told) == []
+    assert play.feed(mail(replace(STOP, cycle=C1)))[-1] == stopped(C1, 33)
+
+
+def test_a_node_that_comes_back_learns_of_a_fresh_cycle_with_the_orders_for_a_later_one() -> None:
+    play = parked_standby()
+    later = replace(run(C2, ledger=FRESH), fresh=False)
+    known = remember(C0, ledger=FRESH)
+    assert play.feed(mail(later)) == [known, DropParked(), remember(C2, ledger=FRESH), Start(later)]
+
+
+def test_workers_that_run_when_a_fresh_cycle_is_told_are_not_parked_any_more() -> None:
+    play = running(a_job=in_process())
+    assert DropParked() in play.feed(mail(messages.Standby(0, C1, FRESH, 0.0)))
+
+
+def test_an_older_ledger_takes_no_fresh_cycle_back() -> None:
+    play = parked_standby()
+    play.feed(mail(messages.Standby(0, C1, FRESH, 0.0)))
+    more = Ledger(7, 1)
+    assert play.feed(mail(messages.Standby(0, C1, more, 0.0))) == [remember(C0, ledger=replace(more, fresh=C1))]
+
+
+def test_a_fresh_cycle_of_a_term_to_come_is_refused() -> None:
+    play = parked_standby()
+    hostile = replace(EMPTY, fresh=Cycle(1, 1))
+    assert play.feed(mail(messages.Standby(0, C1, hostile, 0.0))) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "runs"),
+    [
+        (mail(messages.Standby(0, C0, Ledger(1, 1, excluded="0,2"), 0.0)), True),
+        (mail(messages.Standby(0, C0, Ledger(2, 2, excluded="0-2"), 0.0)), False),
+        (events.TurnedUnhealthy(Problem("disk", "full")), False),
+        (mail(run(C1)), False),
+    ],
+    ids=["others are excluded", "excluded", "unhealthy", "active"],
+)
+def test_only_a_standby_that_may_be_chosen_runs_the_script_ahead(event: events.AgentEvent, runs: bool) -> None:
+    play = Play(a_job=in_process())
+    play.connect()
+    before = play.machine.spare
+    play.feed(standby(C0))
+    waits = play.machine.spare
+    play.feed(event)
+    assert (before, waits, play.machine.spare) == (False, True, runs)
 
 
 # -- progress
@@ -143,5 +213,5 @@ def test_nothing_is_released_of_another_cycle_or_while_workers_are_stopped() -> 
 
 def test_a_worker_that_raises_and_is_ignored_by_a_rule_is_ended() -> None:
     ignores = Rule(Match(exceptions=("ValueError",)), Response.IGNORE)
-    play = running(a_job=in_process(ignores))
+    play = running(a_job=in_process(4, ignores))
     assert play.feed(events.WorkersExited(C0, (RAISES,))) == [EndWorkers(C0, (0,))]

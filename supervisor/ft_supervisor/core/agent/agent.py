@@ -53,6 +53,7 @@ from ft_supervisor.core.protocol.model import (
     Verdict,
 )
 from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.transitions import InvalidState, check_invariants
 
 GUARD_MARGIN = KILL_BOUND / 2
@@ -105,8 +106,9 @@ class AgentMachine:
 
     @property
     def spare(self) -> bool:
-        """Whether this node runs nothing, though a cycle has begun."""
-        return self.state is AgentState.STANDBY and self.watched is not None
+        """Whether this node runs nothing, though a cycle has begun, and may be chosen for a later one."""
+        memory, waits = self.memory, self.state is AgentState.STANDBY and self.watched is not None
+        return waits and memory.unhealthy is None and self.node.infra_rank not in parse_ranks(memory.ledger.excluded)
 
     @property
     def fence_at(self) -> float | None:
@@ -138,7 +140,8 @@ class AgentMachine:
         return [*self._actions]
 
     def _dispatch(self, event: AgentEvent, now: float) -> None:
-        if self._fence_is_over(now) and not isinstance(event, CloseHeld):
+        gone = isinstance(event, WorkersGone) and event.cycle == self.running
+        if self._fence_is_over(now) and not gone and not isinstance(event, CloseHeld):
             self._life.fence(now)  # first: after a stand-still the event may be of a world that has moved on
         match event:
             case Connected():
@@ -201,7 +204,11 @@ class AgentMachine:
         self._follower.register(self.running, self._giving_up.signal, self._life.completed)
 
     def _mail(self, message: messages.ToAgent, now: float) -> None:
-        match self._follower.receive(message, now):
+        fresh = self.memory.ledger.fresh
+        received = self._follower.receive(message, now)
+        if self.memory.ledger.fresh != fresh:
+            self._life.drop_parked()
+        match received:
             case messages.Close(verdict=verdict):
                 self._close(verdict, now)
             case messages.Prepare():

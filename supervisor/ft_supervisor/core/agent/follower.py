@@ -164,8 +164,8 @@ class Follower:
             return
         if message.age is not None:
             self.lease.grant(self._connected_at - message.age)
-        if newer(self.memory.ledger, message.ledger) != self.memory.ledger:
-            self.remember(replace(self.memory, ledger=message.ledger))
+        if (ledger := newer(self.memory.ledger, message.ledger)) != self.memory.ledger:
+            self.remember(replace(self.memory, ledger=ledger))
 
     def _drop(self, message: messages.ToAgent, wrong: str | None, now: float) -> None:
         """Log that mail changes nothing. `wrong`: why it cannot be believed or done; None if it is of another term."""

@@ -30,6 +30,7 @@ from ft_supervisor.core.protocol import messages, orders
 from ft_supervisor.core.protocol.actions import (
     AgentAction,
     Announce,
+    DropParked,
     EndWorkers,
     EnterBarrier,
     Leave,
@@ -242,6 +243,11 @@ class Lifecycle:
             self._fenced = self.running
             self._do(Announce(facts.Fenced(self._job.timeouts.fence)))
         self.stop(0.0, now, park=False)
+
+    def drop_parked(self) -> None:
+        """All workers of a cycle were to be new processes: no present one goes on, wherever it ran."""
+        self._parked = 0
+        self._do(DropParked())
 
     def gone(self, cycle: Cycle, parked: int) -> None:
         """Note that of the workers of `cycle` so many are parked, and nothing else is left."""

@@ -68,7 +68,9 @@ class WorkerState(StrEnum):
     """It is to be killed in any case."""
 
 
-_DOOM = {WorkerState.DOOMED: "something of the cycle is left | a rule ignores its failure | no parking any more"}
+_DOOM = {
+    WorkerState.DOOMED: "something of the cycle is left | a rule ignores its failure | no parking any more | DropParked"
+}
 
 WORKER_TRANSITIONS: Transitions[WorkerState] = {
     WorkerState.RUNNING: {
@@ -89,12 +91,14 @@ WORKER_TRANSITIONS: Transitions[WorkerState] = {
 
 @dataclass
 class _Worker:
-    """One process. `restartable`: it can be parked; `asked`: it was asked to. `functions`: the restartable functions of
-    this cycle from which it has returned. `until`: when it is killed unless it is parked."""
+    """One process. `restartable`: it can be parked; `asked`: it was asked to; `last`: this is its last cycle all the
+    same. `functions`: the restartable functions of this cycle from which it has returned. `until`: when it is killed
+    unless it is parked."""
 
     state: WorkerState = WorkerState.RUNNING
     restartable: bool = False
     asked: bool = False
+    last: bool = False
     signalled: bool = False
     failed: bool = False
     functions: int = 0
@@ -132,6 +136,8 @@ class NodeWorkers:
         self._failures: list[Failure] = []
         self._workers: dict[int, _Worker] = {}
         self._returned = 0
+        self._gone: Cycle | None = None
+        """The cycle of the last WorkersGone."""
 
     # -- from a start
 
@@ -190,7 +196,7 @@ class NodeWorkers:
         worker = self._workers.get(local_rank)
         if worker is None or worker.state not in (WorkerState.RUNNING, WorkerState.RETURNED):
             return
-        if found or not worker.restartable:
+        if found or not worker.restartable or worker.last:
             worker.doom()
         else:
             worker.become(WorkerState.QUIESCED)
@@ -213,7 +219,10 @@ class NodeWorkers:
     # -- orders to workers
 
     def stop(self, cycle: Cycle, grace: float, signal: str, now: float, *, park: bool = False) -> StopOrders:
-        """Begin to stop them, or bring the SIGKILL forward: see StopWorkers. Return what they get now."""
+        """Begin to stop them, or bring the SIGKILL forward: see StopWorkers. Return what they get now. An order
+        that has crossed their WorkersGone changes nothing."""
+        if self.state is WorkersState.NONE and cycle == self._gone:
+            return StopOrders(signal, (), ())
         self._become(WorkersState.STOPPING)
         self._cycle = cycle
         signalled, aborted = [], []
@@ -222,7 +231,7 @@ class NodeWorkers:
                 worker.doom()
             elif worker.state in (WorkerState.PARKED, WorkerState.DOOMED):
                 pass
-            elif park and worker.restartable:
+            elif park and worker.restartable and not worker.last:
                 worker.until = min(worker.until, now + self._quiesce)
                 if not worker.asked and worker.state is not WorkerState.QUIESCED:
                     aborted.append(local_rank)
@@ -247,6 +256,16 @@ class NodeWorkers:
         """Doom these workers: see EndWorkers."""
         for rank in local_ranks:
             if (worker := self._workers.get(rank)) is not None and self.state is WorkersState.RUNNING:
+                worker.doom()
+
+    def drop_parked(self) -> None:
+        """Let none of the present processes go on in a later cycle: see DropParked. Between two cycles the owner kills
+        all that are there."""
+        if self.state is WorkersState.NONE:
+            self._workers.clear()
+        for worker in self._workers.values():
+            worker.last = True
+            if worker.state in (WorkerState.QUIESCED, WorkerState.PARKED):
                 worker.doom()
 
     # -- conclusions
@@ -301,7 +320,10 @@ class NodeWorkers:
         check_invariants(self.state, {"each worker has exited, or is parked": len(parked) == len(self._workers)})
         self._become(WorkersState.NONE)
         self._cannot, self._failures = None, []
-        return WorkersGone(cycle, port, parked) if stopped else WorkersExited(cycle, ())
+        if not stopped:
+            return WorkersExited(cycle, ())
+        self._gone = cycle
+        return WorkersGone(cycle, port, parked)
 
     def _become(self, state: WorkersState) -> None:
         check_transition(TRANSITIONS, self.state, state)

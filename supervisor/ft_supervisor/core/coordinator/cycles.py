@@ -345,6 +345,7 @@ class Cycles:
         self._since = now
         self.tally.started(former, group, now)
         assert self.cycle is not None
+        self._failure.enter_fresh(self.cycle)
         started = facts.CycleStarted(self.cycle, former, group, choice, after)
         self._step.actions += self.announcements.began(started, now)
         folded = format_ranks(group)

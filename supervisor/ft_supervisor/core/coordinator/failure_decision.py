@@ -7,11 +7,12 @@ does. Of all troubles the one with the earliest rule decides. All times in secon
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from ft_supervisor.core.coordinator import policy
 from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.protocol.ledger import Ledger
-from ft_supervisor.core.protocol.model import KILL_BOUND, Job
+from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Job
 from ft_supervisor.core.protocol.settings import Response, RestartMode
 
 STEP_BOUND = 2.0
@@ -115,6 +116,12 @@ class FailureDecision:
         """Whether all workers of the next cycle are new processes. Spares may have parked ones before the first."""
         how = self.decision.how if self.decision is not None else self._job.settings.restart
         return how is not RestartMode.IN_PROCESS
+
+    def enter_fresh(self, cycle: Cycle) -> None:
+        """Enter into the ledger that `cycle` begins, if it is fresh and processes may go on otherwise. So each node and
+        each successor learns of it, also one that has no part in the cycle."""
+        if self.fresh and self._job.settings.restart is RestartMode.IN_PROCESS:
+            self.ledger = replace(self.ledger, fresh=cycle)
 
     def _waits_for_step(self, now: float) -> bool:
         return not self._step_read and now - self.since < STEP_BOUND

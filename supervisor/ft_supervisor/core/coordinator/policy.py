@@ -143,7 +143,7 @@ def decide(
     moved = progressed or (step is not None and ledger.step is not None and step > ledger.step)
     if rule is None:
         how, why = _rung(None, None, ledger, moved, at) if restart is RestartMode.IN_PROCESS else (None, None)
-        excluded = _exclude(ledger, replaced)
+        excluded = _exclude(ledger.advanced(step), replaced)
         return Decision(Response.RESTART, trouble.reason, None, excluded, replaced, how=how, why=why)
     chosen = rules[rule]
     reason = f"{chosen.reason}: {trouble.reason}" if chosen.reason else trouble.reason

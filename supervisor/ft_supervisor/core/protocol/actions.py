@@ -137,6 +137,12 @@ class EndWorkers:
 
 
 @dataclass(frozen=True)
+class DropParked:
+    """Kill the workers that are parked, and park none of those that run: all workers of some cycle were to be new
+    processes, and no older one goes on after it."""
+
+
+@dataclass(frozen=True)
 class TakeStacks:
     """Write the stacks of these workers of `cycle` to files; StacksTaken follows, within a bound."""
 
@@ -286,6 +292,7 @@ AgentAction = (
     | StopWorkers
     | ReleaseWorkers
     | EndWorkers
+    | DropParked
     | TakeStacks
     | EnterBarrier
     | Tell

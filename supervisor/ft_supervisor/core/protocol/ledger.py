@@ -1,4 +1,4 @@
-"""The ledger: what the rules' budgets were spent on, and which nodes are excluded.
+"""The ledger: what the rules' budgets were spent on, which nodes are excluded, and since when all processes are new.
 
 The coordinator sends it to every node, so that a successor goes on from there.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ft_supervisor.core.protocol.bounds import Count, Moment, Rank
+from ft_supervisor.core.protocol.cycle import Cycle
 from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Budget, InProcessBudget
 
@@ -36,7 +37,8 @@ class Ledger:
     `used`: restarts charged to any rule. `step`: that of the newest checkpoint; `stalled`: how many charged restarts in
     a row have not moved it.
     `in_a_row`: charged restarts since a cycle last ran steadily. `excluded`: infra_ranks that a rule has excluded, as
-    `ranks.format_ranks` writes them."""
+    `ranks.format_ranks` writes them. `fresh`: the newest cycle whose workers all were to be new processes, so that no
+    older process is to go on anywhere, now or later; None where none was, or nothing ever goes on in process."""
 
     entries: Count = 0
     used: Count = 0
@@ -45,6 +47,7 @@ class Ledger:
     stalled: Count = 0
     in_a_row: Count = 0
     excluded: str = ""
+    fresh: Cycle | None = None
 
     def __post_init__(self) -> None:
         parse_ranks(self.excluded)  # ValueError
@@ -95,9 +98,15 @@ class Ledger:
 
     def progressed(self, step: int | None) -> Ledger:
         """Return the ledger after a charged restart with this checkpoint's step; None: no checkpoint can be read."""
-        if step is not None and (self.step is None or step > self.step):
-            return replace(self, entries=self.entries + 1, step=step, stalled=0)
-        return replace(self, entries=self.entries + 1, stalled=self.stalled + 1)
+        advanced = self.advanced(step)
+        return advanced if advanced is not self else replace(self, entries=self.entries + 1, stalled=self.stalled + 1)
+
+    def advanced(self, step: int | None) -> Ledger:
+        """Return the ledger after a restart that is not charged. A newer checkpoint than before is progress of the
+        cycle that has ended, and not of the next one."""
+        if step is None or (self.step is not None and step <= self.step):
+            return self
+        return replace(self, entries=self.entries + 1, step=step, stalled=0)
 
     def steady(self) -> Ledger:
         """Return the ledger after a cycle that ran so long that the next failure counts as a first one."""
@@ -118,5 +127,8 @@ EMPTY = Ledger()
 
 
 def newer(one: Ledger, other: Ledger) -> Ledger:
-    """Return the ledger with more entries; `one` if both have as many."""
-    return other if other.entries > one.entries else one
+    """Return the ledger with more entries, `one` if both have as many; its `fresh` is the newest of both. That is no
+    account: a coordinator that has not heard of it may have entered more."""
+    found = other if other.entries > one.entries else one
+    fresh = max((each.fresh for each in (one, other) if each.fresh is not None), default=None)
+    return found if found.fresh == fresh else replace(found, fresh=fresh)

@@ -10,6 +10,7 @@ from typing import Annotated, Self
 from ft_supervisor.core import words
 from ft_supervisor.core.protocol import keys
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, LocalRank, Moment, Name, Rank, Term, Text
+from ft_supervisor.core.protocol.cycle import Cycle as Cycle
 from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import DEFAULTS, Cause, RestartMode, Settings
@@ -31,17 +32,6 @@ MOST_NAMES = 8
 
 PROTOCOL = 2
 """Version of the messages in the store and over the links; different versions do not talk to one another."""
-
-
-@dataclass(frozen=True, order=True)
-class Cycle:
-    """One incarnation of the training world; a restart is a new cycle. Ordered as the pair (term, n)."""
-
-    term: Term
-    n: Count
-
-    def __str__(self) -> str:
-        return f"{self.term}.{self.n}"
 
 
 class JobPhase(StrEnum):

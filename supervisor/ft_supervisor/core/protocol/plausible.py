@@ -75,7 +75,8 @@ def to_node(message: messages.ToAgent, job: Job, node: Node, memory: Memory) -> 
         case messages.Propose() | messages.Close():
             return ""
         case messages.Run():
-            return _run(message, job, node) or _leaps(message.cycle, message.ledger, job, None if fresh else known)
+            wrong = _run(message, job, node) or _past(message.ledger.fresh, message.term)
+            return wrong or _leaps(message.cycle, message.ledger, job, None if fresh else known)
         case messages.Stop(term, cycle, group, grace):
             longest = max(job.timeouts.stop_grace, job.timeouts.restart_grace)
             wrong = _past(cycle, term) or _group(group, node.infra_rank, job)
@@ -84,7 +85,8 @@ def to_node(message: messages.ToAgent, job: Job, node: Node, memory: Memory) -> 
         case messages.Complete(term, cycle):
             return _past(cycle, term)
         case messages.Standby(term, cycle, ledger) | messages.Continue(term, cycle, ledger):
-            return _past(cycle, term) or _leaps(cycle, ledger, job, None if fresh else known)
+            wrong = _past(cycle, term) or _past(ledger.fresh, term)
+            return wrong or _leaps(cycle, ledger, job, None if fresh else known)
 
 
 def _node(node: Node, job: Job) -> str:
@@ -114,7 +116,7 @@ def _memory(message: messages.Register, job: Job, known: Heights) -> str:
         wrong = "a proposal of a term to come"
     if memory.roster is not None:
         wrong = wrong or _roster(memory.roster, memory.promise, job, known.roster)
-    wrong = wrong or _failures(memory.failures, infra_rank, job)
+    wrong = wrong or _past(memory.ledger.fresh, memory.promise) or _failures(memory.failures, infra_rank, job)
     return wrong or _leaps(memory.newest, memory.ledger, job, known)
 
 
@@ -164,6 +166,8 @@ def _leaps(cycle: Cycle | None, ledger: Ledger | None, job: Job, known: Heights 
         return "the cycle leaps"
     if ledger is None:
         return ""
+    if known is not None and ledger.fresh is not None and ledger.fresh.n > known.cycle + LEAP:
+        return "the newest fresh cycle leaps"
     if known is not None and ledger.entries > known.entries + LEAP:
         return "the ledger leaps"
     if highest(ledger.excluded) >= len(job.nodes):
