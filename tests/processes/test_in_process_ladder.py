@@ -1,5 +1,7 @@
 """`workers.restart: in_process` in whole jobs: which rung follows a failure, from the same process to the verdict."""
 
+import os
+import signal
 from itertools import pairwise
 
 from tests.processes.harness import StartJob, until
@@ -25,6 +27,35 @@ def test_one_that_hangs_with_the_interpreter_locked_is_replaced_by_a_warm_one(st
         [("1", "0"), ("0", "1")],
         [("0", "1"), ("1", "0")],
     )
+    succeed(job, 1)
+
+
+ENDS_SLOWLY = """
+import atexit, signal
+def broken(*_):
+    raise RuntimeError('broken')
+signal.signal(signal.SIGUSR1, broken)
+atexit.register(time.sleep, 1000)
+say('ready')
+"""
+
+
+def test_a_parked_process_that_breaks_takes_no_part_in_the_next_cycle(start: StartJob) -> None:
+    job = start(nodes=3, active=3, **settings(per_node=1, quiesce="60s"))
+    first = pids(job, range(3))
+    tell(job, 1, ENDS_SLOWLY)
+    tell(job, 0, "with worker.atomic():\n say('ready')\n while not Path('go').exists(): time.sleep(0.01)")
+    for rank in range(2):
+        job.wait("ready", rank=rank)
+    standby = len(job.all("standby", "node1"))
+    tell(job, 2, "raise ValueError")
+    until(lambda: len(job.all("standby", "node1")) > standby, "rank 1 is parked")
+    os.kill(first[1], signal.SIGUSR1)
+    assert job.wait("not_parked", "node1")["why"] == "it cannot be used again: RuntimeError: broken"
+    (job.folder / "go").touch()
+    second = pids(job, range(3), 1)
+    assert second[::2] == first[::2] and second[1] != first[1] and first[1] not in job.processes()
+    assert len(job.all("worker_failed")) == len(job.all("not_parked")) == 1 and not job.all("spare_start_failed")
     succeed(job, 1)
 
 

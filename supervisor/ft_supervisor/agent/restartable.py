@@ -103,6 +103,8 @@ class Restartable:
             self._take(local_rank, peer, message, now)
 
     def _greet(self, local_rank: int, said: Said) -> None:
+        elif message["type"] == "fatal":
+            self._spoilt(local_rank, peer, message)
         try:
             beside = leftovers.beside(said.pid, said.sender)
         except OSError as error:
@@ -126,9 +128,12 @@ class Restartable:
                 peer.waits = True
             case "parked":
                 self._machine.park(local_rank)
-            case "fatal":
-                why = one_line(f"it cannot be used again: {_text(message, 'reason')}")
-                log("not_parked", "warning", local_rank=local_rank, pid=peer.pid, why=why)
+
+    def _spoilt(self, local_rank: int, peer: _Peer, message: Mapping[str, Any]) -> None:
+        """It ends by itself, with its own exit code. One that is parked may take seconds for that: it is killed."""
+        peer.found, peer.waits = f"it cannot be used again: {_text(message, 'reason')}", False
+        if not self._machine.spoil(local_rank):
+            log("not_parked", "warning", local_rank=local_rank, pid=peer.pid, why=one_line(peer.found))
 
     def _failure(self, local_rank: int, message: Mapping[str, Any]) -> Any:
         phase, text = _text(message, "phase"), _text(message, "message")

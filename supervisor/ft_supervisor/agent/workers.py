@@ -309,7 +309,7 @@ class Workers:
 
     def _lost(self, local_rank: int, code: int) -> None:
         """Note that a worker has ended between two cycles, or on a spare."""
-        if local_rank not in self._machine.parked:
+        if not self._machine.has(local_rank):
             self._spare.failed(describe_exit(code))
         self._machine.exited(local_rank)
 
