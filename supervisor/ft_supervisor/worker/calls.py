@@ -189,6 +189,7 @@ class Call:
         torch_groups.synchronize()
         self._run_after("finalize", self._hooks.finalize)
         self._run_after("health_check", self._hooks.health_check)
+        remains.check_loaders()
         self.state = self.state._replace(exception=None)
         remains.collect()
         for stream in (sys.stdout, sys.stderr):
