@@ -13,6 +13,7 @@ from typing import Any
 from ft_supervisor.agent import leftovers
 from ft_supervisor.agent.control import Control, Said
 from ft_supervisor.agent.worker_evidence import WorkerEvidence
+from ft_supervisor.core.agent.growth import Growth, Usage
 from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
 from ft_supervisor.core.protocol.events import AgentEvent, WorkerProgressed
 from ft_supervisor.core.protocol.messages import Run
@@ -34,6 +35,7 @@ class _Peer:
     root: int
     pid: int
     beside: leftovers.Known
+    growth: Growth
     kept: frozenset[int] = frozenset()
     looks_until: float | None = None
     waits: bool = False
@@ -45,10 +47,12 @@ class _Peer:
 class Restartable:
     """The workers that can be parked, by local rank. For the main thread."""
 
-    def __init__(self, machine: NodeWorkers, control: Control, evidence: WorkerEvidence) -> None:
+    def __init__(self, machine: NodeWorkers, control: Control, evidence: WorkerEvidence, max_growth: int) -> None:
+        """`max_growth`: bytes; see Growth."""
         self._machine = machine
         self._control = control
         self._evidence = evidence
+        self._max_growth = max_growth
         self._peers: dict[int, _Peer] = {}
         self._cycle = Cycle(0, 0)
         self._port = 0
@@ -110,7 +114,7 @@ class Restartable:
         except OSError as error:
             log("not_restartable", "warning", local_rank=local_rank, reason=str(error))
             return
-        self._peers[local_rank] = _Peer(said.pid, said.sender, beside)
+        self._peers[local_rank] = _Peer(said.pid, said.sender, beside, Growth(self._max_growth))
         self._machine.restartable(local_rank)
 
     def _take(self, local_rank: int, peer: _Peer, message: Mapping[str, Any], now: float) -> None:
@@ -142,8 +146,10 @@ class Restartable:
 
     def _quiesced(self, local_rank: int, peer: _Peer, message: Mapping[str, Any], now: float) -> None:
         threads, kept = (_list(message, name) for name in ("threads", "kept"))
-        if threads:  # it has waited for them itself
-            self._judge(local_rank, peer, f"threads {', '.join(map(str, threads))}")
+        found = f"threads {', '.join(map(str, threads))}" if threads else ""  # it has waited for them itself
+        used = (_number(message, name) for name in ("memory", "gpu_memory", "thread_count"))
+        if found := found or peer.growth.after_cycle(Usage(*used)):
+            self._judge(local_rank, peer, found)
             return
         peer.kept = frozenset(pid for pid in kept if isinstance(pid, int))
         peer.looks_until, peer.waits = now + _ENDING, False
@@ -204,6 +210,11 @@ class Restartable:
 def _text(message: Mapping[str, Any], name: str) -> str:
     value = message.get(name)
     return value if isinstance(value, str) else ""
+
+
+def _number(message: Mapping[str, Any], name: str) -> int:
+    value = message.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _list(message: Mapping[str, Any], name: str) -> list[Any]:

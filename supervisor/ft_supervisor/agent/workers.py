@@ -56,7 +56,7 @@ class Workers:
         self._control = self._starter.control
         self._restartable = None
         if self._control is not None:
-            self._restartable = Restartable(self._machine, self._control, self.evidence)
+            self._restartable = Restartable(self._machine, self._control, self.evidence, job.settings.max_growth)
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         """The workers that run, and those that are parked."""
         self._killed: set[int] = set()

@@ -195,8 +195,8 @@ class Call:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-        left, kept, memory = remains.threads(), remains.processes(), remains.memory()
-        self._agent.send("quiesced", cycle=self.state.cycle, threads=left, kept=kept, memory=memory)
+        left, kept = remains.threads(), remains.processes()
+        self._agent.send("quiesced", cycle=self.state.cycle, threads=left, kept=kept, **remains.usage())
 
     def _park(self, cycle: str, iteration: int) -> None:
         """Wait for the next cycle, and take it up."""
