@@ -103,12 +103,12 @@ class Restartable:
         if (message["type"], message.get("cycle")) == ("parked", ""):
             self._machine.wait(local_rank)
             log("spare_ready", local_rank=local_rank)
+        elif message["type"] == "fatal":
+            self._spoilt(local_rank, peer, message)
         elif message.get("cycle") == str(self._cycle):
             self._take(local_rank, peer, message, now)
 
     def _greet(self, local_rank: int, said: Said) -> None:
-        elif message["type"] == "fatal":
-            self._spoilt(local_rank, peer, message)
         try:
             beside = leftovers.beside(said.pid, said.sender)
         except OSError as error:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from . import remains, torch_groups
+from . import flight_recorder, remains, torch_groups
 from .connection import OWN_THREADS, Agent
 from .leaving import LEAVING, Restart, in_main_thread
 
@@ -211,6 +211,7 @@ class Call:
     def _abort(self, groups: list[torch_groups.Group]) -> None:
         if LEAVING.depth:
             LEAVING.free.wait()
+        flight_recorder.dump(groups, self.state.rank)
         for part in (partial(_run, self._hooks.abort, self.state), partial(torch_groups.abort, groups), _close_store):
             try:
                 part()
