@@ -24,6 +24,7 @@ CHANGES = {
     "workers.per_node": 3,
     "workers.command": ["python", "other.py"],
     "workers.restart": "in_process",
+    "workers.max_growth": "1GiB",
     "workers.preload": ["torch"],
     "workers.env": {"A": "b"},
     "run_dir": "other",

@@ -297,15 +297,3 @@ def test_one_that_hangs_goes_on_in_its_process(start: StartJob) -> None:
     assert pids(job, range(2), 1) == first
     assert (job.run_folder / "stacks" / "0.0" / "1.txt").exists()
     succeed(job, 1)
-
-
-@pytest.mark.slow("test_one_that_does_not_leave_its_function_in_time_is_killed")
-def test_one_that_hangs_with_the_interpreter_locked_is_killed(start: StartJob) -> None:
-    keys = settings(per_node=1)
-    keys["job"]["hang"] = {"after": "5s"}
-    job = start(nodes=2, active=2, **keys)
-    first = pids(job, range(2))
-    tell(job, 1, "import ctypes; say('hangs'); ctypes.PyDLL(None).sleep(1000)")
-    second = pids(job, range(2), 1)
-    assert second[0] == first[0] and second[1] != first[1]
-    succeed(job, 1)

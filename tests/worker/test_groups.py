@@ -182,18 +182,6 @@ def test_a_kept_loader_goes_on_with_the_same_processes(job: Trainers) -> None:
         before = kept
 
 
-def test_a_kept_loader_that_dies_is_the_reason(job: Trainers) -> None:
-    job.play("loader dies")
-    for worker in job.workers:
-        worker.says("loader dies 4")
-    os.kill(min(children(job.pids[0])), signal.SIGKILL)
-    assert "DataLoader worker" in job.workers[0].expect("failed", exception="RuntimeError")["message"]
-    job.workers[0].parks()
-    job.abort(but=0)
-    for worker in job.workers[1:]:
-        worker.follows(threads=[])
-
-
 def test_all_return_at_the_end(job: Trainers) -> None:
     """The last of these tests: the processes are those of the first one."""
     job.play("done")

@@ -42,10 +42,12 @@ _IN_PROCESS = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",
     "TORCH_NCCL_ENABLE_MONITORING": "0",
+    "NCCL_NVLS_ENABLE": "0",
 }
 """Where workers go on in their processes: torch's watchdog threads must not end a process because a group of it fails,
 as they do by default (torch.distributed.distributed_c10d._abort_process_group; torch/csrc/distributed/c10d/
-ProcessGroupNCCL.hpp). The agent's own hang watch is there instead."""
+ProcessGroupNCCL.hpp). The agent's own hang watch is there instead. NVLS is off, as NVIDIA's Wrapper for restarts in the
+process asks: an abort of a communicator that uses it is not safe."""
 _NOTIFY = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 

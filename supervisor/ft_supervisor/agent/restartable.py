@@ -13,6 +13,7 @@ from typing import Any
 from ft_supervisor.agent import leftovers
 from ft_supervisor.agent.control import Control, Said
 from ft_supervisor.agent.worker_evidence import WorkerEvidence
+from ft_supervisor.core.agent.growth import Growth, Usage
 from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
 from ft_supervisor.core.protocol.events import AgentEvent, WorkerProgressed
 from ft_supervisor.core.protocol.messages import Run
@@ -34,6 +35,7 @@ class _Peer:
     root: int
     pid: int
     beside: leftovers.Known
+    growth: Growth
     kept: frozenset[int] = frozenset()
     looks_until: float | None = None
     waits: bool = False
@@ -47,10 +49,12 @@ class _Peer:
 class Restartable:
     """The workers that can be parked, by local rank. For the main thread."""
 
-    def __init__(self, machine: NodeWorkers, control: Control, evidence: WorkerEvidence) -> None:
+    def __init__(self, machine: NodeWorkers, control: Control, evidence: WorkerEvidence, max_growth: int) -> None:
+        """`max_growth`: bytes; see Growth."""
         self._machine = machine
         self._control = control
         self._evidence = evidence
+        self._max_growth = max_growth
         self._peers: dict[int, _Peer] = {}
         self._cycle = Cycle(0, 0)
         self._port = 0
@@ -101,6 +105,8 @@ class Restartable:
         if (message["type"], message.get("cycle")) == ("parked", ""):
             self._machine.wait(local_rank)
             log("spare_ready", local_rank=local_rank)
+        elif message["type"] == "fatal":
+            self._spoilt(local_rank, peer, message)
         elif message.get("cycle") == str(self._cycle):
             self._take(local_rank, peer, message, now)
 
@@ -110,7 +116,7 @@ class Restartable:
         except OSError as error:
             log("not_restartable", "warning", local_rank=local_rank, reason=str(error))
             return
-        self._peers[local_rank] = _Peer(said.pid, said.sender, beside)
+        self._peers[local_rank] = _Peer(said.pid, said.sender, beside, Growth(self._max_growth))
         self._machine.restartable(local_rank)
 
     def _take(self, local_rank: int, peer: _Peer, message: Mapping[str, Any], now: float) -> None:
@@ -128,9 +134,12 @@ class Restartable:
                 peer.waits = True
             case "parked":
                 self._machine.park(local_rank)
-            case "fatal":
-                why = one_line(f"it cannot be used again: {_text(message, 'reason')}")
-                log("not_parked", "warning", local_rank=local_rank, pid=peer.pid, why=why)
+
+    def _spoilt(self, local_rank: int, peer: _Peer, message: Mapping[str, Any]) -> None:
+        """It ends by itself, with its own exit code. One that is parked may take seconds for that: it is killed."""
+        peer.found, peer.waits = f"it cannot be used again: {_text(message, 'reason')}", False
+        if not self._machine.spoil(local_rank):
+            log("not_parked", "warning", local_rank=local_rank, pid=peer.pid, why=one_line(peer.found))
 
     def _failure(self, local_rank: int, message: Mapping[str, Any]) -> Any:
         phase, text = _text(message, "phase"), _text(message, "message")
@@ -139,8 +148,10 @@ class Restartable:
 
     def _quiesced(self, local_rank: int, peer: _Peer, message: Mapping[str, Any], now: float) -> None:
         threads, kept = (_list(message, name) for name in ("threads", "kept"))
-        if threads:  # the worker has waited for their end
-            self._judge(local_rank, peer, f"threads {', '.join(map(str, threads))}")
+        found = f"threads {', '.join(map(str, threads))}" if threads else ""  # the worker has waited for their end
+        used = (_number(message, name) for name in ("memory", "gpu_memory", "thread_count"))
+        if found := found or peer.growth.after_cycle(Usage(*used)):
+            self._judge(local_rank, peer, found)
             return
         peer.kept = frozenset(pid for pid in kept if isinstance(pid, int))
         peer.looks_until, peer.waits = now + _ENDING, False
@@ -210,6 +221,11 @@ class Restartable:
 def _text(message: Mapping[str, Any], name: str) -> str:
     value = message.get(name)
     return value if isinstance(value, str) else ""
+
+
+def _number(message: Mapping[str, Any], name: str) -> int:
+    value = message.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _list(message: Mapping[str, Any], name: str) -> list[Any]:

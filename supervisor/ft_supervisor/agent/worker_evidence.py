@@ -3,6 +3,7 @@ and whether the kernel killed them for want of memory."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -18,7 +19,7 @@ from ft_supervisor.agent.output import Output
 from ft_supervisor.core.protocol.events import Beat
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Failure, Job, Node
-from ft_supervisor.core.protocol.settings import Cause, Hang
+from ft_supervisor.core.protocol.settings import Cause, Hang, RestartMode
 from ft_supervisor.core.words import one_line
 from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
@@ -29,6 +30,10 @@ _CLASS = 200
 """Characters of an exception's class."""
 _OWN = -1, -1
 """In place of streams for a process that keeps its own."""
+_RECORDED = {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}
+_RECORD = "TORCH_FR_DUMP_TEMP_FILE"
+"""Variables of torch's flight recorder (torch/csrc/distributed/c10d/FlightRecorder.hpp): its size, and the beginning of
+the names of its files, which end with the rank."""
 _QUOTED = 20, 2048
 """Lines and bytes of that output in its failure's report."""
 
@@ -60,10 +65,19 @@ class WorkerEvidence:
         watchdog = {"WATCHDOG_USEC": str(round(hang.after * 1e6))} if hang else {}
         # a restart count can repeat after a takeover
         cycle = {"FT_SUPERVISOR_TERM": str(run.cycle.term), "FT_SUPERVISOR_CYCLE": str(run.cycle)}
+        cycle |= self._recorder(run)
         return {
             local_rank: WorkerStreams(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog | cycle)
             for local_rank in local_ranks
         }
+
+    def _recorder(self, run: Run) -> dict[str, str]:
+        """Return where workers that go on in their processes write torch's record of their collectives, if torch keeps
+        one: beside the stacks of those that hang."""
+        in_process = self._job.settings.restart is RestartMode.IN_PROCESS
+        if not in_process or not _RECORDED.intersection(os.environ) or _RECORD in os.environ:
+            return {}
+        return {_RECORD: f"{self._job.run_folder}/stacks/{run.cycle}/collectives_rank"}
 
     def open_spare(self) -> dict[int, WorkerStreams]:
         """Return the streams of workers that have no rank yet, by local rank. Raises OSError."""

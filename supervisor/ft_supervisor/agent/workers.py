@@ -56,7 +56,7 @@ class Workers:
         self._control = self._starter.control
         self._restartable = None
         if self._control is not None:
-            self._restartable = Restartable(self._machine, self._control, self.evidence)
+            self._restartable = Restartable(self._machine, self._control, self.evidence, job.settings.max_growth)
         self._live: dict[int, subprocess.Popen[bytes]] = {}
         """The workers that run, and those that are parked."""
         self._parks = False
@@ -311,7 +311,7 @@ class Workers:
 
     def _lost(self, local_rank: int, code: int) -> None:
         """Note that a worker has ended between two cycles, or on a spare."""
-        if local_rank not in self._machine.parked:
+        if not self._machine.has(local_rank):
             self._spare.failed(describe_exit(code))
         self._machine.exited(local_rank)
 

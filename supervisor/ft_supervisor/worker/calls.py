@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from . import remains, torch_groups
+from . import flight_recorder, remains, torch_groups
 from .connection import OWN_THREADS, Agent
 from .leaving import LEAVING, Restart, in_main_thread
 from .notify import unwatched
@@ -192,14 +192,15 @@ class Call:
         torch_groups.synchronize()
         self._run_after("finalize", self._hooks.finalize)
         self._run_after("health_check", self._hooks.health_check)
+        remains.check_loaders()
         self.state = self.state._replace(exception=None)
         remains.collect()
         self._groups.clear()  # last: see torch_groups.groups
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-        left, kept, memory = remains.threads(), remains.processes(), remains.memory()
-        self._agent.send("quiesced", cycle=self.state.cycle, threads=left, kept=kept, memory=memory)
+        left, kept = remains.threads(), remains.processes()
+        self._agent.send("quiesced", cycle=self.state.cycle, threads=left, kept=kept, **remains.usage())
 
     def _park(self, cycle: str, iteration: int) -> None:
         """Wait for the next cycle, and take it up."""
@@ -213,6 +214,7 @@ class Call:
 
     def _abort(self) -> None:
         LEAVING.wait_for_section()
+        flight_recorder.dump(self._groups, self.state.rank)
         for part in (
             partial(_run, self._hooks.abort, self.state),
             partial(torch_groups.abort, self._groups),

@@ -37,8 +37,8 @@ _used_at_first = 0
 
 def keep(*things: Any) -> None:
     """Let processes live on from one cycle to the next: a process (anything with a `pid`), a pid, or a DataLoader with
-    persistent workers. They must hold nothing of a cycle. A child that is not kept costs this process. Raises TypeError
-    for anything else."""
+    persistent workers. They must hold nothing of a cycle. A child that is not kept costs this process, and so does the
+    death of a kept DataLoader's worker. Raises TypeError for anything else."""
     for thing in things:
         if isinstance(thing, int):
             _kept_pids.add(thing)
@@ -87,13 +87,25 @@ def _living() -> tuple[set[int], list[Any]]:
     living: list[Any] = [*readers]
     for thing in list(_kept):
         iterator = getattr(thing, "_iterator", None)
-        workers = getattr(iterator, "_workers", ()) if hasattr(thing, "_iterator") else (thing,)
-        found |= {process.pid for process in workers}
+        found |= {process.pid for process in (_workers(thing) if hasattr(thing, "_iterator") else (thing,))}
         living.append(getattr(iterator, "_pin_memory_thread", None))
         living += [getattr(index, "_thread", None) for index in getattr(iterator, "_index_queues", ())]
     for module, owner, name in _HELPERS:
         found.add(getattr(getattr(sys.modules.get(module), owner, None), name, None))
     return {pid for pid in found if pid}, living
+
+
+def check_loaders() -> None:
+    """Raise RuntimeError if a kept DataLoader has lost a worker. It waits for that worker's batches for ever more, and
+    has no way to start another one."""
+    for thing in list(_kept):
+        if dead := [process.pid for process in _workers(thing) if getattr(process, "exitcode", None) is not None]:
+            raise RuntimeError(f"a kept DataLoader has lost its worker {dead[0]}")
+
+
+def _workers(thing: Any) -> Any:
+    """Return the processes of a DataLoader, of torch.utils.data.dataloader._MultiProcessingDataLoaderIter."""
+    return getattr(getattr(thing, "_iterator", None), "_workers", ())
 
 
 def release_frames(error: BaseException | None) -> None:
@@ -130,8 +142,15 @@ def collect() -> None:
         gc.collect()
 
 
+def usage() -> dict[str, int]:
+    """Return what this process uses now: MiB of memory, and the number of its threads, those of C++ libraries too."""
+    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no import of pathlib
+    return {"memory": memory(), "gpu_memory": torch_groups.gpu_memory(), "thread_count": threads}
+
+
 def memory() -> int:
-    """Return the MiB of resident memory, proc_pid_statm(5)."""
+    """Return the MiB of resident memory, proc_pid_statm(5), without files': a data set that is mapped is no growth."""
     from pathlib import Path  # its import takes milliseconds
 
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+    resident, of_files = map(int, Path("/proc/self/statm").read_text().split()[1:3])
+    return (resident - of_files) * os.sysconf("SC_PAGE_SIZE") >> 20

@@ -230,6 +230,17 @@ def test_a_worker_that_dies_while_it_is_parked_is_dropped() -> None:
     assert workers.report() is None and workers.exited(0)
 
 
+def test_a_parked_worker_that_cannot_be_used_again_is_killed_and_takes_no_part() -> None:
+    workers = restartable()
+    workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)
+    assert not workers.spoil(1)  # it ends by itself, within the time that all have
+    parks(workers, 0, 1).swept(9)
+    assert workers.spoil(1) and workers.doomed(103.0) == (1,) and workers.has(1)
+    assert workers.start(C1, fresh=False) == (0,) and not workers.has(1)
+    workers.started([1])
+    assert not workers.spoil(0) and workers.exited(0)
+
+
 def test_a_fresh_start_takes_no_parked_worker_up() -> None:
     workers = restartable()
     workers.stop(C0, 5.0, "SIGTERM", 100.0, park=True)

@@ -84,7 +84,10 @@ WORKER_TRANSITIONS: Transitions[WorkerState] = {
         **_DOOM,
     },
     WorkerState.QUIESCED: {WorkerState.PARKED: "parked", **_DOOM},
-    WorkerState.PARKED: {WorkerState.RUNNING: "Start", **_DOOM},
+    WorkerState.PARKED: {
+        WorkerState.RUNNING: "Start",
+        WorkerState.DOOMED: "of no use any more | no parking any more | DropParked",
+    },
     WorkerState.DOOMED: {},
 }
 
@@ -209,6 +212,19 @@ class NodeWorkers:
                 worker.become(WorkerState.PARKED)
             else:
                 worker.doom()
+
+    def spoil(self, local_rank: int) -> bool:
+        """Note that this worker has reported that it cannot be used again, and ends. Return whether it was parked, so
+        that it is killed: it must not be given the next cycle, in which its end would be a failure."""
+        worker = self._workers.get(local_rank)
+        if worker is None or worker.state is not WorkerState.PARKED:
+            return False
+        worker.doom()
+        return True
+
+    def has(self, local_rank: int) -> bool:
+        """Whether this is a worker of a cycle, or is or was parked. A spare's process is not, before it waits."""
+        return local_rank in self._workers
 
     def exited(self, local_rank: int) -> bool:
         """Note that this process has ended. Return whether that is a failure, unless its code is 0."""

@@ -354,14 +354,21 @@ class Accounting:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings. `restart`: the lowest rung. `rules` end with one for any failure. `step_file`: absolute, or
-    relative to the submit directory; "" for none. `hang`: None where heartbeats of workers are not waited for."""
+    """All settings. `restart`: the lowest rung. `max_growth`: bytes on node and GPU together. `rules` end with
+    one for any failure. `step_file`: absolute, or relative to the submit directory; "" for none. `hang`: None where
+    heartbeats of workers are not waited for."""
 
     restart: Annotated[
         RestartMode,
         keys.Name("workers.restart"),
         "in_process: functions of ft_supervisor.worker are called again in the same processes after a failure.",
     ] = RestartMode.PROCESS
+    max_growth: Annotated[
+        int,
+        keys.Name("workers.max_growth"),
+        Special.SIZE,
+        "A worker that goes on in its process is replaced once it takes so much more memory than after two cycles.",
+    ] = 4 * 2**30
     rules: Annotated[
         tuple[Rule, ...],
         keys.Name("failures"),

@@ -1,0 +1,64 @@
+"""torch's DataLoader, kept from call to call, of which a worker dies."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import psutil
+from tests.worker.fake_agent import BOUND, Worker
+
+Start = Callable[..., Worker]
+SCRIPT = """
+from torch.utils.data import DataLoader
+
+loader = DataLoader(list(range(1000)), num_workers=2, persistent_workers=True)
+worker.keep(loader)
+
+@worker.restartable
+def train():
+    for batch in loader:
+        say('workers', *(process.pid for process in loader._iterator._workers))
+        time.sleep(600)
+
+train()
+"""
+
+
+def loaders(worker: Worker) -> list[int]:
+    """Wait until the function has its first data, and return the processes that load it."""
+    worker.begin()
+    worker.says_beginning("workers")
+    return [int(pid) for pid in worker.output().split()[-2:]]
+
+
+def kill(pid: int) -> None:
+    """End a child of a process that is stopped."""
+    os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + BOUND
+    while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_a_process_whose_loader_has_lost_a_worker_is_not_used_again(start: Start) -> None:
+    workers = [start(SCRIPT) for _ in range(3)]
+    running, stopped, parked = workers
+    os.kill(loaders(running)[1], signal.SIGKILL)
+    assert "DataLoader worker" in running.expect("failed", exception="RuntimeError")["message"]
+
+    _, dead = loaders(parked)
+    parked.send("abort")
+    assert dead in parked.parks(threads=[])["kept"]
+    os.kill(dead, signal.SIGKILL)
+    assert f"RuntimeError: DataLoader worker (pid {dead}) is killed by signal" in parked.expect("fatal")["reason"]
+
+    _, dead = loaders(stopped)
+    os.kill(stopped.pid, signal.SIGSTOP)  # it hears of both at the same time
+    kill(dead)
+    stopped.send("abort")
+    os.kill(stopped.pid, signal.SIGCONT)
+    reasons = [running.expect("fatal")["reason"], stopped.expect("fatal")["reason"]]
+    assert all("has lost its worker" in reason for reason in reasons), reasons
+    for worker in workers:
+        worker.ends(1)
