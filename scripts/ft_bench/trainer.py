@@ -17,6 +17,7 @@ import sys  # noqa: E402
 from types import FrameType  # noqa: E402
 
 import torch  # noqa: E402
+import torch._dynamo  # noqa: E402 - DDP and optimizers import it; a spare that is parked in the function has it by then
 import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
