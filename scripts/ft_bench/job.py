@@ -25,6 +25,9 @@ from ft_supervisor.process.ports import free_port
 _CPUCLOCK_SCHED = 2
 """The clock of a process's CPU time (clock_getcpuclockid(3); the kernel's posix-timers.h has the arithmetic)."""
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+_OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""For torchrun: by default the workers use the rendezvous' store, in which they find the addresses of those before a
+restart, and hang (torch 2.13, gloo)."""
 
 
 class Job:
@@ -170,7 +173,7 @@ def torchrun(job: Job, path: Path, nodes: int, per_node: int, command: Sequence[
             *("--rdzv-conf", f"is_host={int(rank == 0)}", "--max-restarts", "100"),
             *("--no-python", *command),
         ]
-        job.torchruns.append(_popen(line, path, environ(), subprocess.DEVNULL))
+        job.torchruns.append(_popen(line, path, {**environ(), **_OWN_STORE}, subprocess.DEVNULL))
     job.pids = [process.pid for process in job.torchruns]
 
 
