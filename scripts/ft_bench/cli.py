@@ -12,14 +12,27 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ft_bench import daemon, ending, faults, placement, rendezvous, report, restart, takeover
+from ft_bench import (
+    daemon,
+    ending,
+    faults,
+    parking,
+    placement,
+    promotion,
+    rendezvous,
+    repeated,
+    report,
+    restart,
+    takeover,
+    warm_worker,
+)
 from ft_bench.seen import BenchError
 from ft_supervisor.process import tree
 
 SECTIONS: Mapping[str, Sequence[Callable[[bool], list[report.Row]]]] = {
     "rendezvous": [rendezvous.measure],
     "faults": [faults.measure],
-    "restart": [restart.measure],
+    "restart": [restart.measure, promotion.measure, repeated.measure, warm_worker.measure, parking.measure],
     "takeover": [takeover.measure, takeover.measure_many],
     "ending": [ending.measure],
     "daemon": [daemon.measure],
@@ -33,7 +46,9 @@ EXAMPLES = """\
 what:
   rendezvous  N agents join at one moment, in threads of a few processes: until the last one gets its Run
   faults      8 nodes, a worker is killed: until the other nodes know, and until all workers run again
-  restart     workers that train with torch, one is killed: until all have made a step again, started cold and warm
+  restart     workers that train with torch, one raises: until all have made a step again, started cold, warm, and in
+              the same process; a node dies, and its spare is parked; what 100 restarts leave in a process; what warm
+              workers cost; 1,000 agents whose workers are parked
   takeover    the coordinator is killed, alone or with its node, among 8 nodes and among 1,000 agents: until another is
               in charge, agents are registered again, and all workers run; what torchrun does without its first node
   ending      8 nodes, all workers exit with 0: until the last daemon is gone
@@ -41,7 +56,7 @@ what:
   placement   choosing the active ones of 4,096 nodes, in one call (CPU time)
 
 examples:
-  scripts/bench                            everything, about twenty minutes on two cores
+  scripts/bench                            everything, about forty minutes on two cores
   scripts/bench --only faults --only ending
   scripts/bench --quick                    small and once, to see that it works: its figures mean nothing
   scripts/bench --json bench.json          the table's figures and every sample; `-` for stdout instead of the table

@@ -1,6 +1,7 @@
 """Many agents in one process, by their own code: the machine that decides, and the wire to the coordinator's store.
 
-Only the workers are missing: an agent that gets a Run counts as running.
+Only the workers are missing: an agent that gets a Run counts as running, and makes progress at once. Its worker is
+parked when it is asked to be.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from ft_bench.joining import address
 from ft_supervisor.agent.connection import FromWire
 from ft_supervisor.agent.wire import Wire
 from ft_supervisor.core.agent.agent import AgentMachine
-from ft_supervisor.core.protocol.actions import AgentAction, Announce, Dial, Leave, Send, StopWorkers
-from ft_supervisor.core.protocol.events import AgentEvent, Tick, WorkersGone
-from ft_supervisor.core.protocol.model import Job, Memory, Node
+from ft_supervisor.core.protocol.actions import AgentAction, Announce, Dial, Leave, Send, Start, StopWorkers
+from ft_supervisor.core.protocol.events import AgentEvent, Tick, WorkerProgressed, WorkersExited, WorkersGone
+from ft_supervisor.core.protocol.model import Failure, Job, Memory, Node
 from ft_supervisor.process import clock
 from ft_supervisor.process.log_lines import render
 
@@ -31,7 +32,7 @@ class Agents:
     """The agents `ranks` of a job, for one thread."""
 
     def __init__(self, job: Job, ranks: Sequence[int]) -> None:
-        self._said: SimpleQueue[tuple[int, FromWire]] = SimpleQueue()
+        self._said: SimpleQueue[tuple[int, FromWire | Failure]] = SimpleQueue()
         self._job = job
         self._heartbeat = job.timeouts.heartbeat
         now = clock.now()
@@ -46,12 +47,18 @@ class Agents:
         self._waiting: set[int] = set()
         self.interrupted = 0
         """How many agents have had to stop workers."""
+        self.fresh = 0
+        """How many times an agent had to start a new process."""
         self._sees: Sees = lambda _event, _actions: False
 
     def start(self) -> None:
         """Let all agents look for their coordinator."""
         for rank, machine in self._machines.items():
             self._carry_out(rank, None, machine.start(clock.now()))
+
+    def fail(self, rank: int) -> None:
+        """Let this agent's worker raise. For any thread."""
+        self._said.put((rank, Failure(rank, 0, exception="ValueError", lives=True)))
 
     def until_all(self, sees: Sees) -> None:
         """Run the agents until `sees` was true for each of them. Raises RuntimeError when one leaves."""
@@ -68,7 +75,12 @@ class Agents:
             rank, item = self._said.get(timeout=max(0.0, timeout))
         except Empty:
             return
-        self._handle(rank, self._wires[rank].receive(item, clock.now()))
+        if isinstance(item, Failure):
+            cycle = self._machines[rank].memory.newest
+            assert cycle is not None
+            self._handle(rank, [WorkersExited(cycle, (item,))])
+        else:
+            self._handle(rank, self._wires[rank].receive(item, clock.now()))
 
     def _tick(self, rank: int) -> None:
         now = clock.now()
@@ -89,9 +101,12 @@ class Agents:
                     self._wires[rank].send(message)
                 case Announce(fact) if (line := render(fact, self._job)).level == "warning":
                     print(f"agent {rank}: {line.event} {dict(line.fields)}", file=sys.stderr)
-                case StopWorkers(cycle):
+                case Start(run):
+                    self.fresh += run.fresh
+                    self._handle(rank, [WorkerProgressed(run.cycle)])
+                case StopWorkers(cycle, park=park):
                     self.interrupted += 1
-                    self._handle(rank, [WorkersGone(cycle, PORT)])
+                    self._handle(rank, [WorkersGone(cycle, PORT, (0,) if park else ())])
                 case Leave(reason=reason):
                     raise RuntimeError(f"agent {rank} leaves: {reason}")
         if rank in self._waiting and self._sees(event, actions):

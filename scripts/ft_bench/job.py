@@ -25,6 +25,9 @@ from ft_supervisor.process.ports import free_port
 _CPUCLOCK_SCHED = 2
 """The clock of a process's CPU time (clock_getcpuclockid(3); the kernel's posix-timers.h has the arithmetic)."""
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+_OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""For torchrun: by default the workers use the rendezvous' store, in which they find the addresses of those before a
+restart, and hang (torch 2.13, gloo)."""
 
 
 class Job:
@@ -94,16 +97,19 @@ def write_config(
     command: Sequence[str],
     candidates: Sequence[int] = (),
     per_node: int = 1,
-    preload: Sequence[str] = (),
+    **workers: object,
 ) -> Path:
-    """Write a job.yaml with the built-in timeouts, these candidates if any, and a budget that no bench spends."""
+    """Write a job.yaml with the built-in timeouts, these candidates if any, and a budget that no bench spends.
+
+    `workers`: more of its keys `workers`.
+    """
     config = path / "job.yaml"
-    words = ", ".join(f"'{word}'" for word in command)
+    budget = {"max": 1000, **({"in_process": {"max": 1000}} if "restart" in workers else {})}
     config.write_text(
         f"name: bench\ncluster: none\nnodes: {{active: {active}}}\n"
-        f"workers: {{per_node: {per_node}, command: [{words}], preload: [{', '.join(preload)}]}}\n"
+        f"workers: {json.dumps({'per_node': per_node, 'command': command, **workers})}\n"
         "run_dir: runs/{job_id}\n"
-        "policy:\n  failures: [{match: any, action: restart, budget: {max: 100}}]\n"
+        f"policy:\n  failures: [{{match: any, action: restart, budget: {json.dumps(budget)}}}]\n"
         + (f"  coordinator: {{candidates: {list(candidates)}}}\n" if candidates else "")
     )
     return config
@@ -116,34 +122,23 @@ def start_local(path: Path, nodes: int, active: int, candidates: Sequence[int] =
     """
     job = Job(path)
     command = [*job.workers.command, *([] if step is None else [str(step)])]
-    _local(job, path, nodes, write_config(path, active, command, candidates))
+    local(job, path, nodes, write_config(path, active, command, candidates))
     job.workers.wait("start", active)
     job.logged("connected", nodes, proc="agent")
+    job.pids = daemons(path)
+    return job
+
+
+def daemons(path: Path) -> list[int]:
+    """Return the pids of a local job's daemons, by infra_rank."""
     (state,) = path.glob("runs/*/*/local.json")
-    job.pids = [int(node["pid"]) for node in json.loads(state.read_text())["nodes"]]
-    return job
+    return [int(node["pid"]) for node in json.loads(state.read_text())["nodes"]]
 
 
-def start_training(path: Path, nodes: int, per_node: int, command: Sequence[str], preload: Sequence[str]) -> Job:
-    """Start `ft-supervisor local` with this command, to which the workers' pipe is added. Return at once."""
-    job = Job(path)
-    _local(job, path, nodes, write_config(path, nodes, [*command, str(path / "workers")], (0,), per_node, preload))
-    return job
-
-
-def _local(job: Job, path: Path, nodes: int, config: Path) -> None:
+def local(job: Job, path: Path, nodes: int, config: Path) -> None:
+    """Start `ft-supervisor local` with this job.yaml. Return at once."""
     line = [sys.executable, "-P", "-m", "ft_supervisor", "local", "--config", str(config), "-N", str(nodes)]
     job.follow(_popen(line, path, environ(), subprocess.PIPE))
-
-
-def warm_workers() -> list[int]:
-    """Return the pids of this process's jobs' warm workers, those that work for a cycle by now too."""
-    found = []
-    for pid in tree.descendants(os.getpid()):
-        with suppress(OSError):
-            if b"warm_start.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
 
 
 def start_daemon(path: Path) -> Job:
@@ -163,17 +158,23 @@ def start_daemon(path: Path) -> Job:
 def start_torchrun(path: Path, nodes: int) -> Job:
     """Start one torchrun for each node, with its c10d rendezvous. Return at once."""
     job = Job(path)
+    torchrun(job, path, nodes, 1, job.workers.command)
+    return job
+
+
+def torchrun(job: Job, path: Path, nodes: int, per_node: int, command: Sequence[str]) -> None:
+    """Start one torchrun for each node, with this command. Return at once."""
     endpoint = f"127.0.0.1:{free_port('127.0.0.1')}"
     for rank in range(nodes):
         line = [
-            *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--nproc-per-node", "1"),
+            *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes)),
+            *("--nproc-per-node", str(per_node)),
             *("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "bench"),
             *("--rdzv-conf", f"is_host={int(rank == 0)}", "--max-restarts", "100"),
-            *("--no-python", *job.workers.command),
+            *("--no-python", *command),
         ]
-        job.torchruns.append(_popen(line, path, environ(), subprocess.DEVNULL))
+        job.torchruns.append(_popen(line, path, {**environ(), **_OWN_STORE}, subprocess.DEVNULL))
     job.pids = [process.pid for process in job.torchruns]
-    return job
 
 
 def cpu(pid: int) -> float:

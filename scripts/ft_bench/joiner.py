@@ -3,7 +3,9 @@
 Prints `ready`, waits for a line, lets its agents join, and prints when the first began and the last was released, in
 seconds of the monotonic clock, which is the same for all processes of a machine. With two coordinators it prints
 `steady` once all have a lease. Once the second coordinator has sent each agent its message, it prints when that was,
-and how many agents had to stop workers.
+and how many agents had to stop workers. With restarts it prints `steady` before each, waits for a line with the agent
+whose worker fails, and prints when it failed, if that is one of its own, when the last of its agents runs again, and
+how many of its agents were told that a new process is needed.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from ft_supervisor.core.protocol.messages import Continue, Run, Standby
 
 def join_ours(task: Task) -> None:
     """Join as our agents do, by their own code."""
-    crowd = Agents(job(task.size, task.port, "/nonexistent", task.coordinators), task.ranks)
+    crowd = Agents(job(task.size, task.port, "/nonexistent", task.coordinators, task.restarts), task.ranks)
     began = time.monotonic()
     crowd.start()
     crowd.until_all(_runs)
@@ -42,6 +44,27 @@ def join_ours(task: Task) -> None:
         print("steady", flush=True)
         crowd.until_all(_goes_on)
         say({"released": time.monotonic(), "interrupted": crowd.interrupted})
+
+    for _ in range(task.restarts):
+        _restart(crowd, task.ranks)
+
+
+def _restart(crowd: Agents, ranks: Sequence[int]) -> None:
+    failed = []
+
+    def fail() -> None:
+        rank = int(sys.stdin.readline())
+        if rank in ranks:
+            failed.append(time.monotonic())
+            crowd.fail(rank)
+
+    crowd.until_all(_has_lease)
+    thread = threading.Thread(target=fail, daemon=True)
+    thread.start()
+    print("steady", flush=True)
+    crowd.until_all(_runs)
+    say({"began": failed[0] if failed else 0.0, "released": time.monotonic(), "fresh": crowd.fresh})
+    thread.join()
 
 
 def _runs(_event: AgentEvent | None, actions: Sequence[AgentAction]) -> bool:

@@ -22,6 +22,7 @@ from ft_bench.seen import BenchError
 from ft_bench.told import BOUND
 from ft_supervisor.core.protocol.model import Job, Memory, Node, Timeouts
 from ft_supervisor.core.protocol.orders import Begin, Listening
+from ft_supervisor.core.protocol.settings import DEFAULTS, Budget, InProcessBudget, RestartMode, Rule, Settings
 from ft_supervisor.process.link import LINK_FD_ENV, Link, pair
 
 RUN_ID = "1.0.0"
@@ -41,17 +42,19 @@ _NO_DNS = 'mount --bind /dev/null /etc/resolv.conf && exec "$@"'
 class Task:
     """The task of one process: run the agents `ranks` of `size`. The stores of the candidates listen on `port`.
 
-    Without coordinators it is torch's c10d rendezvous. With two, the agents go on after they got their Run.
+    Without coordinators it is torch's c10d rendezvous. With two, or with restarts, the agents go on after they got
+    their Run.
     """
 
     coordinators: int
     ranks: list[int]
     size: int
     port: int
+    restarts: int = 0
 
 
-def job(size: int, port: int, folder: str, coordinators: int = 1) -> Job:
-    """Return a job of so many nodes without spares, all of them on this machine."""
+def job(size: int, port: int, folder: str, coordinators: int = 1, restarts: int = 0) -> Job:
+    """Return a job of so many nodes without spares, all of them on this machine. With restarts these are in process."""
     names = tuple(f"node{rank}" for rank in range(size))
     return Job(
         run_id=RUN_ID,
@@ -64,8 +67,14 @@ def job(size: int, port: int, folder: str, coordinators: int = 1) -> Job:
         per_node=1,
         command=("true",),
         candidates=tuple(range(coordinators)),
-        timeouts=CALM if coordinators > 1 else Timeouts(),
+        timeouts=CALM if coordinators > 1 or restarts else Timeouts(),
+        settings=_restarted(restarts) if restarts else DEFAULTS,
     )
+
+
+def _restarted(times: int) -> Settings:
+    budget = Budget(max=times, in_process=InProcessBudget(max=times))
+    return replace(DEFAULTS, restart=RestartMode.IN_PROCESS, rules=(Rule(budget=budget),))
 
 
 def address(rank: int) -> str:
@@ -103,13 +112,13 @@ def coordinators(job: Job, path: Path) -> Iterator[list[subprocess.Popen[bytes]]
 
 
 @contextmanager
-def joiners(count: int, size: int, port: int, path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+def joiners(count: int, size: int, port: int, path: Path, restarts: int = 0) -> Iterator[list[subprocess.Popen[str]]]:
     """Start processes with `size` agents in all, and yield them when they wait for `go`. `count`: coordinators."""
     shares = min(max(len(os.sched_getaffinity(0)), size // _MOST_AGENTS), _MOST_PROCESSES, size)
     with (path / "joiners.log").open("wb") as log:
         processes = [
             subprocess.Popen(
-                [*without_dns(), *_command(Task(count, list(range(size))[first::shares], size, port))],
+                [*without_dns(), *_command(Task(count, list(range(size))[first::shares], size, port, restarts))],
                 env=environ(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -128,11 +137,11 @@ def joiners(count: int, size: int, port: int, path: Path) -> Iterator[list[subpr
             process.communicate()
 
 
-def go(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Let the agents begin."""
+def go(processes: Sequence[subprocess.Popen[str]], word: str = "go") -> None:
+    """Let the agents begin, or tell all processes this word."""
     for process in processes:
         assert process.stdin is not None
-        process.stdin.write("go\n")
+        process.stdin.write(f"{word}\n")
         process.stdin.flush()
 
 

@@ -1,73 +1,89 @@
-"""Measures a restart of a training with torch: a worker is killed, until all workers have made their first new step.
+"""Measures a restart of a training with torch: one worker raises, until all workers have made their first new step.
 
-With workers that start cold, and with warm ones (`workers.preload`), one after the other.
+With workers that start cold, with warm ones (`workers.preload`), with a function that goes on in the same process
+(`workers.restart: in_process`), and with torchrun, one after the other.
 """
 
 from __future__ import annotations
 
-import random
-import sys
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ft_bench import job as jobs
-from ft_bench.report import Row, median
-from ft_bench.told import LogLine
-
-_TRAINER = Path(__file__).with_name("trainer.py")
-_PRELOAD = ("torch", "torch._dynamo")
-_PER_NODE = 2
+from ft_bench import training
+from ft_bench.report import NO_TORCHRUN, Row, median
+from ft_bench.seen import BenchError
+from ft_bench.told import BOUND, WorkerReport
+from ft_bench.training import PER_NODE, Mode
 
 
 @dataclass
 class _Samples:
-    """Seconds; memory in MiB."""
+    """Seconds from the failure until all scripts, or functions, run again, and until all have made a step; and of the
+    slowest worker's set-up and process group."""
 
     script: list[float] = field(default_factory=list)
     step: list[float] = field(default_factory=list)
-    memory: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
+    set_up: list[float] = field(default_factory=list)
+    group: list[float] = field(default_factory=list)
 
 
 def measure(quick: bool) -> list[Row]:
-    """Measure cold and warm restarts, one after the other in the same minutes."""
-    nodes, faults = (1, 1) if quick else (4, 3)
-    cold, warm = _Samples(), _Samples()
-    _run(nodes, faults, (), cold)
-    _run(nodes, faults, _PRELOAD, warm)
-    what = f"worker killed, {nodes * _PER_NODE} workers: "
+    """Measure all four in the same minutes."""
+    nodes = 1 if quick else 4
+    faults = {Mode.COLD: 3, Mode.WARM: 4, Mode.IN_PROCESS: 20}
+    samples = {mode: _ours(nodes, mode, 1 if quick else faults[mode]) for mode in Mode}
+    torchrun, note = _torchrun(nodes, 1 if quick else 3)
+    cold, again = median(samples[Mode.COLD].step), samples[Mode.IN_PROCESS].script
+    targets = (
+        dict.fromkeys(Mode, None) if quick else {Mode.COLD: None, Mode.WARM: cold / 10, Mode.IN_PROCESS: cold / 20}
+    )
+    what, theirs = f"one of {nodes * PER_NODE} workers raises: ", torchrun.step
     return [
-        Row(f"{what}all scripts run again, cold", "s", cold.script),
-        Row(f"{what}all scripts run again, warm", "s", warm.script),
-        Row(f"{what}all have made a step, cold", "s", cold.step),
-        Row(f"{what}all have made a step, warm", "s", warm.step, None if quick else median(cold.step) / 10),
-        Row("memory of one warm worker", "MiB", warm.memory),
-        Row("CPU time of one warm worker until it waits", "s", warm.cpu),
+        *(
+            Row(f"{what}a step on all, {mode}", "s", each.step, targets[mode], torchrun=theirs, torchrun_note=note)
+            for mode, each in samples.items()
+        ),
+        *(Row(f"{what}the scripts run on all, {mode}", "s", samples[mode].script) for mode in (Mode.COLD, Mode.WARM)),
+        Row(f"{what}the function runs on all, in process: all but the set-up", "s", again, None if quick else 0.3),
+        *(Row(f"set-up of the slowest worker's training, {mode}", "s", each.set_up) for mode, each in samples.items()),
+        Row("its process group alone, in process", "s", samples[Mode.IN_PROCESS].group),
     ]
 
 
-def _run(nodes: int, faults: int, preload: tuple[str, ...], samples: _Samples) -> None:
+def _ours(nodes: int, mode: Mode, faults: int) -> _Samples:
+    samples = _Samples()
     with jobs.folder() as path:
-        job = jobs.start_training(path, nodes, _PER_NODE, [sys.executable, str(_TRAINER)], preload)
-        count = nodes * _PER_NODE
-        workers = job.workers.wait("step", count)
+        job = training.start(path, nodes, nodes, mode)
+        workers = job.workers.wait("step", nodes * PER_NODE)
         for _ in range(faults):
-            if preload:
-                samples.memory += [float(line.fields["memory_mib"]) for line in _all_wait(job, count, workers[0].time)]
-                at_work = {worker.pid for worker in workers}
-                samples.cpu += [jobs.cpu(pid) for pid in jobs.warm_workers() if pid not in at_work]
-            time.sleep(random.uniform(0.5, 1.5))
-            killed = jobs.kill(random.choice(workers).pid)
-            started = job.workers.wait("start", count, killed)
-            workers = job.workers.wait("step", count, killed)
-            samples.script.append(max(worker.time for worker in started) - killed)
-            samples.step.append(max(worker.time for worker in workers) - killed)
+            if mode is Mode.WARM:
+                training.warm_ready(job, nodes, workers[0].time)
+            workers = _restart(job, workers, samples)
+    return samples
 
 
-def _all_wait(job: jobs.Job, count: int, after: float) -> list[LogLine]:
-    """Wait until each rank has a warm worker beside it. Return the log lines that tell so."""
-    found = []
-    for rank in range(_PER_NODE):
-        found += job.logged("warm_worker_ready", count // _PER_NODE, after, local_rank=str(rank))
-    return found
+def _torchrun(nodes: int, faults: int) -> tuple[_Samples, str]:
+    """Return its samples, and what is to be said where there are none."""
+    samples = _Samples()
+    with jobs.folder() as path:
+        job = training.start_torchrun(path, nodes)
+        workers = job.workers.wait("step", nodes * PER_NODE)
+        try:
+            for _ in range(faults):
+                workers = _restart(job, workers, samples)
+        except BenchError:
+            return samples, f"> {BOUND:g} s"
+    return samples, NO_TORCHRUN
+
+
+def _restart(job: jobs.Job, workers: Sequence[WorkerReport], samples: _Samples) -> list[WorkerReport]:
+    """Let one worker raise. Return the reports of the first steps after that."""
+    raised, count = training.one_raises(workers), len(workers)
+    again = job.workers.wait("step", count, raised)
+    started, groups = (job.workers.wait(what, count, raised) for what in ("start", "group"))
+    samples.script.append(max(worker.time for worker in started) - raised)
+    samples.step.append(max(worker.time for worker in again) - raised)
+    samples.set_up.append(max(worker.seconds for worker in again))
+    samples.group.append(max(worker.seconds for worker in groups))
+    return again

@@ -66,6 +66,12 @@ class Workers:
 
         return self._told.wait(pick, BOUND, f"{count} workers that say {what}")
 
+    def between(self, what: str, first: float, last: float) -> list[WorkerReport]:
+        """Return the reports `what` of these times, of those that are there by now."""
+        return self._told.wait(
+            lambda told: [one for one in told if one.what == what and first < one.time < last], BOUND, what
+        )
+
     def said(self, what: str) -> int:
         """Return how often this report was sent so far."""
         return self._told.wait(lambda told: sum(one.what == what for one in told), BOUND, what)

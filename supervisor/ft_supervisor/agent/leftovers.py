@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ft_supervisor.process.tree import kill_group, living, stat, strike
+from ft_supervisor.process.tree import Process, kill_group, living, scan, stat, strike
 
 _CONNECTED = {"01", "02"}
 """TCP_ESTABLISHED and TCP_SYN_SENT of the kernel's include/net/tcp_states.h. A connection that either end has shut
@@ -21,44 +21,59 @@ def beside(root: int, process: int) -> Known:
     `tee`. Raises OSError."""
     if root == process:  # as a rule; a scan of /proc may take tens of milliseconds
         return frozenset()
-    below = living(process)
-    return frozenset((pid, each.start) for pid, each in living(root).items() if pid != process and pid not in below)
+    processes = scan()
+    below, others = living(process, (), processes), living(root, (), processes)
+    return frozenset((pid, each.start) for pid, each in others.items() if pid != process and pid not in below)
 
 
-def strays(root: int, process: int, known: Known, kept: Collection[int]) -> str:
-    """Return the processes that a worker has left, for people; "" if there are none. `root`: the process that
-    the agent has started; `process`: the one that runs the function, `root` or below it. `known`: the processes beside
-    it before. `kept`: those that may live, with all below them. Raises OSError."""
-    found = living(process, kept)
+def strays(processes: Mapping[int, Process], root: int, process: int, known: Known, kept: Collection[int]) -> str:
+    """Return which of the processes a worker has left, for people; "" if none. `root`: the process that the agent has
+    started; `process`: the one that runs the function, `root` or below it. `known`: the processes beside it before.
+    `kept`: those that may live, with all below them."""
+    found = living(process, kept, processes)
     if root != process:
-        below = living(process)
-        for pid, each in living(root).items():
+        below = living(process, (), processes)
+        for pid, each in living(root, (), processes).items():
             if pid != process and pid not in below and (pid, each.start) not in known:
                 found[pid] = each
     return ", ".join(f"{pid} ({each.name})" for pid, each in sorted(found.items()))
 
 
-def connected_to(pid: int, port: int) -> bool:
-    """Return whether this process has a TCP connection to this port, on whatever host."""
-    inodes = _inodes(pid)
+def connected_to(port: int, pids: Collection[int]) -> set[int]:
+    """Return which of these processes have a TCP connection to this port, on whatever host. The kernel takes
+    milliseconds for the table of connections, so that it is read once for all that share a network namespace."""
+    found, tables = set(), dict[str, set[str]]()
+    for pid in pids:
+        with suppress(OSError):  # it has exited
+            namespace = str(Path(f"/proc/{pid}/ns/net").readlink())
+            if namespace not in tables:
+                tables[namespace] = _connections(pid, port)
+            if not tables[namespace].isdisjoint(_sockets(pid)):
+                found.add(pid)
+    return found
+
+
+def _connections(pid: int, port: int) -> set[str]:
+    """Return the inodes of all connections to this port in the process's network namespace."""
+    found, wanted = set(), f":{port:04X}"
     for table in ("tcp", "tcp6"):
         with suppress(OSError):  # it has exited, or the kernel has no IPv6
-            for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-                _, _, remote, state, _, _, _, _, _, inode, *_ = line.split()
-                if state in _CONNECTED and int(remote.rpartition(":")[2], 16) == port and inode in inodes:
-                    return True
-    return False
+            for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines():
+                if wanted in line:
+                    _, _, remote, state, _, _, _, _, _, inode, *_ = line.split()
+                    if remote.endswith(wanted) and state in _CONNECTED:
+                        found.add(inode)
+    return found
 
 
-def _inodes(pid: int) -> set[str]:
-    """Return the inodes of the process's sockets."""
+def _sockets(pid: int) -> set[str]:
+    """Return the inodes of the process's sockets. Raises OSError."""
     found = set()
-    with suppress(OSError):
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):
-                kind, _, inode = str(entry.readlink()).partition(":")
-                if kind == "socket":
-                    found.add(inode.strip("[]"))
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            kind, _, inode = str(entry.readlink()).partition(":")
+            if kind == "socket":
+                found.add(inode.strip("[]"))
     return found
 
 

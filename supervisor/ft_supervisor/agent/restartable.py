@@ -19,6 +19,7 @@ from ft_supervisor.core.protocol.events import AgentEvent, WorkerProgressed
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Cycle
 from ft_supervisor.core.words import one_line
+from ft_supervisor.process import tree
 from ft_supervisor.process.log import log
 
 _ENDING = 1.0
@@ -155,42 +156,48 @@ class Restartable:
             return
         peer.kept = frozenset(pid for pid in kept if isinstance(pid, int))
         peer.looks_until, peer.waits = now + _ENDING, False
-        self._look_at(local_rank, peer, now)
+        self.due = now  # `look` comes next, and sees all that have left their functions by then in one scan of /proc
 
     # -- the agent's own look
 
     def look(self, now: float) -> None:
-        """Look again at those that were not clean yet, if it is time."""
+        """Look at those that have left their functions and were not clean yet, if it is time. Each look at /proc may
+        take tens of milliseconds: it is made once for all of them."""
         if self.due is None or now < self.due:
             return
         self.due = None
-        for local_rank, peer in self._peers.items():
-            if peer.looks_until is not None:
-                self._look_at(local_rank, peer, now)
+        peers = {local_rank: peer for local_rank, peer in self._peers.items() if peer.looks_until is not None}
+        for local_rank, found in self._found(peers).items():
+            until = peers[local_rank].looks_until
+            if found and until is not None and now < until:
+                self.due = now + _AGAIN
+            else:
+                self._looked(local_rank, peers[local_rank], found)
 
-    def _look_at(self, local_rank: int, peer: _Peer, now: float) -> None:
-        assert peer.looks_until is not None
-        found = self._found(peer)
-        if found and now < peer.looks_until:
-            self.due = now + _AGAIN
-            return
+    def _looked(self, local_rank: int, peer: _Peer, found: str) -> None:
         peer.looks_until = None
         self._judge(local_rank, peer, found)
         if peer.waits and not found:
             self._machine.park(local_rank)
 
+    def _found(self, peers: Mapping[int, _Peer]) -> dict[int, str]:
+        """Return what each of these has left, "" for nothing."""
+        try:
+            processes = tree.scan()
+        except OSError as error:
+            return dict.fromkeys(peers, f"unknown processes ({error})")
+        connected = leftovers.connected_to(self._port, [peer.pid for peer in peers.values()])
+        found = {}
+        for local_rank, peer in peers.items():
+            found[local_rank] = "a connection to the cycle's store" if peer.pid in connected else ""
+            if strays := leftovers.strays(processes, peer.root, peer.pid, peer.beside, peer.kept):
+                found[local_rank] = f"processes {strays}"
+        return found
+
     def _judge(self, local_rank: int, peer: _Peer, found: str) -> None:
         if found:
             peer.found = f"left behind: {found}"
         self._machine.quiesced(local_rank, found)
-
-    def _found(self, peer: _Peer) -> str:
-        try:
-            if strays := leftovers.strays(peer.root, peer.pid, peer.beside, peer.kept):
-                return f"processes {strays}"
-        except OSError as error:
-            return f"unknown processes ({error})"
-        return "a connection to the cycle's store" if leftovers.connected_to(peer.pid, self._port) else ""
 
     # -- their end
 

@@ -148,8 +148,8 @@ def _setpriv() -> str | None:
     return path if b"--pdeathsig" in help_text else None
 
 
-def _below(root: int, keep: Collection[int] = ()) -> dict[int, Process]:
-    processes = scan()
+def _below(root: int, keep: Collection[int] = (), processes: Mapping[int, Process] | None = None) -> dict[int, Process]:
+    processes = scan() if processes is None else processes
     children = defaultdict(list)
     for pid, process in processes.items():
         children[process.parent].append(pid)
@@ -163,9 +163,10 @@ def _below(root: int, keep: Collection[int] = ()) -> dict[int, Process]:
     return found
 
 
-def living(root: int, keep: Collection[int] = ()) -> dict[int, Process]:
-    """Return the processes below `root` that live, except those in `keep` and below them. Raises OSError."""
-    return {pid: process for pid, process in _below(root, keep).items() if not process.dead}
+def living(root: int, keep: Collection[int] = (), processes: Mapping[int, Process] | None = None) -> dict[int, Process]:
+    """Return the processes below `root` that live, except those in `keep` and below them. `processes`: of a scan; None
+    for a new one, which raises OSError."""
+    return {pid: process for pid, process in _below(root, keep, processes).items() if not process.dead}
 
 
 def scan() -> dict[int, Process]:
