@@ -71,7 +71,7 @@ def step(state: worker.State, ddp: DistributedDataParallel) -> float:
     loss.backward()
     state.optimizer.step()
     state.step += 1
-    return loss.item()
+    return float(loss.item())
 
 
 @worker.restartable
