@@ -238,3 +238,13 @@ def test_systemd_notify_is_heard(beats: Beats, tmp_path: Path) -> None:
             assert beats.poll() == (Beat(0, "ready"),)
         finally:
             os.killpg(worker.pid, 9)
+
+
+def test_a_worker_that_has_run_before_it_had_a_socket_is_heard(beats: Beats, tmp_path: Path) -> None:
+    """A spare's worker is known before its first cycle, and goes on in its process in that one."""
+    beats.listen({0: os.getpid()})
+    (name,) = beats.open(tmp_path / "notify", [0], kept=[0]).values()
+    beats.listen({0: os.getpid()})
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+        ours.sendto(b"WATCHDOG=1", "\0" + name[1:] if name.startswith("@") else name)
+        assert wait_until(beats.poll, "a beat") == (Beat(0, "beat"),)

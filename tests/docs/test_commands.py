@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FOR_USERS = [page for page in pages(REPOSITORY) if page.path.name != "CONTRIBUTING.md"]
 PROMISED = {"quickstart.md": r"· [2-9] cycles · ", "README.md": "event=verdict outcome=success "}
 """What is to be seen on the way: regular expressions."""
-MARKS = {"README.md": pytest.mark.slow("test_quickstart.py, which runs the same job.yaml")}
+MARKS = {"README.md": pytest.mark.slow("the page quickstart.md, which runs the same training")}
 BOUND = 270.0
 """Seconds for all of a page, which takes 20 to 50 where it runs jobs; less than pytest gives a test."""
 

@@ -57,6 +57,13 @@ def test_the_counts_of_all_nodes_are_added_and_the_decision_names_its_rung() -> 
     assert words.why(story).endswith("[restart in process, job.yaml:3 (rule 1)]")
 
 
+def test_a_node_whose_journal_is_missing_is_named_unknown() -> None:
+    (story,) = cycles(
+        [*coordinators(1.0, CycleStarted(C0, (), (0, 1), "enough nodes")), *made(0, 1.1, 2, 0, 0)], NAMES, None
+    )
+    assert story.made == Made(2, 0, 0, unknown_nodes=1) and words.made(story) == "2 in process, 1 node unknown"
+
+
 def test_a_report_shows_how_the_workers_of_a_cycle_were_made() -> None:
     plain = report("crash")
     first, second = plain.runs[0].cycles

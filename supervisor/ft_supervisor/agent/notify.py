@@ -122,6 +122,7 @@ class Beats:
                         path.unlink()
 
     def _open(self, path: Path, local_rank: int) -> None:
+        self._pids.pop(local_rank, None)  # a spare's worker was there before it had a socket: `listen` is due
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._sockets[sock.fileno()] = (local_rank, sock)
         sock.setblocking(False)

@@ -58,9 +58,16 @@ def _story(
         lost=lost,
         how=cycle.decided.how if cycle.decided else "",
         why=cycle.decided.why if cycle.decided else "",
-        made=Made(*map(sum, zip(*cycle.made.values(), strict=True))) if cycle.made else None,
+        made=_made(cycle),
         loss=_loss(cycle, later, _happened(cycle, cause, lost), proposed) if failed else None,
     )
+
+
+def _made(cycle: CycleFacts) -> Made | None:
+    if not cycle.made:
+        return None
+    unknown = len(set(cycle.group) - cycle.made.keys())
+    return Made(*map(sum, zip(*cycle.made.values(), strict=True)), unknown_nodes=unknown)
 
 
 def _name(names: Sequence[str], node: int) -> str:

@@ -113,12 +113,14 @@ class CycleEnd(StrEnum):
 
 @dataclass(frozen=True)
 class Made:
-    """How the workers of a cycle were made, on all nodes whose agents' journals have it: so many went on in the
-    processes in which they were parked, were processes that had been started before, and were started then."""
+    """How many workers of a cycle went on in the processes in which they were parked, were processes that had been
+    started ahead (`warm`), and were started then (`cold`). `unknown_nodes`: nodes without a journal of that, as those
+    that have died; their workers are not counted."""
 
     in_process: int
     warm: int
     cold: int
+    unknown_nodes: int = 0
 
 
 @dataclass(frozen=True)

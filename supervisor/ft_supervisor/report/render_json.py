@@ -15,7 +15,8 @@ of a run.
           {"number", "term", "n", "nodes": [names by group_rank], "start", "workers_up", "end", "ended",
            "began", "cause", "reason", "rule", "response",
            "how", "why",                  the rung of the restart; "" where workers.restart is process
-           "made": null | {"in_process", "warm", "cold"},    how many of its workers were made in each way
+           "made": null | {"in_process", "warm", "cold",     how many of its workers were made in each way
+                           "unknown_nodes"},                 except on so many nodes, whose journals are missing
            "failures": [{"node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message",
                          "error_file", "time", "text"}],
            "lost": [{"node", "at"}],      of its nodes, as it ended

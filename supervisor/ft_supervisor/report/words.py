@@ -122,7 +122,9 @@ def made(cycle: CycleStory) -> str:
     if cycle.made is None:
         return ""
     each = ((cycle.made.in_process, "in process"), (cycle.made.warm, "warm"), (cycle.made.cold, "cold"))
-    return ", ".join(f"{number} {how}" for number, how in each if number)
+    known = [f"{number} {how}" for number, how in each if number]
+    unknown = cycle.made.unknown_nodes
+    return ", ".join([*known, f"{count(unknown, 'node')} unknown"] if unknown else known)
 
 
 def ran(cycle: CycleStory, until: float | None) -> str:
