@@ -79,8 +79,10 @@ def test_a_trouble_without_a_rule_goes_on_in_process_and_costs_nothing() -> None
 
 
 def test_without_the_setting_there_is_no_rung_and_a_verdict_has_none() -> None:
-    plain = decide([Rule()], EMPTY, WHY, 0, at=1.0, progressed=True)
-    assert (plain.how, plain.why) == (None, None)
+    of_a_cluster = Rule(how=IN_PROCESS, budget=Budget(in_process=InProcessBudget(1)))
+    for rule in (Rule(), of_a_cluster, Rule(how=PROCESS)):
+        plain = decide([rule], EMPTY, WHY, 0, at=1.0, progressed=True)
+        assert (plain.how, plain.why, plain.ledger.of(0).in_process) == (None, None, 0)
     last = decision(Rule(budget=Budget(max=0)))
     assert last.verdict is not None and (last.how, last.why) == (None, None)
 

@@ -82,6 +82,17 @@ class SimAgent(Process):
         if self.wire is not None:
             self.wire.judge()
         self.feed(Tick())
+        if self.alive and self.machine is not None:
+            self._stand_by(self.machine)
+
+    def _stand_by(self, machine: AgentMachine) -> None:
+        """Run the script up to its function on a spare, if nothing is there."""
+        node, known = self.node, machine.watched
+        busy = node.workers is not None or node.parked is not None or self.crew.state is not WorkersState.NONE
+        if busy or known is None or not machine.spare or node.habit in ("", "plain") or node.unable:
+            return
+        self.world.checks.stands_by(node)
+        SimWorkers(self, None, known).wait()
 
     def _begin(self) -> None:
         node, now = self.node, self.node.local()

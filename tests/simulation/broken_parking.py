@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.agent.lifecycle import Lifecycle
 from ft_supervisor.core.agent.node_workers import NodeWorkers, StopOrders, WorkerState
 from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
@@ -10,6 +11,7 @@ from ft_supervisor.core.coordinator.policy import Decision, MayGo
 from ft_supervisor.core.protocol import actions
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle
+from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.protocol.settings import InProcessBudget
 
 
@@ -83,6 +85,14 @@ class TellsOnlyTheCyclesNodes(FailureDecision):
 
     def enter_fresh(self, cycle: Cycle) -> None:
         """Enter nothing."""
+
+
+class RunsTheScriptAheadForNothing(AgentMachine):
+    """Runs the script ahead on a node that is not chosen any more."""
+
+    @property
+    def spare(self) -> bool:
+        return self.state is AgentState.STANDBY and self.watched is not None
 
 
 class CountsNoRestartInProcess(Ledger):

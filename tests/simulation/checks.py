@@ -125,6 +125,12 @@ class Checks(Endings):
             new = max(renewed)
             raise Breach("rung", f"{node.name} goes on in {run.cycle} in processes of {born}, and all of {new} are new")
 
+    def stands_by(self, node: SimNode) -> None:
+        """Check that a node which runs the script ahead may be chosen for a later cycle."""
+        memory = node.daemon.machine.memory
+        if memory.unhealthy or node.rank in parse_ranks(memory.ledger.excluded):
+            raise Breach("3", f"{node.name} stands by with workers, though it is never chosen again")
+
     def _precedes(self, one: Cycle, other: Cycle) -> bool:
         """Whether `other` is `one`, or follows it: a later term may begin another cycle in the place of `one`."""
         instead = any(each.n == one.n and one.term < each.term <= other.term for each in self._fresh)

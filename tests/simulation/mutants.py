@@ -221,6 +221,7 @@ OTHERS = (
         themes.parking,
         parts=((state, "Cycles", broken_cycles.WaitsOnlyForTheFirstToStop),),
     ),
+    _agent(broken_parking.RunsTheScriptAheadForNothing, "3", theme=themes.ailing),
     Mutant(
         "TakesEveryCycleForGood",
         ("rung",),

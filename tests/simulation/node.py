@@ -156,6 +156,12 @@ class SimNode:
         """Return the time of this node's monotonic clock, in seconds."""
         return self._offset + self._rate * self.world.now
 
+    @property
+    def habit(self) -> str:
+        """What its workers do when they are asked to leave their function; "" where the plan's have none."""
+        plan = self.world.plan
+        return dict(plan.habits).get(self.rank, "parks") if plan.in_process else ""
+
     def note(self, what: object) -> None:
         """Add a line to the history."""
         self.world.note(self.name, what)

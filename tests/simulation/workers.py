@@ -39,12 +39,12 @@ DEED = 0.2
 
 @dataclass(eq=False)
 class SimWorkers:
-    """Workers of `run` under `agent`. `alive` until nothing is left of them."""
+    """Workers of `run` under `agent`, None for those of a spare. `alive` until nothing is left of them."""
 
     agent: SimAgent
-    run: Run
+    run: Run | None
     born: Cycle
-    """The cycle for which their processes were started."""
+    """The cycle for which their processes were started; of a spare's the one that its node knew of."""
     alive: bool = True
     over: bool = False
     """Whether they have failed, or are being stopped, so that they cannot succeed any more."""
@@ -61,13 +61,11 @@ class SimWorkers:
     @property
     def cycle(self) -> Cycle:
         """The cycle of these workers."""
-        return self.run.cycle
+        return self.born if self.run is None else self.run.cycle
 
     @property
     def _habit(self) -> str:
-        """What they do when they are asked to leave their function; "" where the plan's have none."""
-        plan = self.agent.world.plan
-        return dict(plan.habits).get(self.agent.node.rank, "parks") if plan.in_process else ""
+        return self.agent.node.habit
 
     # -- work
 
@@ -169,6 +167,7 @@ class SimWorkers:
         if self.agent.world.plan.peers == "independent":
             return True
         done = self.agent.world.checks.succeeded(self.cycle)
+        assert self.run is not None
         for rank in parse_ranks(self.run.group):
             workers = self.agent.world.nodes[rank].workers
             there = workers is not None and workers.cycle == self.cycle and not workers.over
@@ -211,6 +210,12 @@ class SimWorkers:
             self.agent.crew.quiesced(0, "a child lives" if self.child else "")
             self.agent.crew.park(0)
             self.agent.poll()
+
+    def wait(self) -> None:
+        """Wait in the function for the spare's first cycle."""
+        self.agent.crew.wait(0)
+        self.idle = True
+        self.part()
 
     def part(self) -> None:
         """Wait for the next cycle, as the agent takes them for parked."""
@@ -284,7 +289,7 @@ class SimWorkers:
     def _miss(self, rank: int) -> None:
         """Let the other workers of the world fail, if the plan's workers crash when a peer is gone."""
         world = self.agent.world
-        if world.plan.peers != "crash" or rank in world.checks.succeeded(self.cycle):
+        if self.run is None or world.plan.peers != "crash" or rank in world.checks.succeeded(self.cycle):
             return
         for node in world.nodes:
             other = node.workers

@@ -172,6 +172,14 @@ def test_only_a_standby_that_may_be_chosen_runs_the_script_ahead(event: events.A
     assert (before, waits, play.machine.spare) == (False, True, runs)
 
 
+def test_a_node_between_two_cycles_of_its_own_is_no_spare() -> None:
+    play = running(a_job=in_process())
+    play.feed(mail(STOP), events.WorkersGone(C0, 33))
+    between = play.machine.spare
+    play.feed(standby(C1))
+    assert (between, play.machine.spare) == (False, True)
+
+
 # -- progress
 
 

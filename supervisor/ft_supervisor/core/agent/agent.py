@@ -106,9 +106,11 @@ class AgentMachine:
 
     @property
     def spare(self) -> bool:
-        """Whether this node runs nothing, though a cycle has begun, and may be chosen for a later one."""
-        memory, waits = self.memory, self.state is AgentState.STANDBY and self.watched is not None
-        return waits and memory.unhealthy is None and self.node.infra_rank not in parse_ranks(memory.ledger.excluded)
+        """Whether this node has no part in the cycle that runs, and may be chosen for a later one."""
+        memory, watched = self.memory, self.watched
+        if self.state is not AgentState.STANDBY or watched is None or (memory.newest and memory.newest >= watched):
+            return False
+        return memory.unhealthy is None and self.node.infra_rank not in parse_ranks(memory.ledger.excluded)
 
     @property
     def fence_at(self) -> float | None:
