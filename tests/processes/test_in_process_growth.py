@@ -28,7 +28,8 @@ def test_a_process_that_grows_is_replaced(start: StartJob) -> None:
     assert line["local_rank"] == "0"
     found = line["why"].split()
     assert found[:2] == ["left", "behind:"] and 60 <= int(found[2]) <= 80, line
-    assert line["why"].endswith(" MiB, +0 MiB on the GPU, +2 threads in 2 cycles")
+    words = " ".join(found[3:])  # a thread that has just been joined may still be counted, or not
+    assert words in [f"MiB, +0 MiB on the GPU, +{threads} threads in 2 cycles" for threads in (1, 2, 3)]
     assert job.wait("workers_made", cycle="0.4")["in_process"] == "1"
     succeed(job, 5)
 
