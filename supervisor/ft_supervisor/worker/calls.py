@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from . import remains, torch_groups
+from . import remains, store_wait, torch_groups
 from .connection import OWN_THREADS, Agent
 from .leaving import LEAVING, Restart, in_main_thread
 
@@ -153,6 +153,7 @@ class Call:
 
     def _attempt(self, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
         value = error = None
+        store_wait.install()
         try:
             LEAVING.inside = True
             LEAVING.check()
