@@ -38,6 +38,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     monkeypatch.setenv("MASTER_ADDR", HOST)
     monkeypatch.setenv("MASTER_PORT", str(free_port(HOST)))
     monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "256")
     yield seen
 
 
@@ -55,8 +56,11 @@ def test_a_rank_waits_until_the_store_listens(found: list[bool]) -> None:
     servers[0].close()
 
 
-def test_rank_0_does_not_wait_for_itself(found: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANK", "0")
+@pytest.mark.parametrize(("name", "value"), [("RANK", "0"), ("WORLD_SIZE", "257")])
+def test_rank_0_and_large_worlds_do_not_wait(
+    found: list[bool], monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
     look()
     assert found == [False]
 

@@ -2,7 +2,9 @@
 
 A torch TCPStore that is refused a connection tries again after 0.25 to 0.75 s (ExponentialBackoffWithJitter in
 TCPStore.cpp). Workers that go on in their processes are there within milliseconds of each other, so that this pause
-would be the most of a restart. Standard library only; what is private in torch was read in torch 2.13.
+would be the most of a restart. The price is one more connection for each worker, of which the store's one thread looks
+up the peer's name: so this is for worlds that are not too large. Standard library only; what is private in torch was
+read in torch 2.13.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from typing import Any
 
 from .leaving import LEAVING, in_main_thread
 
+_LARGEST = 256
+"""Workers of the largest world that is waited for: so many look-ups of names take less time than the pause."""
 _BOUND = 10.0
 """Seconds after which torch tries for itself."""
 _PAUSE = 0.01
@@ -35,8 +39,8 @@ def install() -> None:
 def _after_wait(handler: Callable[..., Any]) -> Callable[..., Any]:
     def waiting(*args: Any, **kwargs: Any) -> Any:
         get = os.environ.get
-        address, port = get("MASTER_ADDR"), get("MASTER_PORT", "")
-        if get("RANK") != "0" and address and port.isdecimal():
+        address, port, size = get("MASTER_ADDR"), get("MASTER_PORT", ""), get("WORLD_SIZE", "")
+        if get("RANK") != "0" and address and port.isdecimal() and size.isdecimal() and int(size) <= _LARGEST:
             wait(address, int(port))
         return handler(*args, **kwargs)
 
