@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from ft_supervisor.process.ports import free_port
 from ft_supervisor.worker import store_wait
@@ -43,7 +43,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 
 
 def look() -> None:
-    next(dist.rendezvous("env://"))
+    next(rendezvous("env://"))
 
 
 def test_a_rank_waits_until_the_store_listens(found: list[bool]) -> None:
