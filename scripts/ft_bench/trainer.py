@@ -21,7 +21,10 @@ import torch._dynamo  # noqa: E402 - DDP and optimizers import it; a spare that 
 import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
+from ft_supervisor import worker  # noqa: E402
+
 PIPE = os.open(sys.argv[1], os.O_WRONLY)
+RESTARTABLE = len(sys.argv) > 2
 PAUSE = 0.1
 """Seconds between two steps."""
 calls = 0
@@ -36,6 +39,13 @@ def ready() -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
             notify.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\0", 1))
             notify.send(b"READY=1")
+
+
+def progress() -> None:
+    if RESTARTABLE:
+        worker.ping()
+    else:
+        ready()
 
 
 def fail(_number: int, _frame: FrameType | None) -> None:
@@ -60,7 +70,7 @@ def train() -> None:
         now = time.time()
         if steps == 0:
             tell("step", now, now - began)
-            ready()
+            progress()
         elif dist.get_rank() == 0:
             tell("pace", now, now - step_began)
         steps += 1
@@ -70,12 +80,7 @@ def train() -> None:
 def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGUSR1, fail)
-    if len(sys.argv) > 2:
-        from ft_supervisor import worker
-
-        worker.restartable(train)()
-    else:
-        train()
+    (worker.restartable(train) if RESTARTABLE else train)()
 
 
 if __name__ == "__main__":

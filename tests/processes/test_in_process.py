@@ -81,6 +81,18 @@ def test_a_failure_before_any_progress_means_new_processes(start: StartJob) -> N
     succeed(job, 1)
 
 
+def test_ready_is_progress_also_if_the_failure_follows_at_once(start: StartJob) -> None:
+    job = start(nodes=1, active=1, **settings())
+    ready = "notify.connect(os.environ['NOTIFY_SOCKET'].replace('@', chr(0), 1)); notify.send(b'READY=1')"
+    code = f"import socket; notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); {ready}; raise ValueError"
+    tell(job, 1, code, when="initialize")
+    tell(job, 0, "time.sleep(1000)", when="initialize")
+    decided = job.wait("restart")
+    assert (decided["how"], decided["why"]) == ("in_process", "allowed")
+    pids(job, range(2), 1)
+    succeed(job, 1)
+
+
 def test_a_hook_after_the_function_that_fails_costs_that_process_only(start: StartJob) -> None:
     job = start(nodes=1, active=1, **settings())
     first = pids(job, range(2))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from . import flight_recorder, remains, torch_groups
+from . import flight_recorder, remains, store_wait, torch_groups
 from .connection import OWN_THREADS, Agent
 from .leaving import LEAVING, Restart, in_main_thread
 from .notify import unwatched
@@ -156,6 +156,7 @@ class Call:
 
     def _attempt(self, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
         value = error = None
+        store_wait.install()
         try:
             LEAVING.enter()
             _run(self._hooks.initialize, self.state)
