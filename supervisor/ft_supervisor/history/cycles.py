@@ -67,7 +67,8 @@ def _made(cycle: CycleFacts) -> Made | None:
     if not cycle.made:
         return None
     unknown = len(set(cycle.group) - cycle.made.keys())
-    return Made(*map(sum, zip(*cycle.made.values(), strict=True)), unknown_nodes=unknown)
+    in_process, warm, cold = map(sum, zip(*cycle.made.values(), strict=True))
+    return Made(in_process, warm, cold, unknown)
 
 
 def _name(names: Sequence[str], node: int) -> str:
