@@ -1,5 +1,7 @@
 """`workers.restart: in_process` in whole jobs: functions are called again in the same processes after a failure."""
 
+import sys
+
 import pytest
 from tests.processes.harness import QUICK, StartJob, until
 from tests.processes.in_process import pids, settings, succeed, tell, usage
@@ -158,6 +160,18 @@ def test_a_spare_whose_script_needs_its_rank_first_has_warm_workers(start: Start
     assert len(job.all("spare_start_failed")) == 1
     job.finish()
     job.assert_end(0, "success", dead=["node1"])
+
+
+def test_a_script_that_trains_alone_without_a_rank_does_not_do_so_on_a_spare(start: StartJob) -> None:
+    code = (
+        "import os, time; rank = int(os.environ.get('RANK', '0')); print(f'event=worker rank={rank}'); time.sleep(1000)"
+    )
+    keys = settings(per_node=1)
+    keys["job"]["workers"]["command"] = [sys.executable, "-S", "-u", "-c", code]
+    job = start(nodes=2, active=1, **keys)
+    job.wait("worker", "node0")
+    job.wait("spare_start_failed", "node1")
+    assert not job.all("worker", "node1")
 
 
 # -- workers that have to be killed

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 from tests.worker.fake_agent import Worker
 
+from ft_supervisor.agent.starter import NO_PLACE
+
 Start = Callable[..., Worker]
 
 
@@ -294,7 +296,8 @@ train()
     worker.returns()
 
 
-def test_a_spare_waits_in_the_function_for_its_place(start: Start) -> None:
+@pytest.mark.parametrize("environment", [{}, NO_PLACE])
+def test_a_spare_waits_in_the_function_for_its_place(environment: dict[str, str], start: Start) -> None:
     script = """
 @worker.restartable
 def train():
@@ -303,7 +306,7 @@ def train():
 say('set up')
 train()
 """
-    worker = start(script, environment={})
+    worker = start(script, environment=environment)
     worker.expect("hello")
     worker.expect("parked", cycle="")
     worker.run("2.7", RANK="1", WORLD_SIZE="2", MASTER_PORT="1234")

@@ -24,6 +24,9 @@ from ft_supervisor.process.log import file_failed
 from ft_supervisor.run_folder import worker_ranks
 
 _LOOK_UP = 0.5
+NO_PLACE = {"RANK": "", "WORLD_SIZE": ""}
+"""Variables of a spare's script. An empty one is no number: without these a script that calls no restartable function
+might train alone, as rank 0 of 1."""
 _FILES, _FILES_OF_WORKER = 128, 8
 """File descriptors: of an agent without workers, with some to spare, and for each worker while it is started."""
 
@@ -125,20 +128,20 @@ class Starter:
 
     def _start_warm(self, local_rank: int, streams: WorkerStreams) -> subprocess.Popen[bytes]:
         """Raises OSError."""
-        return self._start_ahead(local_rank, streams, warm_command(self._job.command, self._job.preload))
+        return self._start_ahead(local_rank, streams, {}, warm_command(self._job.command, self._job.preload))
 
     def start_spare(self, local_rank: int, streams: WorkerStreams) -> subprocess.Popen[bytes]:
         """Run the script without a place in a cycle, while no workers run. Raises OSError, MemoryError."""
-        return self._start_ahead(local_rank, streams)
+        return self._start_ahead(local_rank, streams, NO_PLACE)
 
     def _start_ahead(
-        self, local_rank: int, streams: WorkerStreams, command: Sequence[str] = ()
+        self, local_rank: int, streams: WorkerStreams, more: Mapping[str, str], command: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
         agent = self._node_agent()
         if not self._lasting:  # asked before any workers run, as those that are started ahead come first of all
             lasting = agent.lasting()
             self._lasting = {rank: {**env, **self._sockets[rank]} for rank, env in lasting.items()}
-        env = self._lasting[local_rank]
+        env = {**self._lasting[local_rank], **more}
         return self._admitted(local_rank, lambda: agent.start(local_rank, env, streams, command))
 
     def _admitted(self, local_rank: int, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:

@@ -36,7 +36,7 @@ class CallState(NamedTuple):
         """Return the place that the environment names; rank 0 of 1 if it names none."""
         get = os.environ.get
         cycle = get("FT_SUPERVISOR_CYCLE", f"{get('FT_SUPERVISOR_TERM', 0)}.{get('TORCHELASTIC_RESTART_COUNT', 0)}")
-        return cls(int(get("RANK", 0)), int(get("WORLD_SIZE", 1)), cycle, iteration)
+        return cls(int(get("RANK") or 0), int(get("WORLD_SIZE") or 1), cycle, iteration)
 
 
 Hook = Callable[[CallState], object]
@@ -130,7 +130,7 @@ class Call:
 
     def _cycles(self, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
         """Return the value or the exception with which the last cycle's call has ended without need of a restart."""
-        if "RANK" in os.environ:
+        if os.environ.get("RANK"):
             self._agent.cycle = self.state.cycle
         else:
             self._park("", 0)  # a spare's script
