@@ -104,5 +104,5 @@ def test_a_cycle_may_end_at_any_opcode(amid_section: bool) -> None:
         assert "failed" not in sent and "fatal" not in sent, (opcode, sent)
         assert sent.count("called") == sent.count("parked") + 1 and sent[-1] == "completed"
         restarts += sent.count("parked")
-        opcode += 1
-    assert opcode > 100 and restarts > opcode - 5
+        opcode += 1 if amid_section else 3
+    assert opcode > 100 and restarts > opcode / 3 - 5
