@@ -72,7 +72,7 @@ def called(opcode: int, *, amid_section: bool) -> tuple[list[str], list[str], bo
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal left
         frame.f_trace_opcodes = True
-        if event == "opcode" and LEAVING.inside:
+        if event == "opcode" and LEAVING.inside and (LEAVING.due or not amid_section):
             left -= 1
             if left == -1 and not amid_section:
                 agent.end_the_cycle()
