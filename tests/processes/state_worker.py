@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import torch
 import torch._dynamo  # the first optimizer would import it, on each rank of its own
@@ -62,16 +63,18 @@ def load(state: worker.State) -> None:
         sys.exit("neither a survivor nor a checkpoint has the state")
 
 
-def step(state: worker.State, ddp: DistributedDataParallel) -> float:
-    """Do one step, and return this rank's loss before it."""
-    data = torch.Generator().manual_seed(1000 * state.step + dist.get_rank())
+def step(state: worker.State, ddp: DistributedDataParallel, file: IO[str]) -> None:
+    """Do one step. This rank's loss is written down before the others can end the step: a kill takes no line along."""
+    rank, at, cycle = dist.get_rank(), state.step, os.environ.get("FT_SUPERVISOR_CYCLE", "")
+    data = torch.Generator().manual_seed(1000 * at + rank)
     batch = torch.randn(4, 8, generator=data)
     state.optimizer.zero_grad()
     loss = (ddp(batch) - batch.sum(1, keepdim=True)).pow(2).mean()
+    file.write(json.dumps({"step": at, "rank": rank, "loss": loss.item().hex(), "cycle": cycle}) + "\n")
+    file.flush()
     loss.backward()
     state.optimizer.step()
     state.step += 1
-    return float(loss.item())
 
 
 @worker.restartable
@@ -85,10 +88,9 @@ def train(state: worker.State) -> None:
 
 def steps(state: worker.State) -> None:
     """Train until the last step."""
-    rank = dist.get_rank()
     # Without it DDP orders its buckets anew after the first step, and sums in another order: a bit differs.
     ddp = DistributedDataParallel(state.model, find_unused_parameters=True)
-    found = state.sync(seed=100 + rank)
+    found = state.sync(seed=100 + dist.get_rank())
     if found is None:
         load(state)
         state.commit()  # seeds the generators
@@ -96,10 +98,7 @@ def steps(state: worker.State) -> None:
     begun = state.step
     with Path("losses").open("a", encoding="utf-8") as file:
         while state.step < until():
-            at, cycle = state.step, os.environ.get("FT_SUPERVISOR_CYCLE", "")
-            loss = step(state, ddp)
-            file.write(json.dumps({"step": at, "rank": rank, "loss": loss.hex(), "cycle": cycle}) + "\n")
-            file.flush()
+            step(state, ddp, file)
             state.commit()
             save(state)
             worker.ping(step=state.step)

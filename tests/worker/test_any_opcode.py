@@ -72,7 +72,7 @@ def called(opcode: int, *, amid_section: bool) -> tuple[list[str], list[str], bo
     def trace(frame: FrameType, event: str, _: object) -> Any:
         nonlocal left
         frame.f_trace_opcodes = True
-        if event == "opcode" and LEAVING.inside:
+        if event == "opcode" and LEAVING.inside and (LEAVING.due or not amid_section):
             left -= 1
             if left == -1 and not amid_section:
                 agent.end_the_cycle()
@@ -104,5 +104,5 @@ def test_a_cycle_may_end_at_any_opcode(amid_section: bool) -> None:
         assert "failed" not in sent and "fatal" not in sent, (opcode, sent)
         assert sent.count("called") == sent.count("parked") + 1 and sent[-1] == "completed"
         restarts += sent.count("parked")
-        opcode += 1
-    assert opcode > 100 and restarts > opcode - 5
+        opcode += 1 if amid_section else 3
+    assert opcode > 100 and restarts > opcode / 3 - 5

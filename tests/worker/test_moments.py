@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from tests.worker.fake_agent import Worker
 
+from ft_supervisor.worker import Restart, notify, unwatched
+
 Start = Callable[..., Worker]
 OURS = signal.SIGRTMIN + 6
 
@@ -215,3 +217,18 @@ train()
     worker.says("in")
     worker.send("abort")
     assert len(worker.parks()["threads"]) > 10
+
+
+def test_a_section_without_a_watch_that_was_not_entered_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or no later one would tell the hang watch of itself."""
+
+    def left(_: str) -> None:
+        raise Restart
+
+    monkeypatch.setattr(notify, "notify", left)
+    with pytest.raises(Restart), unwatched():
+        raise AssertionError
+    sent: list[str] = []
+    monkeypatch.setattr(notify, "notify", sent.append)
+    with unwatched():
+        assert sent == ["WATCHDOG_USEC=0"]

@@ -1,7 +1,9 @@
 """A training script with gloo groups. The cycle's variable SCENE names what each rank does when the cycle ends."""
 
 import datetime
+import faulthandler
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -154,6 +156,7 @@ def train() -> str:
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
     torch.set_num_threads(1)
     say("imported")
     sys.exit(0 if train() == "done" else 1)

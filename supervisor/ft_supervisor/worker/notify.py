@@ -32,9 +32,9 @@ class unwatched:  # it is used like a function
 
     def __enter__(self) -> None:
         global _unwatched
-        _unwatched += 1
-        if _unwatched == 1:
+        if not _unwatched:
             notify("WATCHDOG_USEC=0")
+        _unwatched += 1  # last: Restart may be raised before, and then the section is not left either
 
     def __exit__(self, *_: object) -> None:
         global _unwatched
