@@ -238,3 +238,13 @@ def test_systemd_notify_is_heard(beats: Beats, tmp_path: Path) -> None:
             assert beats.poll() == (Beat(0, "ready"),)
         finally:
             os.killpg(worker.pid, 9)
+
+
+def test_what_was_sent_before_is_known_at_once(beats: Beats, tmp_path: Path) -> None:
+    name = beats.open(tmp_path, [0])[0]
+    beats.listen({0: os.getpid()})
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.connect(name.replace("@", "\0", 1))
+        for _ in range(200):
+            sock.send(b"READY=1")
+            assert beats.poll() == (Beat(0, "ready"),)
