@@ -26,8 +26,8 @@ _CPUCLOCK_SCHED = 2
 """The clock of a process's CPU time (clock_getcpuclockid(3); the kernel's posix-timers.h has the arithmetic)."""
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 _OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-"""For torchrun: by default the workers use the rendezvous' store, in which they find the addresses of those before a
-restart, and hang (torch 2.13, gloo)."""
+"""For torchrun: its workers use the rendezvous' store by default, and hang after a restart on several nodes: see
+docs/internals/torch.md."""
 
 
 class Job:

@@ -248,3 +248,13 @@ def test_a_worker_that_has_run_before_it_had_a_socket_is_heard(beats: Beats, tmp
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         ours.sendto(b"WATCHDOG=1", "\0" + name[1:] if name.startswith("@") else name)
         assert wait_until(beats.poll, "a beat") == (Beat(0, "beat"),)
+
+
+def test_what_was_sent_before_is_known_at_once(beats: Beats, tmp_path: Path) -> None:
+    name = beats.open(tmp_path, [0])[0]
+    beats.listen({0: os.getpid()})
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.connect(name.replace("@", "\0", 1))
+        for _ in range(200):
+            sock.send(b"READY=1")
+            assert beats.poll() == (Beat(0, "ready"),)

@@ -139,6 +139,22 @@ assert known.wait() == 0
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.parametrize("child", ["", "child = subprocess.Popen(['sleep', '600'])"])
+def test_without_dead_children_no_orphan_is_looked_for(python_path: None, child: str) -> None:
+    """A scan of /proc takes tens of milliseconds on a big machine, and most looks find nobody."""
+    code = f"""
+import subprocess
+from ft_supervisor.process import tree
+{child}
+tree.scan = None
+assert tree.reap_orphans(()) == []
+if {bool(child)}:
+    child.kill()
+    child.wait()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_without_file_descriptors_nobody_says_that_nothing_is_left(python_path: None) -> None:
     code = """
 import errno, os, resource, subprocess

@@ -30,6 +30,8 @@ _KINDS: dict[str, str] = {
 _WEIGHT: dict[str, int] = {"beat": 0, "ready": 1, "stopping": 2, "trigger": 3}
 _LONGEST = 4096
 """Bytes of a message; systemd's limit too."""
+_AT_ONCE = 100
+"""Messages of one worker that one call reads at most: a worker that never stops must not hold the main loop."""
 _STATUS = 200
 """Characters kept of STATUS=."""
 _FOREVER = 2**64 - 1
@@ -90,8 +92,11 @@ class Beats:
             self._pids |= pids
 
     def poll(self) -> tuple[Beat, ...]:
-        """Return what workers sent since the last call, one Beat per rank."""
+        """Return what workers sent since the last call, one Beat per rank; also what the thread has not read yet."""
         with self._lock:
+            for local_rank, sock in self._sockets.values():
+                if local_rank in self._pids:
+                    self._drain(local_rank, sock)
             beats, self._beats = self._beats, {}
         return tuple(beats.values())
 
@@ -136,21 +141,28 @@ class Beats:
                     if fd in self._sockets:
                         self._receive(*self._sockets[fd])
 
-    def _receive(self, local_rank: int, sock: socket.socket) -> None:
+    def _drain(self, local_rank: int, sock: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            if not self._receive(local_rank, sock):
+                return
+
+    def _receive(self, local_rank: int, sock: socket.socket) -> bool:
+        """Take one message. Return whether there was one."""
         try:
             # room for the credentials only: the kernel closes file descriptors for which there is no room
             data, ancillary, flags, _ = sock.recvmsg(_LONGEST, socket.CMSG_SPACE(local_sockets.CREDENTIALS.size))
         except OSError:  # no message any more; after any other error, too, the thread has to go on
-            return
+            return False
         sender = _sender(ancillary)
         if flags & socket.MSG_TRUNC or sender is None or not local_sockets.is_below(sender, self._pids.get(local_rank)):
             self._refuse(local_rank, sender, len(data))
-            return
+            return True
         kind, after, status = parse(data)
         if status is not None:
             self._statuses[local_rank] = status
         if kind is not None:
             self._beats[local_rank] = _merged(self._beats.get(local_rank), Beat(local_rank, kind, after))
+        return True
 
     def _refuse(self, local_rank: int, sender: int | None, length: int) -> None:
         self._refused[local_rank] = self._refused.get(local_rank, 0) + 1
