@@ -2,10 +2,13 @@
 tests tell it by files of Python code.
 
 `do-RANK` is done within the function, `initialize-RANK`, `finalize-RANK` and `health_check-RANK` within those hooks;
-each once. Words of the command line: `reads-rank`, which needs RANK before the function.
+each once. When it has run in a cycle, it notes by CLOCK_MONOTONIC, first and last, in the file `ran-RESTART-RANK`.
+Words of the command line: `reads-rank`, which needs RANK before the function; `twice`, which calls the function until
+the file `half` is there, and then once more.
 """
 
 import os
+import struct
 import sys
 import time
 from pathlib import Path
@@ -27,6 +30,14 @@ def say(what: str, **more: object) -> None:
     os.write(1, f"{told} {' '.join(f'{name}={value}' for name, value in more.items())}\n".encode())
 
 
+def act(first: float) -> None:
+    """Do a deed of this cycle, which others can see."""
+    path = f"ran-{os.environ['TORCHELASTIC_RESTART_COUNT']}-{os.environ['RANK']}"
+    file = os.open(path, os.O_WRONLY | os.O_CREAT)
+    os.pwrite(file, struct.pack("2d", first, time.monotonic()), 0)
+    os.close(file)
+
+
 def obey(when: str) -> None:
     """Do what a test tells, once."""
     order = Path(f"{when}-{os.environ.get('RANK')}")
@@ -41,12 +52,15 @@ def obey(when: str) -> None:
     finalize=lambda _: obey("finalize"),
     health_check=lambda _: obey("health_check"),
 )
-def train() -> None:
-    """Until the end."""
+def train(until: str = "finish") -> None:
+    """Until this file is there."""
     memory["calls"] += 1
-    say("worker", call=memory["calls"])
-    while not Path("finish").exists():
+    memory["began"] = time.monotonic()
+    act(memory["began"])
+    say("worker", call=memory["calls"], until=until)
+    while not Path(until).exists():
         worker.ping()
+        act(memory["began"])
         obey("do")
         time.sleep(DEED)
 
@@ -54,5 +68,7 @@ def train() -> None:
 if __name__ == "__main__":
     if "reads-rank" in sys.argv:
         say("began", own=os.environ["RANK"])
+    if "twice" in sys.argv:
+        train("half")
     train()
     say("returned")
