@@ -159,6 +159,7 @@ class Call:
 
     def _attempt(self, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
         value = error = None
+        LEAVING.install()  # the script may have taken the signal meanwhile
         try:
             LEAVING.inside = True
             LEAVING.check()

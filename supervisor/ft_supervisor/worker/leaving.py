@@ -8,8 +8,10 @@ function, nor get lost on the way out of it.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import warnings
+from contextlib import suppress
 from types import FrameType
 
 SIGNAL = signal.SIGRTMIN + 6
@@ -30,10 +32,11 @@ class Leaving:
         self.due = False  # the cycle has ended
         self.depth = 0  # atomic sections around the main thread's place
         self.free = threading.Event()  # no atomic section holds up the abort any more
+        self._told = False
 
     def install(self) -> None:
         """Take SIGRTMIN+6. For the main thread. The handler stays for good: a late signal would kill the process."""
-        if signal.getsignal(SIGNAL) not in (signal.SIG_DFL, signal.SIG_IGN):
+        if not self._has_signal() and signal.getsignal(SIGNAL) not in (signal.SIG_DFL, signal.SIG_IGN):
             warnings.warn(
                 "SIGRTMIN+6 interrupts restartable functions: your handler of this signal is replaced",
                 RuntimeWarning,
@@ -41,6 +44,9 @@ class Leaving:
             )
         signal.signal(SIGNAL, self._on_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
+
+    def _has_signal(self) -> bool:
+        return signal.getsignal(SIGNAL) == self._on_signal
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:
         if frame is None or not str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
@@ -55,7 +61,22 @@ class Leaving:
         """Send the signal if the function runs. For other threads."""
         main = threading.main_thread().ident
         if self.inside and main is not None:
+            if not self._has_signal():
+                self._tell()
             signal.pthread_kill(main, SIGNAL)
+
+    def _tell(self) -> None:
+        """Tell once that the function has taken the signal, which only the main thread can change. No warning: an
+        exception would end the thread."""
+        if not self._told:
+            self._told = True
+            with suppress(OSError, ValueError, AttributeError):  # the script has closed or replaced it
+                print(
+                    "ft-supervisor: SIGRTMIN+6 has another handler since this restartable function was called: the "
+                    "function cannot be interrupted, and is left at its next worker.ping()",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
     def begin(self) -> None:
         """A new cycle begins: nothing is due."""
