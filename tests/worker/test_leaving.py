@@ -8,6 +8,10 @@ from tests.worker.fake_agent import Worker
 
 Start = Callable[..., Worker]
 
+KEPT_LOOP = """
+        import asyncio
+        kept.setdefault('loop', asyncio.new_event_loop())
+        kept['loop'].run_until_complete(asyncio.sleep(600))"""
 AWKWARD = {
     "sleep": "time.sleep(600)",
     "queue": "import queue; queue.Queue().get()",
@@ -26,6 +30,8 @@ AWKWARD = {
         async def both():
             await asyncio.gather(busy(), busy())
         asyncio.run(both())""",
+    "a loop that is kept": KEPT_LOOP,
+    "the same loop": KEPT_LOOP,
     "import": "import slow_module",
     "except Exception": """
         while True:
@@ -90,6 +96,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 pathlib.Path(__file__).with_name('slow_module.py').write_text('import time; time.sleep(600)')
 patient = threading.Thread(target=threading.Event().wait, daemon=True)
 patient.start()
+kept = {}
 
 BODIES = {bodies!r}
 
