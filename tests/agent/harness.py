@@ -19,6 +19,7 @@ from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node, Timeouts
 from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.process.link import Link
+from ft_supervisor.process.tree import sweep
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys
 
@@ -95,12 +96,13 @@ class Nursery:
         return self._codes[pid]
 
     def kill_all(self) -> None:
-        """End the children of one test."""
+        """End the children of one test, and what these have left."""
         for pid in self._living - self._codes.keys():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             self.exit_code(pid)
         self._living.clear()
+        assert not sweep(self._process.pid)
 
     def close(self) -> None:
         """End the nursery."""

@@ -35,7 +35,7 @@ from ft_supervisor.core.protocol.model import PROTOCOL, Job
 from ft_supervisor.process import clock
 from ft_supervisor.process.background import Background
 from ft_supervisor.process.link import LINK_FD_ENV, pair
-from ft_supervisor.process.tree import become_subreaper, pdeath_command
+from ft_supervisor.process.tree import become_subreaper, pdeath_command, sweep
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys
 from ft_supervisor.store.pulses import dump_pulse
@@ -130,7 +130,8 @@ class Nursery:
         self._pids: dict[int, int] = {}
 
     def run(self) -> None:
-        """Serve requests; never returns."""
+        """Serve requests; never returns. What a killed agent leaves is below this process, as it is its daemon's."""
+        become_subreaper()
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         self._control.send(b"{}")
@@ -144,7 +145,8 @@ class Nursery:
 
     def _fork(self) -> int:
         data, fds, _, _ = socket.recv_fds(self._control, 65536, 1)
-        if not data:
+        if not data:  # the tests have ended, or were killed
+            sweep(os.getpid())
             sys.exit(0)
         request = json.loads(data)
         # the pair is made here, as an agent's parent has to be who made its link

@@ -2,10 +2,13 @@
 Python code that tests put into files.
 
 `do-RANK` is run within the function, `initialize-RANK`, `finalize-RANK` and `health_check-RANK` within those hooks;
-each once. Words of the command line: `reads-rank`, which needs RANK before the function.
+each once. While the function runs in a cycle, the file `ran-RESTART-RANK` has when it began and when it last ran, by
+CLOCK_MONOTONIC. Words of the command line: `reads-rank`, which needs RANK before the function; `twice`, which calls the
+function until the file `half` is there, and then once more.
 """
 
 import os
+import struct
 import sys
 import time
 from pathlib import Path
@@ -27,6 +30,14 @@ def say(what: str, **more: object) -> None:
     os.write(1, f"{told} {' '.join(f'{name}={value}' for name, value in more.items())}\n".encode())
 
 
+def act(first: float) -> None:
+    """Do a deed of this cycle, which others can see."""
+    path = f"ran-{os.environ['TORCHELASTIC_RESTART_COUNT']}-{os.environ['RANK']}"
+    file = os.open(path, os.O_WRONLY | os.O_CREAT)
+    os.pwrite(file, struct.pack("2d", first, time.monotonic()), 0)
+    os.close(file)
+
+
 def obey(when: str) -> None:
     """Run a test's code for this rank, if there is any, once."""
     order = Path(f"{when}-{os.environ.get('RANK')}")
@@ -41,12 +52,15 @@ def obey(when: str) -> None:
     finalize=lambda _: obey("finalize"),
     health_check=lambda _: obey("health_check"),
 )
-def train() -> None:
-    """Run until the file `finish` is there."""
+def train(until: str = "finish") -> None:
+    """Run until this file is there."""
     memory["calls"] += 1
-    say("worker", call=memory["calls"])
-    while not Path("finish").exists():
+    memory["began"] = time.monotonic()
+    act(memory["began"])
+    say("worker", call=memory["calls"], until=until)
+    while not Path(until).exists():
         worker.ping()
+        act(memory["began"])
         obey("do")
         time.sleep(DEED)
 
@@ -54,5 +68,7 @@ def train() -> None:
 if __name__ == "__main__":
     if "reads-rank" in sys.argv:
         say("began", own=int(os.environ["RANK"]))  # a spare has none: the variable is empty
+    if "twice" in sys.argv:
+        train("half")
     train()
     say("returned")

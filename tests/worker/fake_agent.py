@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ft_supervisor.process.tree import pdeath_command
+
 BOUND = 120.0
 """Seconds until a test gives up; nothing waits for it otherwise."""
 
@@ -52,7 +54,7 @@ class Worker:
             base = {"RANK": str(rank), "WORLD_SIZE": "1", "FT_SUPERVISOR_CYCLE": "0.0"}
         env = {**os.environ, **base, "FT_SUPERVISOR_SOCKET": str(self._path), "NOTIFY_SOCKET": str(folder / "notify")}
         with self._output.open("wb") as output:
-            line = [sys.executable, "-u", str(file)]
+            line = pdeath_command([sys.executable, "-u", str(file)])
             self.process = subprocess.Popen(line, env=env, stdout=output, stderr=output, start_new_session=True)
         self.cycle = base.get("FT_SUPERVISOR_CYCLE", "")
 

@@ -141,6 +141,33 @@ say('NOT REACHED')
     assert "completion\n" in worker.output() and "NOT REACHED" not in worker.output()
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_process_makes_way_for_a_new_one_if_a_function_has_returned_before(fails: bool, start: Start) -> None:
+    """A new process would begin with the first function, and wait there for the others."""
+    worker = start("""
+@worker.restartable
+def train(part):
+    say('in', part)
+    if part == 'second':
+        wait_for('go')
+        raise ValueError('bad')
+train('first')
+train('second')
+""")
+    worker.begin()
+    worker.expect("completed")
+    worker.send("release")
+    worker.expect("called")
+    worker.says("in second")
+    if fails:
+        worker.go("go")
+        worker.expect("failed", message="bad")
+    else:
+        worker.send("abort")
+    assert "a restartable function has returned before this one" in worker.expect("fatal")["reason"]
+    worker.ends(1)
+
+
 def test_an_exit_by_the_script_while_it_is_left_ends_the_process(start: Start) -> None:
     worker = start("""
 @worker.restartable

@@ -8,10 +8,14 @@ from tests.worker.fake_agent import Worker
 
 Start = Callable[..., Worker]
 
+KEPT_LOOP = """
+        import asyncio
+        kept.setdefault('loop', asyncio.new_event_loop())
+        kept['loop'].run_until_complete(asyncio.sleep(600))"""
 AWKWARD = {
     "sleep": "time.sleep(600)",
     "queue": "import queue; queue.Queue().get()",
-    "subprocess": "import subprocess; subprocess.run(['sleep', '600'])",
+    "subprocess": "import subprocess; subprocess.run(['sleep', '150'])",
     "pipe": "os.read(os.pipe()[0], 1)",
     "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
     "thread": "patient.join()",
@@ -26,6 +30,8 @@ AWKWARD = {
         async def both():
             await asyncio.gather(busy(), busy())
         asyncio.run(both())""",
+    "a loop that is kept": KEPT_LOOP,
+    "the same loop": KEPT_LOOP,
     "import": "import slow_module",
     "except Exception": """
         while True:
@@ -57,6 +63,11 @@ AWKWARD = {
         with Swallows():
             time.sleep(600)
         time.sleep(600)""",
+    "lost in an exit function": """
+        import atexit
+        atexit.register(time.sleep, 600)
+        atexit._run_exitfuncs()
+        time.sleep(600)""",
     "raises another one": """
         try:
             time.sleep(600)
@@ -85,6 +96,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 pathlib.Path(__file__).with_name('slow_module.py').write_text('import time; time.sleep(600)')
 patient = threading.Thread(target=threading.Event().wait, daemon=True)
 patient.start()
+kept = {}
 
 BODIES = {bodies!r}
 
@@ -369,3 +381,66 @@ train()
     worker.send("abort")
     worker.parks()
     assert "RuntimeWarning: SIGRTMIN+6" in worker.output() and "mine" not in worker.output()
+
+
+def test_our_signal_is_ours_again_in_each_call(start: Start) -> None:
+    """A function that takes it is left at a ping."""
+    worker = start("""
+import signal
+@worker.restartable
+def train():
+    say('in')
+    if worker.current().iteration == 0:
+        signal.signal(signal.SIGRTMIN + 6, lambda *_: say('mine'))
+        say('taken')
+        wait_for('go')
+        worker.ping()
+        say('NOT REACHED')
+    time.sleep(600)
+train()
+""")
+    worker.begin()
+    worker.says("taken")
+    worker.send("abort")
+    worker.says_beginning("ft-supervisor: SIGRTMIN+6 has another handler")
+    worker.says("mine")
+    worker.go("go")
+    assert worker.receive() == {"type": "progress", "cycle": "0.0"}
+    worker.parks()
+    worker.run("0.1")
+    worker.expect("called")
+    worker.says("in")
+    worker.send("abort")
+    worker.parks()
+    output = worker.output()
+    assert output.count("has another handler") == output.count("RuntimeWarning: SIGRTMIN+6") == 1, output
+    assert "NOT REACHED" not in output
+
+
+def test_exit_functions_of_the_script_are_not_interrupted(start: Start) -> None:
+    worker = start("""
+import atexit
+go = os.path.join(os.path.dirname(__file__), 'go')  # this name is gone at the end
+
+def slowly():
+    say('exit function')
+    while not os.path.exists(go):
+        time.sleep(0.005)
+    say('finished')
+
+@worker.restartable
+def train():
+    pass
+
+atexit.register(slowly)
+train()
+""")
+    worker.begin()
+    worker.expect("completed")
+    worker.send("release")
+    worker.says("exit function")
+    worker.send("abort")
+    worker.process.send_signal(signal.SIGRTMIN + 6)
+    worker.go("go")
+    worker.says("finished")
+    worker.ends(0)

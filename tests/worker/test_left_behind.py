@@ -58,8 +58,8 @@ def test_threads_that_are_left_behind_are_named(start: Start) -> None:
 def test_children_that_were_kept_are_reported(start: Start) -> None:
     worker = start("""
 import multiprocessing, multiprocessing.resource_tracker, subprocess
-kept = subprocess.Popen(['sleep', '600'])
-by_pid = subprocess.Popen(['sleep', '600'])
+kept = subprocess.Popen(['sleep', '150'])
+by_pid = subprocess.Popen(['sleep', '150'])
 worker.keep(kept, by_pid.pid)
 try:
     worker.keep('a string')
@@ -70,7 +70,7 @@ except TypeError as error:
 def train():
     if worker.current().iteration == 1:
         multiprocessing.resource_tracker.ensure_running()
-        stray = subprocess.Popen(['sleep', '600'])
+        stray = subprocess.Popen(['sleep', '150'])
         process = multiprocessing.Process(target=time.sleep, args=(600,), daemon=True)
         process.start()
         worker.keep(process)
@@ -104,6 +104,7 @@ def train():
         if os.fork():
             say('parent')
             time.sleep(600)
+        wait_for('child')
         worker.ping()
         say('child returns')  # into the library
         return 'child'
@@ -111,6 +112,7 @@ def train():
         if os.fork():
             say('parent again')
             time.sleep(600)
+        wait_for('second child')
         raise ValueError('of the child')
     if here == 2:
         for method in ('fork', 'spawn'):
@@ -144,11 +146,14 @@ def test_a_forked_child_never_speaks_to_the_agent(start: Start) -> None:
     worker = start(FORKS)
     worker.begin()
     worker.says("parent")
+    worker.go("child")
     worker.says("returned child")
     worker.send("abort")
     worker.parks()
     worker.run("0.1")
     worker.expect("called")
+    worker.says("parent again")
+    worker.go("second child")
     worker.says("raised of the child")
     worker.send("abort")
     worker.parks()

@@ -18,6 +18,8 @@ from .notify import unwatched
 _MESSAGE, _STACK = 1500, 6000
 """Characters of an exception's name and message, and of its traceback: JSON takes up to six bytes for each, and a
 message may have 64 KiB."""
+_CANNOT_BEGIN_ANEW = "a restartable function has returned before this one, and new processes begin with that one"
+"""All processes have to be at the same function. A process cannot go back, so it makes way for a new one."""
 
 
 class CallState(NamedTuple):
@@ -54,6 +56,7 @@ class Hooks(NamedTuple):
 
 
 _running: Call | None = None
+_has_returned = False
 
 
 def running() -> Call | None:
@@ -90,7 +93,7 @@ class Call:
     def run(self, args: Any, kwargs: Any) -> Any:
         """Return what the function returns in the cycle in which it has returned on all ranks. Raises what ends the
         process: the function's SystemExit, a hook's exception."""
-        global _running
+        global _running, _has_returned
         remains.remember_threads()
         remains.collect()
         self._agent.on_abort = self.end
@@ -106,6 +109,7 @@ class Call:
         finally:
             _running = None
             self._agent.on_abort = bool
+        _has_returned = True
         if error is not None:
             raise error
         return value
@@ -150,6 +154,8 @@ class Call:
                     _print_error(stack)  # first: the agent quotes the last lines in its report
                     self._failed(error, stack)
             value = None
+            if _has_returned:
+                raise SystemExit(_CANNOT_BEGIN_ANEW)
             self._quiesce(error)
             error = None
             self._park(self.state.cycle, self.state.iteration + 1)
@@ -157,6 +163,7 @@ class Call:
     def _attempt(self, args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
         value = error = None
         store_wait.install()
+        LEAVING.install()  # the script may have taken the signal meanwhile
         try:
             LEAVING.enter()
             _run(self._hooks.initialize, self.state)

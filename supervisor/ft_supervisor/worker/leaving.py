@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import queue
 import signal
+import sys
 import threading
 import time
 import warnings
+from contextlib import suppress
 from types import FrameType
 
 SIGNAL = signal.SIGRTMIN + 6
@@ -35,10 +37,11 @@ class Leaving:
         self.depth = 0  # atomic sections around the main thread's place
         self._free: queue.SimpleQueue[None] = queue.SimpleQueue()  # filled once no atomic section holds up the abort
         self._import_until: float | None = None  # on the monotonic clock: when an import is cut short all the same
+        self._told = False
 
     def install(self) -> None:
         """Take SIGRTMIN+6. For the main thread. The handler stays for good: a late signal would kill the process."""
-        if signal.getsignal(SIGNAL) not in (signal.SIG_DFL, signal.SIG_IGN):
+        if not self._has_signal() and signal.getsignal(SIGNAL) not in (signal.SIG_DFL, signal.SIG_IGN):
             warnings.warn(
                 "SIGRTMIN+6 interrupts restartable functions: your handler of this signal is replaced",
                 RuntimeWarning,
@@ -46,6 +49,9 @@ class Leaving:
             )
         signal.signal(SIGNAL, self._on_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
+
+    def _has_signal(self) -> bool:
+        return signal.getsignal(SIGNAL) == self._on_signal
 
     def _on_signal(self, _number: int, frame: FrameType | None) -> None:
         if frame is not None and str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
@@ -67,7 +73,22 @@ class Leaving:
         """Send the signal if the function runs. For other threads."""
         main = threading.main_thread().ident
         if self.inside and main is not None:
+            if not self._has_signal():
+                self._tell()
             signal.pthread_kill(main, SIGNAL)
+
+    def _tell(self) -> None:
+        """Tell once that the function has taken the signal, which only the main thread can change. No warning: an
+        exception would end the thread."""
+        if not self._told:
+            self._told = True
+            with suppress(OSError, ValueError, AttributeError):  # the script has closed or replaced it
+                print(
+                    "ft-supervisor: SIGRTMIN+6 has another handler since this restartable function was called: the "
+                    "function cannot be interrupted, and is left at its next worker.ping()",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
     def begin(self) -> None:
         """Note that a new cycle begins, so that nothing is due."""
