@@ -91,7 +91,7 @@ class SimAgent(Process):
         busy = node.workers is not None or node.parked is not None or self.crew.state is not WorkersState.NONE
         if busy or known is None or not machine.spare or node.habit in ("", "plain") or node.unable:
             return
-        self.world.checks.stands_by(node)
+        self.world.checks.stands_by(node, machine.memory)
         SimWorkers(self, None, known).wait()
 
     def _begin(self) -> None:

@@ -40,7 +40,7 @@ from ft_supervisor.core.protocol.messages import (
     ToAgent,
     ToCoordinator,
 )
-from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Outcome, Verdict
+from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Memory, Outcome, Verdict
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.quorum.roster import candidates
 from ft_supervisor.core.transitions import InvalidState
@@ -125,9 +125,8 @@ class Checks(Endings):
             new = max(renewed)
             raise Breach("rung", f"{node.name} goes on in {run.cycle} in processes of {born}, and all of {new} are new")
 
-    def stands_by(self, node: SimNode) -> None:
-        """Check that a node which runs the script ahead may be chosen for a later cycle."""
-        memory = node.daemon.machine.memory
+    def stands_by(self, node: SimNode, memory: Memory) -> None:
+        """Check that a node which runs the script ahead may be chosen for a later cycle, as far as its agent knows."""
         if memory.unhealthy or node.rank in parse_ranks(memory.ledger.excluded):
             raise Breach("3", f"{node.name} stands by with workers, though it is never chosen again")
 
