@@ -173,7 +173,7 @@ def torchrun(job: Job, path: Path, nodes: int, per_node: int, command: Sequence[
             *("--rdzv-conf", f"is_host={int(rank == 0)}", "--max-restarts", "100"),
             *("--no-python", *command),
         ]
-        job.torchruns.append(_popen(line, path, {**environ(), **_OWN_STORE}, subprocess.DEVNULL))
+        job.torchruns.append(_popen(line, path, {**environ(), **_OWN_STORE, "TMPDIR": str(path)}, subprocess.DEVNULL))
     job.pids = [process.pid for process in job.torchruns]
 
 
@@ -206,6 +206,7 @@ def kill(pid: int) -> float:
 
 
 def _popen(line: Sequence[str], path: Path, env: Mapping[str, str], stdout: int) -> subprocess.Popen[str]:
+    env = {**env, "TORCHINDUCTOR_CACHE_DIR": str(path / "inductor")}  # its default is a folder that stays
     return subprocess.Popen(
         line, cwd=path, env=env, text=True, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT
     )

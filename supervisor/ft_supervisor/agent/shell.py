@@ -156,7 +156,9 @@ class Shell:
             if self._machine.state is AgentState.CLOSING:
                 self._workers.close()
             self._workers.stand_by(self._machine.spare, clock.now())
-            self._handle(*self._workers.poll(clock.now()), *self._taken())
+            events = self._workers.poll(clock.now())
+            # what they have sent before comes before: whether they made progress decides how they are started again
+            self._handle(*(self._workers.beats() if events else ()), *events, *self._taken())
 
     def _taken(self) -> list[AgentEvent]:
         """Return the event that the stacks are written, or that it has taken too long."""

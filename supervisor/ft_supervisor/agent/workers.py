@@ -251,11 +251,8 @@ class Workers:
         events, self._events = self._events, []
         if (event := self._machine.report()) is not None:
             self._retry_at = now  # there may be more, and no exit of a worker may wake us
-            ended: list[AgentEvent] = [event]
-        else:
-            ended = self._end_what_is_due(now)
-        # what they have sent before comes before: whether they made progress decides how they are started again
-        return [*events, *(self.beats() if ended else ()), *ended]
+            return [*events, event]
+        return [*events, *self._end_what_is_due(now)]
 
     def _end_what_is_due(self, now: float) -> list[AgentEvent]:
         doomed = [local_rank for local_rank in self._machine.doomed(now) if local_rank in self._live]
