@@ -66,9 +66,8 @@ def _story(
 def _made(cycle: CycleFacts) -> Made | None:
     if not cycle.made:
         return None
-    unknown = len(set(cycle.group) - cycle.made.keys())
     in_process, warm, cold = map(sum, zip(*cycle.made.values(), strict=True))
-    return Made(in_process, warm, cold, unknown)
+    return Made(in_process, warm, cold, unknown_nodes=len(set(cycle.group) - cycle.made.keys()))
 
 
 def _name(names: Sequence[str], node: int) -> str:
