@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import signal
 import subprocess
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +20,7 @@ from ft_supervisor.agent.restartable import Restartable
 from ft_supervisor.agent.spare_start import SpareStart
 from ft_supervisor.agent.starter import Starter
 from ft_supervisor.agent.worker_evidence import WorkerEvidence
+from ft_supervisor.agent.worker_processes import WorkerProcesses
 from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
 from ft_supervisor.core.protocol.actions import EndWorkers, ReleaseWorkers, StopWorkers
 from ft_supervisor.core.protocol.events import AgentEvent, Beat, WorkersStarted
@@ -48,7 +47,6 @@ class Workers:
     ) -> None:
         self._job = job
         self.evidence = WorkerEvidence(job, node)
-        self._wake = wake
         self._others = others
         self._machine = NodeWorkers(job.timeouts.quiesce)
         self._starter = Starter(job, self.evidence, wake, self._hear)
@@ -57,19 +55,13 @@ class Workers:
         self._restartable = None
         if self._control is not None:
             self._restartable = Restartable(self._machine, self._control, self.evidence, job.settings.max_growth)
-        self._live: dict[int, subprocess.Popen[bytes]] = {}
-        """The workers that run, and those that are parked."""
+        self._processes = WorkerProcesses(wake)
         self._parks = False
         """Whether those that are stopped are to be parked."""
-        self._dying: list[subprocess.Popen[bytes]] = []
-        """Formerly parked workers that no cycle needs any more."""
         self._events: list[AgentEvent] = []
         self._spare = SpareStart(job)
-        self._pidfds: dict[int, int] = {}
         self._retry_at: float | None = None
         self._warned = False
-        self._epoll = select.epoll()
-        threading.Thread(target=self._watch, daemon=True, name="worker exits").start()
 
     @property
     def due(self) -> float | None:
@@ -118,8 +110,8 @@ class Workers:
         if self._restartable is not None:
             self._restartable.begin(run)
             for local_rank in again:
-                self._restartable.run(local_rank, self._live[local_rank].pid, starter.variables(local_rank))
-                self.evidence.started({local_rank: self._live[local_rank].pid})
+                self._restartable.run(local_rank, self._processes.pid(local_rank), starter.variables(local_rank))
+                self.evidence.started({local_rank: self._processes.pid(local_rank)})
         made = Counter(in_process=len(again), warm=0, cold=0)
         for local_rank in range(self._job.per_node):
             if local_rank in again:
@@ -143,40 +135,36 @@ class Workers:
     def _drop_unreachable(self) -> None:
         """Kill parked workers that cannot be reached any more."""
         for local_rank in self._machine.parked:
-            if self._control is None or not self._control.connected(self._live[local_rank].pid):
+            if self._control is None or not self._control.connected(self._processes.pid(local_rank)):
                 self._machine.exited(local_rank)
 
     def _drop_all_but(self, again: Collection[int]) -> None:
         """Kill the workers that were parked, or on their way to it on a spare, and have no part in the next cycle.
         Raises OSError."""
-        dropped = [local_rank for local_rank in self._live if local_rank not in again]
+        dropped = [local_rank for local_rank in self._processes if local_rank not in again]
         self._let_go(dropped)
         if dropped:
-            keep = [*self._spared(), *(self._live[local_rank].pid for local_rank in again)]
+            keep = [*self._spared(), *(self._processes.pid(local_rank) for local_rank in again)]
             sweep(os.getpid(), keep, bound=_PIECE)
 
     def _let_go(self, local_ranks: Collection[int]) -> None:
         for local_rank in local_ranks:
-            self._dying.append(self._live[local_rank])
-            self._forget_process(local_rank)
+            pid = self._processes.pid(local_rank)
+            self._processes.drop(local_rank)
+            self._forget(local_rank, pid)
 
     def _add(self, local_rank: int, process: subprocess.Popen[bytes]) -> None:
-        self._watch_exit(local_rank, process)
+        self._processes.add(local_rank, process)
         self._machine.started([local_rank])
-
-    def _watch_exit(self, local_rank: int, process: subprocess.Popen[bytes]) -> None:
-        self._pidfds[local_rank] = os.pidfd_open(process.pid)
-        self._epoll.register(self._pidfds[local_rank], select.EPOLLIN | select.EPOLLONESHOT)
-        self._live[local_rank] = process
 
     def stand_by(self, spare: bool, now: float) -> None:
         """Note whether this node trains nothing while others do. On a spare the script is run up to its restartable
         function, where it waits for the node's first cycle."""
-        if not self._spare.due(spare, now) or self._machine.state is not WorkersState.NONE or self._live:
+        if not self._spare.due(spare, now) or self._machine.state is not WorkersState.NONE or self._processes:
             return
         try:
             for local_rank, streams in self.evidence.open_spare().items():
-                self._watch_exit(local_rank, self._starter.start_spare(local_rank, streams))
+                self._processes.add(local_rank, self._starter.start_spare(local_rank, streams))
         except (OSError, MemoryError) as error:
             self._spare.failed(str(error))
         self.evidence.started(self.pids())
@@ -190,16 +178,16 @@ class Workers:
         orders = self._machine.stop(stop.cycle, stop.grace, stop.signal, now, park=stop.park)
         for local_rank in orders.signalled:
             with suppress(ProcessLookupError):
-                os.killpg(self._live[local_rank].pid, signal.Signals[orders.signal])
+                os.killpg(self._processes.pid(local_rank), signal.Signals[orders.signal])
         if self._restartable is not None:
             for local_rank in orders.aborted:
-                self._restartable.abort(self._live[local_rank].pid)
+                self._restartable.abort(self._processes.pid(local_rank))
 
     def release(self, release: ReleaseWorkers) -> None:
         """See actions.ReleaseWorkers."""
         if self._restartable is not None:
             for local_rank in self._machine.release(release.functions):
-                self._restartable.release(self._live[local_rank].pid)
+                self._restartable.release(self._processes.pid(local_rank))
 
     def end(self, end: EndWorkers) -> None:
         """See actions.EndWorkers."""
@@ -211,8 +199,8 @@ class Workers:
         self._machine.drop_parked()
         self._retry_at = clock.now()
         if self._machine.state is WorkersState.NONE:
-            self._kill(self._live)
-            self._let_go(tuple(self._live))
+            self._kill(self._processes)
+            self._let_go(tuple(self._processes))
         elif self._restartable is not None:
             self._restartable.drop()
 
@@ -221,8 +209,8 @@ class Workers:
         are ended by the sweep that follows when the workers are stopped."""
         if self._warm is not None:
             self._warm.end()
-        for process in self._live.values():
-            kill_group(process.pid)
+        for pid in self.pids().values():
+            kill_group(pid)
 
     def close(self) -> None:
         """End the warm workers for good: the node leaves."""
@@ -245,7 +233,7 @@ class Workers:
             self._restartable.look(now)
             self._events += self._restartable.events()
         if self._warm is not None:
-            if self._machine.state is WorkersState.NONE and not self._live:
+            if self._machine.state is WorkersState.NONE and not self._processes:
                 self._warm.plan.idle()
             self._warm.poll(now)
         events, self._events = self._events, []
@@ -255,7 +243,7 @@ class Workers:
         return [*events, *self._end_what_is_due(now)]
 
     def _end_what_is_due(self, now: float) -> list[AgentEvent]:
-        doomed = [local_rank for local_rank in self._machine.doomed(now) if local_rank in self._live]
+        doomed = [local_rank for local_rank in self._machine.doomed(now) if local_rank in self._processes]
         if self._restartable is not None:
             self._restartable.tell_killed(doomed, "it was not parked in time" if self._parks else "")
         if not self._machine.wants_sweep(now):
@@ -267,38 +255,31 @@ class Workers:
         port = self._port() if self._machine.state is WorkersState.STOPPING else 0  # after a success nothing follows
         if port is None:
             return []
-        self._forget()
+        self._close_cycle()
         return [self._machine.swept(port)]
 
     def _kill(self, local_ranks: Collection[int]) -> None:
         """Kill these workers with all below them; others run on."""
         for local_rank in local_ranks:
             try:
-                kill_tree(self._live[local_rank].pid)
+                kill_tree(self._processes.pid(local_rank))
             except OSError as error:
                 if self._later():
                     log("cannot_sweep", level="error", reason=str(error))
 
     def pids(self) -> dict[int, int]:
         """Return the pids of the workers that live, by local rank."""
-        return {local_rank: process.pid for local_rank, process in self._live.items()}
-
-    def _watch(self) -> None:
-        while True:
-            self._epoll.poll()
-            self._wake()
+        return self._processes.pids()
 
     def _collect(self) -> None:
-        self._dying = [process for process in self._dying if process.poll() is None]
-        for local_rank, process in list(self._live.items()):
-            code = process.poll()
-            if code is None:
-                continue
+        for local_rank, code in self._processes.exit_codes():
+            pid = self._processes.pid(local_rank)
             if self._control is not None:  # it may have told why it ends
-                self._control.drain(process.pid)
+                self._control.drain(pid)
                 self._hear()
             never_began = self._warm is not None and self._warm.waits(local_rank)
-            self._forget_process(local_rank)
+            self._processes.remove(local_rank)
+            self._forget(local_rank, pid)
             if never_began:
                 self._replace_warm(local_rank, code)
                 continue
@@ -315,11 +296,9 @@ class Workers:
             self._spare.failed(describe_exit(code))
         self._machine.exited(local_rank)
 
-    def _forget_process(self, local_rank: int) -> None:
-        process = self._live.pop(local_rank)
-        os.close(self._pidfds.pop(local_rank))
+    def _forget(self, local_rank: int, pid: int) -> None:
         if self._control is not None:
-            self._control.forget(process.pid)
+            self._control.forget(pid)
         if self._restartable is not None:
             self._restartable.gone(local_rank)
 
@@ -341,9 +320,9 @@ class Workers:
             return
         messages, now = self._control.poll(), clock.now()
         for local_rank in self._warm.hear(messages) if self._warm is not None else ():
-            if local_rank in self._live:
-                self.evidence.started({local_rank: self._live[local_rank].pid})
-        ranks = {process.pid: local_rank for local_rank, process in self._live.items()}
+            if local_rank in self._processes:
+                self.evidence.started({local_rank: self._processes.pid(local_rank)})
+        ranks = {pid: local_rank for local_rank, pid in self.pids().items()}
         for said in messages:
             if said.pid in ranks:
                 self._restartable.hear(ranks[said.pid], said, now)
@@ -353,13 +332,12 @@ class Workers:
         try:
             left = sweep(os.getpid(), self._spared(), bound=_PIECE)
             self._collect()
-            mine = (*self._live.values(), *self._dying)
-            reap_orphans([*(process.pid for process in mine), *self._spared()])
+            reap_orphans([*self._processes.unreaped(), *self._spared()])
         except OSError as error:
             if self._later():
                 log("cannot_sweep", level="error", reason=str(error))
             return False
-        ended = len(self._live) == len(self._machine.parked)
+        ended = len(self._processes) == len(self._machine.parked)
         self._retry_at = None if ended and not left else clock.now() + _PIECE
         if left and not self._warned:
             self._warned = True
@@ -368,7 +346,7 @@ class Workers:
 
     def _spared(self) -> Collection[int]:
         """Processes below this one that no sweep ends: those that are no workers of the cycle, and parked workers."""
-        parked = [self._live[local_rank].pid for local_rank in self._machine.parked]
+        parked = [self._processes.pid(local_rank) for local_rank in self._machine.parked]
         return [*self._others(), *(self._warm.pids if self._warm else ()), *parked]
 
     def _port(self) -> int | None:
@@ -388,11 +366,9 @@ class Workers:
         first, self._warned = not self._warned, True
         return first
 
-    def _forget(self) -> None:
+    def _close_cycle(self) -> None:
         self._warned = False
         parked = self._machine.parked
-        for local_rank in self._pidfds.keys() - self._live.keys():  # of a start that got no further
-            os.close(self._pidfds.pop(local_rank))
         if self._warm is not None:
             self._warm.drop_orders()
         self.evidence.close(parked)
