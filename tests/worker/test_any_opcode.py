@@ -1,8 +1,9 @@
 """A function is left as it should be, whatever the opcode at which its cycle ends or the signal's handler runs."""
 
+import gc
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, cast
 
@@ -46,11 +47,15 @@ class Orders:
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make this process a worker whose garbage stays as it is, and to which no real signal comes."""
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr(remains, "collect", bool)
     monkeypatch.setattr(LEAVING, "interrupt", bool)
+    # Python functions that the garbage collector calls are traced too, and swallow what is raised in them.
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def called(opcode: int, *, amid_section: bool) -> tuple[list[str], list[str], bool]:
@@ -89,6 +94,7 @@ def called(opcode: int, *, amid_section: bool) -> tuple[list[str], list[str], bo
     finally:
         sys.settrace(former)
         LEAVING.begin()
+        calls._has_returned = False  # as if each call were the first one of its process
     assert (LEAVING.inside, LEAVING.depth, calls.current()) == (False, 0, None)
     return done, agent.sent, left < 0
 

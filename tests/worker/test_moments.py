@@ -21,8 +21,6 @@ def first(): pass
 
 @worker.restartable(abort=lambda state: say('abort hook'))
 def second():
-    if worker.current().iteration:
-        return
     with worker.atomic():
         say('saving')
         wait_for('go')
@@ -43,11 +41,8 @@ second()
     assert "abort hook" not in worker.output()
     worker.go("go")
     worker.says("saved")
-    worker.says("abort hook")
-    worker.parks()
-    worker.run("0.1")
-    worker.expect("called")
-    worker.returns()
+    worker.expect("fatal")  # all begin anew with the first function
+    worker.ends(1)
     assert "NOT REACHED" not in worker.output()
 
 
