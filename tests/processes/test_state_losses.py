@@ -142,6 +142,7 @@ def lose(start: StartJob, losses: int, spares: int, seed: int) -> dict[str, int]
 
 @pytest.mark.slow("test_a_lost_nodes_state_comes_from_a_survivor_and_that_of_all_from_the_checkpoint")
 @pytest.mark.timeout(900)
+@pytest.mark.xdist_group("losses")  # one after another: each starts eight agents at once
 @pytest.mark.parametrize("number", range(10))
 def test_two_hundred_losses(start: StartJob, number: int) -> None:
     """Twenty in each of ten jobs, three of them of a whole node for good."""
