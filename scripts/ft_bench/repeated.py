@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
+
+import psutil
 
 from ft_bench import job as jobs
 from ft_bench import training
@@ -51,5 +51,5 @@ def _by_rank(workers: Sequence[WorkerReport]) -> list[WorkerReport]:
 
 def _usage(pid: int) -> tuple[int, int, int]:
     """Return how many threads, file descriptors and MiB of resident memory a process has."""
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(status["Threads"]), len(os.listdir(f"/proc/{pid}/fd")), int(status["VmRSS"].split()[0]) >> 10  # noqa: PTH208
+    process = psutil.Process(pid)
+    return process.num_threads(), process.num_fds(), process.memory_info().rss >> 20

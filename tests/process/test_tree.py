@@ -141,7 +141,7 @@ assert known.wait() == 0
 
 @pytest.mark.parametrize("child", ["", "child = subprocess.Popen(['sleep', '600'])"])
 def test_without_dead_children_no_orphan_is_looked_for(python_path: None, child: str) -> None:
-    """A scan of /proc takes tens of milliseconds on a big machine, and most looks find nobody."""
+    """A scan of /proc takes tens of milliseconds on a big machine, and most scans would find no orphan."""
     code = f"""
 import subprocess
 from ft_supervisor.process import tree

@@ -1,11 +1,11 @@
 """Jobs whose workers can be parked, and tests' orders to these workers."""
 
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
 from tests.processes.harness import CALM, Job
 
 WORKER = str(Path(__file__).with_name("restartable_worker.py"))
@@ -44,8 +44,8 @@ def pids(job: Job, ranks: Iterable[int], restart: int = 0) -> list[int]:
 
 def usage(pid: int) -> tuple[int, int, int]:
     """Return how many threads, file descriptors and MiB of memory a process has."""
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(status["Threads"]), len(os.listdir(f"/proc/{pid}/fd")), int(status["VmRSS"].split()[0]) >> 10  # noqa: PTH208
+    process = psutil.Process(pid)
+    return process.num_threads(), process.num_fds(), process.memory_info().rss >> 20
 
 
 def succeed(job: Job, restarts: int) -> None:

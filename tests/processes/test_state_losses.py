@@ -1,4 +1,4 @@
-"""worker.State in whole jobs: whatever node is lost, the loss curve is bit for bit that of an undisturbed training."""
+"""worker.State in whole jobs: after the loss of any node the loss curve equals an undisturbed one bit for bit."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests the simulator itself: two runs with a seed are the same, failing plans are shrunk, breaches are printed."""
+"""Tests the simulator itself: a seed always gives the same run, failing plans are shrunk, breaches are printed."""
 
 from __future__ import annotations
 

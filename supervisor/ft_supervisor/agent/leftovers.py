@@ -21,9 +21,14 @@ def beside(root: int, process: int) -> Known:
     `tee`. Raises OSError."""
     if root == process:  # as a rule; a scan of /proc may take tens of milliseconds
         return frozenset()
-    processes = scan()
-    below, others = living(process, (), processes), living(root, (), processes)
-    return frozenset((pid, each.start) for pid, each in others.items() if pid != process and pid not in below)
+    return frozenset((pid, each.start) for pid, each in _beside(scan(), root, process).items())
+
+
+def _beside(processes: Mapping[int, Process], root: int, process: int) -> dict[int, Process]:
+    if root == process:
+        return {}
+    below = living(process, (), processes)
+    return {pid: each for pid, each in living(root, (), processes).items() if pid != process and pid not in below}
 
 
 def strays(processes: Mapping[int, Process], root: int, process: int, known: Known, kept: Collection[int]) -> str:
@@ -31,16 +36,13 @@ def strays(processes: Mapping[int, Process], root: int, process: int, known: Kno
     started; `process`: the one that runs the function, `root` or below it. `known`: the processes beside it before.
     `kept`: those that may live, with all below them."""
     found = living(process, kept, processes)
-    if root != process:
-        below = living(process, (), processes)
-        for pid, each in living(root, (), processes).items():
-            if pid != process and pid not in below and (pid, each.start) not in known:
-                found[pid] = each
+    others = _beside(processes, root, process)
+    found |= {pid: each for pid, each in others.items() if (pid, each.start) not in known}
     return ", ".join(f"{pid} ({each.name})" for pid, each in sorted(found.items()))
 
 
 def connected_to(port: int, pids: Collection[int]) -> set[int]:
-    """Return which of these processes have a TCP connection to this port, on whatever host. The kernel takes
+    """Return which of these processes have a TCP connection to this port; the host does not matter. The kernel takes
     milliseconds for the table of connections, so that it is read once for all that share a network namespace."""
     found, tables = set(), dict[str, set[str]]()
     for pid in pids:

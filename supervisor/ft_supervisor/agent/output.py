@@ -169,8 +169,8 @@ class Output:
                 self._step_output.put(StepStream(self._to[1], worker.prefix), text.encode() + b"\n")
 
     def release(self, kept: Collection[int] = ()) -> None:
-        """Pass on what is left in the pipes and close them, once no worker is left but those of the local ranks `kept`,
-        which keep theirs. Takes at most about 0.1 s."""
+        """Pass on the rest of the output and close the pipes, except those of the local ranks `kept`, whose workers go
+        on. All other workers must have ended. Takes at most about 0.1 s."""
         self.started()
         with self._lock:
             self._end_all(kept)

@@ -50,9 +50,10 @@ def restartable(
     completion: once the function has returned on all ranks. terminate: when this process cannot be used again.
 
     The function is a plain one in another thread than the main one, inside of another restartable function, and outside
-    of ft-supervisor, where `initialize` and `completion` run all the same. Once one has returned, a cycle that fails in
-    a later one ends this process: new processes begin with the first one. sys.exit(0) in it counts as a return; any
-    other SystemExit, and KeyboardInterrupt, end the process. Raises TypeError for generator and coroutine functions.
+    of ft-supervisor, where `initialize` and `completion` run all the same. If a script calls two
+    restartable functions in turn, and a cycle fails in the second one, this process ends, as new processes begin with
+    the first one. sys.exit(0) in the function counts as a return; any other SystemExit, and KeyboardInterrupt, end the
+    process. Raises TypeError for generator and coroutine functions.
     """
     hooks = Hooks(*map(_several, (initialize, abort, finalize, health_check, completion, terminate)))
     return _wrap(hooks, function) if function is not None else partial(_wrap, hooks)
