@@ -1,6 +1,7 @@
 """Real gloo groups among three processes: they wait for each other in many ways when a cycle ends, and go on."""
 
 import os
+import random
 import signal
 import socket
 import time
@@ -100,6 +101,18 @@ def test_all_leave_a_call_that_one_rank_does_not_come_to(scene: str, job: Traine
     job.ready()
     job.abort()
     job.park()
+
+
+def test_all_leave_at_any_moment_of_init(job: Trainers) -> None:
+    """A store's connection that is about to be made when the cycle ends must not hold the function up."""
+    moments = random.Random(1)
+    for most in (0.001, 0.004, 0.02) * 5:
+        job.play("init")
+        for worker in job.workers:
+            worker.says(f"ready 0.{job.cycle}")
+        time.sleep(moments.random() * most)
+        job.abort()
+        job.park()
 
 
 def test_the_others_leave_while_a_rank_is_stopped(job: Trainers) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,11 @@ from .notify import unwatched
 _MESSAGE, _STACK = 1500, 6000
 """Characters of an exception's name and message, and of its traceback: JSON takes up to six bytes for each, and a
 message may have 64 KiB."""
+_PAUSES = 0.01, 0.5
+"""Seconds between two closings of the store's connections, the first and the longest."""
+_PENDING = 3.0
+"""Seconds for a store that is still being made after its function has been left; an attempt takes up to two. A thread
+that is left behind after that costs the process."""
 _CANNOT_BEGIN_ANEW = "a restartable function has returned before this one, and new processes begin with that one"
 """All processes have to be at the same function. A process cannot go back, so it makes way for a new one."""
 
@@ -226,7 +232,7 @@ class Call:
         for part in (
             partial(_run, self._hooks.abort, self.state),
             partial(torch_groups.abort, self._groups),
-            _close_store,
+            _close_store_until_left,
         ):
             try:
                 part()
@@ -249,9 +255,19 @@ class Call:
             sys.excepthook(*sys.exc_info())
 
 
-def _close_store() -> None:
-    if port := os.environ.get("MASTER_PORT"):
+def _close_store_until_left() -> None:
+    """Close the connections to the store, until the function has been left: it may just have been about to connect."""
+    pause, pending_until = _PAUSES[0], float("inf")
+    port = os.environ.get("MASTER_PORT")
+    while port:
         torch_groups.close_store(os.environ.get("MASTER_ADDR", ""), int(port))
+        if not LEAVING.inside:
+            pending_until = min(pending_until, time.monotonic() + _PENDING)
+            if not store_wait.is_pending() or time.monotonic() > pending_until:
+                return
+            time.sleep(pause)
+        LEAVING.wait_until_left(pause)
+        pause = min(2 * pause, _PAUSES[1])
 
 
 def _stack(error: BaseException) -> str:

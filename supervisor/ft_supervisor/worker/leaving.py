@@ -117,6 +117,12 @@ class Leaving:
             # not an Event: its methods are Python functions, in which the handler would raise, with a lock taken
             self._free.put(None)
 
+    def wait_until_left(self, seconds: float) -> None:
+        """Return once the main thread has left the function, or after so many seconds. For the aborting thread."""
+        if self.inside:
+            with suppress(queue.Empty):
+                self._free.get(timeout=seconds)
+
     def wait_for_section(self) -> None:
         """Wait until no atomic section holds up the abort. For the aborting thread."""
         if self.depth:
