@@ -75,7 +75,9 @@ def test_its_error_file_exit_code_and_files_are_those_of_its_cycle(driven: Start
     code = """
 import json
 print("rank", os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["FT_SUPERVISOR_CYCLE"])
-if os.environ["RANK"] == "0": time.sleep(1000)
+there = "rank 0 of " + os.environ["FT_SUPERVISOR_CYCLE"]
+if os.environ["RANK"] == "0": open(there, "w").close(); time.sleep(1000)
+while not os.path.exists(there): time.sleep(0.01)
 json.dump({"message": {"message": "ValueError: no loss"}}, open(os.environ["TORCHELASTIC_ERROR_FILE"], "w"))
 os.kill(os.getpid(), 11) if os.environ["FT_SUPERVISOR_CYCLE"] == "0.2" else sys.exit(3)
 """
