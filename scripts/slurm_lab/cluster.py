@@ -1,5 +1,6 @@
 """One cluster as its users see it: up and down, and the loss and return of its nodes, network and daemons."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -157,7 +158,18 @@ class Cluster:
             except LabError as error:
                 print(f"Slurm {self.release}: the cluster is made anew, as it was not restored: {error}", flush=True)
         self.down()
-        self.up(parameters)
+        try:
+            self.up(parameters)
+        except LabError as error:  # slurmdbd has once not answered for 90 s after the first start of several clusters
+            print(f"Slurm {self.release}: the cluster is started again, as it did not come up: {error}", flush=True)
+            self._keep_logs()
+            self.down()
+            self.up(parameters)
+
+    def _keep_logs(self) -> None:
+        """Copy the logs of a start that failed to the release's folder, as the next start removes them."""
+        if self.layout.log.is_dir():
+            shutil.copytree(self.layout.log, self.base / "logs-of-failed-start", dirs_exist_ok=True)
 
     def restore_all(self) -> None:
         """Cancel every job, start dead daemons and nodes, heal cuts, thaw and resume nodes; wait until all are up."""
