@@ -163,7 +163,6 @@ class Cluster:
         except LabError as error:  # slurmdbd has once not answered for 90 s after the first start of several clusters
             print(f"Slurm {self.release}: the cluster is started again, as it did not come up: {error}", flush=True)
             self._keep_logs()
-            self.down()
             self.up(parameters)
 
     def _keep_logs(self) -> None:

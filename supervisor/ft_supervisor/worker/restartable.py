@@ -49,11 +49,13 @@ def restartable(
     finalize, health_check: after the function has been left. An exception ends this process, and no other.
     completion: once the function has returned on all ranks. terminate: when this process cannot be used again.
 
-    The function is a plain one in another thread than the main one, inside of another restartable function, and outside
-    of ft-supervisor, where `initialize` and `completion` run all the same. If a script calls two
-    restartable functions in turn, and a cycle fails in the second one, this process ends, as new processes begin with
-    the first one. sys.exit(0) in the function counts as a return; any other SystemExit, and KeyboardInterrupt, end the
-    process. Raises TypeError for generator and coroutine functions.
+    The function is called like any other one, and never again, in three cases: in another thread than the main one,
+    inside of another restartable function, and where there is no ft-supervisor. In the last case the hooks `initialize`
+    and `completion` still run.
+
+    If a script calls two restartable functions in turn, and a cycle fails in the second one, this process ends, as new
+    processes begin with the first one. sys.exit(0) in the function counts as a return; any other SystemExit, and
+    KeyboardInterrupt, end the process. Raises TypeError for generator and coroutine functions.
     """
     hooks = Hooks(*map(_several, (initialize, abort, finalize, health_check, completion, terminate)))
     return _wrap(hooks, function) if function is not None else partial(_wrap, hooks)
