@@ -288,7 +288,7 @@ def test_the_json_has_its_documented_keys(case: str) -> None:
     assert list(value) == ["version", "job", "runs", "slurm", "left_running", "contradictions", "notes"]
     (run,) = value["runs"]
     assert set(run) == {
-        *("run_id", "verdict", "start", "until", "ended", "training_seconds", "effective_training_time_ratio"),
+        *("run_id", "name", "verdict", "start", "until", "ended", "training_seconds", "effective_training_time_ratio"),
         *("lost_seconds", "active", "per_node", "nodes", "cycles", "takeovers", "first_failure", "faults", "notes"),
     }
     assert set(run["nodes"][0]) == {"infra_rank", "name", "spans"}

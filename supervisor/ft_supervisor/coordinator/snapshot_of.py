@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
-
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.protocol.coordinator_facts import Decided
+from ft_supervisor.core.protocol.model import job_name
 from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Match, OnExhausted, Response
 from ft_supervisor.core.quorum.members import Member
@@ -41,7 +39,7 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
     return Snapshot(
         version=VERSION,
         run_id=job.run_id,
-        job=_job_name(job.policy),
+        job=job_name(job.policy),
         time=wall,
         interval=max(EVERY, job.timeouts.heartbeat),
         coordinator=CoordinatorStatus(
@@ -219,13 +217,3 @@ def _verdict(machine: CoordinatorMachine) -> VerdictStatus | None:
     if verdict is None:
         return None
     return VerdictStatus(verdict.outcome.value, verdict.reason, verdict.exit_code, verdict.again.value, final)
-
-
-@lru_cache(maxsize=4)
-def _job_name(policy: str) -> str:
-    """Return the configuration's `name`, which the job carries as JSON; "" without one."""
-    try:
-        name = json.loads(policy).get("name", "")
-    except (ValueError, AttributeError):
-        return ""
-    return name if isinstance(name, str) else ""

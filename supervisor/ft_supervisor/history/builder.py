@@ -58,6 +58,7 @@ def build(
         verdict=verdict or (closed.verdict if closed else None),
         training=training(stories, until) if everything else None,
         per_node=per_node,
+        name=next((each.name for each in journals if each.name), ""),
         active=next((each.active for each in journals if each.active is not None), None),
         first_failure=first_failure(everything, stories, names, per_node),
         faults=game_days.placed(faults, names, ahead, stories),

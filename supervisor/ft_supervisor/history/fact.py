@@ -104,15 +104,17 @@ class RunFact:
 @dataclass
 class JournalFacts:
     """The contents of one journal. `node`: the infra_rank of the node that wrote it. `nodes`: the names of the job's
-    nodes by infra_rank; `rules`: the place of each rule, as FILE:LINE. `first`, `last`: times of the first and the last
-    line, in seconds since the epoch. `torn`: number of incomplete lines; `strange`: number of lines that make no sense;
-    `full`: the journal reached its bound; `problem`: why the rest could not be read."""
+    nodes by infra_rank; `rules`: the place of each rule, as FILE:LINE. `name`: the job's, as configured.
+    `first`, `last`: times of the first and the last line, in seconds since the epoch. `torn`: number of incomplete
+    lines; `strange`: number of lines that make no sense; `full`: the journal reached its bound; `problem`: why the rest
+    could not be read."""
 
     machine: str = ""
     run_id: str = ""
     node: int | None = None
     nodes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
+    name: str = ""
     per_node: int | None = None
     active: int | None = None
     first: float | None = None

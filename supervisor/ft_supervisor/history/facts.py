@@ -17,6 +17,7 @@ from typing import Any
 
 from ft_supervisor.core.protocol.bounds import Rank
 from ft_supervisor.core.protocol.codec import from_plain
+from ft_supervisor.core.protocol.model import job_name
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.history.fact import LATEST, JournalFacts, announced, rank_of
 from ft_supervisor.history.from_agent import AgentEventReader
@@ -114,6 +115,7 @@ class _Reader:
         journal.machine, journal.run_id = str(value["machine"]), str(job["run_id"])
         journal.node, journal.nodes = from_plain(begin["node"]["infra_rank"], Rank), tuple(map(str, job["nodes"]))
         journal.rules = tuple(str(rule["where"]) for rule in job["settings"]["rules"])
+        journal.name = job_name(str(job.get("policy", "")))
         journal.per_node, journal.active = from_plain(job["per_node"], Rank), from_plain(job["active"], Rank)
         self._node_lost = float(job["timeouts"]["node_lost"])
         self._offset = _plausible(datetime.fromisoformat(value["time"]).timestamp()) - self._now

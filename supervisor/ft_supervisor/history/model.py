@@ -211,9 +211,10 @@ class Fault:
 class History:
     """One run. `start`, `until`: times of the first and the last line in any journal; `ended`: when a coordinator
     recorded the verdict. `training`: seconds in which all workers of a cycle ran. `verdict` is that of verdict.json,
-    else the one that a coordinator recorded. `per_node`: workers on each node; `active`: nodes that are to train.
-    `faults`: those of a game day, in order. `notes`: missing or odd files, one line each, for people. `left`: the note
-    in the run's folder on a job that still ran in Slurm after its verdict."""
+    else the one that a coordinator recorded. `name`: the job's, as configured, "" if it has none. `per_node`: workers
+    on each node; `active`: nodes that are to train. `faults`: those of a game day, in order. `notes`: missing or odd
+    files, one line each, for people. `left`: the note in the run's folder on a job that still ran in Slurm after its
+    verdict."""
 
     run_id: str
     nodes: tuple[NodeStory, ...]
@@ -224,6 +225,7 @@ class History:
     ended: float | None
     verdict: Verdict | None
     training: float | None
+    name: str = ""
     per_node: int | None = None
     active: int | None = None
     first_failure: FirstFailedWorker | None = None

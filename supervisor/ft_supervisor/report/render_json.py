@@ -6,7 +6,7 @@ of a run.
 
     {"version": 1, "job": "1234",
      "runs": [                            newest first
-       {"run_id", "verdict": null | {"outcome", "reason", "again", "exit_code"},
+       {"run_id", "name", "verdict": null | {"outcome", "reason", "again", "exit_code"},
         "start", "until", "ended",        first line in any journal, last line, verdict
         "training_seconds", "effective_training_time_ratio", "lost_seconds",
         "active", "per_node",             as configured: nodes that train, workers on each
@@ -72,6 +72,7 @@ def _run(history: History) -> dict[str, Any]:
     names = [node.name for node in history.nodes]
     return {
         "run_id": history.run_id,
+        "name": history.name,
         "verdict": _verdict(history.verdict) if history.verdict else None,
         "start": history.start,
         "until": history.until,

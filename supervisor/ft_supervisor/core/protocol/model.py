@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Self
 
 from ft_supervisor.core import words
@@ -318,3 +320,13 @@ class Memory:
 def last_grace(timeouts: Timeouts, settings: Settings, outcome: Outcome) -> float:
     """Return the seconds that workers get to end by themselves once the job has this outcome."""
     return settings.interruption.grace if outcome is Outcome.INTERRUPTED else timeouts.stop_grace
+
+
+@lru_cache(maxsize=64)
+def job_name(policy: str) -> str:
+    """Return the configuration's `name`; "" without one. `policy`: JobSpec.policy, the configuration as JSON."""
+    try:
+        name = json.loads(policy).get("name", "")
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return name if isinstance(name, str) else ""
