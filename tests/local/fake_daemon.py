@@ -38,10 +38,10 @@ def write_status(folder: Path) -> None:
     ranks = ",".join(str(rank) for rank in range(len(STEP.nodes)))
     entry = NodeStatus(NodeRole.ACTIVE, ranks, ranks, "", 0.0, False, 0, 0, True, False, "")
     leader = CoordinatorStatus(STEP.nodes[0], 0, 0, True, True)
-    counts = {"members": len(STEP.nodes), "spares": 0, "survives": 0}
     what = Snapshot(
         VERSION, STEP.run_id, "fake", time.time(), 2.0, leader, JobPhase.RUNNING, len(STEP.nodes), None, (entry,),
-        STEP.nodes, "0", **counts, budgets=(), ends_in=None, slurm_away=False, decision=None, verdict=None,
+        STEP.nodes, "0", members=len(STEP.nodes), spares=0, survives=0, budgets=(), ends_in=None, slurm_away=False,
+        decision=None, verdict=None,
     )  # fmt: skip
     with suppress(OSError):  # a test's full disk
         atomic.replace(folder / NAME, dump(what))

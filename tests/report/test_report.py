@@ -289,7 +289,8 @@ def test_the_json_has_its_documented_keys(case: str) -> None:
     (run,) = value["runs"]
     assert set(run) == {
         *("run_id", "name", "verdict", "start", "until", "ended", "training_seconds", "effective_training_time_ratio"),
-        *("lost_seconds", "active", "per_node", "nodes", "cycles", "takeovers", "first_failure", "faults", "notes"),
+        *("cost", "lost_seconds", "active", "per_node", "nodes", "cycles", "takeovers", "first_failure", "faults"),
+        "notes",
     }
     assert set(run["nodes"][0]) == {"infra_rank", "name", "spans"}
     assert set(run["nodes"][0]["spans"][0]) == {"state", "start", "end", "cycle", "group_rank", "reason"}

@@ -29,6 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ft_supervisor.core.protocol.cost import Cost
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.run_folder.left_running import LeftRunning
 
@@ -37,8 +38,10 @@ class SpanState(StrEnum):
     """The state of a node, as the coordinator in charge sees it."""
 
     STANDBY = "standby"
+    STARTING = "starting"
+    """It has a place in a cycle that has not failed, and the workers do not train yet."""
     ACTIVE = "active"
-    """It runs workers of a cycle that has not failed."""
+    """It trains: it runs workers of a cycle that has not failed."""
     STOPPED = "stopped"
     """Its cycle has failed; it waits for the next one."""
     LOST = "lost"
@@ -49,8 +52,8 @@ class SpanState(StrEnum):
 
 @dataclass(frozen=True)
 class Span:
-    """A time in which a node had one state. `end` None: until the end of the known time. Active nodes have a `cycle`
-    and a `group_rank`; lost and excluded ones have a `reason`, "" if none is recorded."""
+    """A time in which a node had one state. `end` None: until the end of the known time. Starting and active nodes
+    have a `cycle` and a `group_rank`; lost and excluded ones have a `reason`, "" if none is recorded."""
 
     state: SpanState
     start: float
@@ -214,7 +217,7 @@ class History:
     else the one that a coordinator recorded. `name`: the job's, as configured, "" if it has none. `per_node`: workers
     on each node; `active`: nodes that are to train. `faults`: those of a game day, in order. `notes`: missing or odd
     files, one line each, for people. `left`: the note in the run's folder on a job that still ran in Slurm after its
-    verdict."""
+    verdict. `cost`: the account of the run's time, None without a journal."""
 
     run_id: str
     nodes: tuple[NodeStory, ...]
@@ -232,6 +235,7 @@ class History:
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = field(default=())
     left: LeftRunning | None = None
+    cost: Cost | None = None
 
     @property
     def ratio(self) -> float | None:

@@ -9,6 +9,13 @@ of a run.
        {"run_id", "name", "verdict": null | {"outcome", "reason", "again", "exit_code"},
         "start", "until", "ended",        first line in any journal, last line, verdict
         "training_seconds", "effective_training_time_ratio", "lost_seconds",
+        "cost": null | {                  what the time went into, in seconds; core.protocol.cost defines each part
+          "first_start", "training", "detection", "stop", "decision", "waiting", "rendezvous", "starting", "end",
+          "unknown", "whole", "lost", "exact",          the sum, what failures cost, false: "at least" these
+          "effective_training_time_ratio",              "at most", unless exact
+          "node_hours", "lost_node_hours",              of all nodes of the job, spares included
+          "worker_hours", "lost_worker_hours", "gpus",  gpus: these are GPU-hours
+          "steps_twice"},                               training steps done again, null if no step is known
         "active", "per_node",             as configured: nodes that train, workers on each
         "nodes": [{"infra_rank", "name", "spans": [{"state", "start", "end", "cycle", "group_rank", "reason"}]}],
         "cycles": [
@@ -31,10 +38,10 @@ of a run.
      "left_running": null | {"why", "ends_it", "since", "until"},
      "contradictions": [lines], "notes": [lines]}
 
-`state` is one of standby, active, stopped, lost, excluded; `ended` of a cycle one of running, success, failed, ended,
-unknown; `exit_code` of a record has sacct's form, "75:0"; `step` is "" for the job's own record. `consequence_of`
-is "", or the earlier loss of another node: the errors of its peers' workers are consequences. `faults` are those of
-a game day, from RUN_DIR/RUN_ID/faults.jsonl. `left_running`: the newest run has its verdict, and the job still runs in
+`state` is one of standby, starting, active, stopped, lost, excluded; `ended` of a cycle one of running, success,
+failed, ended, unknown; `exit_code` of a record has sacct's form, "75:0"; `step` is "" for the job's own record.
+`consequence_of` is "", or the earlier loss of another node: the errors of its peers' workers are consequences. `faults`
+are those of a game day, from RUN_DIR/RUN_ID/faults.jsonl. `left_running`: the newest run has its verdict, and the job still runs in
 Slurm; `ends_it` is the command that ends it there, `until` the time at which a node stops waiting to end it itself.
 """
 
@@ -46,6 +53,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ft_slurm.records import AccountingRecord
+from ft_supervisor.core.protocol.cost import Cost, Part
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.history.model import CycleStory, FirstFailedWorker, History
 from ft_supervisor.report.model import JobStart, Report
@@ -80,6 +88,7 @@ def _run(history: History) -> dict[str, Any]:
         "training_seconds": history.training,
         "effective_training_time_ratio": history.ratio,
         "lost_seconds": history.lost,
+        "cost": _cost(history.cost) if history.cost else None,
         "active": history.active,
         "per_node": history.per_node,
         "nodes": [asdict(node) for node in history.nodes],
@@ -88,6 +97,21 @@ def _run(history: History) -> dict[str, Any]:
         "first_failure": _first(history.first_failure) if history.first_failure else None,
         "faults": [asdict(fault) for fault in history.faults],
         "notes": history.notes,
+    }
+
+
+def _cost(cost: Cost) -> dict[str, Any]:
+    return {part.value: cost.part(part) for part in Part} | {
+        "whole": cost.whole,
+        "lost": cost.lost,
+        "exact": cost.exact,
+        "effective_training_time_ratio": cost.ratio,
+        "node_hours": cost.node_hours(cost.whole),
+        "lost_node_hours": cost.node_hours(cost.lost),
+        "worker_hours": cost.worker_hours(cost.whole),
+        "lost_worker_hours": cost.worker_hours(cost.lost),
+        "gpus": cost.gpus,
+        "steps_twice": cost.steps_twice,
     }
 
 

@@ -55,6 +55,7 @@ summary { cursor: pointer; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; margin: .5rem 0; color: var(--soft); font-size: .85rem; }
 .legend svg { width: 1.4rem; height: .9rem; vertical-align: -.1rem; margin-right: .3rem; }
 .active { fill: var(--active); } .active.odd { fill: var(--active2); } .standby { fill: var(--standby); }
+.starting { fill: var(--stopped); opacity: .55; }
 .stopped { fill: var(--stopped); } .lost { fill: var(--lost); } .excluded { fill: var(--excluded); }
 .detection { fill: var(--detection); } .stop { fill: var(--stop); } .decision { fill: var(--decision); }
 .rendezvous { fill: var(--rendezvous); } .worker_start { fill: var(--worker_start); }

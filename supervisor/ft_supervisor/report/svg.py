@@ -30,7 +30,14 @@ _LABELLED = 4.0
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
 _FLASH = "M0 12 L-6 0 H6 Z"
 """The shape of a fault's mark, in pixels from its place in the row."""
-_ORDER = (SpanState.STANDBY, SpanState.ACTIVE, SpanState.STOPPED, SpanState.EXCLUDED, SpanState.LOST)
+_ORDER = (
+    SpanState.STANDBY,
+    SpanState.STARTING,
+    SpanState.ACTIVE,
+    SpanState.STOPPED,
+    SpanState.EXCLUDED,
+    SpanState.LOST,
+)
 """The order of drawing: a later state covers an earlier one."""
 PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
 
@@ -167,6 +174,7 @@ def _round(seconds: float) -> str:
 def _legend(faults: bool) -> str:
     words = {
         "active": "active, with its cycle",
+        "starting": "its workers start",
         "standby": "standby",
         "stopped": "stopped, before the next cycle",
         "lost": "lost",

@@ -15,8 +15,15 @@ from ft_supervisor.history.model import History, NodeStory, Span, SpanState
 from ft_supervisor.report.words import clock, interesting
 
 MOST_NODES = 40
-_MARKS = {SpanState.STANDBY: ".", SpanState.STOPPED: "-", SpanState.LOST: "x", SpanState.EXCLUDED: "!"}
+_MARKS = {
+    SpanState.STANDBY: ".",
+    SpanState.STARTING: ":",
+    SpanState.STOPPED: "-",
+    SpanState.LOST: "x",
+    SpanState.EXCLUDED: "!",
+}
 _STYLES = {
+    SpanState.STARTING: "yellow",
     SpanState.ACTIVE: "green",
     SpanState.STANDBY: "cyan",
     SpanState.STOPPED: "yellow",
@@ -24,7 +31,7 @@ _STYLES = {
     SpanState.EXCLUDED: "magenta",
 }
 _TROUBLE = (SpanState.LOST, SpanState.EXCLUDED)
-_LEGEND = "a digit: active, in the cycle that ends with it; . standby; - stopped; x lost; ! excluded"
+_LEGEND = "a digit: active, in the cycle that ends with it; : starting; . standby; - stopped; x lost; ! excluded"
 
 
 def timeline(history: History, width: int) -> Iterator[RenderableType]:

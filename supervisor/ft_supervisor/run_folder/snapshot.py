@@ -3,7 +3,7 @@
 As JSON it is `<run folder>/status.json` (coordinator.status_writer). Nodes that differ only in their ranks share one
 entry, so that 10,000 of them take some lines and not megabytes; `status --json` is easier to use in programs.
 
-    {"version": 2, "run_id", "job",       the configuration's name
+    {"version": 3, "run_id", "job",       the configuration's name
      "time", "interval",                  when it was made, and the usual time until the next one
      "coordinator": {"node", "infra_rank", "term", "in_charge", "majority"},
      "phase",                             joining, running, stopping, closing
@@ -17,7 +17,11 @@ entry, so that 10,000 of them take some lines and not megabytes; `status --json`
      "budgets": [{"rule", "match", "action", "used", "max", "window"}],
      "ends_in", "slurm_away",             seconds until Slurm's time limit, null for none; Slurm does not answer
      "decision": null | {"what", "reason", "rule", "cycle", "time", "how", "why"},
-     "verdict": null | {"outcome", "reason", "exit_code", "again", "final"}}
+     "verdict": null | {"outcome", "reason", "exit_code", "again", "final"},
+     "cost": null | {"first_start", "training", "detection", "stop", "decision", "waiting", "rendezvous", "starting",
+                     "end", "unknown",    seconds by what they went into; their sum is the time so far
+                     "partial",           a former coordinator's time is missing
+                     "nodes", "workers", "gpus", "steps_twice"}}
 
 `role` is one of active, standby, excluded, unhealthy, unregistered, lost, left; `what` one of cycle_started,
 cycle_failed, restart, replace_node, gives_up; `how` and `why` are the rung of a restart, null where workers.restart is
@@ -34,10 +38,11 @@ from enum import StrEnum
 
 from ft_supervisor.core.protocol.bounds import AnyTerm, Count, Duration, ExitCode, Moment, Rank
 from ft_supervisor.core.protocol.codec import CodecError, from_plain, to_plain
+from ft_supervisor.core.protocol.cost import Cost
 from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.protocol.ranks import parse_ranks
 
-VERSION = 2
+VERSION = 3
 NAME = "status.json"
 EVERY = 2.0
 """Seconds between two snapshots, at most."""
@@ -163,7 +168,8 @@ class Snapshot:
     coordinator that is not in charge, candidate or preparing. `candidates`: the nodes that keep a coordinator, as
     ranges of infra_ranks. `members`: length of the list of members; `survives`: number of nodes that may still die at
     the same moment. `spares`: standbys that can replace a node. `ends_in`: seconds until Slurm's time limit; None if
-    there is none, or it is not known. `slurm_away`: Slurm did not answer when it was last asked."""
+    there is none, or it is not known. `slurm_away`: Slurm did not answer when it was last asked. `cost`: the account of
+    the job's time, of this coordinator's alone after a takeover."""
 
     version: int
     run_id: str
@@ -185,6 +191,7 @@ class Snapshot:
     slurm_away: bool
     decision: DecisionStatus | None
     verdict: VerdictStatus | None
+    cost: Cost | None = None
 
     def count(self, role: NodeRole) -> int:
         """Return the number of nodes with this role."""

@@ -1,0 +1,202 @@
+"""The account of a run's time: one sum for the live status, the metrics, Slurm's comment and the report. Pure.
+
+A run's time, from the start of its first coordinator's node until now or the verdict, is split at moments that the
+coordinator knows. Each second belongs to exactly one Part, so the parts add up to the whole:
+
+    first_start   until the first cycle trains: the daemons' start, the wait for nodes, and the workers' first start
+    training      from the first sign of training of a cycle until its first failure, or the success of its last node
+    detection     from the failure until the coordinator ends the cycle. The failure is the worker's exit, by its
+                  agent's clock; for a lost node the last time that it was heard; for a worker that hangs the beginning
+                  of its silence
+    stop          until nothing of the cycle can run any more
+    decision      until it is decided what follows
+    waiting       until the next cycle begins: a rule's pause, and the wait for nodes
+    rendezvous    until the last node has started its workers
+    starting      until the first sign of training: Python, imports, loading a checkpoint
+    end           from the end of the last cycle on
+    unknown       in a cycle, but nothing tells whether its workers trained
+
+The sign of training of a node is the first heartbeat of each of its workers. In a run without any heartbeat it is the
+first line that rank 0 prints. The last node's sign counts for the cycle. All times are seconds of one clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from math import inf
+
+from ft_supervisor.core.protocol.bounds import Count, Duration
+
+
+class Part(StrEnum):
+    """What a second of the run went into; see the module."""
+
+    FIRST_START = "first_start"
+    TRAINING = "training"
+    DETECTION = "detection"
+    STOP = "stop"
+    DECISION = "decision"
+    WAITING = "waiting"
+    RENDEZVOUS = "rendezvous"
+    STARTING = "starting"
+    END = "end"
+    UNKNOWN = "unknown"
+
+
+LOST = (Part.DETECTION, Part.STOP, Part.DECISION, Part.WAITING, Part.RENDEZVOUS, Part.STARTING)
+"""What failures, drains and growth cost."""
+
+
+@dataclass(frozen=True)
+class CycleTimes:
+    """The moments of one cycle, None where one is not known or has not come. `first`: no cycle came before. `began`:
+    None if that was before the account's start. `started`: the last node had started its workers. `training`: the first
+    sign of training. `ended`: it could not go on (`failed`), all had succeeded, or the verdict was proposed.
+    `happened`: the failure itself. `stopped`: nothing of it could run any more; `decided`: it was decided what follows.
+    """
+
+    first: bool = False
+    began: float | None = None
+    started: float | None = None
+    training: float | None = None
+    happened: float | None = None
+    ended: float | None = None
+    failed: bool = False
+    stopped: float | None = None
+    decided: float | None = None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds by part; their sum is `whole`. `partial`: a time before the account's start, or a journal, is missing, so
+    that the run has lost at least this. `nodes`: the job's, with its spares; `workers`: those of all its nodes; `gpus`:
+    each worker has a GPU. `steps_twice`: training steps that were done again after failures; None if no job has told
+    its steps."""
+
+    first_start: Duration = 0.0
+    training: Duration = 0.0
+    detection: Duration = 0.0
+    stop: Duration = 0.0
+    decision: Duration = 0.0
+    waiting: Duration = 0.0
+    rendezvous: Duration = 0.0
+    starting: Duration = 0.0
+    end: Duration = 0.0
+    unknown: Duration = 0.0
+    partial: bool = False
+    nodes: Count = 0
+    workers: Count = 0
+    gpus: bool = False
+    steps_twice: Count | None = None
+
+    def part(self, part: Part) -> float:
+        """Return the seconds of one part."""
+        return float(getattr(self, part.value))
+
+    @property
+    def whole(self) -> float:
+        """Seconds in all."""
+        return sum(self.part(part) for part in Part)
+
+    @property
+    def lost(self) -> float:
+        """Seconds that failures, drains and growth cost; at least these if not `exact`."""
+        return sum(self.part(part) for part in LOST)
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is missing. If not, the lost time is "at least" `lost`, and the ratio "at most" `ratio`."""
+        return not self.partial and self.unknown == 0
+
+    @property
+    def ratio(self) -> float | None:
+        """The effective training time ratio, 0 to 1: training / whole, where unknown time counts as training. None
+        before any time has passed."""
+        return min(1.0, (self.training + self.unknown) / self.whole) if self.whole > 0 else None
+
+    def node_hours(self, seconds: float) -> float:
+        """Return the hours that all nodes of the job together spend in so many seconds."""
+        return self.nodes * seconds / 3600
+
+    def worker_hours(self, seconds: float) -> float:
+        """Return the same for the workers of all nodes; these are GPU-hours if `gpus`."""
+        return self.workers * seconds / 3600
+
+
+def split(start: float, until: float, cycles: Sequence[CycleTimes], *, over: bool = False) -> dict[Part, float]:
+    """Return the seconds from `start` to `until` by part; none is negative, and their sum is `until - start` (0 if that
+    is negative). `cycles`: in order. `over`: the job has its verdict, so that nothing follows the last cycle."""
+    parts = dict.fromkeys(Part, 0.0)
+    at = start
+    last = Part.FIRST_START
+    for part, end in _marks(cycles, over):
+        last = part
+        if end is not None and end > at:
+            end = min(end, until)
+            parts[part] += max(0.0, end - at)
+            at = max(at, end)
+    if until > at:
+        parts[last] += until - at
+    return parts
+
+
+def cost(
+    start: float,
+    until: float,
+    cycles: Sequence[CycleTimes],
+    *,
+    over: bool = False,
+    partial: bool = False,
+    nodes: int = 0,
+    per_node: int = 0,
+    gpus: bool = False,
+    steps_twice: int | None = None,
+) -> Cost:
+    """Return the account; `start`, `until`, `cycles` and `over` as in `split`. Each part is rounded to milliseconds.
+    `per_node`: workers on each of the job's `nodes`; the other arguments are those of Cost."""
+    parts = {part.value: round(seconds, 3) for part, seconds in split(start, until, cycles, over=over).items()}
+    return Cost(**parts, partial=partial, nodes=nodes, workers=nodes * per_node, gpus=gpus, steps_twice=steps_twice)
+
+
+def _marks(cycles: Sequence[CycleTimes], over: bool) -> Iterator[tuple[Part, float | None]]:
+    """Yield parts in order, each with its end. None: that is not known, and the part has no time of its own."""
+    for index, cycle in enumerate(cycles):
+        later = cycles[index + 1] if index + 1 < len(cycles) else None
+        yield from _of_cycle(cycle, later, over)
+
+
+def _of_cycle(cycle: CycleTimes, later: CycleTimes | None, over: bool) -> Iterator[tuple[Part, float | None]]:
+    next_ = inf if later is None else later.began
+    wait, rendezvous, starting = (
+        (Part.FIRST_START,) * 3 if cycle.first else (Part.WAITING, Part.RENDEZVOUS, Part.STARTING)
+    )
+    yield wait, cycle.began
+    yield rendezvous, cycle.started
+    if cycle.training is not None:
+        yield starting, cycle.training
+    if cycle.ended is None:
+        if later is not None:
+            yield Part.UNKNOWN, next_
+        else:
+            yield (starting if cycle.training is None else Part.TRAINING), next_
+        return
+    ran = cycle.ended if cycle.happened is None else min(cycle.happened, cycle.ended)
+    yield (Part.UNKNOWN if cycle.training is None else Part.TRAINING), ran
+    if not cycle.failed:
+        yield Part.END, next_
+        return
+    yield Part.DETECTION, cycle.ended
+    if later is None and over:
+        yield Part.END, next_
+        return
+    decided = next_ if cycle.decided is None else cycle.decided
+    yield Part.STOP, decided if cycle.stopped is None else cycle.stopped
+    if cycle.stopped is not None or cycle.decided is not None:
+        yield Part.DECISION, decided
+    if cycle.decided is not None:
+        yield Part.WAITING, next_
+
+
+assert {part.value for part in Part} <= {field.name for field in fields(Cost)}
