@@ -8,13 +8,29 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from ft_supervisor.cli import doctor, fault, launch, local, policy, report, schema, status, submit, validate, verdict
+from ft_supervisor.cli import (
+    doctor,
+    fault,
+    launch,
+    list_runs,
+    local,
+    logs,
+    policy,
+    report,
+    schema,
+    status,
+    submit,
+    validate,
+    verdict,
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("launch")(launch.launch)
 app.command("local")(local.local)
 app.command("submit", cls=submit.SubmitCommand, options_metavar=submit.USAGE)(submit.submit)
 app.command("status")(status.status)
+app.command("logs")(logs.logs)
+app.command("list")(list_runs.list_runs)
 app.command("verdict")(verdict.verdict)
 app.command("report")(report.report)
 app.command("validate")(validate.validate)
@@ -51,6 +67,8 @@ def top(
       ft-supervisor submit --config job.yaml --spares 2          writes the batch script, and submits it
       ft-supervisor local --config job.yaml -N 4                 on this machine, without Slurm
       ft-supervisor status 1234                                  what is going on in job 1234?
+      ft-supervisor logs 1234 --failed                           what did the failed workers print?
+      ft-supervisor list                                         which runs are known here?
       ft-supervisor verdict 1234                                 how did job 1234 end?
       ft-supervisor fault kill coordinator --job 1234            game day: does job 1234 survive?
       ft-supervisor validate job.yaml                            is the file right?

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,16 @@ def put(text: str) -> bool:
             raise
         return False
     return True
+
+
+def reader_leaves(seconds: float) -> bool:
+    """Return whether the reader of stdout goes away within that time: while nothing new is printed, no write reports
+    it."""
+    if sys.stdout is None:
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    return bool(poll.poll(seconds * 1000))
 
 
 def replace_letters() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -17,7 +15,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from ft_supervisor.cli.errors import complain, guarded
-from ft_supervisor.cli.output import put, replace_letters
+from ft_supervisor.cli.output import put, reader_leaves, replace_letters
 from ft_supervisor.run_folder import find
 from ft_supervisor.status.judgement import JobStatus, RunState, document, exit_code, is_over
 from ft_supervisor.status.poll import StatusPoller
@@ -164,7 +162,7 @@ class StatusWatch:
                 seen = self._look.again()
                 draw(seen)
                 self._last = seen
-                if is_over(seen) or self._show.closed or _reader_leaves(LOOK_AGAIN):
+                if is_over(seen) or self._show.closed or reader_leaves(LOOK_AGAIN):
                     return exit_code(seen)
         except KeyboardInterrupt:
             return LEFT
@@ -185,16 +183,6 @@ class StatusWatch:
 def _told(seen: JobStatus) -> object:
     shot = seen.files.snapshot
     return seen.state, seen.notes, seen.slurm, seen.left, None if shot is None else shot.time
-
-
-def _reader_leaves(seconds: float) -> bool:
-    """Return whether the reader of stdout goes away within that time: while nothing new is printed, no write reports
-    it."""
-    if sys.stdout is None:
-        return True
-    poll = select.poll()
-    poll.register(sys.stdout, 0)
-    return bool(poll.poll(seconds * 1000))
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

@@ -84,8 +84,8 @@ def search(job: str | None, config: Path | None, run_dir: Path | None, environ: 
         return RunSearch(wanted, (run_dir.absolute(), run_dir.absolute() / job_id), only=True)
     if config is not None:
         return RunSearch(wanted, _below(_template(config, environ), job_id, environ), only=True)
-    here = Path.cwd()
-    places = (*_below(built_in()["run_dir"].value, job_id, environ), here, here / job_id)
+    around = Path.cwd()
+    places = (*_below(built_in()["run_dir"].value, job_id, environ), around, around / job_id)
     indexed = (entry.run_dir for entry in ([] if wanted is None else _index(str(wanted.job_id), environ)))
     return RunSearch(wanted, tuple(dict.fromkeys([*places, *indexed])))
 
@@ -171,10 +171,16 @@ def folder(search: RunSearch) -> Path | None:
     if search.wanted is not None:
         found = (next(runs.folders(place, search.wanted), None) for place in search.places)
         return next((each for each in found if each is not None), None)
-    return max(dict.fromkeys(_any_run(search.places)), key=_changed, default=None)
+    return max(dict.fromkeys(any_run(search.places)), key=_changed, default=None)
 
 
-def _any_run(places: tuple[Path, ...]) -> Iterator[Path]:
+def here(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the places below the current folder where runs of any job may be; each may be a pattern."""
+    return tuple(dict.fromkeys([*_below(built_in()["run_dir"].value, _ANY, environ), Path.cwd(), Path.cwd() / _ANY]))
+
+
+def any_run(places: tuple[Path, ...]) -> Iterator[Path]:
+    """Yield the folders of all runs in these places. Raises OSError."""
     for place in places:
         root, _, pattern = str(place).partition(_ANY)
         for parent in Path(root).glob(_ANY + pattern) if _ANY in str(place) else [place]:

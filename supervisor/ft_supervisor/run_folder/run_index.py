@@ -70,6 +70,37 @@ def look(environ: Mapping[str, str], name: str) -> list[IndexEntry]:
     return [entry for _, entry in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
+@dataclass(frozen=True)
+class NamedEntry:
+    """An entry with its place in the index. `name`: the job's id, or the array task's name; `cluster`: LOCAL for runs
+    of `ft-supervisor local`; `written`: seconds since the epoch."""
+
+    name: str
+    cluster: str
+    written: float
+    entry: IndexEntry
+
+
+def newest(environ: Mapping[str, str], most: int) -> list[NamedEntry]:
+    """Return the index's newest entries, `most` jobs, newest first; an array task's entry has the task's name. Raises
+    OSError."""
+    top = _top(environ)
+    if top is None or not top.is_dir():
+        return []
+    places = [(path.stat().st_mtime, path) for path in top.glob("*/*") if _NAME.fullmatch(path.name)]
+    found: dict[tuple[str, int], NamedEntry] = {}
+    for written, path in sorted(places, reverse=True):
+        if len(found) >= 2 * most:  # a task of an array has two entries
+            break
+        if (entry := _read(path)) is None:
+            continue
+        cluster = path.parent.name
+        key = cluster, entry.job_id
+        if key not in found or "_" in path.name:
+            found[key] = NamedEntry(path.name, cluster, written, entry)
+    return sorted(found.values(), key=lambda each: each.written, reverse=True)[:most]
+
+
 def _top(environ: Mapping[str, str]) -> Path | None:
     """Return the index's folder; None without a home folder. XDG: a relative path counts as unset."""
     state = environ.get("XDG_STATE_HOME", "")
