@@ -16,7 +16,7 @@ from ft_supervisor.fault import record
 from ft_supervisor.journal import journal
 from ft_supervisor.report import jobs_text, render_json
 from ft_supervisor.run_folder import snapshot
-from ft_supervisor.status import judgement
+from ft_supervisor.status import judgement, render_runs
 
 INTRO = """\
 The output of commands with `--json`, and the files of a run that are for other programs. Each format but that of
@@ -28,6 +28,7 @@ SECTIONS = {
     "ft-supervisor status --json": judgement,
     "ft-supervisor report JOB --json": render_json,
     "ft-supervisor report --since TIME --json": jobs_text,
+    "ft-supervisor list --json": render_runs,
     "RUN_DIR/RUN_ID/status.json": snapshot,
     "RUN_DIR/RUN_ID/journal/NODE/journal-*.jsonl": journal,
     "RUN_DIR/RUN_ID/faults.jsonl": record,
