@@ -123,6 +123,26 @@ def test_a_node_was_last_heard_when_it_was_last_heard() -> None:
     assert lost.noticed - lost.at == pytest.approx(now + 3 - json.loads(heard)[1], abs=0.01)
 
 
+def test_a_node_that_never_called_again_was_lost_in_the_coordinator_s_second_time_in_charge() -> None:
+    """The coordinator was in charge, another took over, and it was in charge again: what it heard of a node in its
+    first time says nothing of the second, in which the node, from which it never heard, trained for five minutes."""
+    path = RECORDED / "node-lost/4242.0.0/journal/node0/journal-coordinator-1.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if b'"NodeLost"' in line)
+    line = json.loads(lines[at])
+    (fact,) = [each["fact"] for each in line["actions"] if each.get("fact", {}).get("type") == "NodeLost"]
+    again = fact["heard"] + 300
+    line["now"] += 300
+    fact["heard"] = again
+    (lost,) = [
+        fact
+        for fact in facts([*lines[:at], json.dumps(line).encode() + b"\n"]).facts
+        if fact.kind is FactKind.NODE_LOST
+    ]
+    assert lost.noticed is not None
+    assert lost.noticed - lost.at == pytest.approx(line["now"] - again, abs=0.01)
+
+
 def test_spans_do_not_overlap_though_a_loss_is_told_late() -> None:
     story = [
         RunFact(1.0, FactKind.NODE_REGISTERED, node=0),

@@ -10,7 +10,6 @@ Of a coordinator's journal only the part counts in which the coordinator was in 
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -18,15 +17,12 @@ from typing import Any
 from ft_supervisor.core.protocol.bounds import Rank
 from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.model import job_name
-from ft_supervisor.core.protocol.ranks import parse_ranks
-from ft_supervisor.history.fact import LATEST, JournalFacts, announced, rank_of
+from ft_supervisor.history.fact import LATEST, JournalFacts, announced
 from ft_supervisor.history.from_agent import AgentEventReader
 from ft_supervisor.history.from_coordinator import CoordinatorEventReader
 
 VERSION = 2
 """Version of the journal's format (journal.journal)."""
-_HEARD = 512
-"""Number of the newest heartbeats that are kept, to find when a lost node was last heard."""
 
 
 def facts(lines: Iterable[bytes]) -> JournalFacts:
@@ -42,11 +38,7 @@ class _Reader:
     def __init__(self) -> None:
         self.journal = JournalFacts()
         self._offset: float | None = None
-        self._node_lost = 0.0
-        self._heard: deque[bytes] = deque(maxlen=_HEARD)
         self._quiet = b""
-        self._messages: dict[int, float] = {}
-        """When each node last sent a message or was heard, by infra_rank and the machine's clock."""
         self._agent = AgentEventReader(None, 0)
         self._now = 0.0
 
@@ -58,8 +50,6 @@ class _Reader:
         try:
             if line.startswith(b"["):
                 self._quiet = line
-                if line.startswith(b'["Heard"'):
-                    self._heard.append(line)
             elif not self._skips(line):
                 return self._whole(json.loads(line))
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
@@ -117,11 +107,8 @@ class _Reader:
         journal.rules = tuple(str(rule["where"]) for rule in job["settings"]["rules"])
         journal.name = job_name(str(job.get("policy", "")))
         journal.per_node, journal.active = from_plain(job["per_node"], Rank), from_plain(job["active"], Rank)
-        self._node_lost = float(job["timeouts"]["node_lost"])
         self._offset = _plausible(datetime.fromisoformat(value["time"]).timestamp()) - self._now
         journal.first = min(journal.first or float("inf"), self._now + self._offset)
-        self._heard.clear()  # they came from another process, with another clock
-        self._messages.clear()
         self._agent = AgentEventReader(journal.node, journal.per_node)
         self._touch()
         return True
@@ -138,29 +125,11 @@ class _Reader:
             self.journal.facts += self._agent.facts(at, event, actions)
         elif self.journal.machine == "coordinator":
             message = event.get("message") if event.get("type") == "Received" else None
-            if isinstance(message, dict):
-                self._messages[rank_of(message)] = self._now
-            if event.get("type") == "Heard":
-                self._messages |= {int(rank): self._now for rank, _ in event["echoes"]}
             if value["term"] is not None or _steps_down(actions):
                 reader = CoordinatorEventReader(
-                    at, value["term"], self.journal.node, self.journal.nodes, self.journal.rules, self._last_heard
+                    at, value["term"], self.journal.node, self.journal.nodes, self.journal.rules, self._offset
                 )
-                self.journal.facts += reader.facts(message or {}, actions)
-
-    def _last_heard(self, node: int) -> float:
-        """Return when the node was last heard, in seconds since the epoch: at least node_lost ago, since it is lost."""
-        at_most = self._now - self._node_lost
-        found = [self._messages[node]] if node in self._messages else []
-        for line in reversed(self._heard):
-            try:
-                _, now, _, echoes = json.loads(line)
-                if any(node in parse_ranks(ranks) for ranks in echoes.values()):
-                    found.append(float(now))
-                    break
-            except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
-                self.journal.strange += 1
-        return min(max(found, default=at_most), at_most) + (self._offset or 0.0)
+                self.journal.facts += reader.facts(message if isinstance(message, dict) else {}, actions)
 
 
 def _steps_down(actions: list[Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,8 @@ from ft_supervisor.history.fact import (
 @dataclass(frozen=True)
 class CoordinatorEventReader:
     """One event, at `at` (seconds since the epoch), in `term`, of the coordinator on the node with infra_rank `node`.
-    `nodes`: names by infra_rank; `rules`: the place of each rule; `last_heard`: returns when a node was last heard.
+    `nodes`: names by infra_rank; `rules`: the place of each rule; `offset`:
+    from the machine's clock to seconds since the epoch.
 
     A journal may contain anything: KeyError, TypeError, ValueError, IndexError and AttributeError mean that its values
     are not the expected ones."""
@@ -35,7 +36,7 @@ class CoordinatorEventReader:
     node: int | None
     nodes: tuple[str, ...]
     rules: tuple[str, ...]
-    last_heard: Callable[[int], float]
+    offset: float
 
     def facts(self, message: dict[str, Any], actions: list[Any]) -> Iterator[RunFact]:
         """Yield the facts of the event. `message`: the message that the event brought, or {}."""
@@ -106,7 +107,7 @@ class CoordinatorEventReader:
                     reason=why_lost(self.nodes[node], float(fact["bound"])),
                     noticed=self.at,
                 )
-                yield replace(lost, at=self.last_heard(node))
+                yield replace(lost, at=min(self.at, float(fact["heard"]) + self.offset))
             case "NodeUnhealthy":
                 yield self._fact(
                     FactKind.NODE_UNHEALTHY, node=int(fact["infra_rank"]), reason=str(fact["problem"]["reason"])
