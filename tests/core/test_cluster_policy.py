@@ -82,7 +82,7 @@ def test_a_rule_that_fails_the_job_gives_exit_code_93() -> None:
     }
     for infra_rank in range(3):
         coordinator.hear(stopping(infra_rank))
-    verdict = Verdict(Outcome.FAILED, "bad hyper-parameters: n1: worker 0 of node 1: exit code 42", Again.NEVER)
+    verdict = Verdict(Outcome.FAILED, "bad hyper-parameters: a worker (n1, local 0) exited with 42", Again.NEVER)
     assert coordinator.wait(TIMEOUTS.probe) == coordinator.propose(verdict)
     assert verdict.exit_code == 93
 
@@ -119,7 +119,8 @@ def test_stop_for_requeue() -> None:
     verdict = proposed(coordinator.wait(TIMEOUTS.probe))
     assert verdict is not None
     assert (verdict.outcome, verdict.again) == (Outcome.INTERRUPTED, Again.REQUEUE)
-    assert verdict.reason == ("stopped for a requeue: n2: worker 0 of node 2: out of memory, killed by SIGKILL")
+    why = "stopped for a requeue: a worker (n2, local 0) ran out of memory and was killed by SIGKILL"
+    assert verdict.reason == why
 
 
 def test_the_pause_before_the_next_cycle() -> None:
@@ -141,7 +142,7 @@ def test_a_job_that_makes_no_progress_fails() -> None:
     coordinator.event(StepRead(100))
     assert proposed(coordinator.wait(TIMEOUTS.probe)) == Verdict(
         Outcome.FAILED,
-        "1 restarts in a row without a newer checkpoint (step 100): n1: worker 0 of node 1: exit code 5",
+        "1 restart in a row without a newer checkpoint (step 100): a worker (n1, local 0) exited with 5",
     )
 
 
@@ -259,7 +260,8 @@ def test_without_a_spare_a_node_that_fails_too_often_goes_on_until_the_budget_is
     for infra_rank in range(3):
         coordinator.hear(stopping(infra_rank, Cycle(0, 9)))
     verdict = proposed(coordinator.wait(TIMEOUTS.probe))
-    assert verdict is not None and verdict.exit_code == 1 and verdict.reason.startswith("9 restarts spent: n1")
+    assert verdict is not None and verdict.exit_code == 1
+    assert verdict.reason.startswith("9 restarts spent: a worker (n1, local 0)")
 
 
 def test_a_spare_that_is_needed_for_a_lost_node_is_not_taken_for_one_that_fails_too_often() -> None:

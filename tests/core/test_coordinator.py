@@ -129,7 +129,7 @@ def test_the_spent_budget_is_the_verdict() -> None:
     talk.hear(failed(1))
     for infra_rank in range(3):
         talk.hear(stopped(infra_rank))
-    verdict = Verdict(Outcome.FAILED, "1 restarts spent: n2: worker 0 of node 2: exit code 3")
+    verdict = Verdict(Outcome.FAILED, "1 restart spent: a worker (n2, local 0) exited with 3")
     assert talk.hear(failed(2, C1)) == [stop(rank, C1, grace=TIMEOUTS.stop_grace) for rank in range(3)]
     for infra_rank in range(3):  # all nodes have had the time to report
         assert talk.hear(stopping(infra_rank, C1)) == []
@@ -157,7 +157,7 @@ def test_with_the_budget_spent_the_job_fails_once_all_nodes_have_had_time_to_rep
     talk.hear(stopping(0))
     talk.hear(stopping(1))
     assert talk.wait(TIMEOUTS.probe + BEAT) == []
-    reason = "no restarts allowed: n1: worker 0 of node 1: killed by SIGTERM"
+    reason = "no restarts allowed: a worker (n1, local 0) was killed by SIGTERM"
     assert talk.hear(stopping(2)) == []
     assert talk.wait(BEAT) == talk.propose(Verdict(Outcome.FAILED, reason))
 

@@ -18,6 +18,7 @@ from ft_supervisor.core.protocol.actions import (
 from ft_supervisor.core.protocol.events import ChildExited, NoVerdict, Ordered, Tick
 from ft_supervisor.core.protocol.model import Memory, Roster
 from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.core.transitions import InvalidState
 
 
@@ -161,7 +162,7 @@ def test_a_silent_agent_is_killed_and_replaced() -> None:
     (again,) = play.feed(AGENT_GONE)
     assert isinstance(again, SpawnAgent) and again.incarnation == 2
     (failure,) = again.memory.failures
-    assert str(failure) == "agent of node 1: hangs (not heard by its daemon for 3.0 s)"
+    assert sentence(failure, "n1") == "the agent of n1 hangs: not heard by its daemon for 3.0 s"
     assert failure.time == silent_at
 
 

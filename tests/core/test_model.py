@@ -22,18 +22,6 @@ def test_only_success_is_0() -> None:
     assert [outcome for outcome in Outcome if Verdict(outcome, "").exit_code == 0] == [Outcome.SUCCESS]
 
 
-@pytest.mark.parametrize(
-    ("failure", "text"),
-    [
-        (Failure(3, 1, exit_code=7), "worker 1 of node 3: exit code 7"),
-        (Failure(0, 0, signal="SIGKILL"), "worker 0 of node 0: killed by SIGKILL"),
-        (Failure(0, 0, 1, message="out of memory"), "worker 0 of node 0: exit code 1 (out of memory)"),
-    ],
-)
-def test_a_failure_is_one_sentence(failure: Failure, text: str) -> None:
-    assert str(failure) == text
-
-
 def test_the_later_memory_counts() -> None:
     """Only one agent at a time acts for the node, and its order to remember has the whole memory."""
     known = Memory(2, newest=Cycle(0, 1), succeeded=Cycle(0, 1))

@@ -153,7 +153,9 @@ def test_agents_alone_tell_the_cycles_and_their_nodes(case: str) -> None:
 def test_agents_alone_tell_who_failed() -> None:
     history = build("4242.0.0", told("crash", "agent"), None)
     assert [cycle.ended for cycle in history.cycles] == [CycleEnd.FAILED, CycleEnd.SUCCESS]
-    assert history.cycles[0].cause == "exit" and history.cycles[0].reason == "worker 0 of node 1: exit code 1"
+    said = "event=worker restart=0 rank=1 world=2 pid=20484"
+    assert history.cycles[0].reason == f"rank 1 (node1, local 0) exited with 1: {said}"
+    assert history.cycles[0].cause == "exit"
     assert history.first_failure is not None and history.first_failure.rank == 1
 
 

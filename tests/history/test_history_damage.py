@@ -228,5 +228,5 @@ def test_journals_of_the_former_version_are_refused_with_both_versions() -> None
     assert not found.facts and found.problem == "it is of version 1; this ft-supervisor reads 2"
     (note,) = [note for note in recorded("former-version").notes if "version 1" in note]
     assert "journal-agent-1.jsonl" in note
-    with pytest.raises(BadJournal, match=r"protocol\) \(1, 1\): this ft-supervisor replays \(2, 2\) only"):
+    with pytest.raises(BadJournal, match=r"protocol\) \(1, 1\): this ft-supervisor replays \(2, 3\) only"):
         list(lines.read(path))

@@ -81,7 +81,7 @@ def test_today_s_journals_are_understood(history: History) -> None:
     first, second, third = history.cycles
     assert first.nodes == ("n0", "n1") and first.began.startswith("enough nodes are here")
     assert (first.cause, first.response) == ("exit", "restart")
-    assert first.rule == "built-in (rule 1)" and first.reason == "n1: worker 0 of node 1: exit code 3"
+    assert first.rule == "built-in (rule 1)" and first.reason == "a worker (n1, local 0) exited with 3: two"
     assert second.response == "restart" and second.cause not in ("", "unknown") and second.reason
     assert history.verdict is not None and history.verdict.outcome is Outcome.SUCCESS
     assert third.end is not None and history.ended is not None and history.ended >= third.end

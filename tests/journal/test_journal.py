@@ -335,7 +335,7 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [(1, 1), (1, 2), (2, 1), (3, 3)])
 def test_another_version_is_refused(other: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match=rf"\({other[0]}, {other[1]}\): this ft-supervisor replays \(2, 2\) only"):
+    with pytest.raises(ValueError, match=rf"\({other[0]}, {other[1]}\): this ft-supervisor replays \(2, 3\) only"):
         parse(f'{{"journal":{other[0]},"protocol":{other[1]}}}'.encode())
 
 

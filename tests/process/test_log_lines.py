@@ -17,7 +17,7 @@ from ft_supervisor.process.log_lines import FORMS, render
 NODES = tuple(f"n{rank}" for rank in range(12))
 JOB = Job("7.0.0", NODES, NODES, (1,), "/r", "/l", 10, 8, ("x",))
 CYCLE = Cycle(0, 3)
-FAILURE = Failure(1, 2, exit_code=3, error_file="/e.json", message="bad", last_lines="one\ntwo")
+FAILURE = Failure(1, 2, exit_code=3, error_file="/e.json", message="bad", last_lines="one\ntwo", rank=10)
 PROBLEM = Problem("disk", "no space")
 VERDICT = Verdict(Outcome.FAILED, "10 restarts spent")
 LINES: dict[Any, str] = {
@@ -33,12 +33,12 @@ LINES: dict[Any, str] = {
         'warning event=mail_dropped message=Run cycle=0.3 reason="workers of 0.2 are not gone"'
     ),
     agent.AgentUnhealthy(PROBLEM): 'warning event=unhealthy reason="no space"',
-    agent.FailureIgnored(FAILURE): ('warning event=failure_ignored failure="worker 2 of node 1: exit code 3 (bad)"'),
+    agent.FailureIgnored(FAILURE): ('warning event=failure_ignored failure="rank 10 (n1, local 2) exited with 3: bad"'),
     agent.WorkerFailed(CYCLE, FAILURE): (
-        'warning event=worker_failed cycle=0.3 failure="worker 2 of node 1: exit code 3 (bad)" error_file=/e.json'
+        'warning event=worker_failed cycle=0.3 failure="rank 10 (n1, local 2) exited with 3: bad" error_file=/e.json'
     ),
-    agent.WorkerHangs(CYCLE, Failure(1, 2, message="no heartbeat for 10 s", cause=Cause.HANG, silent=10.0)): (
-        'warning event=worker_hangs cycle=0.3 failure="worker 2 of node 1: hangs (no heartbeat for 10 s)"'
+    agent.WorkerHangs(CYCLE, Failure(1, 2, message="no heartbeat for 10 s", cause=Cause.HANG, silent=10.0, rank=10)): (
+        'warning event=worker_hangs cycle=0.3 failure="rank 10 (n1, local 2) hangs: no heartbeat for 10 s"'
     ),
     agent.TerminationPassedOn("SIGTERM"): "info event=terminated reason=SIGTERM",
     agent.ConfigDiffers("another sum"): 'warning event=policy_differs reason="another sum"',
@@ -93,7 +93,7 @@ LINES: dict[Any, str] = {
         'warning event=gives_up cycle=0.3 reason=spent cause=hang rule="built-in (rule 1)" used=10'
     ),
     coordinator.FirstFailure(CYCLE, 10, 1, FAILURE): (
-        'warning event=first_failure cycle=0.3 rank=10 node=n1 failure="worker 2 of node 1: exit code 3 (bad)" '
+        'warning event=first_failure cycle=0.3 rank=10 node=n1 failure="rank 10 (n1, local 2) exited with 3: bad" '
         "log=/r/logs/0.3/rank10.log"
     ),
     coordinator.TooFewNodes("9 of 10", OnExhausted.WAIT): (

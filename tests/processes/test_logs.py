@@ -48,7 +48,7 @@ def test_files_by_cycle_and_rank_and_the_first_failure_once(start: StartJob) -> 
     first = job.wait("first_failure")
     job.finish()
     job.assert_end(0, "success")
-    assert first["rank"] == "1" and first["failure"] == "worker 0 of node 1: exit code 7"
+    assert first["rank"] == "1" and first["failure"].startswith("rank 1 (node1, local 0) exited with 7: ")
     assert first["log"] == str(file_of(job, 1)) and first.level == "warning"
     complaint = file_of(job, 1).read_text().splitlines()
     assert len(complaint) == 2 and complaint[1] == COMPLAINT

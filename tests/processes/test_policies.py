@@ -51,7 +51,7 @@ def test_a_failure_after_which_the_job_is_not_to_run_again(start: StartJob) -> N
     rule = {"match": {"exit_code": 7}, "action": "fail", "reason": "bad hyper-parameters"}
     job = start(nodes=1, active=1, policy=rules(rule))
     hit(job.worker(0), signal.SIGUSR2)
-    reason = "bad hyper-parameters: node0: worker 0 of node 0: exit code 7"
+    reason = "bad hyper-parameters: rank 0 (node0, local 0) exited with 7"
     job.assert_end(93, "failed", reason)
     verdict = job.verdict()
     assert verdict is not None and verdict["again"] == "never"
@@ -64,7 +64,7 @@ def test_a_node_is_replaced_for_what_its_worker_printed(start: StartJob) -> None
     hit(job.worker(1), signal.SIGUSR2)
     assert nodes_of(job, 1) == ["node0", "node2"]
     replaced = job.wait("replace_node", replaced="node1")
-    assert "(rule 1)" in replaced["rule"] and "exit code 7" in replaced["reason"]
+    assert "(rule 1)" in replaced["rule"] and "exited with 7" in replaced["reason"]
     assert "NVRM: Xid 48" in job.output  # and passed on
     job.finish()
     job.assert_end(0, "success")
@@ -105,7 +105,7 @@ def test_a_job_without_progress_fails(start: StartJob) -> None:
         until(lambda number=number: step_of(job) == number, "a checkpoint")  # type: ignore[misc]
         job.fail(worker)
     job.fail(job.worker(0, restart=2))
-    job.assert_end(1, "failed", "1 restarts in a row without a newer checkpoint (step 200)")
+    job.assert_end(1, "failed", "1 restart in a row without a newer checkpoint (step 200)")
 
 
 # -- health
@@ -200,7 +200,7 @@ def test_a_worker_that_goes_silent_is_restarted_and_its_stacks_are_kept(start: S
     (job.folder / "silent-1").unlink()
     job.worker(1, restart=1)
     reason = job.wait("restart")["reason"]
-    assert reason == "node1: worker 0 of node 1: hangs (no heartbeat for 3 s)"
+    assert reason == "rank 1 (node1, local 0) hangs: no heartbeat for 3 s"
     (stacks,) = (job.run_folder / "stacks").glob("*/1.txt")
     assert "worker.py" in stacks.read_text()
     job.finish()

@@ -59,7 +59,7 @@ def test_a_job_is_told_while_it_runs_and_after_its_end(start: StartJob) -> None:
     done = report(job)
     assert done.returncode == 0
     assert f"run {job.run_folder.name}: success" in done.stdout
-    assert f"rank 1 on node1, cycle {first['number']}: worker 0 of node 1: exit code 1" in done.stdout
+    assert f"cycle {first['number']}: rank 1 (node1, local 0) exited with 1" in done.stdout
     assert f"logs/{first['number']}/rank1.log" in done.stdout and "| event=worker restart=0 rank=1" in done.stdout
 
 

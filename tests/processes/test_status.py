@@ -88,7 +88,7 @@ def test_from_the_first_cycle_to_the_end(start: StartJob, tmp_path_factory: pyte
     job.worker(1, restart=1)
     status = when(job, "a restart", phase="running", cycle="0.1")
     assert status["decision"]["what"] == "restart" and status["decision"]["rule"].endswith("(rule 1)")
-    assert status["decision"]["reason"].startswith("node1: worker 0 of node 1: exit code 1")
+    assert status["decision"]["reason"].startswith("rank 1 (node1, local 0) exited with 1")
     assert status["budgets"][0]["left"] == 9
 
     agent = job.pid("agent", "node2")

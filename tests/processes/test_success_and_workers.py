@@ -23,10 +23,10 @@ def test_a_worker_that_fails_or_is_killed_means_a_new_cycle_on_the_same_nodes(st
     job = start(nodes=2, active=2)
     job.worker(0)
     job.fail(job.worker(1))
-    assert job.wait("restart", used=1)["reason"] == "node1: worker 0 of node 1: exit code 1"
+    assert job.wait("restart", used=1)["reason"].startswith("rank 1 (node1, local 0) exited with 1")
     job.worker(1, restart=1)
     os.kill(int(job.worker(0, restart=1)["pid"]), signal.SIGKILL)
-    assert job.wait("restart", used=2)["reason"] == "node0: worker 0 of node 0: killed by SIGKILL"
+    assert job.wait("restart", used=2)["reason"] == "rank 0 (node0, local 0) was killed by SIGKILL"
     for rank, node in enumerate(job.nodes):
         assert job.worker(rank, restart=2).said == node
     job.finish()
@@ -55,6 +55,6 @@ def test_a_spent_budget_ends_all_nodes_with_1(start: StartJob) -> None:
     job = start(nodes=3, active=2, max_restarts=1)
     job.fail(job.worker(0))
     job.fail(job.worker(1, restart=1))
-    job.assert_end(1, "failed", "1 restarts spent: node1: worker 0 of node 1: exit code 1")
+    job.assert_end(1, "failed", "1 restart spent: rank 1 (node1, local 0) exited with 1")
     assert len(job.all("restart")) == 1
     assert not job.all("worker", restart=2)

@@ -27,10 +27,21 @@ def row(state: str, start: int, *, step: str = "", code: int = 0, nodes: str = "
 
 
 def report(
-    case: str = "takeover", slurm: Sequence[AccountingRecord] = (), notes: Sequence[str] = (), **changes: object
+    case: str = "takeover",
+    slurm: Sequence[AccountingRecord] = (),
+    notes: Sequence[str] = (),
+    first: FirstFailedWorker | None = None,
+    **changes: object,
 ) -> Report:
-    """Return the report of a recorded run, with these fields of its history changed."""
-    return join("4242", [replace(recorded(case), **changes)], slurm, notes)  # type: ignore[arg-type]
+    """Return the report of a recorded run, with these fields of its history changed, and one cycle's first failure."""
+    history = replace(recorded(case), **changes)  # type: ignore[arg-type]
+    return join("4242", [history if first is None else with_first(history, first)], slurm, notes)
+
+
+def with_first(history: History, first: FirstFailedWorker) -> History:
+    """Return the history with this as the first failure of its cycle."""
+    cycles = (replace(each, first=first) if each.number == first.cycle else each for each in history.cycles)
+    return replace(history, cycles=tuple(cycles))
 
 
 def evil() -> Report:
@@ -51,7 +62,11 @@ def evil() -> Report:
     verdict = replace(history.verdict, reason=EVIL)
     faults = (Fault(history.start or 0.0, EVIL, EVIL, EVIL, note=EVIL, cycle=EVIL),)
     changed: History = replace(
-        history, nodes=nodes, cycles=cycles, first_failure=first, verdict=verdict, faults=faults, notes=(EVIL,)
+        with_first(replace(history, cycles=cycles), first),
+        nodes=nodes,
+        verdict=verdict,
+        faults=faults,
+        notes=(EVIL,),
     )
     slurm = [replace(row("FAILED", 100), comment=EVIL, nodes=EVIL)]
     return join("4242", [changed], slurm, [EVIL])

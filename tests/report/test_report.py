@@ -135,7 +135,7 @@ def test_the_text_tells_it_all() -> None:
         "4 nodes, 2 to train · 3 cycles · 2 failed · 1 takeover",
         "effective training time ratio",
         "node1 is the coordinator (term 1)",
-        "rank 1 on node1, cycle 0.0: worker 0 of node 1: exit code 1",
+        "cycle 0.0: rank 1 (node1, local 0) exited with 1: event=worker",
         "| event=worker restart=0 rank=1",
         "detection",
         "rendezvous",
@@ -198,9 +198,9 @@ def test_a_peer_s_failure_after_the_loss_of_a_node_is_called_so() -> None:
     first = recorded("crash").first_failure
     assert first is not None and "was lost first" not in text(report("crash"))
     after = replace(first, consequence_of="node2 was not heard for 7 s")
-    shown = text(report("crash", first_failure=after), width=200)
+    shown = text(report("crash", first=after), width=200)
     line = "A node was lost first: node2 was not heard for 7 s. What failed then is a consequence:\n"
-    assert f"{line}  rank 1 on node1" in shown
+    assert f"{line}  cycle 0.0: rank 1 (node1, local 0) exited with 1" in shown
 
 
 def test_cycles_that_failed_after_that_of_the_first_failing_rank_are_not_forgotten() -> None:
@@ -220,9 +220,7 @@ def test_a_long_line_of_the_log_is_broken_near_the_edge(width: int) -> None:
     first = recorded("crash").first_failure
     assert first is not None
     long = '  File "/some/long/path/of/site-packages/torch/autograd/graph.py", line 979, in run: \N{SNOWMAN}' * 2
-    lines = text(
-        report("crash", first_failure=replace(first, lines=(long, "", "end")), notes=()), width=width
-    ).splitlines()
+    lines = text(report("crash", first=replace(first, lines=(long, "", "end")), notes=()), width=width).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith('  |   File "/some'))
     assert lines.index("  | end") == (until := lines.index("  |")) + 1
     assert all(line.startswith("    ") for line in lines[at + 1 : until])
@@ -296,7 +294,7 @@ def test_the_json_has_its_documented_keys(case: str) -> None:
     assert set(run["nodes"][0]["spans"][0]) == {"state", "start", "end", "cycle", "group_rank", "reason"}
     assert set(run["cycles"][0]) == {
         *("number", "term", "n", "nodes", "start", "workers_up", "end", "ended", "began", "cause", "reason", "rule"),
-        *("response", "how", "why", "made", "failures", "lost", "loss"),
+        *("response", "how", "why", "made", "failures", "lost", "loss", "first_failure"),
     }
     assert set(run["cycles"][0]["loss"]) == {
         *("at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"),
@@ -309,7 +307,7 @@ def test_the_json_has_its_documented_keys(case: str) -> None:
             *("cycle", "node", "rank", "text", "lines", "source", "stacks", "consequence_of"),
         }
         assert set(run["cycles"][0]["failures"][0]) == {
-            *("node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message"),
+            *("node", "infra_rank", "local_rank", "rank", "exit_code", "signal", "cause", "exception", "message"),
             *("error_file", "time", "text"),
         }
     documented = render_json.__doc__ or ""

@@ -79,7 +79,7 @@ def test_the_page_tells_it_all() -> None:
         "lost_node",
         "node0 was not heard for 7 s",
         "restart by /shared/job/job.yaml:1 (rule 1)",
-        "rank 1 on node1, cycle 0.0: worker 0 of node 1: exit code 1",
+        "cycle 0.0: rank 1 (node1, local 0) exited with 1: event=worker",
         "event=worker restart=0 rank=1",
         "active in cycle 1.1, group_rank 0",
         "COMPLETED",
@@ -95,7 +95,7 @@ def a_game_day() -> Report:
     faults = (Fault(at, "kill", "worker", "node1", 1, cycle="0.0"), Fault(at, "kill", "node", "elsewhere"))
     assert history.first_failure is not None
     first = replace(history.first_failure, consequence_of="node2 was not heard for 7 s")
-    return report("crash", faults=faults, first_failure=first)
+    return report("crash", faults=faults, first=first)
 
 
 def test_a_game_day_and_a_consequence_are_told() -> None:
@@ -150,7 +150,7 @@ def test_a_line_of_the_log_is_shown_as_it_was_printed(line: str) -> None:
     nodes = tuple(replace(node, name=line) for node in history.nodes)
     failure = replace(history.first_failure, lines=("", line, "end"))
     usual = Tree(render_html.render(report("crash")))
-    tree = Tree(render_html.render(report("crash", first_failure=failure, nodes=nodes)))
+    tree = Tree(render_html.render(report("crash", first=failure, nodes=nodes)))
     assert f"\n\n{line}\nend" in tree.text, "the empty first line, after the line end that belongs to <pre>"
     assert [tag for tag, _ in tree.tags] == [tag for tag, _ in usual.tags]
     rows = [attributes for tag, attributes in tree.tags if "data-node" in attributes]

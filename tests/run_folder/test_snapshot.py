@@ -100,7 +100,7 @@ def test_a_restart_is_the_last_decision_and_is_charged() -> None:
     found = seen(talk)
     assert found.decision is not None and found.cycle is not None
     assert found.decision.what == "restart" and found.decision.cycle == str(C1)
-    assert "n1: worker 0 of node 1: exit code 3" in found.decision.reason
+    assert "a worker (n1, local 0) exited with 3" in found.decision.reason
     assert found.decision.rule == "built-in (rule 1)"
     assert found.decision.time == found.cycle.started == EPOCH + began
     assert [(budget.used, budget.left) for budget in found.budgets] == [(1, 2)]
@@ -114,7 +114,7 @@ def test_a_cycle_that_is_being_stopped_shows_who_still_runs() -> None:
     found = seen(talk)
     assert found.phase == "stopping" and found.decision is not None
     assert (found.decision.what, found.decision.cycle) == ("cycle_failed", "0.0")
-    assert found.decision.reason == "n1: worker 0 of node 1: exit code 3"
+    assert found.decision.reason == "a worker (n1, local 0) exited with 3"
     assert [(e.infra_ranks, e.running) for e in found.nodes] == [("0,2", True), ("1", False), ("3", False)]
 
 

@@ -85,7 +85,7 @@ def test_an_array_task_is_requeued_by_a_rule(up: Lab) -> None:
     job.ends("COMPLETED", "0:0")
     rows = job.rows(0)
     assert rows[-1]["step"] == STEPS and rows[-1]["resumed_from"] > 0
-    assert "stopped for a requeue: n1: worker 0 of node 1: killed by SIGKILL" in job.output
+    assert "stopped for a requeue: rank 1 (n1, local 0) was killed by SIGKILL" in job.output
     assert job.states(duplicates=True) == ["REQUEUED", "COMPLETED"]
 
 
@@ -224,7 +224,7 @@ def test_an_out_of_memory_kill(lab: Lab) -> None:
         (job.folder / "eat-n1").touch()
         job.ends("FAILED", "93:0")
         verdict = job.verdict() or {}
-        assert verdict["reason"].startswith("the batch is too large: n1: worker 0 of node 1: out of memory")
+        assert verdict["reason"].startswith("the batch is too large: rank 1 (n1, local 0) ran out of memory")
     finally:
         end = time.monotonic() + 30.0
         while CGROUP.exists() and time.monotonic() < end:

@@ -117,7 +117,7 @@ def test_stopping_says_why_and_who_is_waited_for() -> None:
     found = text(seen(shot_of(talk)))
     assert "stopping" in found.splitlines()[0]
     assert "Waiting for   2 nodes to stop the workers" in found
-    assert "stop: n1: worker 0 of node 1: exit code 3" in found
+    assert "stop: a worker (n1, local 0) exited with 3" in found
     assert [line.split("  ")[-1].strip() for line in found.splitlines() if re.match("n[0-2]", line)] == [
         "still stopping",
         "stopped",
@@ -131,7 +131,7 @@ def test_a_restart_names_its_rule() -> None:
     for rank in range(3):
         talk.hear(stopped(rank, C0))
     found = words(seen(shot_of(talk)))
-    assert "restart: n1: worker 0 of node 1: exit code 3" in found and "[built-in (rule 1)]" in found
+    assert "restart: a worker (n1, local 0) exited with 3" in found and "[built-in (rule 1)]" in found
     assert "2 of 3 left" in found and "Cycle 0.1" in found
 
 

@@ -51,10 +51,14 @@ class WorkerEvidence:
         self._kills: dict[int, Counter | None] = {}
         self._exited: set[int] = set()
 
+    def begin(self, run: Run) -> None:
+        """Note the cycle whose workers are about to be started."""
+        self._run = run
+
     def open(self, run: Run, kept: Collection[int] = ()) -> dict[int, WorkerStreams]:
         """Return the workers' streams and variables, by local rank. `kept`: those that go on in their processes, and so
         have their streams. Raises OSError; `close` is due then too."""
-        self._run = run
+        self.begin(run)
         local_ranks = range(self._job.per_node)
         first = run.group_rank * self._job.per_node
         ranks = {local_rank: first + local_rank for local_rank in local_ranks}
@@ -125,6 +129,7 @@ class WorkerEvidence:
             exception=told.exception if told else "",
             rules=rules,
             last_lines=lines,
+            rank=self._rank(local_rank),
         )
 
     def raised(self, local_rank: int, exception: str, message: str) -> Failure:
@@ -139,7 +144,11 @@ class WorkerEvidence:
             rules=rules,
             last_lines=lines,
             lives=True,
+            rank=self._rank(local_rank),
         )
+
+    def _rank(self, local_rank: int) -> int | None:
+        return None if self._run is None else self._run.group_rank * self._job.per_node + local_rank
 
     def last_words(self, local_rank: int) -> tuple[tuple[int, ...], str]:
         """Return, for a worker that has failed, the indices of the job's rules whose log pattern matches its last

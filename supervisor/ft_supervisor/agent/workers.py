@@ -80,6 +80,7 @@ class Workers:
         self._collect()
         self._drop_unreachable()
         again = self._machine.start(run.cycle, fresh=run.fresh)
+        self.evidence.begin(run)
         with self._told():
             self._drop_all_but(again)
             failure = self._starter.wrong_command() if len(again) < self._job.per_node else None

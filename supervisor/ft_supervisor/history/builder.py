@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ft_supervisor.core.protocol.model import Verdict
 from ft_supervisor.history import clocks, game_days
-from ft_supervisor.history.cycles import cycles, first_failure, training
+from ft_supervisor.history.cycles import cycles, training
 from ft_supervisor.history.fact import FactKind, JournalFacts, RunFact
 from ft_supervisor.history.model import Fault, History, Takeover
 from ft_supervisor.history.nodes import nodes
@@ -42,7 +42,7 @@ def build(
         elif fact.kind is FactKind.AGENT_ENDS:
             ends.append(fact)
     per_node = next((each.per_node for each in journals if each.per_node is not None), None)
-    stories = cycles(everything, names, verdict)
+    stories = cycles(everything, names, verdict, per_node)
     until = max((each.last - _off(each, ahead) for each in journals if each.last is not None), default=None)
     closed = next((fact for fact in led if fact.kind is FactKind.VERDICT_CLOSED), None)
     proposed = next((fact for fact in led if fact.kind is FactKind.VERDICT_PROPOSED), None)
@@ -60,7 +60,6 @@ def build(
         per_node=per_node,
         name=next((each.name for each in journals if each.name), ""),
         active=next((each.active for each in journals if each.active is not None), None),
-        first_failure=first_failure(everything, stories, names, per_node),
         faults=game_days.placed(faults, names, ahead, stories),
         notes=(*notes, *clocks.notes(ahead, names)),
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.core.protocol.settings import Cause
+from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.history.fact import FactKind, RunFact
 from ft_supervisor.history.known import CycleFacts, collect, order
 from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, Loss, LostNode, Made
@@ -15,13 +17,16 @@ _CLOCKS = 0.25
 """Seconds. Two nodes' clocks may differ by so much before an interval between times of both is treated as unknown."""
 
 
-def cycles(facts: Sequence[RunFact], names: Sequence[str], verdict: Verdict | None) -> tuple[CycleStory, ...]:
-    """Return all cycles, in order. `facts`: all journals', in order; `names`: the nodes' names by infra_rank."""
+def cycles(
+    facts: Sequence[RunFact], names: Sequence[str], verdict: Verdict | None, per_node: int | None = None
+) -> tuple[CycleStory, ...]:
+    """Return all cycles, in order. `facts`: all journals', in order; `names`: the nodes' names by infra_rank;
+    `per_node`: workers on each node, None if that is not known."""
     proposed = next((fact for fact in facts if fact.kind is FactKind.VERDICT_PROPOSED), None)
     found = collect(facts, verdict, proposed)
     trouble = [fact for fact in facts if fact.kind in (FactKind.NODE_LOST, FactKind.NODE_UNHEALTHY)]
     return tuple(
-        _story(number, cycle, later, trouble, names, proposed)
+        _story(number, cycle, later, trouble, names, per_node, proposed)
         for (number, cycle), later in zip_longest(found.items(), list(found.values())[1:])
     )
 
@@ -32,14 +37,17 @@ def _story(
     later: CycleFacts | None,
     trouble: Sequence[RunFact],
     names: Sequence[str],
+    per_node: int | None,
     proposed: RunFact | None,
 ) -> CycleStory:
     term, n = order(number)
-    failed, failures = cycle.ended is CycleEnd.FAILED, cycle.in_order()
-    reason = cycle.reason_fact.reason if cycle.reason_fact else str(failures[0]) if failures else ""
+    failed, failures = cycle.ended is CycleEnd.FAILED, [_ranked(each, cycle, per_node) for each in cycle.in_order()]
+    reason = cycle.reason_fact.reason if cycle.reason_fact else ""
+    if not cycle.reason_fact and failures:
+        reason = sentence(failures[0], _name(names, failures[0].infra_rank))
     cause = _cause(cycle, failures) if failed else ""
     lost = _lost(cycle, trouble, names)
-    return CycleStory(
+    story = CycleStory(
         number=number,
         term=term,
         n=n,
@@ -61,6 +69,7 @@ def _story(
         made=_made(cycle),
         loss=_loss(cycle, later, _happened(cycle, cause, lost), proposed) if failed else None,
     )
+    return _with_first(story, cycle.first_failure, names)
 
 
 def _made(cycle: CycleFacts) -> Made | None:
@@ -68,6 +77,14 @@ def _made(cycle: CycleFacts) -> Made | None:
         return None
     in_process, warm, cold = map(sum, zip(*cycle.made.values(), strict=True))
     return Made(in_process, warm, cold, unknown_nodes=len(set(cycle.group) - cycle.made.keys()))
+
+
+def _ranked(failure: Failure, cycle: CycleFacts, per_node: int | None) -> Failure:
+    """Return the failure with its worker's rank, if that follows from the cycle's group. Some journals lack it."""
+    known = failure.infra_rank in cycle.group and per_node is not None and failure.local_rank >= 0
+    if failure.rank is not None or not known or per_node is None:
+        return failure
+    return replace(failure, rank=cycle.group.index(failure.infra_rank) * per_node + failure.local_rank)
 
 
 def _name(names: Sequence[str], node: int) -> str:
@@ -147,23 +164,24 @@ def training(stories: Sequence[CycleStory], until: float | None) -> float | None
     return total
 
 
-def first_failure(
-    facts: Sequence[RunFact], stories: Sequence[CycleStory], names: Sequence[str], per_node: int | None
-) -> FirstFailedWorker | None:
-    """Return the first failure of the last cycle in which a worker failed: the one that the coordinator has named, else
-    the earliest by the nodes' clocks. None if no worker failed."""
-    story = next((each for each in reversed(stories) if each.ended is CycleEnd.FAILED and each.failures), None)
-    if story is None:
-        return None
-    named = [fact for fact in facts if fact.kind is FactKind.FIRST_FAILURE and fact.cycle == story.number]
-    failure = named[-1].failures[0] if named else story.failures[0]
-    name, rank = _name(names, failure.infra_rank), None
-    if name in story.nodes and per_node is not None and failure.local_rank >= 0:
-        rank = story.nodes.index(name) * per_node + failure.local_rank
-    lines = tuple(failure.last_lines.splitlines())
-    return FirstFailedWorker(
-        story.number, name, rank, failure, lines, consequence_of=_consequence_of(story, name, failure)
-    )
+# -- the first failure
+
+
+def _with_first(story: CycleStory, named: RunFact | None, names: Sequence[str]) -> CycleStory:
+    """Return the cycle with its first failure: the one that the coordinator has named, else the earliest by the nodes'
+    clocks; none if no worker failed. `named`: the coordinator's fact."""
+    if story.ended is not CycleEnd.FAILED or not story.failures:
+        return story
+    failure = story.failures[0]
+    if named is not None:
+        failure = named.failures[0]
+        who = failure.infra_rank, failure.local_rank
+        rank = next((each.rank for each in story.failures if (each.infra_rank, each.local_rank) == who), failure.rank)
+        failure = replace(failure, rank=rank)
+    name = _name(names, failure.infra_rank)
+    lines, consequence = tuple(failure.last_lines.splitlines()), _consequence_of(story, name, failure)
+    first = FirstFailedWorker(story.number, name, failure.rank, failure, lines, consequence_of=consequence)
+    return replace(story, first=first)
 
 
 def _consequence_of(story: CycleStory, name: str, failure: Failure) -> str:

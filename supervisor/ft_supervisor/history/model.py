@@ -127,6 +127,24 @@ class Made:
 
 
 @dataclass(frozen=True)
+class FirstFailedWorker:
+    """The worker that failed first in one cycle. `rank` is its RANK, None if its place in the group is not
+    known, or the agent itself failed. `lines`: the last lines that it printed, () if its output was not kept; `source`:
+    the file that contains them; `stacks`: the file with its stacks when it hung; both are relative to the run's folder.
+    `consequence_of`: the earlier loss of another node that ended the cycle, as peers of a lost node fail as well; ""
+    if there was none."""
+
+    cycle: str
+    node: str
+    rank: int | None
+    failure: Failure
+    lines: tuple[str, ...] = ()
+    source: str = ""
+    stacks: str = ""
+    consequence_of: str = ""
+
+
+@dataclass(frozen=True)
 class CycleStory:
     """One cycle. `number` is TERM.N, `n` the number of cycles before it. `nodes`: names by group_rank. `began`: why it
     began; `choice`: why its nodes were chosen. `cause` is one of core.protocol.settings.Cause, `growth`, `other` (for
@@ -134,7 +152,8 @@ class CycleStory:
     `reason` is the decision's, else the first recorded one; `rule` the rule that decided, as FILE:LINE (rule N);
     `response` its answer: restart, replace_node, gives_up; `how` and `why` the rung of the restart, "" where
     workers.restart is process. `made`: None where no journal has it. `failures`: the workers that failed, in order of
-    time by their nodes' clocks. `lost`: its nodes that were lost as it ended."""
+    time by their nodes' clocks; `first`: the one that counts as the cause, None if no worker failed. `lost`: its nodes
+    that were lost as it ended."""
 
     number: str
     term: int
@@ -156,6 +175,7 @@ class CycleStory:
     how: str = ""
     why: str = ""
     made: Made | None = None
+    first: FirstFailedWorker | None = None
 
 
 @dataclass(frozen=True)
@@ -167,24 +187,6 @@ class Takeover:
     term: int
     node: str
     gap: float | None
-
-
-@dataclass(frozen=True)
-class FirstFailedWorker:
-    """The worker that failed first in the last failed cycle. `rank` is its RANK, None if its place in the group is not
-    known, or the agent itself failed. `lines`: the last lines that it printed, () if its output was not kept; `source`:
-    the file that contains them; `stacks`: the file with its stacks when it hung; both are relative to the run's folder.
-    `consequence_of`: the earlier loss of another node that ended the cycle, as peers of a lost node fail as well; ""
-    if there was none."""
-
-    cycle: str
-    node: str
-    rank: int | None
-    failure: Failure
-    lines: tuple[str, ...] = ()
-    source: str = ""
-    stacks: str = ""
-    consequence_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -231,11 +233,15 @@ class History:
     name: str = ""
     per_node: int | None = None
     active: int | None = None
-    first_failure: FirstFailedWorker | None = None
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = field(default=())
     left: LeftRunning | None = None
     cost: Cost | None = None
+
+    @property
+    def first_failure(self) -> FirstFailedWorker | None:
+        """The first failure of the last cycle in which a worker failed; None if there was none."""
+        return next((cycle.first for cycle in reversed(self.cycles) if cycle.first is not None), None)
 
     @property
     def ratio(self) -> float | None:

@@ -8,7 +8,7 @@ up: those of ten thousand nodes would take hours, and add only when workers star
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from ft_supervisor.history import game_days
 from ft_supervisor.history.builder import build
 from ft_supervisor.history.fact import JournalFacts
 from ft_supervisor.history.facts import facts
-from ft_supervisor.history.model import Fault, FirstFailedWorker, History
+from ft_supervisor.history.model import CycleStory, Fault, FirstFailedWorker, History
 from ft_supervisor.run_folder import left_running, smallfile, verdict_file
 from ft_supervisor.run_folder.left_running import LeftRunning
 
@@ -29,6 +29,8 @@ MOST_DAEMONS = 64
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one line; the longest, a cycle of ten thousand nodes, takes a quarter of that."""
 LAST_LINES = 20
+MOST_OUTPUTS = 100
+"""Failed cycles whose workers' log files are read."""
 MOST_NOTES = 12
 MAX_FAULTS = 4 * 1024 * 1024
 """Bytes of faults.jsonl that are read: some ten thousand faults."""
@@ -67,10 +69,8 @@ def read(folder: Path, budget: int = BUDGET) -> History:
     if len(notes) > MOST_NOTES:  # a disk that was full has damaged the journals of all nodes
         notes[MOST_NOTES:] = [f"and {len(notes) - MOST_NOTES} more lines like these"]
     notes += [*_missing(history, contents), *history.notes]
-    failure = history.first_failure
     left = _left(folder, notes) if verdict else None
-    first_failure = _with_lines(failure, folder) if failure else None
-    return replace(history, notes=tuple(notes), first_failure=first_failure, left=left)
+    return replace(history, notes=tuple(notes), cycles=_with_outputs(history.cycles, folder), left=left)
 
 
 def _verdict(folder: Path, notes: list[str]) -> Verdict | None:
@@ -203,6 +203,16 @@ def _missing(history: History, contents: list[JournalFacts]) -> Iterator[str]:
 
 def _are(number: int, word: str) -> str:
     return f"{count(number, word)} {'is' if number == 1 else 'are'}"
+
+
+def _with_outputs(cycles: Sequence[CycleStory], folder: Path) -> tuple[CycleStory, ...]:
+    """Return the cycles, the last MOST_OUTPUTS failed ones with the end of their first failed worker's output."""
+    failed = [number for number, cycle in enumerate(cycles) if cycle.first is not None][-MOST_OUTPUTS:]
+    found = list(cycles)
+    for number in failed:
+        if (first := found[number].first) is not None:
+            found[number] = replace(found[number], first=_with_lines(first, folder))
+    return tuple(found)
 
 
 def _with_lines(failure: FirstFailedWorker, folder: Path) -> FirstFailedWorker:

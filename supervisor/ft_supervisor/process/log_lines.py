@@ -16,6 +16,7 @@ from ft_supervisor.core.protocol.actions import Fact
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.protocol.settings import Response
+from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.core.words import count
 
 GIVES_UP = "gives_up"
@@ -30,6 +31,7 @@ SAME = None
 """Marks a field of the line that is the fact's field of that name."""
 
 AnyFact = TypeVar("AnyFact")
+_WithFailure = agent.WorkerFailed | agent.WorkerHangs | agent.FailureIgnored | coordinator.FirstFailure
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,10 @@ def _new(fact: coordinator.CycleStarted, job: Job) -> str | None:
     return job.names_of([node for node in fact.group if node not in before]) or None
 
 
+def _failure(fact: _WithFailure, job: Job) -> str:
+    return sentence(fact.failure, job.nodes[fact.failure.infra_rank])
+
+
 def rule_of(fact: coordinator.Decided, job: Job) -> str | None:
     """Return the rule that matched, as FILE:LINE (rule N)."""
     return None if fact.rule is None else f"{job.settings.rules[fact.rule].where} (rule {fact.rule + 1})"
@@ -141,16 +147,16 @@ _AGENT = (
         more=lambda fact, _: _if_any(fact.more),
     ),
     _form(agent.AgentUnhealthy, "unhealthy", "warning", reason=lambda fact, _: fact.problem.reason),
-    _form(agent.FailureIgnored, "failure_ignored", "warning", failure=SAME),
+    _form(agent.FailureIgnored, "failure_ignored", "warning", failure=_failure),
     _form(
         agent.WorkerFailed,
         "worker_failed",
         "warning",
         cycle=SAME,
-        failure=SAME,
+        failure=_failure,
         error_file=lambda fact, _: fact.failure.error_file,
     ),
-    _form(agent.WorkerHangs, "worker_hangs", "warning", cycle=SAME, failure=SAME),
+    _form(agent.WorkerHangs, "worker_hangs", "warning", cycle=SAME, failure=_failure),
     _form(agent.TerminationPassedOn, "terminated", reason=SAME),
     _form(agent.ConfigDiffers, "policy_differs", "warning", reason=SAME),
     _form(agent.Fenced, "fenced", "warning", reason=lambda fact, _: f"no lease for {fact.seconds:g} s"),
@@ -259,7 +265,7 @@ _CYCLES = (
         cycle=SAME,
         rank=SAME,
         node=lambda fact, job: job.nodes[fact.infra_rank],
-        failure=SAME,
+        failure=_failure,
         log=_log_file,
         last_lines=lambda fact, _: fact.failure.last_lines or None,
     ),

@@ -24,12 +24,13 @@ of a run.
            "how", "why",                  the rung of the restart; "" where workers.restart is process
            "made": null | {"in_process", "warm", "cold",     how many of its workers were made in each way
                            "unknown_nodes"},                 except on so many nodes, whose journals are missing
-           "failures": [{"node", "infra_rank", "local_rank", "exit_code", "signal", "cause", "exception", "message",
-                         "error_file", "time", "text"}],
+           "failures": [{"node", "infra_rank", "local_rank", "rank", "exit_code", "signal", "cause", "exception",
+                         "message", "error_file", "time", "text"}],
            "lost": [{"node", "at"}],      of its nodes, as it ended
-           "loss": null | {"at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"}}],
+           "loss": null | {"at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"},
+           "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source", "stacks", "consequence_of"}}],
         "takeovers": [{"at", "term", "node", "gap"}],
-        "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source", "stacks", "consequence_of"},
+        "first_failure": null | that of the last cycle in which a worker failed,
         "faults": [{"at", "act", "target", "node", "rank", "seconds", "seed", "note", "cycle"}],
         "notes": [missing data, for people]}],
      "slurm": [                           starts of the job, newest first
@@ -56,6 +57,7 @@ from typing import Any
 from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.protocol.cost import Cost, Part
 from ft_supervisor.core.protocol.model import Failure, Verdict
+from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.history.model import CycleStory, FirstFailedWorker, History
 from ft_supervisor.report.model import JobStart, Report
 from ft_supervisor.run_folder import left_running
@@ -146,14 +148,17 @@ def _cycle(cycle: CycleStory, names: Sequence[str]) -> dict[str, Any]:
         "failures": [_failure(failure, names) for failure in cycle.failures],
         "lost": [asdict(node) for node in cycle.lost],
         "loss": asdict(cycle.loss) if cycle.loss else None,
+        "first_failure": _first(cycle.first) if cycle.first else None,
     }
 
 
 def _failure(failure: Failure, names: Sequence[str]) -> dict[str, Any]:
+    name = names[failure.infra_rank] if 0 <= failure.infra_rank < len(names) else None
     return {
-        "node": names[failure.infra_rank] if 0 <= failure.infra_rank < len(names) else None,
+        "node": name,
         "infra_rank": failure.infra_rank,
         "local_rank": failure.local_rank,
+        "rank": failure.rank,
         "exit_code": failure.exit_code,
         "signal": failure.signal,
         "cause": failure.cause.value,
@@ -161,7 +166,7 @@ def _failure(failure: Failure, names: Sequence[str]) -> dict[str, Any]:
         "message": failure.message,
         "error_file": failure.error_file,
         "time": failure.time,
-        "text": str(failure),
+        "text": sentence(failure, name or f"node {failure.infra_rank}"),
     }
 
 
@@ -170,7 +175,7 @@ def _first(first: FirstFailedWorker) -> dict[str, Any]:
         "cycle": first.cycle,
         "node": first.node,
         "rank": first.rank,
-        "text": str(first.failure),
+        "text": sentence(first.failure, first.node),
         "lines": first.lines,
         "source": first.source,
         "stacks": first.stacks,

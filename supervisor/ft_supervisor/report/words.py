@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ft_supervisor.core.protocol.model import Again, Verdict
+from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.core.words import UNKNOWN, count, duration, plain, rung
 from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailedWorker, History, NodeStory, SpanState
 from ft_supervisor.report.model import Report
@@ -135,8 +136,7 @@ def ran(cycle: CycleStory, until: float | None) -> str:
 
 def first_failing(failure: FirstFailedWorker) -> str:
     """Return the first failed worker with its failure, in one line."""
-    who = f"rank {failure.rank}" if failure.rank is not None else "a worker"
-    return plain(f"{who} on {failure.node}, cycle {failure.cycle}: {failure.failure}")
+    return plain(f"cycle {failure.cycle}: {sentence(failure.failure, failure.node)}")
 
 
 def consequence(failure: FirstFailedWorker) -> str:

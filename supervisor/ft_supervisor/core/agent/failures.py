@@ -18,7 +18,7 @@ def truncate_failures(failures: Sequence[Failure], rules: Sequence[Rule], name: 
     """Return the failures that decide first, which are those that an earlier rule answers. `name` is the node's."""
 
     def weighs(failure: Failure) -> float:
-        trouble = Trouble(str(failure), failure.cause, failure.infra_rank, failure)
+        trouble = Trouble("", failure.cause, failure.infra_rank, failure)
         return weight(rules, find(rules, trouble, name))
 
     first = sorted(failures, key=weighs)[:KEPT]

@@ -88,10 +88,12 @@ class HangDetector:
         self._watch: HeartbeatWatch | None = None
         self._hung: list[Failure] = []
         self._last_tick = 0.0
+        self._first = 0
 
-    def start(self, now: float) -> None:
-        """Watch the workers of a new cycle, which start now."""
+    def start(self, group_rank: int, now: float) -> None:
+        """Watch the workers of a new cycle, in which this node has `group_rank`. They start now."""
         self._hung, self._last_tick = [], now
+        self._first = group_rank * self._job.per_node
         if self._job.settings.hang is not None:
             self._watch = HeartbeatWatch(self._job.settings.hang, range(self._job.per_node), now)
 
@@ -128,6 +130,7 @@ class HangDetector:
                 time=self._epoch + now,
                 cause=Cause.HANG,
                 silent=silent,
+                rank=self._first + local_rank,
             )
             for local_rank, reason, silent in self._watch.hung(now)
         ]

@@ -130,7 +130,7 @@ class Lifecycle:
     def _activate(self, run: messages.Run, now: float) -> None:
         self._become(Active(run))
         self._returned = self._parked = 0
-        self._hangs.start(now)
+        self._hangs.start(run.group_rank, now)
         self._do(Start(run))
 
     def turn_unhealthy(self, problem: Problem) -> None:

@@ -9,6 +9,8 @@ from zlib import crc32
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Job, Memory, Node, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.settings import Cause, Match, Response, RestartMode, Rule, RungReason
+from ft_supervisor.core.protocol.worker_words import sentence
+from ft_supervisor.core.words import count
 
 MayGo = Callable[[Collection[int]], bool]
 """Whether the nodes with these infra_ranks may be left out of the next cycle."""
@@ -35,7 +37,7 @@ class Trouble:
 
 def trouble_of_failure(node: Node, failure: Failure) -> Trouble:
     """Return the trouble of a worker, or an agent, of this node that has failed."""
-    return Trouble(f"{node.name}: {failure}", failure.cause, node.infra_rank, failure)
+    return Trouble(sentence(failure, node.name), failure.cause, node.infra_rank, failure)
 
 
 def trouble_of_check(node: Node, problem: Problem) -> Trouble:
@@ -113,7 +115,7 @@ def weight(rules: Sequence[Rule], rule: int | None) -> float:
 
 def ignored(rules: Sequence[Rule], failure: Failure, name: str) -> bool:
     """Whether a rule says to ignore this failure: its node goes on as if nothing had failed."""
-    rule = find(rules, Trouble(str(failure), failure.cause, failure.infra_rank, failure), name)
+    rule = find(rules, Trouble("", failure.cause, failure.infra_rank, failure), name)
     return rule is not None and rules[rule].response is Response.IGNORE
 
 
@@ -160,7 +162,7 @@ def decide(
     charged = charged.progressed(step) if steps else charged
     if steps and budget.no_progress is not None and charged.stalled >= budget.no_progress:
         step_said = "" if charged.step is None else f" (step {charged.step})"
-        spent = f"{charged.stalled} restarts in a row without a newer checkpoint{step_said}"
+        spent = f"{count(charged.stalled, 'restart')} in a row without a newer checkpoint{step_said}"
         return Decision(response, reason, rule, charged, verdict=Verdict(Outcome.FAILED, f"{spent}: {reason}"))
     if trouble.infra_rank is not None:
         too_often = budget.same_node is not None and charged.of_node(rule, trouble.infra_rank) > budget.same_node
@@ -204,7 +206,7 @@ def _spent(index: int, rule: Rule, ledger: Ledger, at: float) -> str | None:
     if most == 0:
         return "no restarts allowed"
     window = f" within {rule.budget.window:g} s" if rule.budget.window is not None else ""
-    return f"{most} restarts spent{window}"
+    return f"{count(most, 'restart')} spent{window}"
 
 
 def _delay(rule: Rule, in_a_row: int, seed: str) -> float:

@@ -32,7 +32,7 @@ NO_PROMISE = -1
 MOST_NAMES = 8
 """Nodes that one line names."""
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the messages in the store and over the links; different versions do not talk to one another."""
 
 
@@ -95,11 +95,14 @@ class Verdict:
 class Failure:
     """One failed worker, or with local_rank AGENT_RANK its agent. `time` is when the node noticed, in seconds since the
     epoch by its own clock: for people, never compared. `silent`: for how many seconds a worker that hangs had sent
-    nothing by then.
+    nothing by then. `rank`: the worker's RANK in its cycle, None if it is not known. core.protocol.worker_words makes
+    a sentence of it.
 
-    `exception`: the class's name, of torch's error file or from the worker. `rules`: which of the settings' rules have
-    a log pattern that the worker's last lines match, by index. `last_lines`: the last that it printed, as plain text.
-    `lives`: its function has raised that exception and its process lives, so there is no exit code.
+    `message`: what it said, in one line: the exception that ended it, why it cannot run, how it hangs; "" if it said
+    nothing of the kind. `exception`: the class's name, of torch's error file or from the worker. `rules`: which of the
+    settings' rules have a log pattern that the worker's last lines match, by index. `last_lines`: the last that it
+    printed, as plain text. `lives`: its function has raised that exception and its process lives, so there is no exit
+    code.
     """
 
     infra_rank: Rank
@@ -115,19 +118,7 @@ class Failure:
     last_lines: Text = ""
     silent: Moment = 0.0
     lives: bool = False
-
-    def __str__(self) -> str:
-        who = f"worker {self.local_rank}" if self.local_rank >= 0 else "agent"
-        more = f" ({self.message})" if self.message else ""
-        return f"{who} of node {self.infra_rank}: {self._how()}{more}"
-
-    def _how(self) -> str:
-        if self.cause is Cause.HANG:
-            return "hangs"
-        if self.lives:
-            return f"raises {self.exception.rpartition('.')[2]}"
-        how = f"killed by {self.signal}" if self.signal else f"exit code {self.exit_code}"
-        return f"out of memory, {how}" if self.cause is Cause.OOM else how
+    rank: Count | None = None
 
 
 @dataclass(frozen=True)

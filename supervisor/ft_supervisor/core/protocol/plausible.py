@@ -155,9 +155,16 @@ def _failures(failures: Iterable[Failure], infra_rank: int, job: Job) -> str:
     for failure in failures:
         if failure.infra_rank != infra_rank or failure.local_rank >= job.per_node:
             return "a failure of another node's"
+        if failure.rank is not None and not _has_rank(failure.rank, failure.local_rank, job):
+            return "a rank that is not the worker's"
         if max(failure.rules, default=0) >= len(job.settings.rules):
             return "a rule that the job does not have"
     return ""
+
+
+def _has_rank(rank: int, local_rank: int, job: Job) -> bool:
+    """Whether a worker with this local_rank can have this rank in some cycle."""
+    return rank % job.per_node == local_rank and rank < job.active * job.per_node
 
 
 def _leaps(cycle: Cycle | None, ledger: Ledger | None, job: Job, known: Heights | None) -> str:
