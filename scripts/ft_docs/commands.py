@@ -17,7 +17,7 @@ COLUMNS = "80"
 DAEMON = ("--config", "FILE")
 """The words that run the daemon: it has no subcommand, and begins with an option."""
 INTRO = """\
-The output of each command for `--help`. All commands print errors as one line on stderr, and exit with 2 when the
+The output of each command for `--help`. All commands print each error as one line on stderr, and exit with 2 when the
 command line or the configuration is wrong; [Exit codes](exit-codes.md) has the other codes."""
 
 

@@ -77,6 +77,11 @@ def parse(words: Sequence[str]) -> tuple[Option, ...]:
     return tuple(found)
 
 
+def is_known(name: str) -> bool:
+    """Say whether sbatch has an option of this whole name, in one of the releases that are known here."""
+    return name in _KNOWN
+
+
 def _long(text: str, rest: list[str]) -> Option:
     given, equals, value = text.partition("=")
     name = _whole(given)

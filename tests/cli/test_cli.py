@@ -99,6 +99,33 @@ def test_unknown_words_are_refused(command: Command) -> None:
     assert command("launch", "--config", "x", "--nodes", "4").returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("lunch",), "No such command 'lunch'. Did you mean 'launch'?; see `ft-supervisor --help`"),
+        (
+            ("local", "base.yaml", "-N", "3"),
+            "Missing option '--config'; did you mean --config base.yaml?; see `ft-supervisor local --help`",
+        ),
+        (("launch",), "Missing option '--config'; see `ft-supervisor launch --help`"),
+        (("launch", "--", "x.yaml"), "Missing option '--config'; see `ft-supervisor launch --help`"),
+        (("local", "--config", "x", "-N", "0"), "Invalid value for '-N' / '--nodes': "),
+        (("fault", "kill", "all"), "Invalid value for "),
+        (("--conf", "x"), "the following arguments are required: --config; see `ft-supervisor --help`"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(command: Command, words: tuple[str, ...], said: str) -> None:
+    done = command(*words)
+    assert_one_line(done, "; see `ft-supervisor ")
+    assert done.stderr.startswith(f"ft-supervisor: {said}"), done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("policy",), ("fault",)])
+def test_no_words_at_all_get_a_page_of_help(command: Command, words: tuple[str, ...]) -> None:
+    done = command(*words)
+    assert "Commands:" in done.stdout + done.stderr and "Example" in done.stdout + done.stderr
+
+
 def test_the_daemon_imports_little(job: Path) -> None:
     program = (
         "import sys; from ft_supervisor.cli.main import main; main(sys.argv[1:]); import ft_supervisor.daemon.shell; "

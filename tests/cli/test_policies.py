@@ -130,8 +130,29 @@ def test_explain_some_keys(command: Command) -> None:
     done = command("policy", "explain", "timeouts.jion")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "ft-supervisor: command line: timeouts.jion: no such key; did you mean timeouts.join?\n"
+    done = command("policy", "explain", "timeout")
+    assert done.stderr == "ft-supervisor: command line: timeout: no such key; did you mean timeouts?\n"
     done = command("policy", "explain", "zzz")
     assert "no such key; known: accounting, coordinator, failures, " in done.stderr
+
+
+def test_explain_names_the_clusters_policy_or_none(command: Command) -> None:
+    done = command("policy", "explain", "--config", "job.yaml", "cluster")
+    assert done.stdout.splitlines()[-1].split() == ["cluster", "none", "job.yaml:2"]
+    Path("job.yaml").write_text(JOB.replace("cluster: none\n", ""))
+    done = command("policy", "explain", "--config", "job.yaml", "cluster")
+    assert done.stdout.splitlines()[-1].split() == ["cluster", "none", "built-in"]
+
+
+@pytest.mark.parametrize("words", [("validate", "job.yaml"), ("policy", "explain"), ("submit", "--dry-run")])
+def test_a_variable_with_one_underscore_too_few_is_named(command: Command, words: tuple[str, ...]) -> None:
+    environ = {"FT_SUPERVISOR_TIMEOUTS_JOIN": "3s", "FT_SUPERVISOR_POLICY_PATH": ".", "FT_SUPERVISOR_X": "1"}
+    done = command(*words, "--config", "job.yaml", **environ)
+    assert done.returncode == 0
+    assert done.stderr == (
+        "ft-supervisor: warning: environment: FT_SUPERVISOR_TIMEOUTS_JOIN: has no effect; write "
+        "FT_SUPERVISOR__TIMEOUTS__JOIN, with two underscores\n"
+    )
 
 
 def test_explain_refuses_what_is_wrong(command: Command) -> None:

@@ -150,7 +150,11 @@ def test_accounting_that_is_disabled_or_away(slurm: FakeSacct, said: str) -> Non
 
 def test_no_slurm_here(slurm: FakeSacct, tmp_path: Path) -> None:
     done = report(slurm, "--since", "today", path=str(tmp_path))
-    assert (done.returncode, done.stderr) == (3, "ft-supervisor: there is no scontrol in PATH\n")
+    assert (done.returncode, done.stderr) == (
+        3,
+        "ft-supervisor: there is no scontrol in PATH: run this on a login node; a run of `local` has "
+        "`ft-supervisor report JOB`\n",
+    )
     (slurm.bin / "sacct").unlink()
     done = report(slurm, "--since", "today", path=str(slurm.bin))
     assert (done.returncode, done.stderr) == (3, "ft-supervisor: there is no sacct in PATH\n")

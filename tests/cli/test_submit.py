@@ -216,3 +216,15 @@ def test_the_policy_is_that_of_the_cluster_that_slurm_names(command: Command, jo
     assert "the cluster's name, and so its policy, is not known: " in done.stderr and "nobody there" in done.stderr
     job.write_text(JOB)
     assert command(*words, **environ).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("--sparse", "--spares"), ("--dryrun", "--dry-run"), ("--cofnig", "--config")]
+)
+def test_a_misspelt_option_of_our_own_is_not_passed_on(
+    command: Command, job: Path, tmp_path: Path, word: str, meant: str
+) -> None:
+    done = command("submit", "--config", job, word, "2", PATH=fake(tmp_path, "sbatch"))
+    assert (done.returncode, done.stdout) == (2, "") and not (tmp_path / "sbatch.json").exists()
+    assert done.stderr == f"ft-supervisor: {word}: sbatch has no such option; did you mean {meant}?\n"
+    assert command("submit", "--config", job, "--newest-option=2", PATH=fake(tmp_path, "sbatch")).returncode == 0

@@ -138,7 +138,7 @@ def test_it_loads_as_the_configuration_that_it_came_from(site: Site, name: str) 
     """`plain` undoes `check` for every key: what is written back is read as the same."""
     config = site.load(
         f"cluster: {name}\nnodes: {{active: {{min: 4, max: 6}}, segment: 2}}\nhang: {{after: 1500ms}}\n"
-        "workers: {command: [python, 'a b', '']}\n",
+        "workers: {command: [python, 'a b', '']}\ncheckpoint: {step_file: step}\n",
         {"FT_SUPERVISOR_POLICY_PATH": str(SHIPPED)},
     )
     values = json.loads(config.policy)

@@ -145,6 +145,7 @@ policy:
       reason: too large
       budget: {max: 2, window: 1h, same_node: 3, no_progress: 4}
       backoff: {first: 1s, cap: 2m, jitter: 0}
+checkpoint: {step_file: step}
 """
     )
     first, second, last = config.settings.rules

@@ -20,6 +20,7 @@ from ft_supervisor.cli import (
     schema,
     status,
     submit,
+    usage,
     validate,
     verdict,
 )
@@ -42,8 +43,11 @@ app.add_typer(fault.app, name="fault")
 
 def main(words: Sequence[str]) -> NoReturn:
     """Run a subcommand. Leaves by SystemExit with its exit code."""
-    app(args=list(words), prog_name="ft-supervisor")
-    raise SystemExit(0)
+    try:
+        code = app(args=list(words), prog_name="ft-supervisor", standalone_mode=False)
+    except usage.UsageError as error:
+        code = usage.report(error, words)
+    raise SystemExit(code or 0)
 
 
 def _version(asked: bool) -> None:

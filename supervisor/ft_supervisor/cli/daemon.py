@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from ft_slurm import environment
 from ft_slurm.errors import NotInStep
@@ -23,9 +24,16 @@ This is the daemon: srun starts one on each node. To run a job, use one of
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as those of all commands."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SystemExit(complain(f"{message}; see `ft-supervisor --help`"))
+
+
 def main(words: Sequence[str]) -> int:
     """Run the daemon and return its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="ft-supervisor", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the job's YAML file")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
 from ft_slurm.errors import SlurmError
 from ft_supervisor.cli.output import abandon
-from ft_supervisor.config import ConfigError
+from ft_supervisor.config import ConfigError, misspelt
 from ft_supervisor.core.protocol.model import CONFIG_ERROR
 from ft_supervisor.core.words import one_line
 
@@ -20,6 +21,12 @@ def complain(problem: object) -> int:
     except OSError:
         abandon(sys.stderr)  # the exit code reports it too
     return CONFIG_ERROR
+
+
+def warn_of_variables() -> None:
+    """Print a line for each variable of the environment that is nearly a key's."""
+    for line in misspelt(os.environ):
+        complain(f"warning: {line}")
 
 
 def guarded(work: Callable[[], int]) -> int:

@@ -9,7 +9,7 @@ import typer
 from ft_slurm import allocation
 from ft_slurm.errors import NotInAllocation
 from ft_supervisor import config as configuration
-from ft_supervisor.cli.errors import complain, guarded
+from ft_supervisor.cli.errors import complain, guarded, warn_of_variables
 from ft_supervisor.cli.options import Command, Config, daemon_line
 from ft_supervisor.launch import shell
 
@@ -36,5 +36,6 @@ def _run(path: Config, command: list[str]) -> int:
             f"{error}; put this line into a batch script for sbatch, or run it under salloc; without Slurm: "
             f"`ft-supervisor local --config {path} -N 2`"
         )
+    warn_of_variables()
     settings = configuration.load(path, command=command, environ=os.environ, allocation_nodes=nodes.node_count)
     return shell.Launch(daemon_line(path, command), settings, nodes, os.environ).run()

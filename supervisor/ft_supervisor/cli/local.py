@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ft_supervisor import config as configuration
-from ft_supervisor.cli.errors import guarded
+from ft_supervisor.cli.errors import guarded, warn_of_variables
 from ft_supervisor.cli.options import Command, Config, daemon_line
 from ft_supervisor.local import shell
 
@@ -38,5 +38,6 @@ def local(
 
 
 def _run(path: Config, nodes: int, quiet: bool, command: list[str]) -> int:
+    warn_of_variables()
     settings = configuration.load(path, command=command, environ=os.environ, allocation_nodes=nodes)
     return shell.run(daemon_line(path, command), settings, nodes, quiet, os.environ)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ft_supervisor import config as configuration
-from ft_supervisor.cli.errors import guarded
+from ft_supervisor.cli.errors import guarded, warn_of_variables
 from ft_supervisor.config import explain as explaining
 from ft_supervisor.config.explain import Row
 
@@ -60,6 +60,7 @@ def explain(
 
 
 def _run(keys: list[str], path: Path | None, as_json: bool) -> int:
+    warn_of_variables()
     if path is None:
         settings = configuration.load_policy(None, environ=os.environ)
     else:

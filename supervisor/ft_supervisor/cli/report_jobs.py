@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ft_slurm import sacct_jobs
 from ft_slurm.cli_client import CliClient
+from ft_slurm.errors import NoCommands
 from ft_supervisor import config as configuration
 from ft_supervisor.config.defaults import built_in
 from ft_supervisor.report import jobs_sources, jobs_text
@@ -35,7 +36,12 @@ def gather(query: ListQuery, environ: Mapping[str, str]) -> Listing:
     found."""
     wanted, templates = _states(query.states), _templates(query, environ)
     start = sacct_jobs.since(query.since, datetime.now())
-    client = CliClient(environ)
+    try:
+        client = CliClient(environ)
+    except NoCommands as error:
+        raise NoCommands(
+            f"{error}: run this on a login node; a run of `local` has `ft-supervisor report JOB`"
+        ) from None
     listing = jobs_sources.ask(client, start, os.getuid())
     index = environ if query.config is None and query.run_dir is None else None
     jobs_sources.read_verdicts(listing, templates, index, of_all=query.fix)

@@ -16,7 +16,7 @@ from ft_slurm import sbatch_options, submission
 from ft_slurm.errors import NoCommands, Refused, Unanswered
 from ft_slurm.submission import Submitted
 from ft_supervisor import config as configuration
-from ft_supervisor.cli.errors import complain, guarded
+from ft_supervisor.cli.errors import complain, guarded, warn_of_variables
 from ft_supervisor.cli.options import Config, subcommand_line
 from ft_supervisor.cli.output import put
 from ft_supervisor.config import JobConfig
@@ -94,10 +94,12 @@ def submit(
 
 def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], command: Sequence[str]) -> int:
     users = sbatch_options.parse(words)
+    options.refuse_misspelt(users, (*_OWN_VALUES, *_OWN_FLAGS))
     environ, note = cluster.environment(os.environ, options.value(users, "clusters", "cluster"))
     asked = options.value(users, "nodes")
     if asked is not None and spares is not None:
         return complain(f"--nodes={asked} and --spares={spares}: give one of them; --nodes counts the spares too")
+    warn_of_variables()
     size = options.node_count(asked) if asked is not None else None
     settings = configuration.load(
         path, command=command, environ=environ, allocation_nodes=None if size is None else size[0]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ft_supervisor import config as configuration
-from ft_supervisor.cli.errors import complain, guarded
+from ft_supervisor.cli.errors import complain, guarded, warn_of_variables
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.words import one_line
 
@@ -39,6 +39,7 @@ def validate(
     wanted = [*(files or []), *([config] if config else [])]
     if not wanted:
         raise typer.Exit(complain("which file? `ft-supervisor validate job.yaml`"))
+    warn_of_variables()
     raise typer.Exit(max([guarded(lambda path=path: _one(path)) for path in wanted]))  # type: ignore[misc]
 
 

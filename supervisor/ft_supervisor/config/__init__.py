@@ -11,9 +11,21 @@ daemon, which must stay small, loads its configuration here.
 """
 
 from ft_supervisor.config.canonical import differs
+from ft_supervisor.config.environment import misspelt
 from ft_supervisor.config.errors import ConfigError
 from ft_supervisor.config.merge import is_job, load, load_policy
 from ft_supervisor.config.model import Domain, JobConfig, Network
 from ft_supervisor.config.schema import json_schema
 
-__all__ = ["ConfigError", "Domain", "JobConfig", "Network", "differs", "is_job", "json_schema", "load", "load_policy"]
+__all__ = [
+    "ConfigError",
+    "Domain",
+    "JobConfig",
+    "Network",
+    "differs",
+    "is_job",
+    "json_schema",
+    "load",
+    "load_policy",
+    "misspelt",
+]

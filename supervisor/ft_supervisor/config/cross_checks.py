@@ -12,7 +12,7 @@ from ft_supervisor.config.validator import BUILT_IN, Setting
 from ft_supervisor.core.protocol.health_types import DISK, GPU, WORKERS
 from ft_supervisor.core.protocol.interpreter import NoInterpreter, find_interpreter
 from ft_supervisor.core.protocol.model import KILL_BOUND, SRUN_MARGIN
-from ft_supervisor.core.protocol.settings import OnExhausted, RestartMode
+from ft_supervisor.core.protocol.settings import OnExhausted, RestartMode, Rule
 
 USUAL_TAKEOVER = 1.0
 """Seconds from when a coordinator counts as lost until its successor hears a majority, as a rule."""
@@ -158,15 +158,30 @@ def _in_process(failures: Setting, restart: Setting, active: Setting) -> Iterato
     restarts. The rules of a cluster are for jobs of both kinds."""
     if restart.value is RestartMode.IN_PROCESS:
         return
-    own = active.where.rpartition(":")[0]
-    for at, rule in enumerate(settled(failures)):
-        if rule.where.rpartition(":")[0] != own:
-            continue
+    for at, rule in _own_rules(failures, active):
         written = {"how": rule.how, "budget.in_process": rule.budget.in_process}
         for key in (key for key, value in written.items() if value is not None):
             wrong = f"nothing goes on in the same process: workers.restart is process ({restart.where})"
             right = f"write workers: {{restart: in_process}}, or remove {key}"
             yield ConfigError(rule.where, f"failures[{at}].{key}", wrong, right)
+
+
+def _no_progress(failures: Setting, step_file: Setting, active: Setting) -> Iterator[ConfigError]:
+    """Yields an error for each of the job's own rules that waits for progress of which nothing tells."""
+    if step_file.value:
+        return
+    for at, rule in _own_rules(failures, active):
+        if rule.budget.no_progress is not None:
+            wrong = "never takes effect: no checkpoint.step_file tells of progress"
+            right = "write checkpoint: {step_file: PATH}, or remove no_progress"
+            yield ConfigError(rule.where, f"failures[{at}].budget.no_progress", wrong, right)
+
+
+def _own_rules(failures: Setting, active: Setting) -> Iterator[tuple[int, Rule]]:
+    """Yields the rules that stand in the job's own file, each with its place. Those of a cluster's policy are for jobs
+    of all kinds."""
+    own = active.where.rpartition(":")[0]
+    return ((at, rule) for at, rule in enumerate(settled(failures)) if own and rule.where.rpartition(":")[0] == own)
 
 
 def _quiesce(restart: Setting, quiesce: Setting, grace: Setting) -> Iterator[ConfigError]:
@@ -204,6 +219,7 @@ _CHECKS: Mapping[tuple[str, ...], Callable[..., Iterator[ConfigError]]] = {
     ("interruption.before_end", "interruption.grace", "timeouts.close_grace"): _before_end,
     ("failures", "health.checks"): _checks,
     ("failures", "workers.restart", "nodes.active"): _in_process,
+    ("failures", "checkpoint.step_file", "nodes.active"): _no_progress,
     ("workers.restart", "timeouts.quiesce", "timeouts.restart_grace"): _quiesce,
     ("workers.preload", "workers.command"): _preload,
 }

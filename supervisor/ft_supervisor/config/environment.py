@@ -34,6 +34,24 @@ def read(environ: Mapping[str, str], problems: Problems) -> dict[str, Setting]:
     return found
 
 
+def misspelt(environ: Mapping[str, str]) -> list[str]:
+    """Returns a line for each variable that would be a key's if it had two underscores where it has one.
+
+    Such a variable may be another program's, so that it is no error.
+    """
+    known = {_single(variable(key)): variable(key) for key in KEYS if key not in LIMITS}
+    names = sorted(name for name in environ if name.startswith(_single(PREFIX)) and not name.startswith(PREFIX))
+    return [
+        f"{ENVIRONMENT}{name}: has no effect; write {known[_single(name)]}, with two underscores"
+        for name in names
+        if _single(name) in known
+    ]
+
+
+def _single(name: str) -> str:
+    return name.replace("__", "_").upper()
+
+
 def _unknown(name: str, known: Mapping[str, str], problems: Problems) -> None:
     """Adds the error of a variable of no key. The key that was probably meant is bad."""
     where = ENVIRONMENT + name[:200]

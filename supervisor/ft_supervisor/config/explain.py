@@ -16,6 +16,8 @@ from ft_supervisor.config.validator import BUILT_IN
 _FIRST = ("name", "source", "match", "action", "command", "nodes", "domain", "serves")
 """Keys that come first in a map: a reader looks for them."""
 HIDDEN = "(not shown)"
+NO_CLUSTER = "none"
+"""The value of `cluster` where no cluster's policy applies."""
 _BARE = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 _NOT_TEXT = re.compile(r"[0-9._]+([eE][0-9+-]*)?|0[xob][0-9A-Fa-f_]*|(?i:true|false|yes|no|on|null)|[0-9]+-[0-9-]+")
 """Text that YAML takes for another type without quotes."""
@@ -41,9 +43,9 @@ def rows(config: JobConfig, keys: Iterable[str] = (), *, job: bool = True) -> li
     wanted = list(keys)
     for key in wanted:
         if not any(_below(one, key) for one in known):
-            near = difflib.get_close_matches(key, known, 1, 0.5)
-            sections = ", ".join(sorted({one.partition(".")[0] for one in known}))
-            right = f"did you mean {near[0]}?" if near else f"known: {sections}"
+            sections = sorted({one.partition(".")[0] for one in known})
+            near = difflib.get_close_matches(key, [*sections, *known], 1, 0.5)
+            right = f"did you mean {near[0]}?" if near else f"known: {', '.join(sections)}"
             raise ConfigError("command line", key, "no such key", right)
     chosen = [key for key in known if not wanted or any(_below(key, one) for one in wanted)]
     values = json.loads(config.policy)
@@ -57,7 +59,7 @@ def _below(key: str, section: str) -> bool:
 def _rows(config: JobConfig, values: Mapping[str, Any], key: str) -> Iterator[Row]:
     origin = config.sources.get(key, BUILT_IN)
     if key == "cluster":
-        yield _row(key, config.cluster, origin)
+        yield _row(key, config.cluster or NO_CLUSTER, origin)
     elif key == "workers.env":
         names = [name.removeprefix(ENV) for name in values if name.startswith(ENV)]
         yield from (Row(f"{ENV}{name}", HIDDEN, HIDDEN, origin) for name in names)

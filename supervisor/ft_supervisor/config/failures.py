@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from ft_supervisor.config.errors import ConfigError, Problems
-from ft_supervisor.config.scalars import written_seconds
+from ft_supervisor.config.scalars import meant, written_seconds
 from ft_supervisor.config.validator import Setting, Validator
 from ft_supervisor.config.yamltree import Value
 from ft_supervisor.core.protocol.ledger import MAX_TIMES
@@ -56,7 +56,7 @@ def or_word(match: Validator) -> Validator:
             return cast(Match, match(value, key))
         if value.data not in _WORDS:
             right = f"it must be {', '.join(_WORDS)} or a map such as {{exit_code: 42}}"
-            raise value.error(key, f"is {value.shown()}", right)
+            raise value.error(key, f"is {value.shown()}", right + meant(value, _WORDS))
         return Match() if value.data == "any" else Match((Cause(value.data),))
 
     schema = {"anyOf": [{"enum": list(_WORDS)}, {**match.schema, "minProperties": 1}]}

@@ -33,6 +33,7 @@ def active() -> Validator:
     def one(value: Value, key: str) -> int:
         if value.data == 0 and isinstance(value.data, int) and not isinstance(value.data, bool):
             raise value.error(key, "is 0, so no node would train", "it must be at least 1")
+        value.whole_number(key, "{min: 2, max: 4}")
         return int(number(value, key))
 
     def build(got: dict[str, Any], value: Value, key: str) -> Active:
@@ -63,10 +64,11 @@ def candidates() -> Validator:
 
     def check(value: Value, key: str) -> int | tuple[int, ...]:
         if not isinstance(value.data, list):
-            if not isinstance(value.data, int) or isinstance(value.data, bool) or not 1 <= value.data <= MOST_NODES:
+            number = value.whole_number(key)
+            if number is None or not 1 <= number <= MOST_NODES:
                 right = f"it must be a whole number from 1 to {MOST_NODES}, or a list of infra_ranks such as [0, 3]"
                 raise value.error(key, f"is {value.shown()}", right)
-            return value.data
+            return number
         problems = Problems()
         found: dict[int, None] = {}
         for at, item in enumerate(value.data):

@@ -1,9 +1,11 @@
 """Checks plain values: text, numbers, words, durations, sizes, signals, paths."""
 
+import difflib
 import ipaddress
 import re
 import signal
 import string
+from collections.abc import Iterable
 from enum import StrEnum
 
 from ft_supervisor.config.validator import Validator
@@ -16,6 +18,7 @@ _DURATION = r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h)"
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 _SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SIZE = r"([0-9]{1,12})(B|KiB|MiB|GiB|TiB)"
+_LONGEST_WORD = 60
 ANY_TEXT = r"(?s).*"
 SIGNALS = tuple(sorted(found.name for found in signal.Signals))
 
@@ -28,8 +31,10 @@ def text(spec: keys.Text) -> Validator:
     def check(value: Value, key: str) -> str:
         if not isinstance(value.data, str):
             quoted = f': "{value.text}"' if value.text and len(value.text) <= 40 else ""
-            wrong = f"is {value.shown()}, not text"
-            raise value.error(key, wrong, f"it must be {what}; quote it{quoted}" if quoted else f"it must be {what}")
+            right = f"it must be {what}; quote it{quoted}" if quoted else f"it must be {what}"
+            if quoted and what == "text" and value.data is not None:
+                right = f"quote it{quoted}"
+            raise value.error(key, f"is {value.shown()}, not text", right)
         if not shape.fullmatch(value.data) or len(value.data) > most or "\0" in value.data:
             raise value.error(key, f"is {value.shown()}", f"it must be {what}")
         return value.data
@@ -44,9 +49,10 @@ def whole(spec: keys.Whole) -> Validator:
     least, most = spec.low, spec.high
 
     def check(value: Value, key: str) -> int:
-        if not isinstance(value.data, int) or isinstance(value.data, bool) or not least <= value.data <= most:
+        number = value.whole_number(key)
+        if number is None or not least <= number <= most:
             raise value.error(key, f"is {value.shown()}", f"it must be a whole number from {least} to {most}")
-        return value.data
+        return number
 
     return Validator(check, {"type": "integer", "minimum": least, "maximum": most})
 
@@ -78,10 +84,18 @@ def choice(words: tuple[str, ...]) -> Validator:
 
     def check(value: Value, key: str) -> str:
         if not isinstance(value.data, str) or value.data not in words:
-            raise value.error(key, f"is {value.shown()}", f"it must be {' or '.join(words)}")
+            raise value.error(key, f"is {value.shown()}", f"it must be {' or '.join(words)}{meant(value, words)}")
         return value.data
 
     return Validator(check, {"enum": list(words)}, str)
+
+
+def meant(value: Value, words: Iterable[str]) -> str:
+    """Returns "; did you mean WORD?" for the word that is most like the value, "" if none is."""
+    if not isinstance(value.data, str) or len(value.data) > _LONGEST_WORD:
+        return ""
+    near = difflib.get_close_matches(value.data.lower().replace("-", "_"), list(words), 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def member(kind: type[StrEnum]) -> Validator:
@@ -104,10 +118,10 @@ def word_or(spec: keys.WordOr) -> Validator:
         data = value.data
         if isinstance(data, str) and data in words:
             return data
-        if isinstance(data, int) and not isinstance(data, bool) and least <= data <= most:
-            return data
+        if (number := value.whole_number(key)) is not None and least <= number <= most:
+            return number
         right = f"it must be {' or '.join(words)} or a whole number from {least} to {most}"
-        raise value.error(key, f"is {value.shown()}", right)
+        raise value.error(key, f"is {value.shown()}", right + meant(value, words))
 
     return Validator(check, {"anyOf": [{"enum": list(words)}, {"type": "integer", "minimum": least, "maximum": most}]})
 
@@ -192,13 +206,24 @@ def signal_name(spec: keys.Signal) -> Validator:
     names = [name for name in SIGNALS if not spec.caught or name not in ("SIGKILL", "SIGSTOP")]
 
     def check(value: Value, key: str) -> str:
-        if value.data in SIGNALS and value.data not in names:
-            raise value.error(key, f"{value.text} can be caught by no program", "name another, such as SIGTERM")
+        name = _signal_of(value)
+        if name is not None and name not in names:
+            shown = name if name == value.text else f"{value.text} ({name})"
+            raise value.error(key, f"{shown} can be caught by no program", "name another, such as SIGTERM")
         if value.data not in names:
-            raise value.error(key, f"is {value.shown()}", "it must be a signal's name, such as SIGTERM or SIGUSR1")
+            right = f"write {name}" if name else "it must be a signal's name, such as SIGTERM or SIGUSR1"
+            raise value.error(key, f"is {value.shown()}", right)
         return str(value.data)
 
     return Validator(check, {"enum": names})
+
+
+def _signal_of(value: Value) -> str | None:
+    """Returns the name of a signal that was written as 9, KILL or sigkill; None for anything else."""
+    if value.text.isdecimal() and len(value.text) < _LONGEST_WORD:
+        return next((one.name for one in signal.Signals if one.value == int(value.text)), None)
+    word = value.text.upper()
+    return next((name for name in SIGNALS if word in (name, name.removeprefix("SIG"))), None)
 
 
 def path_template(spec: keys.PathTemplate) -> Validator:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ft_supervisor.config import elsewhere
 from ft_supervisor.config.errors import ConfigError, Problems
 from ft_supervisor.config.yamltree import DAMAGED, Value, as_list, as_map, reported_already
 from ft_supervisor.core.protocol.bounds import MOST_NODES
@@ -78,6 +79,10 @@ def _unknown(value: Value, name: str, prefix: str, table: Table, problems: Probl
     key = prefix + name
     if key.startswith("policy.limits"):
         return value.error(key, "a job cannot set limits", "they belong into the cluster's policy file")
+    if misplaced := elsewhere.place(value, name, prefix, table):
+        found, wrong, right = misplaced
+        problems.bad.add(found or key)
+        return value.error(key[:200], wrong, right)
     here = sorted({known.removeprefix(prefix).split(".")[0] for known in table if known.startswith(prefix)})
     meant: str | None = None
     if not problems.enough:  # finding a similar name takes long, and it would not be shown

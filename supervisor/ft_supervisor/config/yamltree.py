@@ -5,6 +5,7 @@ before anything is expanded. Only plain YAML is accepted: no aliases, anchors, t
 refused is DAMAGED in the tree, so that the errors of all other values can be found as well.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -37,6 +38,7 @@ class Damaged(Enum):
 
 DAMAGED = Damaged.VALUE
 """Stands for a value whose error is reported already."""
+_UNCLEAR = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*_[0-9_]*|[0-9_]+(:[0-9_]+)+)")
 _TYPE_NAMES = {list: "a list", dict: "a map", type(None): "nothing"}
 
 
@@ -64,6 +66,18 @@ class Value:
         if type(self.data) in _TYPE_NAMES:
             return _TYPE_NAMES[type(self.data)]
         return self.text if len(self.text) <= 60 else self.text[:57] + "..."
+
+    def whole_number(self, key: str, example: str = "") -> int | None:
+        """Returns the number; None for any other value. Raises `ConfigError` where people and YAML 1.1 read different
+        numbers: 2:4 is 124 in base 60, 010 is 8, 1_000 is 1000. `example`: what 2:4 was meant for, "" for a number."""
+        if not isinstance(self.data, int) or isinstance(self.data, bool):
+            return None
+        if _UNCLEAR.fullmatch(self.text):
+            digits = self.text.replace("_", "")
+            right = example if example and ":" in digits else f"{self.data}"
+            right += f", or {int(digits)}" if digits.isdecimal() and int(digits) != self.data else ""
+            raise self.error(key, f"is {self.shown()}, which YAML takes for {self.data}", f"write {right}")
+        return self.data
 
     def error(self, key: str, wrong: str, right: str) -> ConfigError:
         """A `ConfigError` at this value's place."""
@@ -101,6 +115,7 @@ class _Builder:
 
     def __init__(self, source: str, text: str, variable: bool = False) -> None:
         self._source = source
+        self._text = text
         self._variable = variable
         self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
         self._problems = Problems()
@@ -126,6 +141,8 @@ class _Builder:
             raise ConfigError(str(error), "", f"nested more than {MAX_DEPTH} deep", "close the brackets") from None
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
+            if mark and self._is_tab(mark.line, mark.column):
+                raise ConfigError(self._at(mark.line), "", "a tab", "YAML is indented with spaces") from None
             problem = ", ".join(part for part in (error.context, error.problem) if part)
             right = "check indentation, quotes and brackets on this line and the one before"
             raise ConfigError(self._at(mark.line if mark else 0), "", f"not YAML: {problem}", right) from None
@@ -145,6 +162,11 @@ class _Builder:
             where = self._at(end.start_mark.line)
             raise ConfigError(where, "", "a second YAML document starts here", "keep one document in a file")
         return root
+
+    def _is_tab(self, line: int, column: int) -> bool:
+        """Says whether there is a tab at this place, counted from 0, or in the indentation of its line."""
+        found = self._text.split("\n")[line : line + 1]
+        return any(text[column : column + 1] == "\t" or "\t" in text[: -len(text.lstrip()) or None] for text in found)
 
     def _at(self, line: int) -> str:
         """The place of a line, counted from 0."""

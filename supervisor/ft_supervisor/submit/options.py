@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 
 from ft_slurm import expedite
 from ft_slurm.errors import BadOption
-from ft_slurm.sbatch_options import OF_SRUN, Option
+from ft_slurm.sbatch_options import OF_SRUN, Option, is_known
 from ft_supervisor.config import JobConfig
 from ft_supervisor.core.protocol.settings import OnExhausted, Response
 
 ONE_DAEMON = "one daemon runs on each node, and workers.per_node says how many workers it starts"
 EXPEDITED = "Slurm would run the job again, and hold it, after each end that is no success, final verdicts included"
+_NEAR = 0.7
+"""The likeness of two words, from 0 to 1, from which one is taken for the other."""
 _TASKS = ("ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-tres")
 _SIGNAL = re.compile(r"(?:([RB]+):)?(?:SIG)?(\w+)(?:@\d+)?", re.IGNORECASE)
 _NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM", "18": "CONT"}
@@ -39,6 +42,16 @@ def refuse(options: Sequence[Option], nodes: int | None) -> None:
     for option in options:
         if reason := _broken(option, nodes):
             raise BadOption(f"{option.word}: {reason}")
+
+
+def refuse_misspelt(options: Sequence[Option], own: Sequence[str]) -> None:
+    """Raise BadOption for an option that sbatch does not have and that is nearly one of `own`, the words of submit's
+    options."""
+    for option in options:
+        if not is_known(option.name):
+            near = difflib.get_close_matches(f"--{option.name}", own, 1, _NEAR)
+            if near:
+                raise BadOption(f"--{option.name}: sbatch has no such option; did you mean {near[0]}?")
 
 
 def refuse_environment(environ: Mapping[str, str], options: Sequence[Option]) -> None:
