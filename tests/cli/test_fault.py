@@ -43,7 +43,7 @@ def test_what_cannot_be_asked_for(command: Command, words: tuple[str, ...], said
 def test_words_that_it_does_not_know(command: Command, words: tuple[str, ...]) -> None:
     done = command("fault", *words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Usage" in done.stderr and "Traceback" not in done.stderr
+    assert "; see `ft-supervisor " in done.stderr and "Traceback" not in done.stderr
 
 
 def test_no_such_job_and_nobody_to_ask(command: Command) -> None:

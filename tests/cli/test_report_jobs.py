@@ -152,8 +152,8 @@ def test_no_slurm_here(slurm: FakeSacct, tmp_path: Path) -> None:
     done = report(slurm, "--since", "today", path=str(tmp_path))
     assert (done.returncode, done.stderr) == (
         3,
-        "ft-supervisor: there is no scontrol in PATH: run this on a login node; a run of `local` has "
-        "`ft-supervisor report JOB`\n",
+        "ft-supervisor: there is no scontrol in PATH: run this on a login node; runs of `local` are in "
+        "`ft-supervisor list`\n",
     )
     (slurm.bin / "sacct").unlink()
     done = report(slurm, "--since", "today", path=str(slurm.bin))
