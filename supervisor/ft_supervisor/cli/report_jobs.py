@@ -39,9 +39,8 @@ def gather(query: ListQuery, environ: Mapping[str, str]) -> Listing:
     try:
         client = CliClient(environ)
     except NoCommands as error:
-        raise NoCommands(
-            f"{error}: run this on a login node; a run of `local` has `ft-supervisor report JOB`"
-        ) from None
+        right = "run this on a login node; runs of `local` are in `ft-supervisor list`"
+        raise NoCommands(f"{error}: {right}") from None
     listing = jobs_sources.ask(client, start, os.getuid())
     index = environ if query.config is None and query.run_dir is None else None
     jobs_sources.read_verdicts(listing, templates, index, of_all=query.fix)
