@@ -7,12 +7,12 @@ from tests.core.agent.play import Play, mail, run, standby
 from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, job, stopped, stopping
 
 from ft_supervisor.core.protocol import messages
-from ft_supervisor.core.protocol.actions import Announce, Send, TakeStacks
+from ft_supervisor.core.protocol.actions import Announce, Send
 from ft_supervisor.core.protocol.codec import MAX_BYTES, encode
 from ft_supervisor.core.protocol.coordinator_facts import FirstFailure
-from ft_supervisor.core.protocol.events import CoordinatorEvent, StacksTaken, WorkersExited
+from ft_supervisor.core.protocol.events import CoordinatorEvent, WorkersExited
 from ft_supervisor.core.protocol.model import AGENT_RANK, Cycle, Failure, Job
-from ft_supervisor.core.protocol.settings import Budget, Cause, Hang, Match, Response, Rule
+from ft_supervisor.core.protocol.settings import Budget, Cause, Match, Response, Rule
 from ft_supervisor.process.log_lines import render
 
 SIGBUS = Rule(Match(signals=("SIGBUS",)), Response.REPLACE_NODE)
@@ -153,12 +153,3 @@ def test_the_failures_that_decide_come_first() -> None:
     failures = [Failure(1, rank, exit_code=1, last_lines="x") for rank in range(100)]
     bus = Failure(1, 100, signal="SIGBUS", last_lines="bad memory")
     assert sent(active(a_job(per_node=101)), *failures, bus).failures[:3] == (bus, failures[0], failures[1])
-
-
-def test_a_hung_worker_has_last_lines_too() -> None:
-    play = active(a_job(per_node=1, hang=Hang(after=5.0, first=5.0)))
-    assert play.wait(5.0) == [TakeStacks(C0, (0,))]
-    done = play.feed(StacksTaken(C0, ((0, (1,)),), ((0, "step 7"),)))
-    (message,) = (action.message for action in done if isinstance(action, Send))
-    assert isinstance(message, messages.WorkersFailed)
-    assert [(failure.rules, failure.last_lines) for failure in message.failures] == [((1,), "step 7")]

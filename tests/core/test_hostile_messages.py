@@ -39,10 +39,12 @@ from ft_supervisor.core.protocol.actions import Announce, Dial, Mail, Send
 from ft_supervisor.core.protocol.agent_facts import MailDropped
 from ft_supervisor.core.protocol.codec import CodecError, decode, encode, to_plain
 from ft_supervisor.core.protocol.coordinator_facts import MessageDropped
+from ft_supervisor.core.protocol.evidence import Collective, Digest, EvidenceSource
 from ft_supervisor.core.protocol.ledger import EMPTY, Ledger, Spent
 from ft_supervisor.core.protocol.messages import TO_AGENT, TO_COORDINATOR
 from ft_supervisor.core.protocol.model import Accepted, Cycle, Failure, Job, Memory, Outcome, Problem, Roster, Verdict
 from ft_supervisor.core.protocol.refusals import Refusals
+from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.journal.lines import event_line
 
 MESSAGES = int(os.environ.get("FT_MESSAGES", "4000"))
@@ -55,16 +57,22 @@ MEMORY = Memory(
     progressed=C0,
 )
 RAISES = Failure(1, 0, exception="ValueError", lives=True)
+HUNG = Failure(1, 0, message="no heartbeat for 10 s", cause=Cause.HANG, silent=10.0)
+DIGEST = Digest(0, "ab", "a.py:1", EvidenceSource.WORKER_SERVER, (Collective("0", 7, "all_reduce", "[3]"),), "step 7")
 RETURNED = messages.WorkersCompleted(0, 1, 1, C0, 1)
 
 FROM_NODES = (
     messages.Register(node(1), 1, 2, 1, 9, None, MEMORY, 7),
     messages.Register(node(2), 2, 1, 1, 9, None, Memory(0), 1, "SIGTERM"),
-    messages.Register(node(0), 1, 2, 1, 9, C0, ran(progressed=C0), 8, completed=1),
+    messages.Register(
+        node(0), 1, 2, 1, 9, C0, ran(progressed=C0), 8, completed=1, hangs=(replace(HUNG, infra_rank=0),)
+    ),
     *(failed(1), succeeded(1), stopping(1), stopped(1), verdict_kept(1), goodbye(2), goodbye(3, verdict=SUCCESS)),
     messages.RosterKept(1, 1, 1, (1, 2)),
     replace(stopped(1), parked=1, progressed=True),
     replace(failed(1), failures=(RAISES,)),
+    messages.HangNoticed(0, 1, 1, C0, (HUNG,)),
+    messages.Evidence(0, 1, 1, C0, 1, (DIGEST,), ((0, (0,)),), ((0, "step 7"),), ((0, 1.5),)),
     RETURNED,
     messages.Unhealthy(0, 1, 1, Problem("disk", "a disk")),
     messages.ToldToEnd(0, 1, 1, "SIGTERM"),
@@ -76,6 +84,7 @@ FROM_COORDINATORS = (
     messages.Continue(0, C0, EMPTY, 0.5),
     messages.Stop(0, C0, "0-2", 2.0),
     messages.Complete(0, C0, 1),
+    messages.TakeEvidence(0, C0, 1),
     messages.Propose(0, SUCCESS),
     messages.Close(0, SUCCESS),
     run(),

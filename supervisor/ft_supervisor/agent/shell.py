@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NoReturn
 
-from ft_supervisor.agent import barrier, stacks
+from ft_supervisor.agent import barrier
 from ft_supervisor.agent.connection import FromWire
 from ft_supervisor.agent.guard_timer import Guard
 from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
@@ -35,10 +35,18 @@ from ft_supervisor.core.protocol.actions import (
     Send,
     Start,
     StopWorkers,
-    TakeStacks,
+    TakeEvidence,
     Tell,
 )
-from ft_supervisor.core.protocol.events import AgentEvent, CheckAnswered, StacksTaken, Terminated, Tick, TurnedUnhealthy
+from ft_supervisor.core.protocol.events import (
+    AgentEvent,
+    CheckAnswered,
+    EvidenceTaken,
+    Terminated,
+    Tick,
+    TurnedUnhealthy,
+)
+from ft_supervisor.core.protocol.evidence import TAKING, Digest
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle
 from ft_supervisor.core.protocol.orders import AgentState, Begin, Done, Order, Terminate
 from ft_supervisor.journal.journal import Journal
@@ -58,17 +66,16 @@ BEGIN_BOUND = 60.0
 _FLUSH_BOUND = 0.5
 _OUTPUT_BOUND = 1.0
 """Seconds to pass on the workers' last output."""
-STACKS_BOUND = stacks.BOUND + 2.0
-"""Seconds for the stacks and their files, whose file system may hang."""
-STACKS_LOOK = 0.1
-"""Seconds between two checks whether the stacks are written."""
+EVIDENCE_LOOK = 0.1
+"""Seconds between two checks whether the evidence is there."""
 
 
 @dataclass(frozen=True)
-class _Stacks:
-    """The stacks that are being written. `work` None: there was nothing to write."""
+class _Evidence:
+    """Evidence of these workers that is being taken: see actions.TakeEvidence."""
 
     cycle: Cycle
+    number: int
     ranks: tuple[int, ...]
     work: Background[None] | None
     until: float
@@ -132,7 +139,7 @@ class Shell:
         self._guard = guard
         self._workers = Workers(begin.job, begin.node, lambda: self._queue.put(_WorkerExited()), lambda: guard.pids)
         self._wire = Wire(begin.job, begin.node, begin.incarnation, self._queue.put)
-        self._stacks: _Stacks | None = None
+        self._evidence: _Evidence | None = None
         self._tick_at = now
         self._leaving = False
         threading.Thread(target=self._read_link, daemon=True, name="link").start()
@@ -151,24 +158,31 @@ class Shell:
                 self._guard.keep()
                 self._handle(*self._workers.beats(), Tick())
             else:
-                dues = (self._tick_at, self._workers.due, self._wire.due, STACKS_LOOK + now if self._stacks else None)
+                dues = (
+                    self._tick_at,
+                    self._workers.due,
+                    self._wire.due,
+                    EVIDENCE_LOOK + now if self._evidence else None,
+                )
                 self._next_item(min(due for due in dues if due is not None) - now)
             if self._machine.state is AgentState.CLOSING:
                 self._workers.close()
             self._workers.stand_by(self._machine.spare, clock.now())
             events = self._workers.poll(clock.now())
             # what they have sent before comes before: whether they made progress decides how they are started again
-            self._handle(*(self._workers.beats() if events else ()), *events, *self._taken())
+            self._handle(*(self._workers.beats() if events else ()), *events, *self._evidence_taken())
 
-    def _taken(self) -> list[AgentEvent]:
-        """Return the event that the stacks are written, or that it has taken too long."""
-        stacks = self._stacks
-        if stacks is None or not (stacks.work is None or stacks.work.wait(0) or clock.now() >= stacks.until):
+    def _evidence_taken(self) -> list[AgentEvent]:
+        """Return the event that the evidence is there, or that it has taken too long."""
+        taking = self._evidence
+        if taking is None or not (taking.work is None or taking.work.wait(0) or clock.now() >= taking.until):
             return []
-        self._stacks = None
-        words = {rank: self._workers.evidence.last_words(rank) for rank in stacks.ranks}
+        self._evidence = None
+        words = {rank: self._workers.evidence.last_words(rank) for rank in taking.ranks}
         rules = tuple((rank, rules) for rank, (rules, _) in words.items())
-        return [StacksTaken(stacks.cycle, rules, tuple((rank, lines) for rank, (_, lines) in words.items()))]
+        lines = tuple((rank, lines) for rank, (_, lines) in words.items())
+        digests = tuple(Digest(rank) for rank in taking.ranks)
+        return [EvidenceTaken(taking.cycle, taking.number, digests, rules, lines)]
 
     def _next_item(self, timeout: float) -> None:
         try:
@@ -233,10 +247,10 @@ class Shell:
                 self._workers.end(action)
             case DropParked():
                 self._workers.drop_parked()
-            case TakeStacks(cycle, local_ranks):
-                until = clock.now() + STACKS_BOUND
-                hung = {rank: pid for rank, pid in self._workers.pids().items() if rank in local_ranks}
-                self._stacks = _Stacks(cycle, local_ranks, self._workers.evidence.take_stacks(hung), until)
+            case TakeEvidence(cycle, number):
+                pids = self._workers.pids()
+                work = self._workers.evidence.take_stacks(pids)
+                self._evidence = _Evidence(cycle, number, tuple(sorted(pids)), work, clock.now() + TAKING)
             case EnterBarrier(cycle, world_size):
                 barrier.enter(self._job, self._wire.address, cycle, world_size)
             case Leave():

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.agent.play import EPOCH, Play, mail, memory_of, remember, run, standby, stopped
+from tests.core.agent.play import Play, mail, memory_of, remember, run, standby, stopped
 from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
 
 from ft_supervisor.core.protocol import events, messages, orders
-from ft_supervisor.core.protocol.actions import Leave, Send, Start, StopWorkers, TakeStacks, Tell
+from ft_supervisor.core.protocol.actions import Leave, Send, Start, StopWorkers, Tell
 from ft_supervisor.core.protocol.events import (
-    Beat,
     CannotStart,
     CheckAnswered,
     Disconnected,
     PolicyDiffers,
-    StacksTaken,
     TurnedUnhealthy,
     WorkersExited,
 )
 from ft_supervisor.core.protocol.model import Failure, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.orders import AgentState
-from ft_supervisor.core.protocol.settings import Cause, Check, Hang, Health, Interruption, Match, Response, Rule, When
+from ft_supervisor.core.protocol.settings import Check, Health, Interruption, Match, Response, Rule, When
 
 BEFORE = Health(checks=(Check("net", ("ping",), when=(When.BEFORE_CYCLE,)),), min_free=None)
 FULL = Problem("disk", "health check disk failed: full")
@@ -149,83 +147,6 @@ def test_of_two_failures_the_one_that_is_not_ignored_counts() -> None:
     done = play.feed(WorkersExited(C0, (Failure(1, 0, exit_code=3), bad)))
     assert Send(messages.WorkersFailed(0, 1, 1, C0, (bad,))) in done
     assert StopWorkers(C0, TIMEOUTS.restart_grace) in done
-
-
-# -- hangs
-
-
-def test_a_worker_that_goes_silent_hangs() -> None:
-    play = active(a_job(hang=Hang(after=10.0, first=30.0)))
-    for _ in range(4):
-        play.wait(8.0)
-        play.feed(Beat(0, "beat"), Beat(1, "beat"))
-    assert play.wait(10.0 - BEAT) == []
-    play.feed(Beat(1, "beat"))
-    assert play.wait(BEAT) == [TakeStacks(C0, (0,))]
-    at = EPOCH + play.now
-    assert play.wait(3.0) == []  # they take a while
-    play.feed(Beat(1, "beat"))
-    hung = Failure(1, 0, message="no heartbeat for 10 s", time=at, cause=Cause.HANG, rules=(2,), silent=10.0, rank=2)
-    assert play.feed(StacksTaken(C0, ((0, (2,)),))) == [
-        Tell(orders.Remember(memory_of(C0, failures=(hung,)))),
-        Send(messages.WorkersFailed(0, 1, 1, C0, (hung,))),
-        StopWorkers(C0, TIMEOUTS.restart_grace),
-    ]
-
-
-def test_the_worker_that_falls_silent_first_hangs_and_not_one_that_does_while_stacks_are_taken() -> None:
-    play = active(a_job(hang=Hang(after=10.0, first=10.0)))
-    play.wait(2.0)
-    play.feed(Beat(1, "beat"))
-    assert play.wait(8.0) == [TakeStacks(C0, (0,))]
-    assert play.wait(4.0) == []
-    done = play.feed(StacksTaken(C0, ((0, (2,)),), ((0, "step 7"),)))
-    (message,) = (deed.message for deed in done if isinstance(deed, Send))
-    assert isinstance(message, messages.WorkersFailed)
-    assert [(failure.local_rank, failure.rules) for failure in message.failures] == [(0, (2,))]
-
-
-def test_after_an_ignored_hang_the_others_are_looked_at() -> None:
-    rules = (Rule(Match(causes=(Cause.HANG,)), Response.IGNORE), Rule())
-    play = active(a_job(hang=Hang(after=10.0, first=10.0), rules=rules))
-    play.wait(2.0)
-    play.feed(Beat(1, "beat"))
-    assert play.wait(12.0) == [TakeStacks(C0, (0,))]
-    assert play.feed(StacksTaken(C0)) == []
-    assert play.wait(BEAT) == [TakeStacks(C0, (1,))]
-
-
-def test_a_worker_that_sends_no_heartbeat_at_all_hangs() -> None:
-    play = active(a_job(hang=Hang(after=10.0, first=30.0)))
-    assert play.wait(30.0 - BEAT) == []
-    assert play.wait(BEAT) == [TakeStacks(C0, (0, 1))]
-
-
-def test_a_worker_that_has_exited_does_not_hang() -> None:
-    play = active(a_job(hang=Hang(after=10.0, first=10.0)))
-    play.feed(Beat(0, "stopping"))
-    assert play.wait(10.0) == [TakeStacks(C0, (1,))]
-
-
-def test_without_a_hang_setting_missing_heartbeats_do_not_matter() -> None:
-    play = active(a_job())
-    play.feed(Beat(0, "beat"))
-    assert play.wait(100.0) == []
-
-
-def test_an_ignored_hang_is_looked_at_and_left_alone() -> None:
-    rules = (Rule(Match(causes=(Cause.HANG,)), Response.IGNORE), Rule())
-    play = active(a_job(hang=Hang(after=5.0, first=5.0), rules=rules))
-    assert play.wait(5.0) == [TakeStacks(C0, (0, 1))]
-    assert play.feed(StacksTaken(C0)) == []
-    assert play.wait(20.0) == []
-
-
-def test_time_in_which_the_agent_stood_still_is_no_silence_of_its_workers() -> None:
-    play = active(a_job(hang=Hang(after=10.0, first=10.0)))
-    play.wait(1.0)
-    play.now += 3.0
-    assert play.wait(7.0) == []  # 11 seconds after their start
 
 
 # -- the end

@@ -28,10 +28,10 @@ from ft_supervisor.core.protocol.events import (
     CloseHeld,
     Connected,
     Disconnected,
+    EvidenceTaken,
     Looked,
     Mailed,
     PolicyDiffers,
-    StacksTaken,
     Terminated,
     Tick,
     TurnedUnhealthy,
@@ -173,8 +173,8 @@ class AgentMachine:
                 self._gone(event, now)
             case Beat():
                 self._life.beat(event, now)
-            case StacksTaken():
-                self._life.blame_hung(event, now)
+            case EvidenceTaken():
+                self._life.evidence_taken(event, now)
             case CheckAnswered(cycle, problem):
                 self._life.checked(cycle, problem, now)
             case TurnedUnhealthy(problem):
@@ -203,7 +203,7 @@ class AgentMachine:
         self._register()
 
     def _register(self) -> None:
-        self._follower.register(self.running, self._giving_up.signal, self._life.completed)
+        self._follower.register(self.running, self._giving_up.signal, self._life.completed, self._life.hangs)
 
     def _mail(self, message: messages.ToAgent, now: float) -> None:
         fresh = self.memory.ledger.fresh
@@ -230,6 +230,8 @@ class AgentMachine:
                 self._stop_cycle(order, now)
             case messages.Standby(cycle=cycle):
                 self._stand_by(cycle, now)
+            case messages.TakeEvidence():
+                self._life.take_evidence(order, now)
             case messages.Complete(cycle=cycle, functions=functions):
                 self._life.release(cycle, functions)
 

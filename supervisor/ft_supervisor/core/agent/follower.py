@@ -16,13 +16,13 @@ from ft_supervisor.core.protocol import messages, orders
 from ft_supervisor.core.protocol.actions import AgentAction, Announce, Send, Tell
 from ft_supervisor.core.protocol.events import Connected, Looked
 from ft_supervisor.core.protocol.ledger import newer
-from ft_supervisor.core.protocol.model import NO_PROMISE, Accepted, Cycle, Job, Memory, Node, Roster
+from ft_supervisor.core.protocol.model import NO_PROMISE, Accepted, Cycle, Failure, Job, Memory, Node, Roster
 from ft_supervisor.core.protocol.plausible import to_node
 from ft_supervisor.core.protocol.refusals import Refusals
 from ft_supervisor.core.quorum.lease import Lease
 from ft_supervisor.core.quorum.roster import first_candidate, first_term
 
-Orders = messages.Standby | messages.Run | messages.Continue | messages.Stop | messages.Complete
+Orders = messages.Standby | messages.Run | messages.Continue | messages.Stop | messages.TakeEvidence | messages.Complete
 """What a coordinator in charge sends."""
 
 
@@ -83,10 +83,10 @@ class Follower:
         if (dial := self.search.tick(self.memory, now)) is not None:
             self._do(dial)
 
-    def register(self, running: Cycle | None, signal: str, completed: int) -> None:
+    def register(self, running: Cycle | None, signal: str, completed: int, hangs: tuple[Failure, ...]) -> None:
         """Tell the coordinator all about this node. `running`: the cycle whose workers may live; `signal`: the one that
-        is to end the node, "" for none; `completed`: see messages.Register. Of failures only the first goes along,
-        which decides: there has to be room for the lists of 10,000 nodes."""
+        is to end the node, "" for none; `completed`, `hangs`: see messages.Register. Of failures only the first goes
+        along, which decides: there has to be room for the lists of 10,000 nodes."""
         self._serial += 1
         register = messages.Register(
             node=self._node,
@@ -99,6 +99,7 @@ class Follower:
             serial=self._serial,
             told=signal,
             completed=completed,
+            hangs=hangs,
         )
         self._do(Send(register))
 
@@ -159,8 +160,8 @@ class Follower:
             self.send(messages.RosterKept, stamp=roster.stamp)
 
     def _note(self, message: Orders) -> None:
-        """Take the lease's age and the ledger, which come with all orders but Stop and Complete."""
-        if isinstance(message, messages.Stop | messages.Complete):
+        """Take the lease's age and the ledger, which come with orders that begin or go on."""
+        if isinstance(message, messages.Stop | messages.TakeEvidence | messages.Complete):
             return
         if message.age is not None:
             self.lease.grant(self._connected_at - message.age)

@@ -1,15 +1,15 @@
 """Finds workers that hang: those that have sent no heartbeat for too long. All times in seconds.
 
-`HeartbeatWatch` watches the workers of one cycle. `HangDetector` is the agent's use of it: it also keeps the workers
-that hang until their stacks have been taken, and makes failures of them.
+`HeartbeatWatch` watches the workers of one cycle. `HangDetector` is the agent's use of it, and makes failures of the
+workers that hang.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ft_supervisor.core.protocol.events import Beat, StacksTaken
+from ft_supervisor.core.protocol.events import Beat
 from ft_supervisor.core.protocol.model import Failure, Job, Node
 from ft_supervisor.core.protocol.settings import Cause, Hang
 
@@ -33,10 +33,13 @@ class HeartbeatWatch:
 
     def __init__(self, hang: Hang, local_ranks: Iterable[int], now: float) -> None:
         self._ranks = {rank: _Heartbeat(now, hang.first, hang.after) for rank in local_ranks}
+        self._reported: dict[int, _Heartbeat] = {}
 
     def beat(self, local_rank: int, now: float, after: float | None = None) -> None:
         """Note a heartbeat. `after`: the patience that the worker asks for from now on (0: it is never to be called
         hung); None if it asks for nothing."""
+        if (reported := self._reported.get(local_rank)) is not None:
+            reported.since = now
         if (rank := self._ranks.get(local_rank)) is None:
             return
         if after is not None:
@@ -51,6 +54,7 @@ class HeartbeatWatch:
     def stopping(self, local_rank: int) -> None:
         """Stop watching a worker that has exited, or has said that it is about to."""
         self._ranks.pop(local_rank, None)
+        self._reported.pop(local_rank, None)
 
     def forgive(self, seconds: float, now: float) -> None:
         """Give every worker this much more time: the agent stood still itself, and may have missed heartbeats."""
@@ -66,8 +70,12 @@ class HeartbeatWatch:
             if (reason := _reason(rank, now)) is not None
         )
         for local_rank, _, _ in found:
-            del self._ranks[local_rank]
+            self._reported[local_rank] = self._ranks.pop(local_rank)
         return found
+
+    def silent(self, now: float) -> tuple[tuple[int, float], ...]:
+        """Return (local_rank, seconds since its last heartbeat, or its start) of each worker that has not exited."""
+        return tuple(sorted((rank, max(0.0, now - one.since)) for rank, one in (self._ranks | self._reported).items()))
 
 
 def _reason(rank: _Heartbeat, now: float) -> str | None:
@@ -110,10 +118,10 @@ class HangDetector:
                 self._watch.beat(event.local_rank, now, event.after)
 
     def tick(self, now: float) -> list[Failure]:
-        """Return the workers that have just been found to hang; their stacks are to be taken.
+        """Return the workers that have just been found to hang.
 
-        Until the stacks are there no other worker is reported, as the first to fall silent is the one to blame. Time
-        in which the agent itself stood still is not counted.
+        No other worker is reported until `forget`: all others wait for the first one, as a rule. Time in which the
+        agent itself stood still is not counted.
         """
         late, self._last_tick = now - self._last_tick - 2 * self._job.timeouts.heartbeat, now
         if self._watch is None:
@@ -136,11 +144,10 @@ class HangDetector:
         ]
         return self._hung
 
-    def blamed(self, taken: StacksTaken) -> list[Failure]:
-        """Return the workers of the last report as failures, with the rules that their output matches and its end."""
-        rules, lines = dict(taken.rules), dict(taken.last_lines)
-        hung, self._hung = self._hung, []
-        return [
-            replace(failure, rules=rules.get(failure.local_rank, ()), last_lines=lines.get(failure.local_rank, ""))
-            for failure in hung
-        ]
+    def forget(self) -> None:
+        """Look for others: those that were found are to go on."""
+        self._hung = []
+
+    def silent(self, now: float) -> tuple[tuple[int, float], ...]:
+        """Return (local_rank, seconds since the last heartbeat) of each worker, if heartbeats are waited for."""
+        return () if self._watch is None else self._watch.silent(now)

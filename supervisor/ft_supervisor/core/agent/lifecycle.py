@@ -11,6 +11,7 @@ from dataclasses import replace
 from ft_supervisor.core.agent.failures import truncate_failures
 from ft_supervisor.core.agent.follower import Follower
 from ft_supervisor.core.agent.hang import HangDetector
+from ft_supervisor.core.agent.hang_notice import HangNotice, truncated
 from ft_supervisor.core.agent.states import (
     TRANSITIONS,
     Active,
@@ -37,10 +38,9 @@ from ft_supervisor.core.protocol.actions import (
     ReleaseWorkers,
     Start,
     StopWorkers,
-    TakeStacks,
     Tell,
 )
-from ft_supervisor.core.protocol.events import Beat, StacksTaken
+from ft_supervisor.core.protocol.events import Beat, EvidenceTaken
 from ft_supervisor.core.protocol.health_types import WORKERS
 from ft_supervisor.core.protocol.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem
 from ft_supervisor.core.protocol.orders import AgentState
@@ -66,6 +66,7 @@ class Lifecycle:
         self._follower = follower
         self._do = do
         self._hangs = HangDetector(job, node, epoch)
+        self._notice = HangNotice(self._hangs, follower, do, self._ignores)
         self._in_process = job.settings.restart is RestartMode.IN_PROCESS
         self._returned = 0
         """From how many restartable functions the workers of the cycle that runs have returned."""
@@ -83,6 +84,11 @@ class Lifecycle:
     def completed(self) -> int:
         """See messages.Register."""
         return self._returned if isinstance(self.state, Active) else 0
+
+    @property
+    def hangs(self) -> tuple[Failure, ...]:
+        """See messages.Register."""
+        return truncated(self._notice.failures[:1]) if isinstance(self.state, Active) else ()
 
     # -- what begins
 
@@ -131,6 +137,7 @@ class Lifecycle:
         self._become(Active(run))
         self._returned = self._parked = 0
         self._hangs.start(run.group_rank, now)
+        self._notice.begin()
         self._do(Start(run))
 
     def turn_unhealthy(self, problem: Problem) -> None:
@@ -184,18 +191,17 @@ class Lifecycle:
         if beat.kind == "ready" and self.running is not None:
             self.progressed(self.running)
 
-    def blame_hung(self, taken: StacksTaken, now: float) -> None:
-        """The stacks of hung workers are written down: these have failed."""
+    def take_evidence(self, wanted: messages.TakeEvidence, now: float) -> None:
+        """The coordinator wants to know what the workers do; see HangNotice."""
+        match self.state:
+            case Active(run) if run.cycle == wanted.cycle:
+                self._notice.asked(wanted, now)
+
+    def evidence_taken(self, taken: EvidenceTaken, now: float) -> None:
+        """It is known what the workers do."""
         match self.state:
             case Active(run) if run.cycle == taken.cycle:
-                self._fail(taken.cycle, self._hangs.blamed(taken), now)
-
-    def _look_for_hangs(self, cycle: Cycle, now: float) -> None:
-        """Have the stacks of hung workers written down before these are killed."""
-        if hung := self._hangs.tick(now):
-            for failure in hung:
-                self._do(Announce(facts.WorkerHangs(cycle, failure)))
-            self._do(TakeStacks(cycle, tuple(failure.local_rank for failure in hung)))
+                self._fail(taken.cycle, self._notice.taken(taken, now), now)
 
     def _fail(self, cycle: Cycle, failures: Sequence[Failure], now: float) -> None:
         """Tell the coordinator of the failures that no rule ignores, and stop the other workers."""
@@ -288,7 +294,8 @@ class Lifecycle:
     def tick(self, now: float) -> None:
         """Look for workers that hang."""
         if isinstance(self.state, Active):
-            self._look_for_hangs(self.state.run.cycle, now)
+            cycle = self.state.run.cycle
+            self._fail(cycle, self._notice.tick(cycle, now), now)
 
     def abandon_if_due(self, now: float) -> None:
         """Leave the workers to the daemon if they cannot be ended."""

@@ -143,11 +143,13 @@ class DropParked:
 
 
 @dataclass(frozen=True)
-class TakeStacks:
-    """Write the stacks of these workers of `cycle` to files; StacksTaken follows, within a bound."""
+class TakeEvidence:
+    """Look what the living workers of `cycle` do, and write their stacks to files, without harm to them; EvidenceTaken
+    with this `number` follows within evidence.TAKING, and nothing is waited for beyond that. A later one replaces it.
+    """
 
     cycle: Cycle
-    local_ranks: tuple[int, ...]
+    number: int
 
 
 @dataclass(frozen=True)
@@ -293,7 +295,7 @@ AgentAction = (
     | ReleaseWorkers
     | EndWorkers
     | DropParked
-    | TakeStacks
+    | TakeEvidence
     | EnterBarrier
     | Tell
     | Leave

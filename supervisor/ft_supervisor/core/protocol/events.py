@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ft_supervisor.core.protocol.evidence import Digest
 from ft_supervisor.core.protocol.health_types import CheckOutcome
 from ft_supervisor.core.protocol.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.protocol.model import Cycle, Failure, Problem, Verdict
@@ -181,11 +182,12 @@ class Beat:
 
 
 @dataclass(frozen=True)
-class StacksTaken:
-    """After TakeStacks, or its bound. `rules`: (local_rank, Failure.rules) of each worker; `last_lines`: (local_rank,
-    Failure.last_lines)."""
+class EvidenceTaken:
+    """After TakeEvidence with this `number`, or its bound: see messages.Evidence."""
 
     cycle: Cycle
+    number: int
+    digests: tuple[Digest, ...] = ()
     rules: tuple[tuple[int, tuple[int, ...]], ...] = ()
     last_lines: tuple[tuple[int, str], ...] = ()
 
@@ -346,7 +348,7 @@ AgentEvent = (
     | CannotStart
     | WorkersGone
     | Beat
-    | StacksTaken
+    | EvidenceTaken
     | CheckAnswered
     | TurnedUnhealthy
     | PolicyDiffers

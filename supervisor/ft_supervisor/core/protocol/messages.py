@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ft_supervisor.core.protocol.bounds import AnyTerm, Count, Duration, Name, Ordinal, Port, Rank, Term, Text
+from ft_supervisor.core.protocol.bounds import (
+    AnyTerm,
+    Count,
+    Duration,
+    LocalRank,
+    Name,
+    Ordinal,
+    Port,
+    Rank,
+    Term,
+    Text,
+)
+from ft_supervisor.core.protocol.evidence import Digest
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Failure, Memory, Node, Problem, Roster, Verdict
 from ft_supervisor.core.protocol.ranks import parse_ranks
@@ -23,7 +35,8 @@ class Register:
     `running`: the cycle whose workers may live on this node. `port`: free on this node just now, for the workers'
     own store, should this node get group_rank 0. The term is `memory.promise`. `serial` counts this incarnation's
     Registers: a repeated old one is ignored. `told`: the signal that asks this node to end, as in ToldToEnd.
-    `completed`: the functions of WorkersCompleted for the cycle that runs; 0 if there was none.
+    `completed`: the functions of WorkersCompleted for the cycle that runs; 0 if there was none. `hangs`: the first
+    failure of the last HangNoticed, while its workers run.
     """
 
     node: Node
@@ -36,6 +49,7 @@ class Register:
     serial: Ordinal = 1
     told: Text = ""
     completed: Count = 0
+    hangs: tuple[Failure, ...] = ()
 
     @property
     def infra_rank(self) -> int:
@@ -57,6 +71,37 @@ class WorkersFailed:
     incarnation: Ordinal
     cycle: Cycle
     failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class HangNoticed:
+    """Workers of `cycle` hang on this node. They run on: evidence of all workers of the cycle is wanted first. If the
+    coordinator asks for none the agent reports WorkersFailed after a while."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The answer to TakeEvidence with this `number`: a digest of each worker of `cycle` that lives on this node.
+
+    By local_rank: `rules`, Failure.rules; `last_lines`, the end of Failure.last_lines; `silent`, seconds since the last
+    heartbeat of each worker that sends any.
+    """
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+    number: Ordinal
+    digests: tuple[Digest, ...]
+    rules: tuple[tuple[LocalRank, tuple[Rank, ...]], ...] = ()
+    last_lines: tuple[tuple[LocalRank, Text], ...] = ()
+    silent: tuple[tuple[LocalRank, Duration], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -237,6 +282,16 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class TakeEvidence:
+    """Tell what the workers of `cycle` do, which may hang; the answer is Evidence with this `number`. Nothing is
+    stopped. The numbers of one term count up."""
+
+    term: Term
+    cycle: Cycle
+    number: Ordinal
+
+
+@dataclass(frozen=True)
 class Complete:
     """All workers of `cycle` have returned from so many restartable functions: those that wait may go on."""
 
@@ -265,13 +320,23 @@ class Close:
     verdict: Verdict
 
 
-OfWorkers = WorkersFailed | WorkersSucceeded | WorkersCompleted | Stopping | WorkersStopped
+OfWorkers = WorkersFailed | HangNoticed | Evidence | WorkersSucceeded | WorkersCompleted | Stopping | WorkersStopped
 """Messages about the state of a node's workers."""
-OF_WORKERS: tuple[type, ...] = (WorkersFailed, WorkersSucceeded, WorkersCompleted, Stopping, WorkersStopped)
+OF_WORKERS: tuple[type, ...] = (
+    WorkersFailed,
+    HangNoticed,
+    Evidence,
+    WorkersSucceeded,
+    WorkersCompleted,
+    Stopping,
+    WorkersStopped,
+)
 
 ToCoordinator = (
     Register
     | WorkersFailed
+    | HangNoticed
+    | Evidence
     | WorkersSucceeded
     | WorkersCompleted
     | Stopping
@@ -282,11 +347,13 @@ ToCoordinator = (
     | ToldToEnd
     | Goodbye
 )
-ToAgent = Prepare | Members | Standby | Run | Continue | Stop | Complete | Propose | Close
+ToAgent = Prepare | Members | Standby | Run | Continue | Stop | TakeEvidence | Complete | Propose | Close
 
 TO_COORDINATOR: tuple[type, ...] = (
     Register,
     WorkersFailed,
+    HangNoticed,
+    Evidence,
     WorkersSucceeded,
     WorkersCompleted,
     Stopping,
@@ -297,4 +364,15 @@ TO_COORDINATOR: tuple[type, ...] = (
     ToldToEnd,
     Goodbye,
 )
-TO_AGENT: tuple[type, ...] = (Prepare, Members, Standby, Run, Continue, Stop, Complete, Propose, Close)
+TO_AGENT: tuple[type, ...] = (
+    Prepare,
+    Members,
+    Standby,
+    Run,
+    Continue,
+    Stop,
+    TakeEvidence,
+    Complete,
+    Propose,
+    Close,
+)

@@ -48,9 +48,15 @@ def from_node(message: messages.ToCoordinator, job: Job, known: Heights) -> str:
         return "the job has no such node"
     match message:
         case messages.Register():
-            return _node(message.node, job) or _memory(message, job, known)
-        case messages.WorkersFailed(cycle=cycle, failures=failures):
+            wrong = _node(message.node, job) or _memory(message, job, known)
+            return wrong or _failures(message.hangs, message.infra_rank, job)
+        case (
+            messages.WorkersFailed(cycle=cycle, failures=failures)
+            | messages.HangNoticed(cycle=cycle, failures=failures)
+        ):
             return _past(cycle, message.term) or _failures(failures, message.infra_rank, job)
+        case messages.Evidence(cycle=cycle):
+            return _past(cycle, message.term) or _evidence(message, job)
         case messages.WorkersSucceeded(cycle=cycle) | messages.Stopping(cycle=cycle):
             return _past(cycle, message.term)
         case messages.WorkersCompleted(cycle=cycle):
@@ -82,7 +88,7 @@ def to_node(message: messages.ToAgent, job: Job, node: Node, memory: Memory) -> 
             wrong = _past(cycle, term) or _group(group, node.infra_rank, job)
             wrong = wrong or ("" if grace <= longest else "a longer grace than the job's")
             return wrong or _leaps(cycle, None, job, None if fresh else known)
-        case messages.Complete(term, cycle):
+        case messages.Complete(term, cycle) | messages.TakeEvidence(term, cycle):
             return _past(cycle, term)
         case messages.Standby(term, cycle, ledger) | messages.Continue(term, cycle, ledger):
             wrong = _past(cycle, term) or _past(ledger.fresh, term)
@@ -165,6 +171,19 @@ def _failures(failures: Iterable[Failure], infra_rank: int, job: Job) -> str:
 def _has_rank(rank: int, local_rank: int, job: Job) -> bool:
     """Whether a worker with this local_rank can have this rank in some cycle."""
     return rank % job.per_node == local_rank and rank < job.active * job.per_node
+
+
+def _evidence(message: messages.Evidence, job: Job) -> str:
+    ranks = [digest.local_rank for digest in message.digests]
+    for told in (message.rules, message.last_lines, message.silent):
+        ranks += [local_rank for local_rank, _ in told]
+    if any(not 0 <= local_rank < job.per_node for local_rank in ranks):
+        return "evidence of a worker that a node does not have"
+    if len({digest.local_rank for digest in message.digests}) < len(message.digests):
+        return "two digests of one worker"
+    if any(max(rules, default=0) >= len(job.settings.rules) for _, rules in message.rules):
+        return "a rule that the job does not have"
+    return ""
 
 
 def _leaps(cycle: Cycle | None, ledger: Ledger | None, job: Job, known: Heights | None) -> str:
