@@ -72,7 +72,7 @@ def test_too_few_nodes_until_the_join_timeout() -> None:
     talk.register(0)
     talk.register(3)
     assert talk.wait(TIMEOUTS.join - 1) == []
-    assert talk.wait(1) == talk.propose(interrupted("too few nodes: 2 of 3 came within 60 s"), 0, 3)
+    assert talk.wait(1) == talk.propose(interrupted("too few nodes: 2 of 3 came within 60 s; n[1-2] never came"), 0, 3)
 
 
 def test_an_unhealthy_node_is_not_among_those_that_came() -> None:
@@ -81,7 +81,7 @@ def test_an_unhealthy_node_is_not_among_those_that_came() -> None:
         talk.register(infra_rank)
     talk.register(3, memory=Memory(0, unhealthy=Problem("gpu", "7 of 8 GPUs")))
     talk.wait(TIMEOUTS.join - 1)
-    reason = "too few nodes: 2 of 3 came within 60 s, and 1 more that may not train"
+    reason = "too few nodes: 2 of 3 came within 60 s, and 1 more that may not train; n2 never came"
     assert talk.wait(1) == talk.propose(interrupted(reason), 0, 1, 3)
 
 

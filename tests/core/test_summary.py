@@ -12,7 +12,7 @@ from ft_supervisor.core.protocol import codec
 from ft_supervisor.core.protocol.actions import Tell, WriteVerdict
 from ft_supervisor.core.protocol.model import Cycle, Memory, Outcome, Verdict
 from ft_supervisor.core.protocol.orders import ORDERS, VerdictDecided
-from ft_supervisor.core.protocol.summary import MOST_NAMES, Summary, Tally, head, line
+from ft_supervisor.core.protocol.summary import MOST_NAMES, MOST_REASON, Summary, Tally, head, line
 
 SUCCESS = Verdict(Outcome.SUCCESS, "done")
 
@@ -52,7 +52,13 @@ def test_line(summary: Summary, expected: str) -> None:
 def test_a_run_that_was_not_the_first_has_its_number_in_the_line(run_id: str, expected: str) -> None:
     verdict = Verdict(Outcome.FAILED, "budget spent")
     assert head(verdict, run_id) == expected
-    assert line(Summary(2), verdict, run_id) == f"{expected}, 2 cycles"
+    assert line(Summary(2), verdict, run_id) == f"{expected}, 2 cycles, budget spent"
+
+
+def test_the_reason_ends_the_line_of_a_job_without_success() -> None:
+    reason = "too few nodes: 2 of 3 came within 60 s; n2 never came"
+    assert line(Summary(), Verdict(Outcome.INTERRUPTED, reason), "7.0.0") == f"interrupted, {reason}"
+    assert len(line(Summary(), Verdict(Outcome.FAILED, "x" * 500), "7.0.0")) == len("failed, ") + MOST_REASON
 
 
 def tally() -> Tally:

@@ -60,6 +60,12 @@ LINES: dict[Any, str] = {
     coordinator.MessageDropped("Register", 5, 1, "no such node", 1): (
         'warning event=message_dropped message=Register node=5 term=1 reason="no such node" more=1'
     ),
+    coordinator.NodesMissing("2", False, 510.0): (
+        'warning event=nodes_missing reason="waiting for 1 of 12 nodes: n2; gives up in 8 min 30 s"'
+    ),
+    coordinator.NodesMissing("2-4,7", True, 4.0): (
+        'info event=nodes_missing reason="waiting for 4 of 12 nodes: n[2-4,7]; begins without them in 4.0 s"'
+    ),
     coordinator.NodeRegistered(5, 2): "info event=registered node=n5 infra_rank=5 incarnation=2",
     coordinator.NodeLost(5, 12.5, 6.5): 'warning event=node_lost node=n5 reason="n5 was not heard for 6.5 s"',
     coordinator.NodeUnhealthy(5, PROBLEM): 'warning event=unhealthy node=n5 reason="no space"',

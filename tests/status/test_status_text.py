@@ -155,7 +155,12 @@ def test_a_coordinator_without_a_majority_says_so() -> None:
 
 def test_after_a_takeover_who_was_not_heard_is_told() -> None:
     lines = text(seen(shot_of(successor()))).splitlines()
-    assert [line for line in lines if line.startswith("n0 ")] == ["n0      unregistered  0     never"]
+    assert [line for line in lines if line.startswith("n0 ")] == [
+        "n0      unregistered  0     not since the takeover, 0 ms ago"
+    ]
+    talk = talk_after(successor(), 3)
+    found = render(seen(shot_of(talk)), 80)[0].plain
+    assert found.startswith("pretrain, run 1.0.0: running; n0 silent for 3.0 s, replaced at 6.5 s")
 
 
 def test_many_rules_are_not_a_page() -> None:
@@ -218,3 +223,62 @@ def test_an_ended_crowd_is_folded() -> None:
     left = tuple(replace(entry, role=entry.role.LEFT, group_ranks="") for entry in shot.nodes)
     ended = seen(replace(shot, nodes=left), verdict=Verdict(Outcome.SUCCESS, "all done"))
     assert text(ended).splitlines()[-1] == "100 left: n0 to n99"
+
+
+def test_while_joining_the_missing_nodes_are_named_and_no_spare_is_promised() -> None:
+    talk = Talk()
+    talk.register(0)
+    talk.register(3)
+    talk.wait(10)
+    found = text(seen(shot_of(talk)))
+    assert "Waiting for   2 of 4 nodes: n[1-2]; gives up in 49 s" in found and "Spares" not in found
+    assert shot_of(talk).spares == 0
+
+
+def test_enough_nodes_wait_for_the_others_and_then_begin() -> None:
+    talk = Talk()
+    for infra_rank in (0, 1, 2):
+        talk.register(infra_rank)
+    talk.wait(2)
+    assert "Waiting for   1 of 4 nodes: n3; begins without it in 4.0 s" in text(seen(shot_of(talk)))
+    talk.wait(6)
+    assert "Waiting for" not in text(seen(shot_of(talk)))
+
+
+def test_a_silent_node_has_a_countdown_in_the_headline() -> None:
+    talk = small()
+    talk.silent = {0}
+    talk.wait(3)
+    first = render(seen(shot_of(talk)), 80)[0]
+    assert first.plain == "pretrain, run 1.0.0: running; n0 silent for 3.0 s, replaced at 6.5 s, seen 1.0 s"
+    assert first.style == "bold yellow"
+    talk.silent = {0, 3}
+    later = replace(shot_of(talk_after(talk, 2)), spares=0)
+    assert "n0 silent for 5.0 s, counts as lost at 6.5 s" in words(seen(later))
+
+
+def talk_after(talk: Talk, seconds: float) -> Talk:
+    talk.wait(seconds)
+    return talk
+
+
+def test_a_silent_spare_is_not_in_the_headline() -> None:
+    talk = small()
+    talk.silent = {3}
+    talk.wait(3)
+    assert "silent for" not in render(seen(shot_of(talk)), 80)[0].plain
+
+
+def test_a_decided_restart_that_never_came_is_not_the_last_decision() -> None:
+    talk = Talk(nodes=3, active=3)
+    talk.begin()
+    talk.wait(2)
+    talk.silent = {2}
+    talk.wait(4)
+    for infra_rank in (0, 1):
+        talk.hear(stopped(infra_rank))
+    talk.wait(30)
+    shot = shot_of(talk)
+    assert shot.verdict is not None and shot.verdict.reason.startswith("too few nodes: 2 of 3 nodes are left")
+    assert shot.decision is not None
+    assert (shot.decision.what, shot.decision.reason) == ("gives_up", shot.verdict.reason)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.protocol.coordinator_facts import Decided
-from ft_supervisor.core.protocol.model import job_name
+from ft_supervisor.core.protocol.model import JobPhase, job_name
 from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Match, OnExhausted, Response
 from ft_supervisor.core.quorum.members import Member
 from ft_supervisor.core.quorum.roster import candidates, survivable
-from ft_supervisor.process.log_lines import render, rule_of
+from ft_supervisor.process.log_lines import GIVES_UP, render, rule_of
 from ft_supervisor.run_folder.snapshot import (
     EVERY,
     VERSION,
@@ -22,6 +22,7 @@ from ft_supervisor.run_folder.snapshot import (
     NodeStatus,
     Snapshot,
     VerdictStatus,
+    WaitStatus,
 )
 
 
@@ -52,16 +53,29 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
         names=job.nodes,
         candidates=format_ranks(keepers),
         members=members,
-        spares=sum(entry.count for entry in nodes if entry.role is NodeRole.STANDBY and not entry.draining),
+        spares=_spares(nodes, 0 if cycles.group else job.active),
         survives=survivable(members, min(here, members), len(keepers), fit - _least(cycles)),
         budgets=_budgets(cycles, wall),
         ends_in=None
         if machine.state.interruptions.end_at is None
         else max(0.0, machine.state.interruptions.end_at - now),
         slurm_away=machine.state.interruptions.away,
-        decision=_decision(cycles, wall - now),
+        decision=_decision(machine, wall - now),
         verdict=_verdict(machine),
+        waits=_waits(machine, now),
+        lost_after=job.timeouts.node_lost,
     )
+
+
+def _spares(nodes: tuple[NodeStatus, ...], needed: int) -> int:
+    """Return how many standbys could replace a node. `needed`: those that a first cycle will make active."""
+    waiting = sum(entry.count for entry in nodes if entry.role is NodeRole.STANDBY and not entry.draining)
+    return max(0, waiting - needed)
+
+
+def _waits(machine: CoordinatorMachine, now: float) -> WaitStatus | None:
+    missing = machine.state.joining.missing(now) if machine.state.phase is JobPhase.JOINING else None
+    return None if missing is None else WaitStatus(missing.nodes, missing.enough, missing.left)
 
 
 def _here(member: Member | None) -> bool:
@@ -85,9 +99,10 @@ def _nodes(machine: CoordinatorMachine, now: float) -> tuple[NodeStatus, ...]:
     for rank in range(len(machine.job.nodes)):
         member, group_rank = members.get(rank), group.get(rank)
         role = role_of(member, active=group_rank is not None, excluded=rank in excluded, listed=rank in listed)
-        age = None
         if member is None or member.register is None:
-            key: tuple[object, ...] = (role, group_rank is None, rank in draining, rank in excluded)
+            age = None if member is None else max(0.0, now - member.heard)  # heard: when it was expected first
+            whole = None if age is None else int(age)
+            key: tuple[object, ...] = (role, group_rank is None, rank in draining, rank in excluded, whole)
         else:
             age = max(0.0, now - member.heard)
             key = (
@@ -197,10 +212,14 @@ def _match(match: Match) -> str:
     return ", ".join(parts) or "any"
 
 
-def _decision(cycles: Cycles, epoch: float) -> DecisionStatus | None:
-    last = cycles.announcements.last
+def _decision(machine: CoordinatorMachine, epoch: float) -> DecisionStatus | None:
+    cycles, last = machine.state.cycles, machine.state.cycles.announcements.last
     if last is None:
         return None
+    end = machine.verdict or machine.state.commit.proposal
+    if end is not None and isinstance(last.fact, Decided) and not last.fact.gives_up:  # its cycle never came
+        cycle = None if last.fact.cycle is None else str(last.fact.cycle)
+        return DecisionStatus(GIVES_UP, end.reason, None, cycle, machine.state.commit.began + epoch)
     leads_to = last.decided or last.fact
     decided = leads_to if isinstance(leads_to, Decided) else None
     rule = rule_of(decided, cycles.job) if decided is not None else None

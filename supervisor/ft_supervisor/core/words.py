@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ft_supervisor.core.node_list import fold
+
 UNKNOWN = "?"
 MARK = "\N{REPLACEMENT CHARACTER}"
 """Replaces a character that cannot be printed."""
@@ -46,6 +48,15 @@ def duration(seconds: float | None) -> str:
             rest = whole % size // part
             return f"{whole // size} {name} {rest} {small}" if rest else f"{whole // size} {name}"
     return f"{whole} s"
+
+
+def waiting(missing: Sequence[str], total: int, left: float, *, enough: bool) -> str:
+    """Return the nodes that a job of `total` nodes waits for, and what it does without them in `left` seconds:
+    `1 of 3 nodes: n2; gives up in 9 min`."""
+    then = "begins without" if enough else "gives up"
+    if enough:
+        then += " it" if len(missing) == 1 else " them"
+    return f"{len(missing)} of {count(total, 'node')}: {fold(missing)}; {then} in {duration(left)}"
 
 
 def rung(how: str, why: str) -> str:

@@ -15,9 +15,10 @@ from ft_supervisor.core.protocol import daemon_facts as daemon
 from ft_supervisor.core.protocol.actions import Fact
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import Response
 from ft_supervisor.core.protocol.worker_words import sentence
-from ft_supervisor.core.words import count
+from ft_supervisor.core.words import count, waiting
 
 GIVES_UP = "gives_up"
 _QUIET = tuple(
@@ -112,6 +113,11 @@ def _cause(fact: coordinator.Decided, _: Job) -> str | None:
     return None if fact.cause is None else fact.cause.value
 
 
+def _missing(fact: coordinator.NodesMissing, job: Job) -> str:
+    names = [job.nodes[rank] for rank in parse_ranks(fact.nodes)]
+    return waiting(names, len(job.nodes), fact.left, enough=fact.enough)
+
+
 def _log_file(fact: coordinator.FirstFailure, job: Job) -> str | None:
     return None if fact.cycle is None or fact.rank is None else job.log_file(fact.cycle, fact.rank)
 
@@ -185,6 +191,12 @@ _LEADERSHIP = (
     ),
 )
 _NODES = (
+    _form(
+        coordinator.NodesMissing,
+        "nodes_missing",
+        (("info", "warning"), lambda fact: "info" if fact.enough else "warning"),
+        reason=lambda fact, job: f"waiting for {_missing(fact, job)}",
+    ),
     _form(
         coordinator.NodeRegistered,
         "registered",

@@ -8,6 +8,8 @@ entry, so that 10,000 of them take some lines and not megabytes; `status --json`
      "coordinator": {"node", "infra_rank", "term", "in_charge", "majority"},
      "phase",                             joining, running, stopping, closing
      "wanted",                            the most nodes that may train
+     "waits": null | {"nodes", "enough", "left"},   the nodes that a first cycle waits for
+     "lost_after",                        seconds of silence after which a node is lost
      "cycle": null | {"name", "number", "started", "size"},
      "nodes": [{"role", "infra_ranks", "group_ranks", "domain", "heartbeat_age", "silent", "restarts", "losses",
                 "running", "draining", "health"}],
@@ -69,10 +71,10 @@ class NodeStatus:
 
     `infra_ranks`: the nodes, as ranges in rising order. `group_ranks`: their group_ranks in the present cycle, as
     ranges in the same order; either all nodes have one, or none has, and it is "". `heartbeat_age`: seconds since the
-    most silent of them was heard; None if it has not registered. `silent`: not heard for `timeouts.coordinator`, or
-    never; silent nodes share an entry only if they have been silent for the same number of whole seconds. `restarts`:
-    number of the node's agents that have died and were replaced, not of cycles; `losses`: number of times that this
-    coordinator has lost the node.
+    most silent of them was heard, or since a takeover if it has not registered after that; None if it has never
+    registered. `silent`: not heard for `timeouts.coordinator`, or never; silent nodes share an entry only if they have
+    been silent for the same number of whole seconds. `restarts`: number of the node's agents that have died and were
+    replaced, not of cycles; `losses`: number of times that this coordinator has lost the node.
     `running`: its workers may be running. `draining`: Slurm is about to take the node away. `health`: its problem, ""
     for none.
     """
@@ -116,6 +118,16 @@ class CycleStatus:
     number: Count
     started: Moment | None
     size: Count
+
+
+@dataclass(frozen=True)
+class WaitStatus:
+    """The nodes that have not come before the first cycle, as ranges of infra_ranks. `left`: seconds until the job
+    begins without them if `enough` others are here, else until it gives up."""
+
+    nodes: str
+    enough: bool
+    left: Duration
 
 
 @dataclass(frozen=True)
@@ -164,12 +176,13 @@ class VerdictStatus:
 @dataclass(frozen=True)
 class Snapshot:
     """The state of the job. `interval`: usual number of seconds until the next snapshot. `names`: the nodes' names by
-    infra_rank. `wanted`: the most nodes that may train. `phase`: joining, running, stopping or closing; for a
+    infra_rank. `wanted`: the most nodes that may train. `waits`: None once a cycle has begun, or if no node is missing.
+    `lost_after`: seconds of silence after which a node is lost. `phase`: joining, running, stopping or closing; for a
     coordinator that is not in charge, candidate or preparing. `candidates`: the nodes that keep a coordinator, as
     ranges of infra_ranks. `members`: length of the list of members; `survives`: number of nodes that may still die at
-    the same moment. `spares`: standbys that can replace a node. `ends_in`: seconds until Slurm's time limit; None if
-    there is none, or it is not known. `slurm_away`: Slurm did not answer when it was last asked. `cost`: the account of
-    the job's time, of this coordinator's alone after a takeover."""
+    the same moment. `spares`: standbys that can replace a node, and that no first cycle needs. `ends_in`: seconds until
+    Slurm's time limit; None if there is none, or it is not known. `slurm_away`: Slurm did not answer when it was last
+    asked. `cost`: the account of the job's time, of this coordinator's alone after a takeover."""
 
     version: int
     run_id: str
@@ -192,6 +205,8 @@ class Snapshot:
     decision: DecisionStatus | None
     verdict: VerdictStatus | None
     cost: Cost | None = None
+    waits: WaitStatus | None = None
+    lost_after: Duration = 0.0
 
     def count(self, role: NodeRole) -> int:
         """Return the number of nodes with this role."""
@@ -234,6 +249,8 @@ def load(data: bytes) -> Snapshot:
             if max(ranks, default=-1) >= len(found.names) or len(groups) not in (0, len(ranks)):
                 raise BadSnapshot("the nodes' ranks make no sense")
         parse_ranks(found.candidates)
+        if found.waits is not None and max(parse_ranks(found.waits.nodes), default=-1) >= len(found.names):
+            raise BadSnapshot("the missing nodes' ranks make no sense")
     except (CodecError, ValueError) as error:
         raise BadSnapshot(str(error)) from None
     return found

@@ -88,11 +88,18 @@ def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus,
         "NODE": plain(name),
         "ROLE": entry.role.value,
         "RANK": "" if group_rank is None else str(group_rank),
-        "HEARD": "never" if entry.heartbeat_age is None else f"{duration(entry.heartbeat_age)} ago",
+        "HEARD": _heard(entry),
         "RESTARTS": str(entry.restarts) if entry.restarts else "",
         "DOMAIN": plain(entry.domain),
     }
     return _Line(cells, entry.role, plain("; ".join(remark for remark in remarks if remark)))
+
+
+def _heard(entry: NodeStatus) -> str:
+    if entry.heartbeat_age is None:
+        return "never"
+    takeover = "not since the takeover, " if entry.role is NodeRole.UNREGISTERED else ""
+    return f"{takeover}{duration(entry.heartbeat_age)} ago"
 
 
 def _table(lines: list[_Line], width: int, columns: list[str]) -> list[Text]:

@@ -9,7 +9,7 @@ from rich.text import Text
 from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.words import count, duration, rung
 from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot
-from ft_supervisor.status import render_nodes
+from ft_supervisor.status import render_nodes, silence
 from ft_supervisor.status.judgement import JobStatus, RunState
 from ft_supervisor.status.words import wrap
 
@@ -61,7 +61,10 @@ def _headline(seen: JobStatus, width: int) -> list[Text]:
             text = f"{name}: last seen {duration(seen.age)} ago; this is what was then"
         case RunState.RUNNING:
             assert shot is not None and seen.age is not None
-            text = f"{name}: {shot.phase}, seen {duration(seen.age)} ago"
+            quiet = silence.silent(shot)
+            more = f"; {quiet}" if quiet else ""
+            text = f"{name}: {shot.phase}{more}, seen {duration(seen.age)} ago"
+            return _wrapped(text, width, "bold yellow" if quiet else _STATE_STYLES[RunState.RUNNING], indent=2)
         case RunState.PENDING:
             text = f"{name}: has not started"
         case RunState.UNKNOWN:
@@ -88,7 +91,10 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
     if shot.phase is JobPhase.STOPPING and (running := sum(entry.count for entry in shot.nodes if entry.running)):
         yield "Waiting for", f"{count(running, 'node')} to stop the workers", ""
     if seen.state is not RunState.ENDED:
-        yield "Spares", f"{shot.spares} left; {_survives(shot)}", "" if shot.spares else "yellow"
+        if missing := silence.missing(shot, now - at):
+            yield "Waiting for", missing, "" if shot.waits is not None and shot.waits.enough else "bold yellow"
+        if shot.phase is not JobPhase.JOINING:
+            yield "Spares", f"{shot.spares} left; {_survives(shot)}", "" if shot.spares else "yellow"
         yield from _budgets(shot)
         if shot.ends_in is not None:
             left = shot.ends_in - (now - at)

@@ -131,7 +131,7 @@ class CoordinatorMachine:
             self._do(*self._leadership.retry(now))
 
     def _tick_leading(self, now: float) -> None:
-        self._do(*self._leadership.look(now))
+        self._do(*self._leadership.look(now), *self.state.waiting(now))
         if not self._leadership.has_majority:
             return
         for member in self._leadership.silent(now):

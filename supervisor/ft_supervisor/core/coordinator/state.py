@@ -8,8 +8,10 @@ from __future__ import annotations
 from ft_supervisor.core.coordinator.cycle_step import Standing
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.interruptions import Interruptions
+from ft_supervisor.core.coordinator.joining import Joining
 from ft_supervisor.core.coordinator.leadership import Leadership, Role
 from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
+from ft_supervisor.core.protocol.actions import Announce
 from ft_supervisor.core.protocol.model import Cycle, Job, JobPhase, Memory, Node
 from ft_supervisor.core.protocol.plausible import Heights
 from ft_supervisor.core.protocol.ranks import format_ranks
@@ -25,6 +27,7 @@ class CoordinatorState:
         self.node = node
         self.leadership = Leadership(job, node, incarnation, memory)
         self.cycles = Cycles(job, self.leadership.members, self.leadership.election.term or 0, now)
+        self.joining = Joining(job, self.leadership.members, self.cycles.selection, now)
         self.commit = VerdictCommit()
         self.interruptions = Interruptions(job, now)
         self._epoch = epoch
@@ -37,6 +40,7 @@ class CoordinatorState:
         term = self.leadership.election.term
         assert term is not None
         self.cycles = Cycles(self.job, self.leadership.members, term, now)
+        self.joining = Joining(self.job, self.leadership.members, self.cycles.selection, now)
 
     def withdraw(self) -> None:
         """Forget what was proposed in a term that is over."""
@@ -61,6 +65,10 @@ class CoordinatorState:
         """What Cycles needs to know of the leadership."""
         leadership = self.leadership
         return Standing(now, self.wall(now), leadership.majority.age(now), leadership.rosters.eligible)
+
+    def waiting(self, now: float) -> list[Announce]:
+        """The nodes that the job waits for before its first cycle, when that is to be announced."""
+        return self.joining.announce(now) if self.phase is JobPhase.JOINING else []
 
     def may_start(self, now: float) -> bool:
         """Whether the leadership permits a new cycle, and no signal says that the job may just be ending."""

@@ -58,6 +58,8 @@ class VerdictCommit:
         self.proposal: Verdict | None = None
         self.verdict: Verdict | None = None
         self.summary = Summary()
+        self.began = 0.0
+        """When the stage was OPEN for the last time."""
         self._stage = Stage.OPEN
         self._since = 0.0
         self._kept: set[int] = set()
@@ -69,6 +71,8 @@ class VerdictCommit:
 
     def _become(self, stage: Stage, now: float) -> None:
         check_transition(STAGES, self._stage, stage)
+        if self._stage is Stage.OPEN:
+            self.began = now
         self._stage, self._since = stage, now
 
     def validate(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ft_supervisor.core.node_list import fold
 from ft_supervisor.core.placement.placement import Assignment, FitNode, assign
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.core.protocol.settings import OnExhausted
@@ -60,12 +61,21 @@ class Selection:
         waited = now - self._enough_since >= timeouts.node_lost or now - since >= timeouts.join
         return waited or len(healthy) + self.unfit(now) == len(self._job.nodes)
 
+    def begins(self, since: float) -> float | None:
+        """Return when a fresh job begins without the nodes that are missing; None while too few are healthy."""
+        if self._enough_since is None:
+            return None
+        return min(self._enough_since + self._job.timeouts.node_lost, since + self._job.timeouts.join)
+
     def too_few(self, now: float) -> str:
         """Return the reason, for people, why a fresh job ends whose nodes have not come in time."""
         unfit = self.unfit(now)
         fit = sum(member.here for member in self._members) - unfit
         others = f", and {unfit} more that may not train" if unfit else ""
-        return f"too few nodes: {fit} of {self.least} came within {self._job.timeouts.join:g} s{others}"
+        text = f"too few nodes: {fit} of {self.least} came within {self._job.timeouts.join:g} s{others}"
+        never = [name for rank, name in enumerate(self._job.nodes) if self._members.get(rank) is None]
+        left = [self._job.nodes[rank] for rank in sorted(m.node.infra_rank for m in self._members if not m.here)]
+        return "; ".join([text, *_said(never, "never came"), *_said(left, "left again")])
 
     def first(self, now: float) -> Assignment:
         """Return the active nodes of a fresh job. `Assignment.group` is None if there are too few."""
@@ -140,3 +150,7 @@ class Selection:
             least=least,
             names=self._job.nodes,
         )
+
+
+def _said(names: Sequence[str], what: str) -> list[str]:
+    return [f"{fold(names)} {what}"] if names else []

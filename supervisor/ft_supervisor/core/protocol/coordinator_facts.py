@@ -93,6 +93,16 @@ class MessageDropped:
 
 
 @dataclass(frozen=True)
+class NodesMissing:
+    """Before the first cycle these `nodes` (`ranks.format_ranks`) have not come. `left`: seconds until the job begins
+    without them if `enough` others are here, else until it gives up."""
+
+    nodes: str
+    enough: bool
+    left: float
+
+
+@dataclass(frozen=True)
 class NodeRegistered:
     """A node has promised the coordinator's term and has sent its whole memory."""
 
@@ -260,6 +270,7 @@ CoordinatorFact = (
     | RosterChanged
     | TickLate
     | MessageDropped
+    | NodesMissing
     | NodeRegistered
     | NodeLost
     | NodeUnhealthy

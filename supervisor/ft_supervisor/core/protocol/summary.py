@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ft_supervisor.core.protocol.bounds import Count, Name
-from ft_supervisor.core.protocol.model import Verdict
-from ft_supervisor.core.words import count, names
+from ft_supervisor.core.protocol.model import Outcome, Verdict
+from ft_supervisor.core.words import count, names, one_line
 
 MOST_NAMES = 8
+MOST_REASON = 120
+"""Characters of a verdict's reason in the line."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def head(verdict: Verdict, run_id: str) -> str:
 
 
 def line(summary: Summary, verdict: Verdict, run_id: str) -> str:
-    """Return the whole line, such as `success, 3 cycles, 1 node replaced (n3), 42 s lost`."""
+    """Return the whole line, such as `success, 3 cycles, 1 node replaced (n3), 42 s lost`; without success the
+    verdict's reason ends it."""
     least = "at least " if summary.takeovers else ""
     parts = [head(verdict, run_id)]
     if summary.cycles:
@@ -85,4 +88,6 @@ def line(summary: Summary, verdict: Verdict, run_id: str) -> str:
         parts.append(f"{least}{' and '.join(moved)} ({shown})")
     if round(summary.lost):
         parts.append(f"{least}{round(summary.lost)} s lost")
+    if verdict.outcome is not Outcome.SUCCESS:
+        parts.append(one_line(verdict.reason, MOST_REASON))
     return ", ".join(parts)
