@@ -55,7 +55,7 @@ def failures_of(infra_rank: int, *failures: Failure, cycle: Cycle = C0) -> messa
 
 def test_the_first_failure_is_logged_once_when_all_have_stopped() -> None:
     coordinator, found = talk()
-    failure = Failure(1, 3, exit_code=1, message="ValueError: bad", last_lines=LINES)
+    failure = Failure(1, 3, exit_code=1, message="ValueError: bad", last_lines=LINES, rank=11)
     coordinator.hear(failures_of(1, failure, Failure(1, 4, exit_code=1, last_lines="a peer's")))
     coordinator.hear(failures_of(2, Failure(2, 0, signal="SIGABRT", last_lines="connection reset")))
     assert found == []
@@ -66,7 +66,7 @@ def test_the_first_failure_is_logged_once_when_all_have_stopped() -> None:
             "cycle": C0,
             "rank": 11,
             "node": "n1",
-            "failure": failure,
+            "failure": "rank 11 (n1, local 3): ValueError: bad",
             "log": "/r/logs/0.0/rank11.log",
             "last_lines": LINES,
         }

@@ -176,7 +176,7 @@ def test_a_node_that_has_registered_and_not_promised_yet_gets_no_work() -> None:
         assert mailed(talk.hear(messages.RosterKept(1, rank, 1, talk.rosters[-1].stamp)), Run) == {}
     assert mailed(talk.wait(2 * BEAT), Run) == {}
     proposals = mailed(talk.promise(0) + talk.wait(2 * BEAT), Propose)
-    verdict = Verdict(Outcome.FAILED, f"no restarts allowed: n0: {failure}")
+    verdict = Verdict(Outcome.FAILED, "no restarts allowed: a worker (n0, local 0) exited with 3")
     assert proposals == {rank: Propose(1, verdict) for rank in range(3)}
 
 

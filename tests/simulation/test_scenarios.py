@@ -139,7 +139,7 @@ def test_a_signal_cancels_the_job() -> None:
 def test_the_spent_budget_fails_the_job_on_every_node() -> None:
     world = run_plan("1 nodes=4 active=3 restarts=2 peers=crash fails=1.0,1.1,1.2")
     assert codes(world) == [1] * 4
-    assert world.file is not None and world.file.reason.startswith("2 restarts spent: n")
+    assert world.file is not None and world.file.reason.startswith("2 restarts spent: a worker (n")
     assert len(world.checks.ranks) == 3
 
 

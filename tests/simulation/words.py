@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 
 from ft_supervisor.core.protocol.actions import Announce
 from ft_supervisor.core.protocol.model import NO_PROMISE, Cycle, Failure, Memory, Node, Roster, Verdict
+from ft_supervisor.core.protocol.worker_words import sentence
 
 _QUIET = {"incarnation", "port", "master_addr", "master_port", "restart_count", "max_restarts", "error_file", "term"}
 
@@ -13,8 +14,10 @@ _QUIET = {"incarnation", "port", "master_addr", "master_port", "restart_count", 
 def brief(value: object) -> str:
     """Return `value` as text, without empty and obvious fields."""
     match value:
-        case Cycle() | Failure():
+        case Cycle():
             return str(value)
+        case Failure(infra_rank=rank):
+            return sentence(value, f"n{rank}")
         case Verdict(outcome, reason):
             return f"{outcome.value} ({reason})"
         case Node(infra_rank=rank):

@@ -144,8 +144,8 @@ class Restartable:
 
     def _failure(self, local_rank: int, message: Mapping[str, Any]) -> Any:
         phase, text = _text(message, "phase"), _text(message, "message")
-        where = "" if phase == "function" else f"in {phase}: "
-        return self._evidence.raised(local_rank, _text(message, "exception"), f"{where}{text}")
+        where = "" if phase == "function" else f"in {phase}"
+        return self._evidence.raised(local_rank, _text(message, "exception"), text, where)
 
     def _quiesced(self, local_rank: int, peer: _Peer, message: Mapping[str, Any], now: float) -> None:
         threads, kept = (_list(message, name) for name in ("threads", "kept"))

@@ -4,12 +4,14 @@ and whether the kernel killed them for want of memory."""
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
 from ft_supervisor.agent import log_rules, stacks
+from ft_supervisor.agent.exceptions import last_exception
 from ft_supervisor.agent.failures import ErrorFile, read_error, signal_name, was_killed
 from ft_supervisor.agent.last_lines import last_lines
 from ft_supervisor.agent.memory_kills import Counter
@@ -34,6 +36,8 @@ _RECORDED = {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}
 _RECORD = "TORCH_FR_DUMP_TEMP_FILE"
 """Variables of torch's flight recorder (torch/csrc/distributed/c10d/FlightRecorder.hpp): its size, and the beginning of
 the names of its files, which end with the rank."""
+_SILENCING = signal.SIGKILL, signal.SIGTERM
+"""Signals from outside: what the worker had printed by then does not explain its end."""
 _QUOTED = 20, 2048
 """Lines and bytes of that output in its failure's report."""
 
@@ -117,6 +121,8 @@ class WorkerEvidence:
         told = read_error(error_file) if error_file and not message else None
         kills = self._kills.get(local_rank)
         rules, lines = ((), "") if message else self.last_words(local_rank)
+        if not message and (told is None or not told.exception) and -code not in _SILENCING:
+            message = last_exception(self._output.tail(local_rank))
         return Failure(
             infra_rank=self._node.infra_rank,
             local_rank=local_rank,
@@ -132,13 +138,14 @@ class WorkerEvidence:
             rank=self._rank(local_rank),
         )
 
-    def raised(self, local_rank: int, exception: str, message: str) -> Failure:
-        """Return the report of a worker that has left its function with this exception, and lives."""
+    def raised(self, local_rank: int, exception: str, message: str, where: str = "") -> Failure:
+        """Return the report of a worker that has left its function with this exception, and lives. `exception`: the
+        full name of its class; `where`: the part of the cycle in which it was raised, "" for the function itself."""
         rules, lines = self.last_words(local_rank)
         return Failure(
             infra_rank=self._node.infra_rank,
             local_rank=local_rank,
-            message=one_line(message),
+            message=one_line(": ".join(filter(None, (where, exception.rpartition(".")[2], message)))),
             time=time.time(),
             exception=one_line(exception, _CLASS),
             rules=rules,
