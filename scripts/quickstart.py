@@ -120,6 +120,7 @@ def started(folder: Path) -> Iterator[Job]:
     command = [str(BIN / "ft-supervisor"), "local", "--config", str(EXAMPLE / "in-process.yaml"), "-N", str(NODES)]
     env = {
         **os.environ,
+        "FT_SUPERVISOR__LOGS__LEVEL": "debug",
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "CHECKPOINT_DIR": str(folder / "checkpoints"),
     }

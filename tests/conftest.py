@@ -23,6 +23,8 @@ for name in list(os.environ):
 # The index of runs of the user who runs the tests stays as it is.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="ft-tests-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+# Tests wait for lines that by default are not written; those about the default take this away.
+os.environ["FT_SUPERVISOR_LOG_LEVEL"] = "debug"
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")  # a flaky resolver stalls a TCPStore for 5 s otherwise
 

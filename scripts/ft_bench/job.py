@@ -88,7 +88,7 @@ def folder() -> Iterator[Path]:
 def environ() -> dict[str, str]:
     """Return this process's environment, for children that import ft_supervisor."""
     paths = [str(REPOSITORY / "supervisor"), str(REPOSITORY / "slurm"), str(REPOSITORY / "scripts")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**os.environ, "FT_SUPERVISOR__LOGS__LEVEL": "debug", "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def write_config(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ft_docs.event_words import WORDS
 from ft_docs.text import code, page, table
+from ft_supervisor.process.log import LEVELS
 from ft_supervisor.process.log_lines import FORMS
 
 INTRO = """\
@@ -20,6 +21,11 @@ ft-supervisor's own log is on stderr, one event a line: time, level, `event=NAME
 that logs it (`writer=`, `proc=`). Fields without a value are left out. A line that stderr does not take at once is
 written later, so go by the times. `dropped=5` in a line: five lines before it are lost, because the output was not read
 for long, or the disk is full.
+
+`logs.level` chooses which lines are written, by default `info` and graver ones. What each node does in the course of a
+job is `debug`, so that the log of a job with a thousand nodes is no longer than that of one with three: a restart is
+some ten lines of the coordinator's, and agents and daemons write what should not be, and how the job was ended in
+Slurm. The nodes' journals have everything at any level, and `report` reads them.
 
 `grep event=cycle_failed` over a job's output finds each failure, and `grep -E ' (warning|error) event='` the lines that
 deserve a look. [At 3 a.m.](../3am.md) tells what to do about them."""
@@ -140,4 +146,4 @@ def _levels(call: ast.Call) -> tuple[str, ...]:
     if not given:
         return ("info",)
     constants = [node.value for node in ast.walk(given[0]) if isinstance(node, ast.Constant)]
-    return tuple(str(each) for each in constants if each in ("info", "warning", "error")) or ("info", "warning")
+    return tuple(str(each) for each in constants if each in LEVELS) or ("info", "warning")

@@ -37,7 +37,7 @@ def test_a_line_has_time_level_event_fields_and_writer(capfd: pytest.CaptureFixt
 
 def test_a_machines_line_is_written_alike(capfd: pytest.CaptureFixture[str]) -> None:
     emit(Line("node_lost", (("event", "x"), ("node", 4)), "warning"))
-    assert " warning event=node_lost event=x node=4 writer=n1 " in capfd.readouterr().err
+    assert " warning event=node_lost event_=x node=4 writer=n1 " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -216,3 +216,23 @@ def test_a_line_for_people_is_an_event_of_json(capfd: pytest.CaptureFixture[str]
     line = told(capfd)
     assert (line["level"], line["event"], line["proc"]) == ("error", "note", "launch")
     assert line["fields"] == {"note": "ft-supervisor: no such thing"}
+
+
+@pytest.mark.parametrize(("level", "written"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_lines_below_the_level_are_not_written(
+    level: str, written: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(module.LEAST_LEVEL, raising=False)
+    setup("agent", "n1", level=level)
+    for each in module.LEVELS:
+        log("x", each)
+    assert capfd.readouterr().err.count("event=x") == written
+    monkeypatch.setenv(module.LEAST_LEVEL, "warning")
+    setup("agent", "n1", level=level)
+    log("y")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_field_of_a_name_that_the_line_has_gets_another(capfd: pytest.CaptureFixture[str]) -> None:
+    log("x", writer=1, proc=2)
+    assert capfd.readouterr().err.endswith(" info event=x writer_=1 proc_=2 writer=n1 proc=agent\n")

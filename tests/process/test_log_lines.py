@@ -1,8 +1,12 @@
 """The log line of each fact, word for word: people grep for these."""
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from ft_docs.events import events
 
 from ft_supervisor.core.protocol import agent_facts as agent
 from ft_supervisor.core.protocol import coordinator_facts as coordinator
@@ -11,8 +15,9 @@ from ft_supervisor.core.protocol.actions import Fact
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.protocol.settings import Cause, OnExhausted, OnFail, Response, RestartMode, RungReason
-from ft_supervisor.process.log import emit
-from ft_supervisor.process.log_lines import FORMS, render
+from ft_supervisor.process import log
+from ft_supervisor.process.log import emit, setup
+from ft_supervisor.process.log_lines import FORMS, Line, render
 
 NODES = tuple(f"n{rank}" for rank in range(12))
 JOB = Job("7.0.0", NODES, NODES, (1,), "/r", "/l", 10, 8, ("x",))
@@ -21,9 +26,9 @@ FAILURE = Failure(1, 2, exit_code=3, error_file="/e.json", message="bad", last_l
 PROBLEM = Problem("disk", "no space")
 VERDICT = Verdict(Outcome.FAILED, "10 restarts spent")
 LINES: dict[Any, str] = {
-    agent.CoordinatorFound(2): "info event=connected candidate=n2",
-    agent.ConnectionLost("silent for 1.5 s"): 'warning event=disconnected reason="silent for 1.5 s"',
-    agent.TermPromised(4): "info event=promised term=4",
+    agent.CoordinatorFound(2): "debug event=connected candidate=n2",
+    agent.ConnectionLost("silent for 1.5 s"): 'debug event=disconnected reason="silent for 1.5 s"',
+    agent.TermPromised(4): "debug event=promised term=4",
     agent.MailDropped("Run", 3, None): "warning event=mail_dropped message=Run term=3",
     agent.MailDropped("Stop", 3, "too long", 2): (
         'warning event=mail_dropped message=Stop term=3 reason="too long" more=2'
@@ -35,19 +40,19 @@ LINES: dict[Any, str] = {
     agent.AgentUnhealthy(PROBLEM): 'warning event=unhealthy reason="no space"',
     agent.FailureIgnored(FAILURE): ('warning event=failure_ignored failure="rank 10 (n1, local 2) exited with 3: bad"'),
     agent.WorkerFailed(CYCLE, FAILURE): (
-        'warning event=worker_failed cycle=0.3 failure="rank 10 (n1, local 2) exited with 3: bad" error_file=/e.json'
+        'debug event=worker_failed cycle=0.3 failure="rank 10 (n1, local 2) exited with 3: bad" error_file=/e.json'
     ),
     agent.WorkerHangs(CYCLE, Failure(1, 2, message="no heartbeat for 10 s", cause=Cause.HANG, silent=10.0, rank=10)): (
-        'warning event=worker_hangs cycle=0.3 failure="rank 10 (n1, local 2) hangs: no heartbeat for 10 s"'
+        'debug event=worker_hangs cycle=0.3 failure="rank 10 (n1, local 2) hangs: no heartbeat for 10 s"'
     ),
-    agent.TerminationPassedOn("SIGTERM"): "info event=terminated reason=SIGTERM",
+    agent.TerminationPassedOn("SIGTERM"): "debug event=terminated reason=SIGTERM",
     agent.ConfigDiffers("another sum"): 'warning event=policy_differs reason="another sum"',
     agent.Fenced(5.0): 'warning event=fenced reason="no lease for 5 s"',
-    agent.AgentBecame(AgentState.STANDBY): "info event=standby",
-    agent.AgentBecame(AgentState.STOPPING, CYCLE): "info event=stopping cycle=0.3",
-    agent.WorkersMade(CYCLE, 3, 1, 0): "info event=workers_made cycle=0.3 in_process=3 warm=1 cold=0",
-    agent.AgentActive(CYCLE, 4, 10): "info event=active cycle=0.3 group_rank=4 group_world_size=10",
-    agent.AgentClosing("done"): "info event=closing reason=done",
+    agent.AgentBecame(AgentState.STANDBY): "debug event=standby",
+    agent.AgentBecame(AgentState.STOPPING, CYCLE): "debug event=stopping cycle=0.3",
+    agent.WorkersMade(CYCLE, 3, 1, 0): "debug event=workers_made cycle=0.3 in_process=3 warm=1 cold=0",
+    agent.AgentActive(CYCLE, 4, 10): "debug event=active cycle=0.3 group_rank=4 group_world_size=10",
+    agent.AgentClosing("done"): "debug event=closing reason=done",
     coordinator.Preparing(4, 7): "info event=preparing term=4 nodes=7",
     coordinator.TookCharge(4, 7): "info event=in_charge term=4 promises=7 takeover=True",
     coordinator.TookCharge(0, None): "info event=in_charge term=0 takeover=False",
@@ -66,7 +71,7 @@ LINES: dict[Any, str] = {
     coordinator.NodesMissing("2-4,7", True, 4.0): (
         'info event=nodes_missing reason="waiting for 4 of 12 nodes: n[2-4,7]; begins without them in 4.0 s"'
     ),
-    coordinator.NodeRegistered(5, 2): "info event=registered node=n5 infra_rank=5 incarnation=2",
+    coordinator.NodeRegistered(5, 2): "debug event=registered node=n5 infra_rank=5 incarnation=2",
     coordinator.NodeLost(5, 12.5, 6.5): 'warning event=node_lost node=n5 reason="n5 was not heard for 6.5 s"',
     coordinator.NodeUnhealthy(5, PROBLEM): 'warning event=unhealthy node=n5 reason="no space"',
     coordinator.NodesSuspected((1, 5), 0.5): 'warning event=suspect nodes=n1,n5 reason="no answer within 0.5 s"',
@@ -79,7 +84,7 @@ LINES: dict[Any, str] = {
         'info event=cycle_started cycle=0.3 nodes=10 new="n0,n1,n2,n3,n4,n5,n6,n7 and 2 more" reason=enough'
     ),
     coordinator.NodePromoted(2, 1, 1): "info event=promoted node=n2 instead_of=n1 group_rank=1",
-    coordinator.FailuresHeard(1, CYCLE, 3): "info event=failures_heard node=n1 cycle=0.3 failures=3",
+    coordinator.FailuresHeard(1, CYCLE, 3): "debug event=failures_heard node=n1 cycle=0.3 failures=3",
     coordinator.CycleFailed(CYCLE, "n1: bad", Cause.EXIT, 1): 'warning event=cycle_failed cycle=0.3 reason="n1: bad"',
     coordinator.Decided(CYCLE, Response.RESTART, False, "bad", Cause.EXIT, 0, 2, (), 0.04): (
         'warning event=restart cycle=0.3 reason=bad cause=exit rule="built-in (rule 1)" used=2'
@@ -116,24 +121,38 @@ LINES: dict[Any, str] = {
     daemon.CheckChanged("disk", None, ""): 'info event=health check=disk reason=""',
     daemon.AgentLost("exit code 3", 2, 1): 'warning event=agent_lost status="exit code 3" incarnation=2 crashes=1',
     daemon.AgentSilent(3.14, 2): "warning event=agent_silent seconds=3.1 incarnation=2",
-    daemon.CoordinatorListens(29400): "info event=coordinator_listens port=29400",
+    daemon.CoordinatorListens(29400): "debug event=coordinator_listens port=29400",
     daemon.CoordinatorLost("killed by SIGKILL", 0): (
         'warning event=coordinator_lost status="killed by SIGKILL" crashes=0'
     ),
     daemon.CoordinatorSilent(): "warning event=coordinator_silent",
-    daemon.DaemonSignalled("SIGTERM"): "warning event=signalled name=SIGTERM",
-    daemon.VerdictFound(VERDICT): 'info event=verdict_found outcome=failed reason="10 restarts spent"',
+    daemon.DaemonSignalled("SIGTERM"): "debug event=signalled name=SIGTERM",
+    daemon.VerdictFound(VERDICT): 'debug event=verdict_found outcome=failed reason="10 restarts spent"',
     daemon.LastLookHangs(2.0): (
         'warning event=file_failed what="reading the verdict\'s file" '
         'error="Hangs: reading the verdict\'s file: not done after 2 s"'
     ),
     daemon.DaemonLeaves(1, VERDICT, "10 restarts spent"): (
-        'info event=leaving code=1 verdict=failed reason="10 restarts spent"'
+        'debug event=leaving code=1 verdict=failed reason="10 restarts spent"'
     ),
-    daemon.DaemonLeaves(75, None, "no coordinator"): 'info event=leaving code=75 reason="no coordinator"',
+    daemon.DaemonLeaves(75, None, "no coordinator"): 'warning event=leaving code=75 reason="no coordinator"',
     daemon.DeputyStandsIn(7, "n0", 40.0): "info event=stands_in job=7 host=n0 seconds=40.0",
     daemon.BatchHostUnknown(7, "n0", "away"): "info event=batch_host_unknown job=7 host=n0 why=away",
 }
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HEAD = {"time", "level", "event", "writer", "proc", "dropped"}
+"""The keys that each line may have besides its event's fields."""
+
+
+@pytest.fixture(autouse=True)
+def all_levels() -> Iterator[None]:
+    setup("", "", level="debug")
+    log._who.clear()
+    yield
+    setup("", "")
+    log._who.clear()
 
 
 @pytest.mark.parametrize("fact", LINES, ids=lambda fact: type(fact).__name__)
@@ -145,3 +164,21 @@ def test_the_line_of_each_fact(fact: Fact, capfd: pytest.CaptureFixture[str]) ->
 
 def test_every_fact_has_a_line_here_and_no_other_has() -> None:
     assert set(get_args(Fact)) == FORMS.keys() == {type(fact) for fact in LINES}
+
+
+@pytest.mark.parametrize("kind", FORMS, ids=lambda kind: kind.__name__)
+def test_no_line_has_a_key_twice(kind: type, capfd: pytest.CaptureFixture[str]) -> None:
+    form = FORMS[kind]
+    names = [name for name, _ in form.fields]
+    assert len(set(names)) == len(names) and HEAD.isdisjoint(names)
+    setup(form.process, "n1")
+    emit(Line(form.events[0], tuple((name, 1) for name in names), "error"))
+    keys = re.findall(r"(?:^| )([a-z_]+)=", capfd.readouterr().err)
+    assert len(set(keys)) == len(keys) == len(names) - ("last_lines" in names) + 3
+
+
+def test_no_line_of_the_shells_has_a_key_twice() -> None:
+    shells = [event for event in events(REPOSITORY) if event.fields]
+    assert len(shells) > 80
+    for event in shells:
+        assert HEAD.isdisjoint(event.fields), event

@@ -104,7 +104,7 @@ class Dialer:
             if isinstance(error, PolicyMismatch) and dialling.differs(route, str(error)) and differs is not None:
                 differs(str(error), route.by_file)
             if (reason := dialling.failed(route, str(error), time.monotonic())) is not None:
-                log("coordinator_not_found", reason=reason)
+                log("coordinator_not_found", "info" if dialling.late(time.monotonic()) else "debug", reason=reason)
         return None
 
     def _begin(self, route: Route, answers: SimpleQueue[Route]) -> Future[FoundStore]:

@@ -105,7 +105,7 @@ class Restartable:
             return
         if (message["type"], message.get("cycle")) == ("parked", ""):
             self._machine.wait(local_rank)
-            log("spare_ready", local_rank=local_rank)
+            log("spare_ready", "debug", local_rank=local_rank)
         elif message["type"] == "fatal":
             self._spoilt(local_rank, peer, message)
         elif message.get("cycle") == str(self._cycle):

@@ -92,7 +92,7 @@ def run(link: Link) -> NoReturn:
         begin = link.receive(BEGIN_BOUND)
         if not isinstance(begin, Begin):
             raise RuntimeError(f"{begin!r} instead of Begin")
-        logs.setup("agent", begin.node.name, begin.job.settings.logs.format)
+        logs.setup("agent", begin.node.name, begin.job.settings.logs.format, begin.job.settings.logs.level)
         guard(_die)
         quiet_torch()
         lease_guard = Guard(dict(os.environ))

@@ -90,7 +90,7 @@ def _take_one(rank: _Rank, run_folder: Path, cycle: str) -> None:
     text = "\n\n".join([head, *(_process(pid, rank) for pid in [rank.pid, *_python_below(rank.pid)])])
     path = ownfolder.make(run_folder, "stacks", cycle) / f"{rank.rank}.txt"
     atomic.replace(path, f"{text}\n".encode(errors="replace"), 0o600)
-    log("stacks_taken", rank=rank.rank, path=path)
+    log("stacks_taken", "debug", rank=rank.rank, path=path)
 
 
 def _python_below(pid: int) -> list[int]:

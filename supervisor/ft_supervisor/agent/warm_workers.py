@@ -138,7 +138,7 @@ class WarmWorkers:
                     if warm.order is None:
                         self.plan.ready(warm.local_rank)
                     seconds, memory = (said.message.get(name) for name in ("seconds", "memory"))
-                    log("warm_worker_ready", local_rank=warm.local_rank, seconds=seconds, memory_mib=memory)
+                    log("warm_worker_ready", "debug", local_rank=warm.local_rank, seconds=seconds, memory_mib=memory)
                     self._send(warm)
                 case "cold":
                     warm.ended = True

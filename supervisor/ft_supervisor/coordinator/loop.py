@@ -183,7 +183,8 @@ class Loop:
         for what in wait_all([*self._writing, *last], LAST_FILES_BOUND):
             log("file_hangs", "warning", what=what)
         verdict = leave.verdict
-        log("leaving", code=leave.code, verdict=verdict.outcome.value if verdict else None, reason=leave.reason)
+        outcome = verdict.outcome.value if verdict else None
+        log("leaving", "debug", code=leave.code, verdict=outcome, reason=leave.reason)
         flush()
         self._link.send(Done(leave.code, verdict, leave.reason))
         self._link.flush()

@@ -50,7 +50,7 @@ def main() -> NoReturn:
         begin = link.receive(BEGIN_BOUND)
         if not isinstance(begin, Begin):
             os._exit(CRASHED)
-        setup("coordinator", begin.node.name, begin.job.settings.logs.format)
+        setup("coordinator", begin.node.name, begin.job.settings.logs.format, begin.job.settings.logs.level)
         guard(_fail)
         inbox: Inbox = queue.SimpleQueue()
         threading.Thread(target=_read_link, args=(link, inbox), name="link", daemon=True).start()
@@ -93,7 +93,7 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     store.set(keys.policy, job.policy.encode())
     store.set(keys.hello, hello.dump(job, node.infra_rank))
     threading.Thread(target=_read_inbox, args=(store.clone(), keys.inbox, inbox), name="inbox", daemon=True).start()
-    log("listening", port=port)
+    log("listening", "debug", port=port)
     link.send(Listening(port))
     loop.run()
 

@@ -86,7 +86,7 @@ class Children:
             self._stillborn.append(ChildExited(name, f"cannot be started: {error}"))
             return
         child = self._children[name] = _Child(name, pid, link)
-        log("started", child=name, pid=pid, incarnation=begin.incarnation)
+        log("started", "debug", child=name, pid=pid, incarnation=begin.incarnation)
         self._send(child, begin)
 
     def _start(self, name: str) -> tuple[int, Link]:

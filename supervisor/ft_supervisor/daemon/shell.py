@@ -53,7 +53,7 @@ whether the verdict's file has been read."""
 
 def run(config: JobConfig, environ: Mapping[str, str]) -> int:
     """Be this node's daemon. Returns 2 after one line on stderr if configuration and step do not fit; else never."""
-    setup("daemon", environ.get("SLURMD_NODENAME", ""), config.settings.logs.format)
+    setup("daemon", environ.get("SLURMD_NODENAME", ""), config.settings.logs.format, config.settings.logs.level)
     parent_fd = parent.take(os.environ)
     try:
         step = environment.read(environ)
@@ -62,7 +62,9 @@ def run(config: JobConfig, environ: Mapping[str, str]) -> int:
         say(f"ft-supervisor: {error}", "error")
         return CONFIG_ERROR
     os.environ.pop(identity.NONCE, None)  # workers and health checks could write the verdict's file with it
-    notes = [make_line("policy", note=config.policy_note)] if config.policy_note else []
+    notes = []
+    if config.policy_note:
+        notes.append(make_line("policy", "info" if node.infra_rank == 0 else "debug", note=config.policy_note))
     notes += [make_line("identity", "warning", note=text) for text in warnings]
     gpus = job.per_node if config.per_node == "gpu" else None
     slurm = None if job.signal_workers else SlurmDesk(step, environ)
@@ -87,7 +89,7 @@ def supervise(
     `slurm` None: there is nobody to ask. `gpus`: how many the node has to have, if anybody has said. `parent_fd`:
     see parent.take.
     """
-    setup("daemon", node.name, job.settings.logs.format)
+    setup("daemon", node.name, job.settings.logs.format, job.settings.logs.level)
     signals = Signals()
     tree.become_subreaper()
     checks = Runner(job, node, built_in(job, node, gpus))

@@ -81,7 +81,7 @@ class Launch:
 
     def run(self) -> int:
         """Run srun and return the verdict's exit code; without a verdict srun's, or 75 where that would be 0."""
-        log.setup("launch", socket.gethostname(), self._config.settings.logs.format)
+        log.setup("launch", socket.gethostname(), self._config.settings.logs.format, self._config.settings.logs.level)
         for number in signals.heeded(SIGNALS):
             signal.signal(number, self._on_signal)
         now = time.monotonic()

@@ -22,7 +22,8 @@ from ft_supervisor.process.bounded_writer import BoundedWriter, write_some
 from ft_supervisor.process.log_lines import Line
 
 LEAST_LEVEL = "FT_SUPERVISOR_LOG_LEVEL"
-"""The variable that `local --quiet` sets to "warning" for its daemons: their info lines are not written."""
+"""The variable that overrides the level of `setup`: `local --quiet` sets it to "warning" for its daemons."""
+LEVELS = ("debug", "info", "warning", "error")
 LINES = "last_lines"
 """The only field that may have several lines."""
 BAR = "    | "
@@ -40,19 +41,20 @@ _PLAIN = re.compile(r"[^\s\"'=\\\x00-\x1f\x7f]+")
 
 _who: list[tuple[str, str]] = []
 _json = False
-_quiet = False
+_least = LEVELS.index("info")
 _late: BoundedWriter[None] | None = None
 """Lines that stderr did not take at once, and the thread that writes them in their order; None before the first."""
 _dropped = 0
 
 
-def setup(process: str, node: str, form: str = "text") -> None:
-    """Set the process (daemon, agent, coordinator) and its node's name for all later lines. `form`: see
-    settings.Logs.format."""
-    global _json, _quiet
+def setup(process: str, node: str, form: str = "text", level: str = "info") -> None:
+    """Set the process (daemon, agent, coordinator) and its node's name for all later lines. `form`, `level`: see
+    settings.Logs."""
+    global _json, _least
     _who[:] = [("writer", node), ("proc", process)]
     _json = form == "json"
-    _quiet = os.environ.get(LEAST_LEVEL) == "warning"
+    asked = os.environ.get(LEAST_LEVEL, level)
+    _least = LEVELS.index(asked if asked in LEVELS else level)
 
 
 def log(event: str, level: str = "info", **fields: object) -> None:
@@ -106,7 +108,7 @@ def current_traceback(beginning: str = "") -> str:
 def emit(line: Line) -> None:
     """Write `line` as `log` does."""
     global _dropped
-    if _quiet and line.level == "info":
+    if LEVELS.index(line.level) < _least:
         return
     now = datetime.now(UTC)
     stamp = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z"
@@ -162,7 +164,8 @@ def _write_late(_: None, data: bytes) -> int:
 
 def _as_text(time: str, line: Line, fields: Sequence[tuple[str, object]]) -> bytes:
     head = f"{time} {line.level} event={_quote(line.event)}"
-    plain = [(key, value) for key, value in (*fields, *_who) if key != LINES]
+    taken = {"event", *dict(_who)}
+    plain = [(f"{key}_" if key in taken else key, value) for key, value in fields if key != LINES] + _who
     text = " ".join([head, *(f"{key}={_quote(value)}" for key, value in plain)])
     data = text.encode(errors="backslashreplace")[: _MAX_LINE - 1] + b"\n"
     last = [f"{BAR}{printable(each)}\n" for key, value in fields if key == LINES for each in str(value).split("\n")]

@@ -123,9 +123,9 @@ def _log_file(fact: coordinator.FirstFailure, job: Job) -> str | None:
 
 
 _AGENT = (
-    _form(agent.CoordinatorFound, "connected", candidate=lambda fact, job: job.nodes[fact.candidate]),
-    _form(agent.ConnectionLost, "disconnected", "warning", reason=SAME),
-    _form(agent.TermPromised, "promised", term=SAME),
+    _form(agent.CoordinatorFound, "connected", "debug", candidate=lambda fact, job: job.nodes[fact.candidate]),
+    _form(agent.ConnectionLost, "disconnected", "debug", reason=SAME),
+    _form(agent.TermPromised, "promised", "debug", term=SAME),
     _form(
         agent.MailDropped,
         "mail_dropped",
@@ -157,19 +157,19 @@ _AGENT = (
     _form(
         agent.WorkerFailed,
         "worker_failed",
-        "warning",
+        "debug",
         cycle=SAME,
         failure=_failure,
         error_file=lambda fact, _: fact.failure.error_file,
     ),
-    _form(agent.WorkerHangs, "worker_hangs", "warning", cycle=SAME, failure=_failure),
-    _form(agent.TerminationPassedOn, "terminated", reason=SAME),
+    _form(agent.WorkerHangs, "worker_hangs", "debug", cycle=SAME, failure=_failure),
+    _form(agent.TerminationPassedOn, "terminated", "debug", reason=SAME),
     _form(agent.ConfigDiffers, "policy_differs", "warning", reason=SAME),
     _form(agent.Fenced, "fenced", "warning", reason=lambda fact, _: f"no lease for {fact.seconds:g} s"),
-    _form(agent.AgentBecame, (_QUIET, lambda fact: fact.state.value), cycle=SAME),
-    _form(agent.AgentActive, "active", cycle=SAME, group_rank=SAME, group_world_size=SAME),
-    _form(agent.WorkersMade, "workers_made", cycle=SAME, in_process=SAME, warm=SAME, cold=SAME),
-    _form(agent.AgentClosing, "closing", reason=SAME),
+    _form(agent.AgentBecame, (_QUIET, lambda fact: fact.state.value), "debug", cycle=SAME),
+    _form(agent.AgentActive, "active", "debug", cycle=SAME, group_rank=SAME, group_world_size=SAME),
+    _form(agent.WorkersMade, "workers_made", "debug", cycle=SAME, in_process=SAME, warm=SAME, cold=SAME),
+    _form(agent.AgentClosing, "closing", "debug", reason=SAME),
 )
 _LEADERSHIP = (
     _form(coordinator.Preparing, "preparing", term=SAME, nodes=SAME),
@@ -200,6 +200,7 @@ _NODES = (
     _form(
         coordinator.NodeRegistered,
         "registered",
+        "debug",
         node=lambda fact, job: job.nodes[fact.infra_rank],
         infra_rank=SAME,
         incarnation=SAME,
@@ -251,6 +252,7 @@ _CYCLES = (
     _form(
         coordinator.FailuresHeard,
         "failures_heard",
+        "debug",
         node=lambda fact, job: job.nodes[fact.infra_rank],
         cycle=SAME,
         failures=SAME,
@@ -342,11 +344,11 @@ _DAEMON = (
         seconds=lambda fact, _: round(fact.seconds, 1),
         incarnation=SAME,
     ),
-    _form(daemon.CoordinatorListens, "coordinator_listens", port=SAME),
+    _form(daemon.CoordinatorListens, "coordinator_listens", "debug", port=SAME),
     _form(daemon.CoordinatorLost, "coordinator_lost", "warning", status=SAME, crashes=SAME),
     _form(daemon.CoordinatorSilent, "coordinator_silent", "warning"),
-    _form(daemon.DaemonSignalled, "signalled", "warning", name=SAME),
-    _form(daemon.VerdictFound, "verdict_found", outcome=_outcome, reason=_why),
+    _form(daemon.DaemonSignalled, "signalled", "debug", name=SAME),
+    _form(daemon.VerdictFound, "verdict_found", "debug", outcome=_outcome, reason=_why),
     _form(
         daemon.LastLookHangs,
         "file_failed",
@@ -357,6 +359,7 @@ _DAEMON = (
     _form(
         daemon.DaemonLeaves,
         "leaving",
+        (("debug", "warning"), lambda fact: "debug" if fact.verdict else "warning"),
         code=SAME,
         verdict=lambda fact, _: fact.verdict.outcome.value if fact.verdict else None,
         reason=SAME,

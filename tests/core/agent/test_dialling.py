@@ -83,7 +83,9 @@ def test_a_search_that_finds_nothing_returns_the_reason_once() -> None:
     search.begin(1.0)
     assert search.failed(route, "no file still", 1.1) == "no file still"
     search.begin(9.0)
-    assert search.failed(route, "no file still", 9.0) is None
+    assert search.failed(route, "no file still", 9.0) is None and not search.late(9.9)
+    assert search.failed(route, "no file yet", 12.0) == "no file yet" and search.late(12.0)
+    assert search.failed(route, "no file at all", 99.0) is None
 
 
 def test_no_reason_is_returned_while_a_route_has_not_failed() -> None:

@@ -22,6 +22,8 @@ _FILE_BACKOFF = 2.0
 """The longest for a file that is read besides a name, by every node of the job, on a shared file system."""
 _PATIENCE = 1.0
 """Seconds until a search that finds nothing is worth a log line: a coordinator may just be slower to start than we."""
+USUAL = 10.0
+"""Seconds that a search may last while all is well: coordinators import torch, and nodes start at different moments."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Dialling:
     def __init__(self, candidates: Sequence[int], named: Callable[[int], bool], now: float) -> None:
         """`candidates`: in the order in which they are to be tried; `named`: whether a candidate has a name."""
         self._began = now
-        self._reported = False
+        self._reports = 0
         self._differences: set[tuple[str, bool]] = set()
         self._routes = {
             Route(candidate, by_file=not named(candidate)): _Attempts(now + i * HEAD_START)
@@ -69,7 +71,8 @@ class Dialling:
         return due
 
     def failed(self, route: Route, why: str, now: float) -> str | None:
-        """Note that an attempt has failed. Return once, if it is time for a log line, why no route leads anywhere."""
+        """Note that an attempt has failed. Return, if it is time for a log line, why no route leads anywhere: after
+        _PATIENCE, and once more when the search is `late`."""
         attempts = self._routes[route]
         first = attempts.why is None and not attempts.second
         longest = _FILE_BACKOFF if attempts.second else _BACKOFF[1]
@@ -79,10 +82,15 @@ class Dialling:
                 self._routes[Route(route.candidate, by_file=True)] = _Attempts(attempts.at, second=True)
             self._begin_next(now)
         reasons = [each.why for each in self._routes.values()]
-        if self._reported or now - self._began < _PATIENCE or None in reasons:
+        due = sum(now - self._began >= bound for bound in (_PATIENCE, USUAL))
+        if due <= self._reports or None in reasons:
             return None
-        self._reported = True
+        self._reports = due
         return "; ".join(str(why) for why in reasons)
+
+    def late(self, now: float) -> bool:
+        """Return whether the search lasts longer than that of a job whose nodes start at different moments."""
+        return now - self._began >= USUAL
 
     def differs(self, route: Route, why: str) -> bool:
         """Note that the store there has another configuration. Return whether that is news.

@@ -333,6 +333,11 @@ class Logs:
     max_size: Annotated[int, Special.SIZE, "Of one file of a worker's output."] = 256 * 2**20
     keep: Annotated[int, keys.Whole(0, 100), "So many former parts of each file are kept."] = 1
     format: Annotated[str, keys.Words(("text", "json")), "Of ft-supervisor's own log: key=value, or JSON."] = "text"
+    level: Annotated[
+        str,
+        keys.Words(("debug", "info", "warning", "error")),
+        "Of its lines that are written: these and graver ones. debug has those of each node's daily work.",
+    ] = "info"
 
 
 @dataclass(frozen=True)
