@@ -26,8 +26,8 @@ def test_a_job_with_a_spare_succeeds(start: Start, tmp_path: Path) -> None:
     assert local.code() == 0, "\n".join(local.lines)
     shown = "\n".join(local.lines)
     assert all(f"| worker {rank} of 2" in shown for rank in (0, 1))
-    assert local.lines[-2] == "local| node0 gone (0), node1 gone (0), node2 gone (0)"
-    assert local.lines[-1].startswith("local| success: ")
+    assert local.lines[-3] == "local| node0 gone (0), node1 gone (0), node2 gone (0)"
+    assert local.lines[-2].startswith("local| success: ")
     (verdict,) = tmp_path.glob("runs/*/*/verdict.json")
     assert verdict.with_name("local.json").exists()
 
@@ -43,5 +43,5 @@ def test_interrupt_ends_all_of_it(start: Start) -> None:
     assert len(below) >= 2 + 1 + 2 + 4  # daemons, coordinator, agents, workers with a child each
     os.kill(local.process.pid, signal.SIGINT)
     assert local.code() == 130, "\n".join(local.lines)
-    assert local.lines[-1].startswith("local| cancelled: ")
+    assert local.lines[-2].startswith("local| cancelled: ")
     assert gone(below)

@@ -24,10 +24,12 @@ def test_shows_all_nodes_and_ends_with_the_verdict(start: Start) -> None:
     assert local.code() == 0, local.lines
     assert local.lines[0].startswith("local| run ")
     assert "node1| started" in local.lines
-    assert local.lines[-2:] == [
+    assert local.lines[-3:-1] == [
         "local| node0 gone (3), node1 gone (75), node2 gone (3)",
         "local| success: as planned (exit code 0)",
     ]
+    job = local.lines[0].split()[2].split(".")[0]
+    assert local.lines[-1] == f"local| report: ft-supervisor report {job}"
 
 
 def test_without_a_verdict_the_highest_code_of_those_that_ended_by_themselves(start: Start) -> None:
@@ -35,10 +37,13 @@ def test_without_a_verdict_the_highest_code_of_those_that_ended_by_themselves(st
     local.wait_for("node2| hangs")
     os.kill(local.pids()["node2"], signal.SIGKILL)
     assert local.code() == 75
-    assert local.lines[-2:] == [
+    assert local.lines[-3:-1] == [
         "local| node0 gone (3), node1 gone (75), node2 gone (137)",
         "local| no verdict; exit code 75",
     ]
+    job = local.lines[0].split()[2].split(".")[0]
+    failed = f"; output of failed workers: ft-supervisor logs {job} --failed"
+    assert local.lines[-1] == f"local| report: ft-supervisor report {job}{failed}"
 
 
 def test_without_a_verdict_and_all_killed_trying_again_may_help(start: Start) -> None:
@@ -53,7 +58,7 @@ def test_says_who_is_active(start: Start) -> None:
     local.wait_for("local| node0 active 0, node1 active 1; in charge: node0")
     daemons = local.daemons()
     daemons["node0"].kill()
-    local.wait_for("local| node0 gone (137), node1 active 1")
+    local.wait_for("local| node0 gone (137)")
     local.process.send_signal(signal.SIGTERM)
     local.wait_for("node1| got SIGTERM")
     assert local.code() == 130
@@ -114,7 +119,7 @@ def test_a_node_that_is_stopped_does_not_hold_it_once_there_is_a_verdict(start: 
     local = start(DRIVER, "3", FAKE_PLAN="node0:verdict node1:stop 0", FAKE_MARGIN="0.5")
     assert local.code() == 0, local.lines
     assert "local| killing node1, which has not ended by itself" in local.lines
-    assert local.lines[-2:] == [
+    assert local.lines[-3:-1] == [
         "local| node0 gone (0), node1 gone (137), node2 gone (0)",
         "local| success: as planned (exit code 0)",
     ]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from ft_docs.events import events
 
+from ft_docs.events import events
 from ft_supervisor.core.protocol import agent_facts as agent
 from ft_supervisor.core.protocol import coordinator_facts as coordinator
 from ft_supervisor.core.protocol import daemon_facts as daemon

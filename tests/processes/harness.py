@@ -247,7 +247,8 @@ class Job:
         assert (verdict["outcome"], verdict["exit_code"]) == (outcome, code), self.output
         assert reason in verdict["reason"] and "\n" not in verdict["reason"], verdict
         assert self.local.returncode == code
-        assert self.texts[-1] == f"local| {outcome}: {verdict['reason']} (exit code {code})\n"
+        assert self.texts[-2] == f"local| {outcome}: {verdict['reason']} (exit code {code})\n"
+        assert self.texts[-1].startswith("local| report: ft-supervisor report ")
         for node in self.nodes:
             if node not in dead:
                 assert self.all("leaving", node, proc="daemon", code=code, verdict=outcome), self.output

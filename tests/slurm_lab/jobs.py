@@ -226,6 +226,6 @@ def submit(
     text = (REPOSITORY / f"slurm/job_scripts/{script}.sbatch").read_text()
     assert replaced[0] in text
     text, options = text.replace(*replaced), (f"--nodes={nodes}", "--output=out", *options)
-    env = {"FT_SUPERVISOR__COORDINATOR__CANDIDATES": str(candidates)}
+    env = {"FT_SUPERVISOR__COORDINATOR__CANDIDATES": str(candidates), "FT_SUPERVISOR__LOGS__LEVEL": "debug"}
     job = lab.submit(text, *options, user=user, cwd=folder, env=env)
     return BatchJob(lab, job, folder, tuple(f"n{index}" for index in range(nodes)))

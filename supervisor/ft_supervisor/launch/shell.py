@@ -31,6 +31,7 @@ from ft_supervisor.launch.watch import VerdictWatch, in_runs
 from ft_supervisor.process import log, signals
 from ft_supervisor.process.background import Background
 from ft_supervisor.run_folder import run_index, runs
+from ft_supervisor.run_folder.runs import what_next
 
 JOURNAL_BOUND = 2.0
 """Seconds for the file systems to take the end of the journal and its copy."""
@@ -213,6 +214,8 @@ class Launch:
             self._journal.publish(self._run_folder, self._job.host or socket.gethostname())
 
     def _leave(self, code: int) -> None:
+        if self._srun is not None:
+            say(what_next(self._job.job_id, code))
         self._publish()
         if not self._journal.finish(JOURNAL_BOUND):
             say(f"the journal is not written after {JOURNAL_BOUND:g} s")

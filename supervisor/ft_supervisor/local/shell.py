@@ -30,6 +30,7 @@ from ft_supervisor.process import atomic, signals, tree
 from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.process.log import LEAST_LEVEL
 from ft_supervisor.run_folder import run_index, runs
+from ft_supervisor.run_folder.runs import what_next
 from ft_supervisor.run_folder.snapshot import Snapshot
 
 END_MARGIN = 15.0
@@ -93,6 +94,7 @@ class _Local:
         self._names = environment.names(nodes)
         self._folder = folder
         self._nonce = secrets.token_hex(16)
+        self._job = 0
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._codes: dict[str, int] = {}
         self._selector = selectors.DefaultSelector()
@@ -118,6 +120,7 @@ class _Local:
 
     def start(self, daemon: Sequence[str], environ: Mapping[str, str], job: int) -> None:
         """Start all daemons, and print where they are. Raises OSError."""
+        self._job = job
         # If this process is killed, its daemons must not stay: they see the end of this pipe.
         end, self._life = os.pipe()
         for infra_rank, name in enumerate(self._names):
@@ -199,8 +202,8 @@ class _Local:
             self._terminal.say(f"still there in spite of SIGKILL: {', '.join(map(str, left))}")
 
     def end(self) -> int:
-        """Print the closing line and return the exit code."""
-        self._terminal.status()
+        """Print the closing lines and return the exit code."""
+        self._terminal.last()
         verdict, problem = self._verdicts.last()
         if verdict is not None:
             code = verdict.exit_code
@@ -210,6 +213,7 @@ class _Local:
             own = [code for code in codes if code is not None and code >= 0]  # neither killed nor hanging in the kernel
             code = EXIT_CODES[Outcome.CANCELLED] if self._asked else max(own, default=INTERRUPTED)
             self._terminal.say(f"{problem}; exit code {code}")
+        self._terminal.say(what_next(self._job, code))
         self._printer.finish(self._interrupted)
         return code
 

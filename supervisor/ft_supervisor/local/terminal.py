@@ -1,4 +1,4 @@
-"""Shows many nodes in one terminal: each line with its node's name, and one with all nodes' states when one changes.
+"""Shows many nodes in one terminal: each line with its node's name, and one with the states that have changed.
 
 The nodes' states come from the run's status.json (`see`), never from their output.
 """
@@ -16,12 +16,15 @@ class Terminal:
 
     def __init__(self, names: Sequence[str], put: Callable[[str], None]) -> None:
         self._states = dict.fromkeys(names, "starting")
+        self._shown: dict[str, str] = {}
+        """The states that were printed last."""
         self._gone: set[str] = set()
         self._put = put
         self._in_charge = ""
         self._term = -1
         self._width = max(map(len, names))
-        self._said = ""
+        self._leader = ""
+        """The node that was printed last as the one in charge."""
 
     def line(self, name: str, text: str) -> None:
         """Print one line of a node's output."""
@@ -50,12 +53,20 @@ class Terminal:
             self._in_charge = ""
 
     def status(self) -> None:
-        """Print the nodes' states, unless they were printed last."""
-        said = ", ".join(f"{name} {state}" for name, state in self._states.items())
-        said += f"; in charge: {self._in_charge}" if self._in_charge else ""
-        if said != self._said:
-            self._said = said
+        """Print the states of those nodes whose state has changed since it was printed, and which node is in charge if
+        that has changed."""
+        changed = {name: state for name, state in self._states.items() if self._shown.get(name) != state}
+        said = ", ".join(f"{name} {state}" for name, state in changed.items())
+        if self._in_charge not in ("", self._leader):
+            self._leader = self._in_charge
+            said += f"{'; ' if said else ''}in charge: {self._in_charge}"
+        self._shown |= changed
+        if said:
             self.say(said)
+
+    def last(self) -> None:
+        """Print the states of all nodes, once all have ended."""
+        self.say(", ".join(f"{name} {state}" for name, state in self._states.items()))
 
     def say(self, text: str) -> None:
         """Print a line of `local` itself."""

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ft_supervisor.core.protocol.model import EXIT_CODES, Outcome
+
 SLURM_IDS_END = 2**32
 """Slurm's job ids are below this, also in a federation, where the highest bits name the cluster. Those of `local` are
 not."""
@@ -35,6 +37,13 @@ def parse(text: str) -> Wanted | None:
 def run_dir(template: str, submit_dir: Path, job_id: int) -> Path:
     """Return the configuration's run_dir for this job; it is absolute if `submit_dir` is."""
     return submit_dir / template.replace("{job_id}", str(job_id))
+
+
+def what_next(job_id: int, code: int) -> str:
+    """Return the commands that show how a job went that has ended with this exit code."""
+    failed = code not in (EXIT_CODES[Outcome.SUCCESS], EXIT_CODES[Outcome.CANCELLED])
+    more = f"; output of failed workers: ft-supervisor logs {job_id} --failed" if failed else ""
+    return f"report: ft-supervisor report {job_id}{more}"
 
 
 def folders(parent: Path, wanted: Wanted | None) -> Iterator[Path]:
