@@ -17,6 +17,7 @@ from ft_supervisor.core.protocol.model import Outcome, Verdict
 from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.journal.replay import replay
 from ft_supervisor.run_folder import verdict_file
+from ft_supervisor.run_folder.runs import what_next
 
 HERE = Path(__file__).parent
 JOB = """\
@@ -120,6 +121,7 @@ def test_exit_code(launched: list[Launched], tmp_path: Path, plan: str, code: in
     launched.append(launch := Launched(tmp_path, plan, close=close))
     assert launch.code() == code, launch.stderr
     assert all(line.startswith("ft-supervisor launch: ") for line in launch.stderr.splitlines()), launch.stderr
+    assert launch.stderr.splitlines()[-1] == f"ft-supervisor launch: {what_next(launch.job_id, code)}"
     if "deaf" in plan:
         assert launch.signals() == ["SIGTERM"]
 
