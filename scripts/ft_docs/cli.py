@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ft_docs import commands, configuration, events, formats, metrics, small_pages, states
+from ft_docs import advice_tables, commands, configuration, events, formats, metrics, small_pages, states
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE: Mapping[str, Callable[[], str]] = {
@@ -33,7 +33,8 @@ def made() -> Mapping[Path, str]:
     pages = {reference_path(name): render() for name, render in REFERENCE.items()}
     docs = ROOT / "docs"
     drawn = {docs / "pictures" / name: svg for name, svg in states.pictures().items()}
-    return pages | drawn | {docs / "internals" / "states.md": states.render()}
+    with_tables = {docs / "3am.md": advice_tables.render(ROOT)}
+    return pages | drawn | with_tables | {docs / "internals" / "states.md": states.render()}
 
 
 def build(target: Path) -> int:

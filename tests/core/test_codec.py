@@ -45,7 +45,7 @@ def test_a_message_looks_like_this() -> None:
     assert json.loads(encode(Done(0, Verdict(Outcome.SUCCESS, "r"), "x"))) == {
         "type": "Done",
         "code": 0,
-        "verdict": {"outcome": "success", "reason": "r", "again": "open"},
+        "verdict": {"outcome": "success", "reason": "r", "again": "open", "ending": "unknown"},
         "reason": "x",
     }
 
@@ -88,8 +88,14 @@ def test_nested_parts_come_back_as_what_they_were() -> None:
         (STOP.replace(b'"n":2', b'"n":"2"'), "Stop.cycle.n: int expected, not str"),
         (STOP.replace(b'{"term":1,"n":2}', b"[1,2]"), "Stop.cycle: object expected, not list"),
         (STOP.replace(b'{"term":1,"n":2}', b"null"), "Stop.cycle: object expected, not NoneType"),
-        (b'{"type":"Close","term":1,"verdict":{"outcome":"great","reason":"","again":"open"}}', "unknown Outcome"),
-        (b'{"type":"Close","term":1,"verdict":{"outcome":[],"reason":"","again":"open"}}', "unknown Outcome"),
+        (
+            b'{"type":"Close","term":1,"verdict":{"outcome":"great","reason":"","again":"","ending":""}}',
+            "unknown Outcome",
+        ),
+        (
+            b'{"type":"Close","term":1,"verdict":{"outcome":[],"reason":"","again":"","ending":""}}',
+            "unknown Outcome",
+        ),
     ],
 )
 def test_the_error_is_one_line(data: bytes, why: str) -> None:

@@ -94,7 +94,7 @@ def test_a_job_that_has_ended_and_still_runs(state: str | None, file: bool, age:
     else:
         assert shown.startswith(f"! the job still runs in Slurm: {told}")
         assert "it ends by `scancel 4242`" in shown.splitlines()[0]
-        assert page.index("still runs in Slurm") < page.index("<h2>")
+        assert page.index("still runs in Slurm") < page.index("<section>")
         assert data["left_running"]["ends_it"] == "scancel 4242" and told in data["left_running"]["why"]
 
 

@@ -21,7 +21,7 @@ def test_a_verdict_comes_back(outcome: Outcome) -> None:
 
 
 def test_its_form_is_documented() -> None:
-    form = {"outcome": "success", "reason": "done", "again": "open"}
+    form = {"outcome": "success", "reason": "done", "again": "open", "ending": "unknown"}
     assert json.loads(dump_verdict(Verdict(Outcome.SUCCESS, "done"))) == form
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.coordinator_facts import why_lost
-from ft_supervisor.core.protocol.model import Verdict
+from ft_supervisor.core.protocol.model import Ending, Verdict
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.history.fact import (
     FactKind,
@@ -130,7 +130,7 @@ class CoordinatorEventReader:
             case "VerdictProposed" | "VerdictClosed":
                 proposed = fact["type"] == "VerdictProposed"
                 kind = FactKind.VERDICT_PROPOSED if proposed else FactKind.VERDICT_CLOSED
-                verdict = from_plain(fact["verdict"], Verdict)
+                verdict = from_plain({"ending": Ending.UNKNOWN.value, **fact["verdict"]}, Verdict)
                 yield self._fact(kind, reason=verdict.reason, verdict=verdict)
 
     def _fact(self, kind: FactKind, **more: Any) -> RunFact:

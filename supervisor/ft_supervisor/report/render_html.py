@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from ft_supervisor.core.words import duration, plain
-from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
+from ft_supervisor.core.words import count, duration, plain
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker
+from ft_supervisor.report.advice import advised, markup
+from ft_supervisor.report.cards import MOST_CARDS, blamed, cards, cost
 from ft_supervisor.report.model import Report
 from ft_supervisor.report.style import CSS
-from ft_supervisor.report.svg import DEFINITIONS, PARTS, known, loss_bar, timeline
+from ft_supervisor.report.svg import DEFINITIONS, timeline
 from ft_supervisor.report.template import PAGE
+from ft_supervisor.report.whole import percent, spoken, whole
 from ft_supervisor.report.words import (
     NOTHING_PRINTED,
+    PARTS,
+    chip,
     clock,
     consequence,
     decision,
     deed,
     first_failing,
     game_day,
+    lost,
     made,
     moment,
     outcome,
+    parts_of,
     ran,
-    reason,
+    run_line,
     share,
-    since_then,
+    title,
+    verdict_line,
     why,
-    zone,
 )
 
 _MOST_NAMES = 64
@@ -52,20 +59,25 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    functions: list[Callable[..., object]] = [clock, consequence, deed, duration, first_failing, game_day, known]
-    functions += [loss_bar, moment, outcome, ran, reason, since_then, timeline, why, zone]
+    functions: list[Callable[..., object]] = [advised, blamed, cards, clock, consequence, cost, count, decision, deed]
+    functions += [duration, first_failing, game_day, lost, markup, moment, outcome, percent, ran, share, spoken]
+    functions += [timeline, title, whole]
     environment.globals |= {function.__name__: function for function in functions} | {
         "CSS": Markup(CSS),
         "DEFINITIONS": DEFINITIONS,
+        "MOST_CARDS": MOST_CARDS,
         "MOST_FAULTS": _MOST_FAULTS,
         "NOTHING_PRINTED": NOTHING_PRINTED,
         "PARTS": PARTS,
-        "titles_of_parts": [part.replace("_", " ") for part in PARTS],
         "began_of": _began,
-        "decision": decision,
-        "facts_of": _facts,
+        "chip_words": chip,
         "first_names": _first_names,
         "last_lines": _last_lines,
+        "parts_of": parts_of,
+        "reason_of": _reason,
+        "run_line": run_line,
+        "titles_of": _titles,
+        "verdict_line": verdict_line,
     }
     return environment.from_string(PAGE)
 
@@ -75,19 +87,12 @@ def _shown(value: object) -> object:
     return value if isinstance(value, Markup) else plain(str(value))
 
 
-def _facts(history: History) -> dict[str, str]:
-    """Return the run's figures by title."""
-    failed = sum(cycle.ended is CycleEnd.FAILED for cycle in history.cycles)
-    return {
-        "began": moment(history.start),
-        "took" if history.verdict else "so far": duration(history.length),
-        "nodes": f"{len(history.nodes)}" + (f", {history.active} to train" if history.active else ""),
-        "cycles": f"{len(history.cycles)}, {failed} failed",
-        "takeovers": str(len(history.takeovers)),
-        "training": duration(history.training),
-        "effective training time ratio": share(history.ratio),
-        "lost to failures": duration(history.lost),
-    }
+def _titles(failed: Sequence[CycleStory]) -> list[str]:
+    return [part.replace("_", " ") for part in parts_of(failed)]
+
+
+def _reason(cycle: CycleStory) -> str:
+    return cycle.reason if cycle.ended is CycleEnd.FAILED else why(cycle)
 
 
 def _first_names(cycle: CycleStory) -> str:

@@ -6,7 +6,7 @@ of a run.
 
     {"version": 1, "job": "1234",
      "runs": [                            newest first
-       {"run_id", "name", "verdict": null | {"outcome", "reason", "again", "exit_code"},
+       {"run_id", "name", "verdict": null | {"outcome", "reason", "again", "ending", "exit_code"},
         "start", "until", "ended",        first line in any journal, last line, verdict
         "training_seconds", "effective_training_time_ratio", "lost_seconds",
         "cost": null | {                  what the time went into, in seconds; core.protocol.cost defines each part
@@ -123,6 +123,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "outcome": verdict.outcome.value,
         "reason": verdict.reason,
         "again": verdict.again.value,
+        "ending": verdict.ending.value,
         "exit_code": verdict.exit_code,
     }
 

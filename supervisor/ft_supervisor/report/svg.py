@@ -5,13 +5,13 @@ Positions along the time are in per cent of the width, so that they follow the w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from markupsafe import Markup
 
 from ft_supervisor.core.words import count, duration, plain
-from ft_supervisor.history.model import CycleEnd, Fault, History, Loss, NodeStory, Span, SpanState
+from ft_supervisor.history.model import CycleEnd, Fault, History, NodeStory, Span, SpanState
 from ft_supervisor.report.words import clock, deed, interesting
 
 MOST_NODES = 2000
@@ -39,7 +39,6 @@ _ORDER = (
     SpanState.LOST,
 )
 """The order of drawing: a later state covers an earlier one."""
-PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
 
 DEFINITIONS = Markup(
     '<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs><pattern id="hatch" width="6"'
@@ -117,11 +116,10 @@ def _spoken(node: NodeStory) -> str:
 def _bar(span: Span, scale: _Scale) -> str:
     end = scale.end if span.end is None else span.end
     x, width = scale.place(span)
-    odd = " odd" if span.state is SpanState.ACTIVE and span.cycle[-1:] in "13579" else ""
     inset = 4 if span.state is SpanState.STANDBY else 1
     shape = f'x="{x:.3f}%" width="{width:.3f}%" y="{inset}" height="{_HEIGHT - 2 * inset}"'
     hatch = f'<rect class="hatch" {shape}/>' if span.state in (SpanState.LOST, SpanState.EXCLUDED) else ""
-    return f'<rect class="{span.state}{odd}" {shape}><title>{escape(_title(span, end))}</title></rect>{hatch}'
+    return f'<rect class="{span.state}" {shape}><title>{escape(_title(span, end))}</title></rect>{hatch}'
 
 
 def _label(span: Span, scale: _Scale) -> str:
@@ -139,7 +137,8 @@ def _hit(fault: Fault, scale: _Scale) -> str:
 
 
 def _title(span: Span, end: float) -> str:
-    what = f"active in cycle {span.cycle}, group_rank {span.group_rank}" if span.cycle else span.state.value
+    place = f" in cycle {span.cycle}, group_rank {span.group_rank}" if span.cycle else ""
+    what = f"{span.state}{place}"
     reason = f"\n{plain(span.reason)}" if span.reason else ""
     return f"{what}\n{clock(span.start)} to {clock(end)}, {duration(end - span.start)}{reason}"
 
@@ -173,10 +172,10 @@ def _round(seconds: float) -> str:
 
 def _legend(faults: bool) -> str:
     words = {
-        "active": "active, with its cycle",
-        "starting": "its workers start",
+        "active": "training, with its cycle",
+        "starting": "workers start",
         "standby": "standby",
-        "stopped": "stopped, before the next cycle",
+        "stopped": "stopping, and waiting for the next cycle",
         "lost": "lost",
         "excluded": "excluded",
     }
@@ -189,21 +188,3 @@ def _legend(faults: bool) -> str:
         flash = f'<svg class="fault" viewBox="-10 -1 20 14"><path d="{_FLASH}"/></svg>'
         parts.append(f"<span>{flash}ft-supervisor fault</span>")
     return f'<div class="legend">{"".join(parts)}</div>'
-
-
-def loss_bar(loss: Loss, longest: float) -> Markup:
-    """Return a bar with the known parts of one failure's time. `longest`: seconds of the whole width."""
-    x, bars = 0.0, []
-    for part in PARTS:
-        seconds = getattr(loss, part)
-        if seconds and longest > 0:
-            width = 100 * seconds / longest
-            title = f"<title>{part.replace('_', ' ')}: {duration(seconds)}</title>"
-            bars.append(f'<rect class="{part}" x="{x:.3f}%" width="{width:.3f}%" height="12">{title}</rect>')
-            x += width
-    return Markup(f'<svg width="100%" height="12" style="min-width:8rem">{"".join(bars)}</svg>')
-
-
-def known(losses: Sequence[Loss]) -> float:
-    """Return the largest sum of known parts, in seconds: the whole width of loss_bar."""
-    return max((sum(getattr(loss, part) or 0.0 for part in PARTS) for loss in losses), default=0.0)

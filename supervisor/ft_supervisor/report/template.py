@@ -4,14 +4,6 @@
 """
 
 PAGE = """\
-{% macro table(titles) %}
-<div class="scroll"><table><thead><tr>
-  {%- for title in titles %}<th>{{ title }}</th>{% endfor -%}
-</tr></thead><tbody>
-{{- caller() -}}
-</tbody></table></div>
-{% endmacro %}
-
 {% macro listed(title, notes) %}
 {% if notes %}
 <h3>{{ title }}</h3>
@@ -19,74 +11,153 @@ PAGE = """\
 {% endif %}
 {% endmacro %}
 
-{% macro facts(history) %}
-<dl class="facts">
-  {% for name, value in facts_of(history).items() %}
-  <div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>
-  {% endfor %}
-</dl>
+{% macro rows(titles) %}
+<div class="scroll"><table class="rows"><thead><tr>
+  {%- for title in titles %}<th>{{ title }}</th>{% endfor -%}
+</tr></thead><tbody>
+{{- caller() -}}
+</tbody></table></div>
+{% endmacro %}
+
+{% macro cell(title, value, class="") %}
+<td data-title="{{ title }}"{% if class %} class="{{ class }}"{% endif %}><span>{{ value }}</span></td>
+{% endmacro %}
+
+{% macro said(history, word) %}
+<div class="say {{ word if history.verdict else "" }}">
+<p><b>{{ verdict_line(history, word) }}</b></p>
+{% for line in blamed(history) %}
+<p>{{ line }}</p>
+{% endfor %}
+{% for advice in advised(history) %}
+<p>What to do: {{ markup(advice.do) }} <span class="soft">(docs/3am.md#{{ advice.anchor }})</span></p>
+{% endfor %}
+{% if history.faults %}
+<p class="soft">{{ game_day(history.faults) }}</p>
+{% endif %}
+</div>
+{% endmacro %}
+
+{% macro time(history) %}
+{% set parts = whole(history) %}
+{% if parts %}
+<h3>Where {{ duration(history.length) }} went
+  {%- if history.active %}, on {{ count(history.active, "node") }}{% endif %}</h3>
+<div class="stack" role="img" aria-label="{{ spoken(parts) }}">
+  {%- for part in parts -%}
+  <div class="{{ part.kind }}" style="flex:{{ "%.5f" | format(part.share) }}" title="{{ spoken([part]) }}">
+    {%- if part.share > 0.25 %}{{ part.title }}&nbsp;{% endif %}
+    {%- if part.share > 0.05 %}{{ percent(part.share) }}{% endif -%}
+  </div>
+  {%- endfor -%}
+</div>
+<div class="legend">
+  {%- for part in parts -%}
+  <span><i class="{{ part.kind }}"></i>{{ spoken([part]) }}</span>
+  {%- endfor -%}
+</div>
+<p class="soft">effective training time ratio {{ share(history.ratio) }}; failures took {{ lost(history) }}</p>
+{% endif %}
+{% endmacro %}
+
+{% macro failures(history) %}
+{% set all = cards(history) %}
+{% if all %}
+<h3>What went wrong</h3>
+{% for card in all[-MOST_CARDS:] %}
+<div class="card">
+  <time>{{ clock(card.at, history.start) }}</time>
+  <span><b>{{ card.what }}</b>
+    {%- if card.cycles | length > 1 %} <span class="soft">&times;{{ card.cycles | length }}</span>{% endif %}<br>
+    <span class="soft">{{ card.answer }} &middot; cycle {{ card.numbers }}</span></span>
+  <span class="cost">{{ cost(card) }}</span>
+  {% if card.failure %}
+  {{ worker(card.failure, loop.last and not card.failure.consequence_of) }}
+  {% endif %}
+</div>
+{% endfor %}
+{% if all | length > MOST_CARDS %}
+<p class="soft">the last {{ MOST_CARDS }} of {{ all | length }}; the JSON has all</p>
+{% endif %}
+{% endif %}
+{% endmacro %}
+
+{% macro worker(failure, open) %}
+<details{% if open %} open{% endif %}><summary class="soft">
+  {%- if failure.consequence_of %}its peers failed as well: a consequence
+  {%- elif failure.lines %}its last lines{% if failure.source %}, from {{ failure.source }}{% endif %}
+  {%- else %}{{ NOTHING_PRINTED }}{% endif -%}
+</summary>
+{% if failure.consequence_of %}
+<p>{{ consequence(failure) }} {{ first_failing(failure) }}</p>
+{% endif %}
+{% if failure.lines %}
+{# HTML drops the line end after <pre>, and would drop an empty first line without it. #}
+<pre>
+{{ last_lines(failure) }}</pre>
+{% else %}
+<p class="soft">{{ NOTHING_PRINTED }}</p>
+{% endif %}
+{% if failure.stacks %}
+<p>what it was doing: {{ failure.stacks }} in the run's folder</p>
+{% endif %}
+</details>
 {% endmacro %}
 
 {% macro cycles(history) %}
-<h3>Cycles</h3>
-{% call table(["cycle", "began", "ran for", "nodes", "end", "cause", "reason", "decision"]) %}
+<details><summary>All {{ count(history.cycles | length, "cycle") }}</summary>
+{% call rows(["cycle", "why it ended", "decision", "began", "ran for", "nodes", "end"]) %}
   {% for cycle in history.cycles %}
   <tr>
-    <td>{{ cycle.number }}</td>
-    <td>{{ clock(cycle.start, history.start) }}</td>
-    <td>{{ ran(cycle, history.until) }}</td>
-    <td><span title="{{ first_names(cycle) }}">{{ cycle.nodes | length }}</span></td>
-    <td>{{ cycle.ended.value }}</td>
-    <td>{{ cycle.cause }}</td>
-    <td class="wide">{{ cycle.reason if cycle.ended.value == "failed" else why(cycle) }}
+    {{ cell("cycle", cycle.number) }}
+    <td class="wide why" data-title="why it ended"><span>{{ reason_of(cycle) }}
       {%- with began = began_of(cycle, none if loop.first else loop.previtem) -%}
       {% if began %}<br><span class="soft">began: {{ began }}</span>{% endif %}
       {%- endwith -%}
-    </td>
-    <td class="wide">{{ [decision(cycle), cycle.rule] | select | join(" by ") }}</td>
+    </span></td>
+    {{ cell("decision", [decision(cycle), cycle.rule] | select | join(" by "), "wide") }}
+    {{ cell("began", clock(cycle.start, history.start)) }}
+    {{ cell("ran for", ran(cycle, history.until)) }}
+    <td data-title="nodes"><span title="{{ first_names(cycle) }}">{{ cycle.nodes | length }}</span></td>
+    {{ cell("end", cycle.ended.value) }}
   </tr>
   {% endfor %}
 {% endcall %}
+{{ losses(history) }}
+</details>
 {% endmacro %}
 
 {% macro losses(history) %}
 {% set failed = history.cycles | selectattr("loss") | list %}
 {% if failed %}
-<h3>Time lost</h3>
-{% set longest = known(failed | map(attribute="loss") | list) %}
-{% call table(["cycle", "failed", "total"] + titles_of_parts + [""]) %}
+<h3>Time lost by each failure</h3>
+{% call rows(["cycle", "total"] + titles_of(failed) + ["failed"]) %}
   {% for cycle in failed %}
   {% set loss = cycle.loss %}
   {% set ended = loss.resumed is none %}
   <tr>
-    <td>{{ cycle.number }}</td>
-    <td>{{ clock(loss.at, history.start) }}</td>
-    <td>{{ "the job ended" if ended else duration(loss.total) }}</td>
-    {% for part in PARTS %}
-    <td>{{ "" if ended and part in PARTS[3:] else duration(loss[part]) }}</td>
+    {{ cell("cycle", cycle.number) }}
+    {{ cell("total", "the job ended" if ended else duration(loss.total)) }}
+    {% for part in parts_of(failed) %}
+    {{ cell(part.replace("_", " "), "" if ended and part in PARTS[3:] else duration(loss[part])) }}
     {% endfor %}
-    <td class="wide">{{ loss_bar(loss, longest) }}</td>
+    {{ cell("failed", clock(loss.at, history.start)) }}
   </tr>
   {% endfor %}
 {% endcall %}
-<div class="legend">
-  {%- for part in PARTS -%}
-  <span><svg><rect class="{{ part }}" width="100%" height="100%"/></svg>{{ titles_of_parts[loop.index0] }}</span>
-  {%- endfor -%}
-</div>
 {% endif %}
 {% endmacro %}
 
 {% macro takeovers(history) %}
 {% if history.takeovers %}
 <h3>Takeovers</h3>
-{% call table(["at", "new coordinator", "term", "time without one"]) %}
+{% call rows(["at", "new coordinator", "term", "time without one"]) %}
   {% for each in history.takeovers %}
   <tr>
-    <td>{{ clock(each.at, history.start) }}</td>
-    <td>{{ each.node }}</td>
-    <td>{{ each.term }}</td>
-    <td>{{ duration(each.gap) }}</td>
+    {{ cell("at", clock(each.at, history.start)) }}
+    {{ cell("coordinator", each.node, "wide") }}
+    {{ cell("term", each.term) }}
+    {{ cell("without one", duration(each.gap)) }}
   </tr>
   {% endfor %}
 {% endcall %}
@@ -96,12 +167,12 @@ PAGE = """\
 {% macro faults(history) %}
 {% if history.faults %}
 <h3>Faults of the game day</h3>
-{% call table(["at", "what ft-supervisor fault did", "in cycle"]) %}
+{% call rows(["at", "what ft-supervisor fault did", "in cycle"]) %}
   {% for fault in history.faults[:MOST_FAULTS] %}
   <tr>
-    <td>{{ clock(fault.at, history.start) }}</td>
-    <td class="wide">{{ deed(fault) }}</td>
-    <td>{{ fault.cycle }}</td>
+    {{ cell("at", clock(fault.at, history.start)) }}
+    {{ cell("fault", deed(fault), "wide") }}
+    {{ cell("in cycle", fault.cycle) }}
   </tr>
   {% endfor %}
 {% endcall %}
@@ -111,42 +182,21 @@ PAGE = """\
 {% endif %}
 {% endmacro %}
 
-{% macro first_failure(history, failure) %}
-<h3>First failing rank</h3>
-{% if failure.consequence_of %}
-<p class="note">{{ consequence(failure) }}</p>
-{% endif %}
-<p>{{ first_failing(failure) }}</p>
-{% if failure.lines %}
-<p class="soft">its last lines{% if failure.source %}, from {{ failure.source }}{% endif %}</p>
-{# HTML drops the line end after <pre>, and would drop an empty first line without it. #}
-<pre>
-{{ last_lines(failure) }}</pre>
-{% else %}
-<p class="soft">{{ NOTHING_PRINTED }}</p>
-{% endif %}
-{% if since_then(history) %}
-<p>{{ since_then(history) }}</p>
-{% endif %}
-{% if failure.stacks %}
-<p>what it was doing: {{ failure.stacks }} in the run's folder</p>
-{% endif %}
+{% macro chip(history, word) %}
+{% if history.verdict %}<span class="chip {{ word }}">{{ chip_words(history) }}</span>
+{%- else %}<span class="chip">{{ word }}</span>{% endif %}
 {% endmacro %}
 
-{% macro run(history) %}
+{% macro run(history, alone) %}
 {% set word = outcome(history, report) %}
 <section>
-<h2>run {{ history.run_id }} {% if history.verdict %}<span class="chip {{ word }}">{{ word }}</span>
-  {%- else %}{{ word }}{% endif %}</h2>
-{% if history.verdict %}
-<p>{{ reason(history.verdict) }}</p>
+{% if not alone %}
+<h2>run {{ history.run_id }} {{ chip(history, word) }}</h2>
 {% endif %}
-{% if history.faults %}
-<p class="note">{{ game_day(history.faults) }}</p>
-{% endif %}
-{% if history.start is not none %}
-{{ facts(history) }}
-{% endif %}
+<p class="soft">{{ run_line(history) }}</p>
+{{ said(history, word) }}
+{{ time(history) }}
+{{ failures(history) }}
 {% if history.nodes %}
 <h3>Nodes</h3>
 {{ timeline(history) }}
@@ -154,12 +204,8 @@ PAGE = """\
 {% if history.cycles %}
 {{ cycles(history) }}
 {% endif %}
-{{ losses(history) }}
 {{ takeovers(history) }}
 {{ faults(history) }}
-{% if history.first_failure is not none %}
-{{ first_failure(history, history.first_failure) }}
-{% endif %}
 {{ listed("Not known", history.notes) }}
 </section>
 {% endmacro %}
@@ -167,18 +213,18 @@ PAGE = """\
 {% macro slurm(starts) %}
 <section>
 <h2>What Slurm says</h2>
-{% call table(["record", "restart", "state", "exit code", "start", "took", "nodes", "comment"]) %}
+{% call rows(["record", "restart", "state", "exit code", "start", "took", "nodes", "comment"]) %}
   {% for start in starts %}
   {% for record in start.rows + start.steps %}
   <tr>
-    <td>{{ record.step or "job" }}</td>
-    <td>{{ start.restart }}</td>
-    <td>{{ record.state }}</td>
-    <td>{{ record.exit_code or "" }}</td>
-    <td>{{ "" if record.start is none else moment(record.start) }}</td>
-    <td>{{ duration(record.elapsed) }}</td>
-    <td class="wide">{{ record.nodes }}</td>
-    <td class="wide">{{ record.comment }}</td>
+    {{ cell("record", record.step or "job") }}
+    {{ cell("restart", start.restart) }}
+    {{ cell("state", record.state) }}
+    {{ cell("exit code", record.exit_code or "") }}
+    {{ cell("start", "" if record.start is none else moment(record.start)) }}
+    {{ cell("took", duration(record.elapsed)) }}
+    {{ cell("nodes", record.nodes, "wide") }}
+    {{ cell("comment", record.comment, "wide") }}
   </tr>
   {% endfor %}
   {% endfor %}
@@ -194,18 +240,18 @@ PAGE = """\
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">
-<title>job {{ report.job }}</title>
+<title>{{ title(report) }}</title>
 <style>{{ CSS }}</style>
 </head>
 <body>
 {{ DEFINITIONS }}
-<h1>job {{ report.job }}</h1>
-<p class="soft">times are {{ zone() }}</p>
+{% set alone = report.runs | length == 1 %}
+<h1>{{ title(report) }} {% if alone %}{{ chip(report.runs[0], outcome(report.runs[0], report)) }}{% endif %}</h1>
 {% for line in report.alarms %}
 <p class="warn">{{ line }}</p>
 {% endfor %}
 {% for history in report.runs %}
-{{ run(history) }}
+{{ run(history, alone) }}
 {% endfor %}
 {% if report.starts %}
 {{ slurm(report.starts) }}

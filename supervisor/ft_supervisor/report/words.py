@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import pairwise
 
-from ft_supervisor.core.protocol.model import Again, Verdict
+from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
 from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.core.words import UNKNOWN, count, duration, plain, rung
 from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailedWorker, History, NodeStory, SpanState
@@ -51,6 +52,75 @@ def outcome(history: History, report: Report) -> str:
     if report.running and history is report.runs[0]:
         return "running, Slurm says"
     return "no verdict" if history.start is not None else "nothing known"
+
+
+def chip(history: History) -> str:
+    """Return how the run ended as `interrupted · 75 · try again`."""
+    verdict = history.verdict
+    if verdict is None:
+        return ""
+    again = {Again.NEVER: "not to be run again", Again.REQUEUE: "Slurm runs it again"}.get(verdict.again, "")
+    if verdict.again is Again.OPEN and verdict.outcome is Outcome.INTERRUPTED:
+        again = "try again"
+    return " · ".join(each for each in (verdict.outcome.value, str(verdict.exit_code), again) if each)
+
+
+def title(report: Report) -> str:
+    """Return the job's name, if it is known, with its number."""
+    name = next((plain(history.name) for history in report.runs if history.name), "")
+    job = f"job {report.job.partition('.')[0]}"
+    return f"{name}, {job}" if name else job
+
+
+def verdict_line(history: History, word: str) -> str:
+    """Return the verdict's reason; without a verdict what is known instead. `word`: the run's `outcome`."""
+    if history.verdict is not None:
+        return plain(history.verdict.reason)
+    last = history.cycles[-1] if history.cycles else None
+    return f"{word}; cycle {last.number}: {why(last)}" if last else f"{word}; no cycle has begun"
+
+
+def run_line(history: History) -> str:
+    """Return the run's id, its times, and its size."""
+    parts = [f"run {history.run_id}"]
+    if history.start is not None:
+        end = history.ended or history.until
+        parts.append(f"{moment(history.start)} to {clock(end, history.start)} {zone()}")
+    nodes = count(len(history.nodes), "node")
+    if history.active:
+        workers = f", {count(history.per_node, 'worker')} each" if history.per_node else ""
+        nodes += f", {history.active} to train{workers}"
+    return plain(" · ".join([*parts, nodes, *counts(history)]))
+
+
+def counts(history: History) -> list[str]:
+    """Return how often training began, was restarted, and was taken over."""
+    found = [count(len(history.cycles), "cycle"), count(restarts(history), "restart")]
+    return [*found, count(len(history.takeovers), "takeover")] if history.takeovers else found
+
+
+def restarts(history: History) -> int:
+    """Return how many cycles followed one that failed."""
+    return sum(one.ended is CycleEnd.FAILED for one, _ in pairwise(history.cycles))
+
+
+def lost(history: History) -> str:
+    """Return what failures cost, with "at least" where something is not known."""
+    if history.cost is not None:
+        return ("" if history.cost.exact else "at least ") + duration(history.cost.lost)
+    failed = [cycle.loss for one, _ in pairwise(history.cycles) if (cycle := one).ended is CycleEnd.FAILED]
+    least = any(loss is None or None in (loss.total, loss.detection) for loss in failed)
+    return ("at least " if least else "") + duration(history.lost)
+
+
+PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
+_SEEN = 0.05
+
+
+def parts_of(failed: Sequence[CycleStory]) -> list[str]:
+    """Return the parts of the time lost that are worth a column: a decision that took no time is not."""
+    losses = [cycle.loss for cycle in failed if cycle.loss]
+    return [each for each in PARTS if each != "decision" or any((loss.decision or 0.0) > _SEEN for loss in losses)]
 
 
 def reason(verdict: Verdict) -> str:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
+from ft_supervisor.core.protocol.model import Again, Ending, Outcome, Verdict
 from ft_supervisor.core.words import one_line
 from ft_supervisor.process import atomic
 from ft_supervisor.run_folder import ownfolder, smallfile
@@ -48,6 +48,7 @@ def write(
         "outcome": verdict.outcome.value,
         "reason": one_line(verdict.reason),
         "again": verdict.again.value,
+        "ending": verdict.ending.value,
         "exit_code": verdict.exit_code,
         "run_id": run_id,
         "nonce": nonce,
@@ -109,7 +110,8 @@ def _parse(path: Path) -> Content:
             raise BadVerdictFile(path, f"{key!r} is missing or no text")
         texts[key] = content[key]
     try:
-        verdict = Verdict(Outcome(texts["outcome"]), one_line(texts["reason"]), Again(texts["again"]))
+        again, ending = Again(texts["again"]), _ending(content.get("ending"))
+        verdict = Verdict(Outcome(texts["outcome"]), one_line(texts["reason"]), again, ending)
     except ValueError as error:
         raise BadVerdictFile(path, f"no verdict: {one_line(str(error), 80)}") from None
     code = content.get("exit_code")
@@ -124,3 +126,8 @@ def _parse(path: Path) -> Content:
         one_line(summary) if isinstance(summary, str) else "",
         not isinstance(accounting, dict) or accounting.get("exit_code") is not False,
     )
+
+
+def _ending(value: object) -> Ending:
+    """Return the ending; UNKNOWN for one that an older file does not have, or a newer version has added."""
+    return next((ending for ending in Ending if ending.value == value), Ending.UNKNOWN)

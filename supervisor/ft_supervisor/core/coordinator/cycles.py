@@ -20,7 +20,7 @@ from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, ReadStep
 from ft_supervisor.core.protocol.ledger import Ledger, newer
-from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.model import Cycle, Ending, Job, Memory, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.summary import Tally
@@ -224,7 +224,9 @@ class Cycles:
         self._failure.heard(member.node.infra_rank)
         self._release(self.current.succeeded(member.node.infra_rank))
         if self.phase is Phase.RUNNING and not self.current.pending:
-            self._step.verdict = Verdict(Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0")
+            self._step.verdict = Verdict(
+                Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0", ending=Ending.TRAINED
+            )
         else:
             self._advance(now)
 
@@ -273,7 +275,7 @@ class Cycles:
         """Check the bounds, and whether the job can grow. For each heartbeat with a majority, after `advance`."""
         step, now = self._enter(standing), standing.now
         if self.phase is Phase.JOINING and now - self._since >= self.job.timeouts.join:
-            self._step.verdict = Verdict(Outcome.INTERRUPTED, self.selection.too_few(now))
+            self._step.verdict = Verdict(Outcome.INTERRUPTED, self.selection.too_few(now), ending=Ending.NOT_JOINED)
         elif self.phase is Phase.STOPPING:
             self._watch_stopping(now)
         elif self.job.settings.placement.grow_now and (size := self.selection.can_grow(self.group, now)):
@@ -286,7 +288,7 @@ class Cycles:
             self._do(self.announcements.suspects(suspects))
         if running and (bound := self._failure.overdue(now)) is not None:
             reason = f"{self.job.names_of(sorted(running))} did not stop its workers within {bound:g} s"
-            self._step.verdict = Verdict(Outcome.INTERRUPTED, reason)
+            self._step.verdict = Verdict(Outcome.INTERRUPTED, reason, ending=Ending.NOT_STOPPED)
 
     # -- cycles
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ft_supervisor.core.protocol.model import Again, Job, Outcome, Verdict
+from ft_supervisor.core.protocol.model import Again, Ending, Job, Outcome, Verdict
 from ft_supervisor.core.protocol.orders import SlurmDecision, SlurmSaid
 
 ASK_BOUND = 5.0
@@ -55,7 +55,7 @@ class Interruptions:
         """Take note of a signal; `reason` says which node and signal. Return the verdict, or None: Slurm has to be
         asked."""
         if not self._outside:
-            return Verdict(Outcome.CANCELLED, reason)
+            return Verdict(Outcome.CANCELLED, reason, ending=Ending.PERSON)
         if self._told is None:
             self._told, self._ask_at = (reason, now), now
         return None
@@ -77,19 +77,19 @@ class Interruptions:
         """Return how the job ends, if Slurm or the clock says that it does. `said`: an answer that has just come."""
         decision = said.word if said is not None and not said.problem else SlurmDecision.NOTHING
         if decision in WHY:
-            return self._interrupted(WHY[decision], Again.OPEN if decision is SlurmDecision.REQUEUED else self._again)
+            again = Again.OPEN if decision is SlurmDecision.REQUEUED else self._again
+            limit = decision is SlurmDecision.TIME_LIMIT
+            return Verdict(Outcome.INTERRUPTED, WHY[decision], again, Ending.TIME_LIMIT if limit else Ending.PREEMPTED)
         if self._told is not None:
             reason, at = self._told
             if decision is SlurmDecision.CANCELLED or now - at >= ASK_BOUND or (said is not None and not said.problem):
-                return Verdict(Outcome.CANCELLED, reason)
+                return Verdict(Outcome.CANCELLED, reason, ending=Ending.PERSON)
             return None
         if self._end_at is not None and self._ahead > 0 and now >= self._end_at - self._ahead:
-            return self._interrupted(f"Slurm's time limit in {max(0.0, self._end_at - now):.0f} s", self._again)
+            reason = f"Slurm's time limit in {max(0.0, self._end_at - now):.0f} s"
+            return Verdict(Outcome.INTERRUPTED, reason, self._again, Ending.TIME_LIMIT)
         return None
 
     @property
     def _again(self) -> Again:
         return Again.REQUEUE if self._settings.requeue else Again.OPEN
-
-    def _interrupted(self, reason: str, again: Again) -> Verdict:
-        return Verdict(Outcome.INTERRUPTED, reason, again)

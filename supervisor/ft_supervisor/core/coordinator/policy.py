@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ft_supervisor.core.protocol.ledger import Ledger
-from ft_supervisor.core.protocol.model import Again, Cycle, Failure, Job, Memory, Node, Outcome, Problem, Verdict
+from ft_supervisor.core.protocol.model import (
+    Again,
+    Cycle,
+    Ending,
+    Failure,
+    Job,
+    Memory,
+    Node,
+    Outcome,
+    Problem,
+    Verdict,
+)
 from ft_supervisor.core.protocol.settings import Cause, Match, Response, RestartMode, Rule, RungReason
 from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.core.words import count
@@ -151,19 +162,24 @@ def decide(
     reason = f"{chosen.reason}: {trouble.reason}" if chosen.reason else trouble.reason
     response = Response.RESTART if chosen.response is Response.IGNORE else chosen.response
     if response is Response.FAIL:
-        return Decision(response, reason, rule, ledger, verdict=Verdict(Outcome.FAILED, reason, Again.NEVER))
+        verdict = Verdict(Outcome.FAILED, reason, Again.NEVER, Ending.RULE)
+        return Decision(response, reason, rule, ledger, verdict=verdict)
     if response is Response.STOP_FOR_REQUEUE:
-        verdict = Verdict(Outcome.INTERRUPTED, f"stopped for a requeue: {reason}", Again.REQUEUE)
+        verdict = Verdict(
+            Outcome.INTERRUPTED, f"stopped for a requeue: {reason}", Again.REQUEUE, Ending.STOPPED_FOR_REQUEUE
+        )
         return Decision(response, reason, rule, ledger, verdict=verdict)
     if (spent := _spent(rule, chosen, ledger, at)) is not None:
-        return Decision(response, reason, rule, ledger, verdict=Verdict(Outcome.FAILED, f"{spent}: {reason}"))
+        verdict = Verdict(Outcome.FAILED, f"{spent}: {reason}", ending=Ending.BUDGET_SPENT)
+        return Decision(response, reason, rule, ledger, verdict=verdict)
     budget = chosen.budget
     charged = ledger.charge(rule, budget, trouble.infra_rank, at)
     charged = charged.progressed(step) if steps else charged
     if steps and budget.no_progress is not None and charged.stalled >= budget.no_progress:
         step_said = "" if charged.step is None else f" (step {charged.step})"
         spent = f"{count(charged.stalled, 'restart')} in a row without a newer checkpoint{step_said}"
-        return Decision(response, reason, rule, charged, verdict=Verdict(Outcome.FAILED, f"{spent}: {reason}"))
+        verdict = Verdict(Outcome.FAILED, f"{spent}: {reason}", ending=Ending.NO_PROGRESS)
+        return Decision(response, reason, rule, charged, verdict=verdict)
     if trouble.infra_rank is not None:
         too_often = budget.same_node is not None and charged.of_node(rule, trouble.infra_rank) > budget.same_node
         without = replaced | {trouble.infra_rank}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ft_supervisor.core.coordinator.policy import Decision
 from ft_supervisor.core.placement.selection import Selection
 from ft_supervisor.core.protocol.coordinator_facts import TooFewNodes
-from ft_supervisor.core.protocol.model import Again, Job, Outcome, Verdict
+from ft_supervisor.core.protocol.model import Again, Ending, Job, Outcome, Verdict
 from ft_supervisor.core.protocol.settings import OnExhausted
 
 
@@ -58,7 +58,7 @@ class Succession:
         elif now - self._short_since >= self._patience():
             again = Again.REQUEUE if self._exhausted is OnExhausted.REQUEUE else Again.OPEN
             reason = f"too few nodes: {reason}; {decision.reason}"
-            return Successors(verdict=Verdict(Outcome.INTERRUPTED, reason, again))
+            return Successors(verdict=Verdict(Outcome.INTERRUPTED, reason, again, Ending.TOO_FEW_NODES))
         return Successors()
 
     def _patience(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Self
@@ -66,6 +66,28 @@ class Again(StrEnum):
     """Slurm is to run it again."""
 
 
+class Ending(StrEnum):
+    """What ended the job, as advice about it is looked up by."""
+
+    UNKNOWN = "unknown"
+    TRAINED = "trained"
+    BUDGET_SPENT = "budget_spent"
+    NO_PROGRESS = "no_progress"
+    """Restarts in a row without a newer checkpoint."""
+    RULE = "rule"
+    """A rule says that another try would end the same way."""
+    STOPPED_FOR_REQUEUE = "stopped_for_requeue"
+    """A rule asks for a new start of the job by Slurm."""
+    TOO_FEW_NODES = "too_few_nodes"
+    NOT_JOINED = "not_joined"
+    NOT_STOPPED = "not_stopped"
+    """A node did not stop its workers in time."""
+    TIME_LIMIT = "time_limit"
+    PREEMPTED = "preempted"
+    """Slurm ends the job or runs it again, for another reason than its time limit."""
+    PERSON = "person"
+
+
 EXIT_CODES = {Outcome.SUCCESS: 0, Outcome.FAILED: 1, Outcome.INTERRUPTED: 75, Outcome.CANCELLED: 130}
 CONFIG_ERROR = 2
 NEVER_AGAIN = 93
@@ -74,11 +96,13 @@ INTERRUPTED = EXIT_CODES[Outcome.INTERRUPTED]
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the job ended, once and for all; `reason` is one line."""
+    """How the job ended, once and for all; `reason` is one line, and `ending` its kind, by which verdicts are not
+    compared."""
 
     outcome: Outcome
     reason: Text
     again: Again = Again.OPEN
+    ending: Ending = field(default=Ending.UNKNOWN, compare=False)
 
     def __post_init__(self) -> None:
         fits = {Again.NEVER: Outcome.FAILED, Again.REQUEUE: Outcome.INTERRUPTED}.get(self.again, self.outcome)

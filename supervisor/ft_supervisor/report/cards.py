@@ -1,0 +1,128 @@
+"""What went wrong in a run, one card for each failed cycle, with equal neighbours folded. Pure.
+
+The page and the terminal's report both show these cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from ft_supervisor.core.protocol.worker_words import sentence, what_it_said
+from ft_supervisor.core.words import UNKNOWN, duration, plain, rung
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
+
+MOST_CARDS = 100
+
+
+@dataclass(frozen=True)
+class Card:
+    """Cycles that failed alike, one after the other. `what`: the failure in one line, the same for all but the place;
+    `answer`: what was done about the last of them. `failure`: the first failed worker of the last of them. `cost`:
+    seconds that the training did not go on, all together, None where none is known; `least`: whether one of them is
+    not known. `final`: the job ended with it."""
+
+    cycles: tuple[CycleStory, ...]
+    what: str
+    answer: str
+    failure: FirstFailedWorker | None
+    cost: float | None
+    least: bool
+    final: bool
+
+    @property
+    def at(self) -> float | None:
+        """When the first of them failed."""
+        first = self.cycles[0]
+        return first.loss.at if first.loss else first.end
+
+    @property
+    def own(self) -> bool:
+        """Whether a worker failed by itself, and not because a node was lost."""
+        return bool(self.cycles[-1].failures) and not self.cycles[-1].lost
+
+    @property
+    def numbers(self) -> str:
+        """The cycles' numbers: `0.3`, or `0.0 to 0.10`."""
+        first, last = self.cycles[0].number, self.cycles[-1].number
+        return first if first == last else f"{first} to {last}"
+
+
+def cards(history: History) -> tuple[Card, ...]:
+    """Return the cards, in order of time."""
+    failed = [cycle for cycle in history.cycles if cycle.ended is CycleEnd.FAILED]
+    following = {one.number: other for one, other in pairwise(history.cycles)}
+    found = []
+    for _, alike in groupby(failed, lambda cycle: _kind(cycle, following.get(cycle.number))):
+        cycles = tuple(alike)
+        last = cycles[-1]
+        totals = [cycle.loss.total if cycle.loss else None for cycle in cycles]
+        known = [each for each in totals if each is not None]
+        later = following.get(last.number)
+        failure = last.first
+        found.append(
+            Card(
+                cycles,
+                what_failed(last, failure),
+                _answer(last, later),
+                failure,
+                sum(known) if known else None,
+                bool(known) and len(known) < len([cycle for cycle in cycles if cycle.number in following]),
+                later is None,
+            )
+        )
+    return tuple(found)
+
+
+def cost(card: Card) -> str:
+    """Return the card's cost, with "at least" where one of its cycles' is not known."""
+    if card.cost is None:
+        return "the job ended" if card.final else UNKNOWN
+    return ("at least " if card.least else "") + duration(card.cost)
+
+
+def blamed(history: History) -> list[str]:
+    """Return a line about workers that failed by themselves, unless the run's end is such a failure and names it."""
+    own = [card for card in cards(history) if card.own]
+    if not own or (own[-1].final and history.verdict is not None):
+        return []
+    times = sum(len(card.cycles) for card in own)
+    often = "once" if times == 1 else f"{times} times, the last time"
+    return [f"Workers failed by themselves {often}: {own[-1].what}"]
+
+
+def what_failed(cycle: CycleStory, failure: FirstFailedWorker | None) -> str:
+    """Return the cycle's failure in one line."""
+    if failure is not None and not failure.consequence_of:
+        return plain(sentence(failure.failure, failure.node))
+    return plain(cycle.reason or cycle.cause)
+
+
+def _kind(cycle: CycleStory, later: CycleStory | None) -> Hashable:
+    """Return a value that is the same for cycles which failed alike and were answered alike."""
+    if cycle.first is None or cycle.first.consequence_of or (later is not None and _moved(cycle, later)):
+        return cycle.number
+    failure = cycle.first.failure
+    return cycle.cause, failure.exit_code, failure.signal, failure.exception, what_it_said(failure)
+
+
+def _moved(cycle: CycleStory, later: CycleStory) -> list[tuple[str, str]]:
+    """Return the nodes that were replaced after the cycle, each with the node that has its place."""
+    return [(old, new) for old, new in zip(cycle.nodes, later.nodes, strict=False) if old != new]
+
+
+def _answer(cycle: CycleStory, later: CycleStory | None) -> str:
+    """Return what was done about the failure, by what followed it."""
+    if later is None:
+        return "no cycle followed"
+    how = rung(cycle.how, cycle.why)
+    moved = [(old, new) for old, new in _moved(cycle, later) if new not in cycle.nodes]
+    if len(later.nodes) != len(cycle.nodes):
+        where = f"went on with {len(later.nodes)} instead of {len(cycle.nodes)} nodes"
+    elif moved:
+        where = ", ".join(f"{new} took {old}'s place" for old, new in moved[:3])
+        where += f" and {len(moved) - 3} more nodes were replaced" if len(moved) > 3 else ""
+    else:
+        where = "restarted on the same nodes"
+    return plain(" ".join(each for each in (where, how) if each))

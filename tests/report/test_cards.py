@@ -1,0 +1,72 @@
+"""Tests what the page and the text say of each failure, and of the parts of the time."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from tests.history.recordings import CASES, recorded
+from tests.report.report_texts import report
+
+from ft_supervisor.history.model import CycleEnd, History
+from ft_supervisor.report import render_html
+from ft_supervisor.report.cards import blamed, cards, cost
+from ft_supervisor.report.style import CSS, PALETTE
+from ft_supervisor.report.whole import whole
+
+
+def crash_loop(times: int) -> History:
+    """Return a run in which the same failure came again and again."""
+    history = recorded("crash")
+    first, last = history.cycles
+    failed = [replace(first, number=f"0.{n}", n=n) for n in range(times)]
+    return replace(history, cycles=(*failed, replace(last, number=f"0.{times}", n=times)))
+
+
+def test_equal_neighbours_are_one_card() -> None:
+    (card,) = cards(crash_loop(11))
+    assert len(card.cycles) == 11 and card.numbers == "0.0 to 0.10"
+    assert card.cost == pytest.approx(11 * (recorded("crash").cycles[0].loss.total or 0))  # type: ignore[union-attr]
+    page = render_html.render(report("crash", cycles=crash_loop(11).cycles))
+    assert page.count('class="card"') == 1 and "&times;11" in page
+
+
+def test_another_failure_between_them_keeps_them_apart() -> None:
+    history = crash_loop(3)
+    assert history.cycles[1].first is not None
+    first = history.cycles[1].first
+    other = replace(history.cycles[1], first=replace(first, failure=replace(first.failure, message="another")))
+    assert len(cards(replace(history, cycles=(history.cycles[0], other, *history.cycles[2:])))) == 3
+
+
+def test_a_card_says_what_was_done_and_what_it_cost() -> None:
+    lost, crash = recorded("node-lost"), recorded("crash")
+    (of_node,) = cards(lost)
+    assert re.fullmatch(r"\w+ took \w+'s place", of_node.answer), of_node.answer
+    (of_worker,) = cards(crash)
+    assert of_worker.answer == "restarted on the same nodes" and cost(of_worker).endswith(" s")
+    assert blamed(crash) == [f"Workers failed by themselves once: {of_worker.what}"]
+    assert blamed(lost) == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_painted_parts_are_the_whole_time(case: str) -> None:
+    history = recorded(case)
+    parts = whole(history)
+    assert sum(part.share for part in parts) == pytest.approx(1)
+    assert sum(part.seconds for part in parts) == pytest.approx(history.length, rel=0.02)
+    assert all(f".{part.kind}" in CSS for part in parts)
+    page = render_html.render(report(case))
+    widths = [float(each) for each in re.findall(r'style="flex:([\d.]+)"', page)]
+    assert sum(widths) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_failed_cycle_is_on_exactly_one_card(case: str) -> None:
+    history = recorded(case)
+    failed = [cycle.number for cycle in history.cycles if cycle.ended is CycleEnd.FAILED]
+    assert [cycle.number for card in cards(history) for cycle in card.cycles] == failed
+
+
+def test_no_two_meanings_share_a_colour() -> None:
+    for dark in (False, True):
+        assert len({pair[dark] for pair in PALETTE.values()}) == len(PALETTE)
