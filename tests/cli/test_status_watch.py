@@ -100,7 +100,7 @@ def test_watch_tells_what_slurm_says_anew(monkeypatch: pytest.MonkeyPatch, capfd
 
     monkeypatch.setattr(status, "LOOK_AGAIN", 0.0)
     look = Asked(find.RunSearch(Wanted(12), ()))
-    assert status.StatusWatch(look, status.StatusPrinter(as_json=True, everything=False)).run() == 4
+    assert status.StatusWatch(look, status.StatusPrinter(as_json=True, everything=False, events=True)).run() == 4
     told = [json.loads(line)["slurm"] for line in capfd.readouterr().out.splitlines()]
     assert [(each["state"], each["reason"]) for each in told] == [
         ("PENDING", "Priority"),

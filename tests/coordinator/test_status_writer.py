@@ -10,13 +10,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.core.machines import C0, Talk, failed, stopped
+from tests.core.machines import C0, Talk, failed, job, stopped
 from tests.run_folder.test_snapshot import successor
 
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.coordinator.status_writer import SOONEST, StatusFile, StatusWriter
+from ft_supervisor.core.protocol.coordinator_facts import CycleFailed, MajorityBack, TooFewNodes
+from ft_supervisor.core.protocol.model import Cycle, Job
+from ft_supervisor.core.protocol.settings import Cause, OnExhausted
 from ft_supervisor.process import atomic
-from ft_supervisor.run_folder.snapshot import EVERY, NAME, DecisionStatus, Snapshot, dump, load
+from ft_supervisor.run_folder.snapshot import (
+    EVENTS,
+    EVERY,
+    NAME,
+    CheckpointStatus,
+    DecisionStatus,
+    Snapshot,
+    dump,
+    load,
+)
 
 BOUND = 60.0
 
@@ -41,6 +53,13 @@ def shot_of(talk: Talk) -> Snapshot:
     return snapshot(talk.machine, talk.now, 1000.0 + talk.now)
 
 
+def at(folder: Path) -> Job:
+    """Return a job whose run has this folder, and a step file in it."""
+    plain = job()
+    settings = replace(plain.settings, step_file=str(folder / "step"))
+    return replace(plain, run_folder=str(folder), settings=settings)
+
+
 # -- when
 
 
@@ -49,7 +68,7 @@ class Rounds:
 
     def __init__(self, folder: Path, talk: Talk) -> None:
         self.folder, self.talk = folder, talk
-        self.writer = StatusWriter(folder)
+        self.writer = StatusWriter(at(folder), "n0")
         self.written: list[float] = []
         self.now = 0.0
 
@@ -67,7 +86,7 @@ def test_every_two_seconds_and_sooner_when_something_happened(tmp_path: Path, ta
     assert rounds.beat(0.0)
     assert not rounds.beat(EVERY - 0.1)
     assert rounds.beat(0.2)
-    rounds.writer.news()
+    rounds.writer.news(TooFewNodes("too few", OnExhausted.FAIL))
     assert not rounds.beat(SOONEST - 0.1)
     assert rounds.beat(0.2)
     assert not rounds.beat(SOONEST + 0.1)
@@ -85,7 +104,7 @@ def test_nothing_waits_for_a_file_system_that_hangs(
     tmp_path: Path, talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe without a reader stands in for it."""
-    writer = StatusWriter(tmp_path)
+    writer = StatusWriter(at(tmp_path), "n0")
     pipe, replace = tmp_path / "pipe", atomic.replace
     os.mkfifo(pipe)
 
@@ -122,7 +141,7 @@ def test_a_repeated_failure_is_logged_once(tmp_path: Path, talk: Talk, capfd: py
 def test_a_snapshot_that_cannot_be_made_ends_nothing(
     tmp_path: Path, talk: Talk, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    writer = StatusWriter(tmp_path)
+    writer = StatusWriter(at(tmp_path), "n0")
     talk.machine.state.cycles = None  # type: ignore[assignment]
     talk.machine.state.cycles  # noqa: B018 - nothing of it can be shown
     writer.beat(talk.machine, 0.0)
@@ -204,3 +223,32 @@ def test_any_file_of_the_name_is_replaced(tmp_path: Path, talk: Talk, what: str)
         status.write(shot_of(talk))
     assert there(tmp_path).phase == "running"
     assert list(tmp_path.iterdir()) == [path]
+
+
+# -- what
+
+
+def test_the_last_events_and_the_newest_checkpoint(tmp_path: Path, talk: Talk) -> None:
+    writer = StatusWriter(at(tmp_path), "n0")
+    step = tmp_path / "step"
+
+    def written(now: float) -> Snapshot:
+        for piece in writer.end(talk.machine, now):
+            wait_for(piece)
+        return there(tmp_path)
+
+    assert (written(0.0).checkpoint, written(0.0).events) == (None, ())
+    step.write_text("1700\n")
+    os.utime(step, (5000.0, 5000.0))
+    assert written(1.0).checkpoint == CheckpointStatus(1700, 5000.0)
+    step.unlink()  # it is just being replaced
+    assert written(2.0).checkpoint == CheckpointStatus(1700, 5000.0)
+    step.write_text("")
+    assert written(3.0).checkpoint == CheckpointStatus(1700, 5000.0)
+    for number in range(EVENTS + 1):
+        writer.news(CycleFailed(Cycle(0, number), "rank 2 (n1, local 0): ValueError: bad", Cause.EXIT, 1))
+        writer.news(MajorityBack(0, "0-2"))  # no news for people
+    texts = [event.text for event in written(4.0).events]
+    assert texts == [
+        f"cycle 0.{number} failed: rank 2 (n1, local 0): ValueError: bad" for number in range(1, EVENTS + 1)
+    ]

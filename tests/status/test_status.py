@@ -50,12 +50,13 @@ def put(folder: Path, what: Snapshot) -> None:
 
 
 def test_a_snapshot_and_a_verdict(folder: Path) -> None:
-    assert read(folder) == Files(folder)
+    made = folder.stat().st_mtime
+    assert read(folder) == Files(folder, made=made)
     put(folder, shot())
     assert read(folder).snapshot == shot() and read(folder).verdict is None
     verdict_file.write(folder, SUCCESS, RUN, "nonce")
-    written = (folder / verdict_file.NAME).stat().st_mtime
-    assert read(folder) == Files(folder, shot(), SUCCESS, ended=written)
+    written, made = (folder / verdict_file.NAME).stat().st_mtime, folder.stat().st_mtime
+    assert read(folder) == Files(folder, shot(), SUCCESS, ended=written, made=made)
 
 
 def test_a_final_verdict_in_the_snapshot_will_do(folder: Path) -> None:

@@ -37,7 +37,7 @@ def status(
     ] = None,
     config: find.RunConfig = None,
     run_dir: find.RunDir = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again until the job ends.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it until the job ends, with the last events.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON; with --watch one line whenever something is new.")
     ] = False,
@@ -75,8 +75,9 @@ def status(
                 in Slurm; else null
       slurm     state, reason; null if Slurm was not asked
       status    version, run_id, job, time, interval, phase, coordinator, wanted, cycle,
-                nodes (an object for each), candidates, members, spares, survives, budgets,
-                ends_in, slurm_away, decision, verdict; null if there is none
+                waits, lost_after, nodes (an object for each), per_node, candidates, members,
+                spares, survives, budgets, ends_in, slurm_away, decision, verdict, cost,
+                checkpoint, events; null if there is none
     """
     raise typer.Exit(guarded(lambda: _run((job, config, run_dir), watch, as_json, everything)))
 
@@ -86,7 +87,7 @@ def _run(asked: tuple[str | None, Path | None, Path | None], watch: bool, as_jso
         search = find.search(*asked, os.environ)
     except find.WrongUse as error:
         return complain(error)
-    look, show = StatusPoller(search), StatusPrinter(as_json, everything)
+    look, show = StatusPoller(search), StatusPrinter(as_json, everything, events=watch)
     if watch:
         return StatusWatch(look, show).run()
     seen = look.now()
@@ -97,9 +98,10 @@ def _run(asked: tuple[str | None, Path | None, Path | None], watch: bool, as_jso
 class StatusPrinter:
     """Prints states of a job. `closed`: stdout has no reader any more."""
 
-    def __init__(self, as_json: bool, everything: bool) -> None:
+    def __init__(self, as_json: bool, everything: bool, events: bool) -> None:
         self.as_json = as_json
         self.everything = everything
+        self.events = events
         self.closed = False
         self.console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
         replace_letters()  # for text that the console prints itself
@@ -111,7 +113,7 @@ class StatusPrinter:
 
     def lines(self, seen: JobStatus) -> list[Text]:
         """Return the lines, as wide as the terminal."""
-        return render(seen, self.console.width, everything=self.everything)
+        return render(seen, self.console.width, everything=self.everything, events=self.events)
 
     def once(self, seen: JobStatus, *, indent: int | None = 1) -> None:
         """Print all of the state, on stdout; for people, on stderr if nothing is known of the job."""

@@ -42,15 +42,20 @@ def read_step(job: Job, tell: Callable[[StepRead], None]) -> Background[None]:
     def work() -> None:
         step = None
         try:
-            with Path(job.settings.step_file).open("rb") as file:
-                found = re.search(rb"[0-9]{1,18}", file.read(STEP_BYTES))
-            step = int(found[0]) if found and int(found[0]) <= MOST else None
+            step = step_in(Path(job.settings.step_file))
         except FileNotFoundError:
             pass  # there is no checkpoint yet
         finally:
             tell(StepRead(step))
 
     return Background("the step of the newest checkpoint", work, file_failed)
+
+
+def step_in(path: Path) -> int | None:
+    """Return the first number in a step file; None if there is none, or one beyond bounds.MOST. Raises OSError."""
+    with path.open("rb") as file:
+        found = re.search(rb"[0-9]{1,18}", file.read(STEP_BYTES))
+    return int(found[0]) if found and int(found[0]) <= MOST else None
 
 
 def look(job: Job, tell: Callable[[VerdictFileFound], None]) -> Background[None]:

@@ -77,7 +77,7 @@ class Loop:
         self._writing: list[Background[None]] = []
         self._looking: Background[None] | None = None
         self._step: Background[None] | None = None
-        self._status = StatusWriter(Path(job.run_folder))
+        self._status = StatusWriter(job, machine.node.name)
         self._journal_copier = JournalCopier(journal.path, Path(job.run_folder), machine.node.name)
 
     def prepare(self) -> None:
@@ -156,7 +156,7 @@ class Loop:
             match action:
                 case actions.Announce(fact):
                     emit(render(fact, self._machine.job))
-                    self._status.news()
+                    self._status.news(fact)
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self._store.push(self._keys.mail(infra_rank, incarnation, connection), encode(message))
                 case actions.Pulse():

@@ -92,7 +92,11 @@ NODES = _family(
     "state",
     STATES,
 )
-SPARES = _family("spares", MetricType.GAUGE, "Standbys that can replace a node: those that Slurm does not drain.")
+SPARES = _family(
+    "spares",
+    MetricType.GAUGE,
+    "Standbys that can replace a node: neither drained nor needed at first.",
+)
 HEARTBEAT_AGE = _family(
     "heartbeat_age_seconds",
     MetricType.GAUGE,

@@ -205,7 +205,7 @@ class CoordinatorMetrics:
             if member is not None and member.registered:
                 ages.append(max(0.0, now - member.heard))
         yield from (Sample(names.NODES, (role.value,), roles[role]) for role in NodeRole)
-        yield Sample(names.SPARES, (), spares)
+        yield Sample(names.SPARES, (), max(0, spares - (0 if group else machine.job.active)))
         ages.sort()
         if ages:
             for percentile in names.PERCENTILES:

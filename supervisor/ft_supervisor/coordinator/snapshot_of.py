@@ -64,6 +64,7 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
         verdict=_verdict(machine),
         waits=_waits(machine, now),
         lost_after=job.timeouts.node_lost,
+        per_node=job.per_node,
     )
 
 

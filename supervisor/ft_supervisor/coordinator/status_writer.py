@@ -11,17 +11,31 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from ft_supervisor.coordinator.files import step_in
+from ft_supervisor.coordinator.recent_events import RecentEvents
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.protocol.actions import Fact
+from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.process import atomic
 from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import FailureLog, file_failed
 from ft_supervisor.run_folder import ownfolder, smallfile
-from ft_supervisor.run_folder.snapshot import EVERY, MAX_BYTES, NAME, BadSnapshot, Snapshot, dump, load
+from ft_supervisor.run_folder.snapshot import (
+    EVERY,
+    MAX_BYTES,
+    NAME,
+    BadSnapshot,
+    CheckpointStatus,
+    Snapshot,
+    dump,
+    load,
+)
 
 SOONEST = 0.5
 """Seconds between two status files, however much happens."""
@@ -30,16 +44,19 @@ SOONEST = 0.5
 class StatusWriter:
     """Takes snapshots and writes them in threads. Its methods are for the main thread."""
 
-    def __init__(self, run_folder: Path) -> None:
-        self._file = StatusFile(run_folder)
+    def __init__(self, job: Job, node: str) -> None:
+        """`node`: the name of this node."""
+        self._file = StatusFile(Path(job.run_folder), job.settings.step_file)
+        self._events = RecentEvents(job, node)
         self._writing: Background[None] | None = None
         self._written_at = float("-inf")
         self._news = False
         self._failures = FailureLog("snapshot")
 
-    def news(self) -> None:
+    def news(self, fact: Fact) -> None:
         """Note that something has happened that people may want to see."""
         self._news = True
+        self._events.note(fact, time.time())
 
     def beat(self, machine: CoordinatorMachine, now: float) -> None:
         """Begin to write when it is due, if this coordinator is in charge. Never waits."""
@@ -55,7 +72,7 @@ class StatusWriter:
     def _write(self, machine: CoordinatorMachine, now: float) -> Background[None] | None:
         self._written_at, self._news = now, False
         try:
-            shot = snapshot(machine, now, time.time())
+            shot = replace(snapshot(machine, now, time.time()), events=self._events.newest)
         except Exception as error:  # an error in a display must not end a training
             self._failures.note(error)
             return None
@@ -65,8 +82,11 @@ class StatusWriter:
 class StatusFile:
     """The file <run folder>/status.json. A write replaces it as a whole, or leaves it as it was."""
 
-    def __init__(self, run_folder: Path) -> None:
+    def __init__(self, run_folder: Path, step_file: str = "") -> None:
+        """`step_file`: the path of checkpoint.step_file, "" without one."""
         self._path = run_folder / NAME
+        self._step_file = step_file
+        self._checkpoint: CheckpointStatus | None = None
         self._former: Snapshot | None = None
         """The last snapshot of the coordinator that was in charge before this one's term."""
         self._term: int | None = None
@@ -91,7 +111,18 @@ class StatusFile:
             return
         if self._term != shot.coordinator.term:
             self._term, self._former = shot.coordinator.term, _parsed(there, shot)
-        atomic.replace(self._path, dump(self._completed(shot)))
+        atomic.replace(self._path, dump(replace(self._completed(shot), checkpoint=self._newest_checkpoint())))
+
+    def _newest_checkpoint(self) -> CheckpointStatus | None:
+        """Return the newest checkpoint; the one before if the step file is just being written, or cannot be read."""
+        if self._step_file:
+            path = Path(self._step_file)
+            with suppress(OSError):  # there is no checkpoint yet, or its file is being replaced
+                written = path.stat().st_mtime
+                known = self._checkpoint is not None and self._checkpoint.time == written
+                if not known and (step := step_in(path)) is not None:
+                    self._checkpoint = CheckpointStatus(step, written)
+        return self._checkpoint
 
     def _there(self) -> bytes:
         try:

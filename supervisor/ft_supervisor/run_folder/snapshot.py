@@ -10,6 +10,9 @@ entry, so that 10,000 of them take some lines and not megabytes; `status --json`
      "wanted",                            the most nodes that may train
      "waits": null | {"nodes", "enough", "left"},   the nodes that a first cycle waits for
      "lost_after",                        seconds of silence after which a node is lost
+     "per_node",                          workers of each node
+     "checkpoint": null | {"step", "time"},   the number in checkpoint.step_file, and when that was written
+     "events": [{"time", "text"}],        the last EVENTS that people may want to see, the newest last
      "cycle": null | {"name", "number", "started", "size"},
      "nodes": [{"role", "infra_ranks", "group_ranks", "domain", "heartbeat_age", "silent", "restarts", "losses",
                 "running", "draining", "health"}],
@@ -48,6 +51,7 @@ VERSION = 3
 NAME = "status.json"
 EVERY = 2.0
 """Seconds between two snapshots, at most."""
+EVENTS = 5
 MAX_BYTES = 32 * 2**20
 """Size of a snapshot of a hundred thousand nodes that differ in everything."""
 
@@ -174,6 +178,22 @@ class VerdictStatus:
 
 
 @dataclass(frozen=True)
+class CheckpointStatus:
+    """The newest checkpoint, by the step file. `time`: when that was written, by its file system's clock."""
+
+    step: Count
+    time: Moment
+
+
+@dataclass(frozen=True)
+class EventStatus:
+    """Something that has happened. `text`: one line for people."""
+
+    time: Moment
+    text: str
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The state of the job. `interval`: usual number of seconds until the next snapshot. `names`: the nodes' names by
     infra_rank. `wanted`: the most nodes that may train. `waits`: None once a cycle has begun, or if no node is missing.
@@ -182,7 +202,8 @@ class Snapshot:
     ranges of infra_ranks. `members`: length of the list of members; `survives`: number of nodes that may still die at
     the same moment. `spares`: standbys that can replace a node, and that no first cycle needs. `ends_in`: seconds until
     Slurm's time limit; None if there is none, or it is not known. `slurm_away`: Slurm did not answer when it was last
-    asked. `cost`: the account of the job's time, of this coordinator's alone after a takeover."""
+    asked. `cost`: the account of the job's time, of this coordinator's alone after a takeover. `per_node`: workers of
+    each node. `checkpoint`: None without a step file. `events`: the last EVENTS of this coordinator."""
 
     version: int
     run_id: str
@@ -207,6 +228,9 @@ class Snapshot:
     cost: Cost | None = None
     waits: WaitStatus | None = None
     lost_after: Duration = 0.0
+    per_node: Count = 0
+    checkpoint: CheckpointStatus | None = None
+    events: tuple[EventStatus, ...] = ()
 
     def count(self, role: NodeRole) -> int:
         """Return the number of nodes with this role."""

@@ -23,6 +23,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -39,6 +40,8 @@ from ft_supervisor.run_folder.snapshot import BadSnapshot, Snapshot
 VERSION = 1
 STALE = 15.0
 """Seconds. An older snapshot is out of date. A takeover takes less."""
+STARTS = 120.0
+"""Seconds in which daemons and a coordinator come up: torch may be loaded from a cold file system."""
 PATIENCE = 2.5
 """Snapshot intervals to wait for the next snapshot, before the last one is called stale."""
 MOST_PATIENCE = 8.0
@@ -83,7 +86,7 @@ class Slurm:
 class Files:
     """The contents of a run's folder. `skew`: seconds by which this host's clock is ahead of the clock of the
     snapshot's writer, 0 if no difference was noticed. `problems`: lines for people. `ended`: when the verdict's file
-    was written, in seconds since the epoch."""
+    was written, and `made`: when the folder last got a new entry; both in seconds since the epoch."""
 
     folder: Path | None = None
     snapshot: Snapshot | None = None
@@ -92,12 +95,14 @@ class Files:
     problems: tuple[str, ...] = ()
     left: LeftRunning | None = None
     ended: float | None = None
+    made: float | None = None
 
 
 @dataclass(frozen=True)
 class JobStatus:
     """All that is known of a job at one moment, `wall`, in seconds since the epoch. `age`: seconds since the snapshot
-    was made. `left`: not None if the job has its verdict and still runs in Slurm."""
+    was made. `left`: not None if the job has its verdict and still runs in Slurm. `starting`: of a job that is just
+    starting, seconds since its folder was made, else None."""
 
     job: str
     state: RunState
@@ -107,6 +112,7 @@ class JobStatus:
     notes: tuple[str, ...]
     left: LeftRunning | None = None
     wall: float = 0.0
+    starting: float | None = None
 
 
 def read(folder: Path) -> Files:
@@ -129,7 +135,9 @@ def read(folder: Path) -> Files:
         verdict = verdict_file.read(folder, folder.name)
     except (OSError, verdict_file.BadVerdictFile) as error:
         problems.append(str(error))
-    left, ended = None, None
+    left, ended, made = None, None, None
+    with suppress(OSError):
+        made = folder.stat().st_mtime
     try:
         if verdict is not None:
             ended = (folder / verdict_file.NAME).stat().st_mtime
@@ -138,7 +146,7 @@ def read(folder: Path) -> Files:
         problems.append(str(error))
     if verdict is None and shot is not None:
         verdict = _final(shot)
-    return Files(folder, shot, verdict, 0.0, tuple(problems), left, ended)
+    return Files(folder, shot, verdict, 0.0, tuple(problems), left, ended, made)
 
 
 def read_patiently(folder: Path) -> Files:
@@ -189,14 +197,20 @@ def judge(job: str, files: Files, slurm: Slurm | None, wall: float) -> JobStatus
         state = RunState.PENDING
     else:
         state = RunState.NONE if files.folder is None else RunState.UNKNOWN
+    starting = _starting(files, wall) if state is RunState.UNKNOWN and not notes else None
     if files.skew and shot is not None:
         notes.append(f"the clock of {shot.coordinator.node} is off by {-files.skew:+.0f} s from this host's")
     if state is RunState.STALE:
         notes.append(_why_stale(slurm))
-    elif state is RunState.UNKNOWN and not notes:
+    elif state is RunState.UNKNOWN and not notes and starting is None:
         notes.append("its coordinator has not written a status yet")
     name = job if files.folder is None else files.folder.name
-    return JobStatus(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall)
+    return JobStatus(name, state, files, age, slurm, tuple(notes), _left(files, slurm, wall), wall, starting)
+
+
+def _starting(files: Files, wall: float) -> float | None:
+    age = -1.0 if files.made is None else wall - files.made
+    return age if 0 <= age < STARTS else None
 
 
 def exit_code(seen: JobStatus) -> int:

@@ -5,14 +5,14 @@ Nodes with a remark get a line each; the other nodes of a role share one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.text import Text
 
+from ft_supervisor.core.node_list import fold
 from ft_supervisor.core.protocol.model import JobPhase
-from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
+from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.words import duration, plain
 from ft_supervisor.run_folder.snapshot import NodeRole, NodeStatus, Snapshot
 from ft_supervisor.status.words import wrap
@@ -21,6 +21,9 @@ FEW = 24
 """Up to so many nodes are all listed, as they fit a screen."""
 MOST = 30
 """Nodes of one role with remarks that are listed; if there are more, only their ranges are shown."""
+
+_MORE = len("  n[] and 10000 more")
+"""Columns of a line with a list of nodes beside their numbers, about."""
 
 _ROLE_STYLES = {
     NodeRole.ACTIVE: "green",
@@ -87,12 +90,17 @@ def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus,
     cells = {
         "NODE": plain(name),
         "ROLE": entry.role.value,
-        "RANK": "" if group_rank is None else str(group_rank),
+        "RANK": "" if group_rank is None else _ranks(group_rank, shot.per_node),
         "HEARD": _heard(entry),
         "RESTARTS": str(entry.restarts) if entry.restarts else "",
         "DOMAIN": plain(entry.domain),
     }
     return _Line(cells, entry.role, plain("; ".join(remark for remark in remarks if remark)))
+
+
+def _ranks(group_rank: int, per_node: int) -> str:
+    first, last = group_rank * per_node, (group_rank + 1) * per_node - 1
+    return str(first) if first >= last else f"{first}-{last}"
 
 
 def _heard(entry: NodeStatus) -> str:
@@ -138,16 +146,10 @@ def _cut(text: str, width: int) -> str:
 
 
 def _folded(role: NodeRole, ranks: list[int], shot: Snapshot, width: int, *, plain: bool) -> list[Text]:
-    """Return the number of nodes in a role, and their ranges in the job's list of nodes, on two lines at most."""
+    """Return the number of nodes in a role, and their names as Slurm writes them, on two lines at most."""
     more = "" if plain else " more"
-    text = f"{len(ranks)}{more} {role.value}: {', '.join(_ranges(ranks, shot.names))}"
+    text = f"{len(ranks)}{more} {role.value}: {fold([shot.names[rank] for rank in ranks], width - _MORE)}"
     wrapped = wrap(text, width, 2)
     if len(wrapped) > 2:
         wrapped = [wrapped[0], _cut(f"{wrapped[1][: width - 2].rstrip()} …", width)]
     return [Text(piece, _ROLE_STYLES.get(role, "")) for piece in wrapped]
-
-
-def _ranges(ranks: Iterable[int], names: tuple[str, ...]) -> Iterator[str]:
-    for piece in format_ranks(ranks).split(","):
-        low, _, high = piece.partition("-")
-        yield f"{names[int(low)]} to {names[int(high)]}" if high else names[int(low)]

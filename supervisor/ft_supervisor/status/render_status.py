@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from ft_supervisor.core.protocol.cost import Cost
 from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.words import count, duration, rung
 from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot
 from ft_supervisor.status import render_nodes, silence
 from ft_supervisor.status.judgement import JobStatus, RunState
-from ft_supervisor.status.words import wrap
+from ft_supervisor.status.words import clock, wrap
 
 RULES = 6
 """Number of budgets that are shown."""
@@ -26,8 +27,9 @@ _STATE_STYLES = {
 }
 
 
-def render(seen: JobStatus, width: int, *, everything: bool = False) -> list[Text]:
-    """Return lines of at most `width` columns, which is at least 20. `everything`: each node has a line."""
+def render(seen: JobStatus, width: int, *, everything: bool = False, events: bool = False) -> list[Text]:
+    """Return lines of at most `width` columns, which is at least 20. `everything`: each node has a line; `events`: the
+    last events follow."""
     width = max(20, width)
     shot = seen.files.snapshot
     left = [] if seen.left is None else _wrapped(f"! {seen.left.sentence(seen.wall)}", width, "bold red", indent=2)
@@ -41,6 +43,10 @@ def render(seen: JobStatus, width: int, *, everything: bool = False) -> list[Tex
         for label, text, style in _rows(seen, shot):
             lines += _row(label, text, width, style)
         lines += [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is RunState.ENDED)]
+        if events and shot.events:
+            lines.append(Text(""))
+            for event in shot.events:
+                lines += _wrapped(f"{clock(event.time, shot.time)}  {event.text}", width, "dim", indent=10)
     return lines
 
 
@@ -67,6 +73,8 @@ def _headline(seen: JobStatus, width: int) -> list[Text]:
             return _wrapped(text, width, "bold yellow" if quiet else _STATE_STYLES[RunState.RUNNING], indent=2)
         case RunState.PENDING:
             text = f"{name}: has not started"
+        case RunState.UNKNOWN if seen.starting is not None:
+            text = f"{name}: starting: its daemons load torch ({duration(seen.starting)})"
         case RunState.UNKNOWN:
             text = f"{name}: it has a folder, {seen.files.folder}, and no more is known"
         case RunState.NONE:
@@ -87,6 +95,11 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         began = "" if shot.cycle.started is None else f", began {duration(now - shot.cycle.started)} ago"
         wanted = "" if shot.cycle.size == shot.wanted else f" of the {shot.wanted} wanted"
         yield "Cycle", f"{shot.cycle.name} on {count(shot.cycle.size, 'node')}{wanted}{began}", ""
+    if shot.checkpoint is not None:
+        written = duration(max(0.0, now - shot.checkpoint.time))
+        yield "Checkpoint", f"step {shot.checkpoint.step}, written {written} ago", ""
+    if shot.cost is not None and shot.cycle is not None:
+        yield "Lost so far", _lost(shot.cost, shot.cycle.number), ""
     yield "Nodes", ", ".join(f"{number} {role}" for role, number in _counts(shot)), ""
     if shot.phase is JobPhase.STOPPING and (running := sum(entry.count for entry in shot.nodes if entry.running)):
         yield "Waiting for", f"{count(running, 'node')} to stop the workers", ""
@@ -106,9 +119,16 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         how = " ".join(each for each in (decision.what, rung(decision.how or "", decision.why or "")) if each)
         what = {"cycle_started": "", "cycle_failed": "stop: "}.get(decision.what, f"{how}: ")
         rule = f" [{decision.rule}]" if decision.rule else ""
-        yield "Last decision", f"{duration(now - decision.time)} ago: {what}{decision.reason}{rule}", ""
+        when = f"{clock(decision.time, now)}, {duration(now - decision.time)} ago"
+        yield "Last decision", f"{when}: {what}{decision.reason}{rule}", ""
     if seen.state is not RunState.ENDED and shot.verdict is not None:
         yield "Proposed", f"{shot.verdict.outcome}: {shot.verdict.reason}", "bold"
+
+
+def _lost(cost: Cost, restarts: int) -> str:
+    least, most = ("", "") if cost.exact else ("at least ", "at most ")
+    ratio = "" if cost.ratio is None else f"; {most}{cost.ratio:.1%} of the time was training"
+    return f"{least}{duration(cost.lost)} in {count(restarts, 'restart')}{ratio}"
 
 
 def _counts(shot: Snapshot) -> list[tuple[str, int]]:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 from rich.cells import cell_len
 
 from ft_supervisor.core.words import plain
+
+_DAY = 86400.0
+
+
+def clock(at: float, now: float) -> str:
+    """Return the time of day of `at` by this host's time zone, with the date if it is a day or more before `now`; both
+    in seconds since the epoch."""
+    return time.strftime("%H:%M:%S" if now - at < _DAY else "%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def wrap(text: str, width: int, indent: int) -> list[str]:
