@@ -38,6 +38,10 @@ WORDS: dict[str, str] = {
     # coordinator
     "cannot_listen": "None of the ports that the coordinator may take is free. The daemon tries again.",
     "coordinator_failed": "A bug of the coordinator's. Another candidate takes over.",
+    "hang_heard": "Workers of a node hang. Before any worker is stopped, `asked` nodes tell what theirs do.",
+    "hang_explained": "Who began the hang, by the evidence of all ranks. `silent` nodes have not answered. `ground` is "
+    "what makes `culprits` (ranks) stand out: they are behind in a collective, have entered another one, have a rare "
+    "stack, did not answer, or alone sent no heartbeat. Without `culprits` no node is charged.",
     "cycle_failed": "The running cycle cannot go on. `reason` is the first report, which may be only a symptom.",
     "cycle_started": "A training world begins: its nodes, those that are new in it, and why.",
     "failures_heard": "A node has reported that so many of its workers have failed. Its agent's log tells how.",
@@ -108,7 +112,7 @@ WORDS: dict[str, str] = {
     "warm_worker_ready": "A warm worker of this rank has imported `workers.preload`, and waits for a cycle.",
     "wire_failed": "A bug in the connection to the store. The agent ends, and is replaced.",
     "worker_failed": "A worker has failed: which one, how, and where its error file is. Read the first one of a cycle.",
-    "worker_hangs": "A worker has sent no heartbeat for too long; its stacks are taken before it is killed.",
+    "worker_hangs": "A worker has sent no heartbeat for too long. All workers are looked at before any is stopped.",
     "worker_logs_dropped": "So many bytes of a worker's output are in no file: the file system is too slow, or away.",
     "worker_logs_fail": "A worker's output cannot be written to its file. It is tried again.",
     "worker_logs_hang": "The file system of the workers' logs does not answer. No worker waits for it.",

@@ -12,6 +12,7 @@ from ft_supervisor.core.protocol import agent_facts as agent
 from ft_supervisor.core.protocol import coordinator_facts as coordinator
 from ft_supervisor.core.protocol import daemon_facts as daemon
 from ft_supervisor.core.protocol.actions import Fact
+from ft_supervisor.core.protocol.evidence import Explanation, Ground
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Outcome, Problem, Verdict
 from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.protocol.settings import Cause, OnExhausted, OnFail, Response, RestartMode, RungReason
@@ -85,6 +86,14 @@ LINES: dict[Any, str] = {
     ),
     coordinator.NodePromoted(2, 1, 1): "info event=promoted node=n2 instead_of=n1 group_rank=1",
     coordinator.FailuresHeard(1, CYCLE, 3): "debug event=failures_heard node=n1 cycle=0.3 failures=3",
+    coordinator.HangHeard(1, CYCLE, 3): "warning event=hang_heard node=n1 cycle=0.3 asked=3",
+    coordinator.HangExplained(CYCLE, "rank 5 hangs", 1, Explanation(Ground.BEHIND, "5"), 1.7e9, 0.123, 3, (2,)): (
+        'warning event=hang_explained cycle=0.3 reason="rank 5 hangs" ground=behind culprits=5 node=n1 seconds=0.12 '
+        "asked=3 silent=n2"
+    ),
+    coordinator.HangExplained(CYCLE, "who?", None, Explanation(Ground.NONE), 0.0, 4.25, 3): (
+        "warning event=hang_explained cycle=0.3 reason=who? ground=none seconds=4.25 asked=3"
+    ),
     coordinator.CycleFailed(CYCLE, "n1: bad", Cause.EXIT, 1): 'warning event=cycle_failed cycle=0.3 reason="n1: bad"',
     coordinator.Decided(CYCLE, Response.RESTART, False, "bad", Cause.EXIT, 0, 2, (), 0.04): (
         'warning event=restart cycle=0.3 reason=bad cause=exit rule="built-in (rule 1)" used=2'

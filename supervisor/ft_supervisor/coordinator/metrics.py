@@ -20,12 +20,13 @@ from ft_supervisor.core.protocol.coordinator_facts import (
     CycleStarted,
     Decided,
     FailuresHeard,
+    HangExplained,
     NodeLost,
     NodePromoted,
     TookCharge,
 )
 from ft_supervisor.core.protocol.events import CoordinatorEvent, Heard, Received
-from ft_supervisor.core.protocol.messages import Register, Run, WorkersFailed, WorkersStopped
+from ft_supervisor.core.protocol.messages import HangNoticed, Register, Run, WorkersFailed, WorkersStopped
 from ft_supervisor.core.protocol.model import Cycle, Failure, JobPhase
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import Cause, Response
@@ -52,6 +53,7 @@ class CoordinatorMetrics:
         self._waits_for: set[int] = set()
         self._stopped: dict[int, Cycle] = {}
         self._run_at = 0
+        self._hung: tuple[Failure, ...] = ()
 
     # -- events
 
@@ -59,7 +61,7 @@ class CoordinatorMetrics:
         """Count what follows from `event`, which the machine received at `now`, and from the `actions` that it
         returned."""
         self._lost.until(now)
-        failures = _failures(event)
+        failures = self._noticed(_failures(event), event, actions)
         silent: float | None = None
         for action in actions:
             if isinstance(action, Pulse):
@@ -76,6 +78,15 @@ class CoordinatorMetrics:
         if isinstance(event, Heard) and self._waits_for:
             self._heard(event, now)
         self._lost.state = self._state(now)
+
+    def _noticed(
+        self, failures: Sequence[Failure], event: CoordinatorEvent, actions: Sequence[CoordinatorAction]
+    ) -> Sequence[Failure]:
+        """Return these failures, or those that a round of evidence has begun with, if it ends now."""
+        if isinstance(event, Received) and isinstance(event.message, HangNoticed):
+            self._hung = event.message.failures
+        explained = any(isinstance(action, Announce) and isinstance(action.fact, HangExplained) for action in actions)
+        return failures or (self._hung if explained else ())
 
     def _take(self, fact: Fact, actions: Sequence[CoordinatorAction], now: float) -> None:
         match fact:

@@ -8,7 +8,7 @@ from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Job
 from ft_supervisor.core.protocol.ranks import format_ranks
-from ft_supervisor.core.quorum.members import Member
+from ft_supervisor.core.quorum.members import Member, Members
 
 
 class CurrentCycle:
@@ -75,6 +75,14 @@ class CurrentCycle:
         """Whether this node belongs to the cycle."""
         return self.name is not None and member.node.infra_rank in self.group
 
+    def may_go_on(self, members: Members) -> bool:
+        """Whether none of its nodes is lost or has registered without knowing of it."""
+        nodes = [members.get(rank) for rank in self.group]
+        return all(
+            node is not None and node.here and (node.register is None or node.register.memory.newest == self.name)
+            for node in nodes
+        )
+
     @property
     def is_ours(self) -> bool:
         """Whether it was begun in this term."""
@@ -98,6 +106,11 @@ class CurrentCycle:
         """Return the message to nodes whose workers wait, once the workers of all nodes have returned."""
         assert self.name is not None
         return messages.Complete(self._term, self.name, self._released)
+
+    def take_evidence(self, number: int) -> messages.TakeEvidence:
+        """For nodes of the group while the cycle hangs."""
+        assert self.name is not None
+        return messages.TakeEvidence(self._term, self.name, number)
 
     def run(self, group: str, group_rank: int, ledger: Ledger, age: float | None) -> messages.Run:
         """For the node of this group_rank. `group` is ours, folded: for 1,000 nodes that takes longer than the rest."""

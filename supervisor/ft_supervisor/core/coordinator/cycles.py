@@ -7,8 +7,9 @@ FailureDecision collects what went wrong until all nodes have stopped; Successio
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
-from ft_supervisor.core.coordinator import policy
+from ft_supervisor.core.coordinator import hang_round, policy
 from ft_supervisor.core.coordinator.announcements import Announcements
 from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.coordinator.cycle_step import PHASES, Phase, Standing, Step, invariants
@@ -39,6 +40,7 @@ class Cycles:
         self.tally = Tally(job.nodes)
         self._members = members
         self._failure = FailureDecision(job, now)
+        self._hangs = hang_round.HangRounds(job, members, self.current)
         self.announcements = Announcements(job)
         self._standing = Standing(now, now, None, frozenset())
         self._step = Step()
@@ -84,13 +86,13 @@ class Cycles:
         if newest.newest is not None:
             self._go_on_with(newest.newest, newest.group, now)
             if gone := [rank for rank in self.group if self._members.get(rank) is None]:
-                reason = f"{self.job.names_of(gone)} was given up by the former coordinator"
-                self._trouble(Trouble(reason, Cause.NODE_LOST, gone[0], charged=False), now)
+                self._trouble(policy.trouble_of_given_up(self.job, gone), now)
         return step
 
     def _go_on_with(self, cycle: Cycle, group: str, now: float) -> None:
         self._become(Phase.RUNNING)
         self.current.adopt(cycle, parse_ranks(group))
+        self._hangs.end()
         self._since = now
 
     def _take_over(self, other: Ledger) -> None:
@@ -117,11 +119,7 @@ class Cycles:
         one of its nodes has told us already, and did not know of it."""
         assert memory.newest is not None
         self._go_on_with(memory.newest, memory.group, now)
-        others = (self._members.get(rank) for rank in self.group)
-        if any(
-            other is None or not other.here or (other.register and other.register.memory.newest != self.cycle)
-            for other in others
-        ):
+        if not self.current.may_go_on(self._members):
             reason = f"{member.node.name} knows of cycle {self.cycle}, begun by a former coordinator"
             self._trouble(Trouble(reason, charged=False), now)
 
@@ -144,6 +142,7 @@ class Cycles:
             else:
                 self._mail(member, self.current.resume(self.ledger, self._standing.age))
                 self._release(self.current.returned(message.infra_rank, message.completed))
+                self._look_at_hang(now, message)
         elif message.running is not None:
             self._stand_by(member, watch=False)
             still = f"still runs cycle {message.running}"
@@ -151,11 +150,8 @@ class Cycles:
         elif self.current.is_ours and (memory.newest is None or memory.newest < self.cycle):
             self._run_or_stop(member, now)
         else:
-            if memory.unhealthy is not None:
-                is_cause = member.node.infra_rank in self.current.pending
-            else:
-                is_cause = self.phase is Phase.RUNNING  # otherwise its peers were faster
-            if is_cause:
+            pending = member.node.infra_rank in self.current.pending
+            if pending if memory.unhealthy is not None else self.phase is Phase.RUNNING:  # or its peers were faster
                 self._trouble(policy.trouble_of_idle(member.node, memory, self.cycle), now)
             self._stand_by(member)
             self._stopped(member, now)
@@ -204,6 +200,8 @@ class Cycles:
                 self._failure.heard(message.infra_rank)
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
+            case messages.HangNoticed() | messages.Evidence():
+                self._look_at_hang(now, message)
             case messages.WorkersCompleted(functions=functions):
                 self._release(self.current.returned(message.infra_rank, functions))
             case messages.WorkersFailed(failures=failures):
@@ -212,6 +210,12 @@ class Cycles:
                     self._trouble(policy.trouble_of_failure(member.node, failure), now)
                 if not failures:
                     self._trouble(policy.trouble_without_failure(member.node, "workers failed", charged=True), now)
+
+    def _look_at_hang(self, now: float, message: hang_round.Told | None = None) -> None:
+        if message is not None and self.phase is Phase.RUNNING:
+            self._step.actions += self._hangs.hear(message, now)
+        if (trouble := self._hangs.conclude(self._standing.wall, now, self._do)) is not None:
+            self._trouble(trouble, now)
 
     def _release(self, nodes: Collection[int]) -> None:
         """Send Complete to these nodes: the workers of all nodes have returned."""
@@ -274,6 +278,7 @@ class Cycles:
     def watch(self, standing: Standing) -> Step:
         """Check the bounds, and whether the job can grow. For each heartbeat with a majority, after `advance`."""
         step, now = self._enter(standing), standing.now
+        self._look_at_hang(now)
         if self.phase is Phase.JOINING and now - self._since >= self.job.timeouts.join:
             self._step.verdict = Verdict(Outcome.INTERRUPTED, self.selection.too_few(now), ending=Ending.NOT_JOINED)
         elif self.phase is Phase.STOPPING:
@@ -322,12 +327,8 @@ class Cycles:
 
     def _decide(self, now: float) -> None:
         """What the failure leads to, now that all have stopped; once."""
-        failure = self._failure
-
-        def may_go(failing: Collection[int]) -> bool:
-            return self.selection.may_go(failing, self.group, now)
-
-        wall, progressed = self._standing.wall, self.current.progressed
+        failure, wall, progressed = self._failure, self._standing.wall, self.current.progressed
+        may_go = partial(self.selection.may_go, former=self.group, now=now)
         if failure.decision is None and (decision := failure.settle(wall, now, may_go, progressed=progressed)):
             self._take_over(decision.ledger)
             self._tell(decision, now)
@@ -348,8 +349,9 @@ class Cycles:
         self.tally.started(former, group, now)
         assert self.cycle is not None
         self._failure.enter_fresh(self.cycle)
-        started = facts.CycleStarted(self.cycle, former, group, choice, after)
-        self._step.actions += self.announcements.began(started, now)
+        self._step.actions += self.announcements.began(
+            facts.CycleStarted(self.cycle, former, group, choice, after), now
+        )
         folded = format_ranks(group)
         for group_rank, node in enumerate(group):
             self._run(self._members[node], folded, group_rank)
@@ -368,6 +370,7 @@ class Cycles:
 
     def _end_cycle(self, trouble: Trouble, now: float) -> None:
         self._become(Phase.STOPPING)
+        self._hangs.end()
         running = self._members.running() & set(self.group)
         self._failure.begin(trouble, running, self._since, self._standing.wall, now)
         self.tally.broken(now)

@@ -34,7 +34,7 @@ class Trouble:
     `charged` False: it costs no restart of the rule for any failure. So it is for a takeover, growth, a node's first
     loss (spares bound how many nodes can be lost, but not how often one comes back), and a node that a check has taken
     out for good. Only a rule that names its cause or its check answers it. `growth`: nothing is wrong, the job can have
-    more nodes.
+    more nodes. `culprit`: of a hang: the ranks that began it are known. Without an `infra_rank` no node is charged.
     """
 
     reason: str
@@ -44,6 +44,7 @@ class Trouble:
     check: str = ""
     charged: bool = True
     growth: bool = False
+    culprit: bool = False
 
 
 def trouble_of_failure(node: Node, failure: Failure) -> Trouble:
@@ -71,6 +72,12 @@ def trouble_of_idle(node: Node, memory: Memory, cycle: Cycle) -> Trouble:
     if memory.newest == cycle:
         return trouble_without_failure(node, "its workers are gone", charged=True)
     return trouble_without_failure(node, f"it never ran cycle {cycle}", charged=False)
+
+
+def trouble_of_given_up(job: Job, gone: Sequence[int]) -> Trouble:
+    """Return the trouble of active nodes (their infra_ranks) that a former coordinator has given up."""
+    reason = f"{job.names_of(gone)} was given up by the former coordinator"
+    return Trouble(reason, Cause.NODE_LOST, gone[0], charged=False)
 
 
 def trouble_of_drain(job: Job, leaving: Collection[int]) -> Trouble:
@@ -160,7 +167,9 @@ def decide(
         return Decision(Response.RESTART, trouble.reason, None, excluded, replaced, how=how, why=why)
     chosen = rules[rule]
     reason = f"{chosen.reason}: {trouble.reason}" if chosen.reason else trouble.reason
-    response = Response.RESTART if chosen.response is Response.IGNORE else chosen.response
+    response = chosen.response
+    if response is Response.IGNORE or (response is Response.REPLACE_NODE and trouble.infra_rank is None):
+        response = Response.RESTART
     if response is Response.FAIL:
         verdict = Verdict(Outcome.FAILED, reason, Again.NEVER, Ending.RULE)
         return Decision(response, reason, rule, ledger, verdict=verdict)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ft_supervisor.core.protocol.evidence import Explanation
 from ft_supervisor.core.protocol.model import Cycle, Failure, Problem, Verdict
 from ft_supervisor.core.protocol.settings import Cause, OnExhausted, Response, RestartMode, RungReason
 
@@ -187,6 +188,32 @@ class FailuresHeard:
 
 
 @dataclass(frozen=True)
+class HangHeard:
+    """A node has reported that workers of `cycle` hang. `nodes`: so many are asked for evidence, if it is the first."""
+
+    infra_rank: int
+    cycle: Cycle
+    nodes: int
+
+
+@dataclass(frozen=True)
+class HangExplained:
+    """All workers of `cycle` were looked at, as it hangs, before any was stopped. `infra_rank`: the culprits' node;
+    None if no rank stands out, or if they are on several nodes. `since`: when the silence began, in seconds since the
+    epoch by the clock of a node, 0 if that is not known. `seconds`: from the first report to this. `silent`: the nodes
+    that have not answered, of `asked`. `reason`: as of the failed cycle."""
+
+    cycle: Cycle
+    reason: str
+    infra_rank: int | None
+    explanation: Explanation
+    since: float
+    seconds: float
+    asked: int
+    silent: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class CycleFailed:
     """The running cycle cannot go on, according to the first report. `infra_rank`: the node that failed. `cause` None:
     none that a rule could name. `growth`: nothing failed, the job can have more nodes."""
@@ -279,6 +306,8 @@ CoordinatorFact = (
     | CycleStarted
     | NodePromoted
     | FailuresHeard
+    | HangHeard
+    | HangExplained
     | CycleFailed
     | Decided
     | FirstFailure

@@ -66,3 +66,48 @@ class Digest:
     source: EvidenceSource = EvidenceSource.NONE
     collectives: Collectives = ()
     said: Text = ""
+
+
+class Ground(StrEnum):
+    """What makes the culprits of a hang stand out. The first that applies counts."""
+
+    ALONE = "alone"
+    """No other worker of the cycle runs."""
+    BEHIND = "behind"
+    """They have not entered a collective in which others wait."""
+    MISMATCH = "mismatch"
+    """They have entered another collective than most, or with another shape."""
+    STACK = "stack"
+    """They are somewhere else in the program than most."""
+    NO_ANSWER = "no_answer"
+    """There is no evidence of them, but of most others."""
+    SILENT = "silent"
+    """All others have sent heartbeats since."""
+    NONE = "none"
+    """None stands out."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Ranks that look alike, as `ranks.format_ranks` writes them. `collective`: the one that each has entered last."""
+
+    ranks: str
+    frame: str
+    source: EvidenceSource | None
+    """None: there was no answer."""
+    collective: Collective | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a cycle hangs. `culprits`: ranks, as `ranks.format_ranks` writes them; "" with Ground.NONE. `collective`:
+    `waiting` others wait in it. `mine`: with Ground.MISMATCH the one that the first culprit has entered instead.
+    `clusters`: the culprits' first, then the largest.
+    """
+
+    ground: Ground
+    culprits: str = ""
+    collective: Collective | None = None
+    waiting: int = 0
+    mine: Collective | None = None
+    clusters: tuple[Cluster, ...] = ()
