@@ -13,6 +13,7 @@ from ft_supervisor.core.protocol.settings import (
     Budget,
     Cause,
     Check,
+    Culprit,
     Hang,
     Match,
     OnExhausted,
@@ -123,6 +124,8 @@ policy:
         ("{check: c}", Match(check="c")),
         ("{check: workers}", Match(check="workers")),  # built in
         ("{check: disk}", Match(check="disk")),
+        ("{cause: hang, culprit: known}", Match(causes=(Cause.HANG,), culprit=Culprit.KNOWN)),
+        ("{cause: hang, culprit: unknown}", Match(causes=(Cause.HANG,), culprit=Culprit.UNKNOWN)),
         ("{check: c, cause: health}", Match(causes=(Cause.HEALTH,), check="c")),
     ],
 )

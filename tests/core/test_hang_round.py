@@ -15,7 +15,7 @@ from ft_supervisor.core.protocol.coordinator_facts import CycleFailed, Decided, 
 from ft_supervisor.core.protocol.events import CoordinatorEvent
 from ft_supervisor.core.protocol.evidence import ANSWERS, Collective, Digest, EvidenceSource, Ground
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job
-from ft_supervisor.core.protocol.settings import Budget, Cause, Match, Response, Rule
+from ft_supervisor.core.protocol.settings import Budget, Cause, Culprit, Match, Response, Rule
 
 SINCE = 1700000000.0  # 22:13:20 UTC
 TEXT = "never entered all_reduce 7 of group dp; it is in data.py:1"
@@ -142,6 +142,22 @@ def test_culprits_on_several_nodes_charge_none() -> None:
     play.wait(BEAT)
     assert play.machine.cycle == C1
     assert play.machine.state.cycles.ledger.excluded == ""
+
+
+@pytest.mark.parametrize(("late", "response"), [(6, Response.REPLACE_NODE), (7, Response.STOP_FOR_REQUEUE)])
+def test_a_rule_can_depend_on_whether_the_culprit_is_known(late: int, response: Response) -> None:
+    def rule(culprit: Culprit, response: Response) -> Rule:
+        return Rule(Match(causes=(Cause.HANG,), culprit=culprit), response)
+
+    play = Hanging(rule(Culprit.UNKNOWN, Response.STOP_FOR_REQUEUE), rule(Culprit.KNOWN, Response.REPLACE_NODE))
+    for node in range(3):
+        play.hear(replace(evidence(node, late if node == 1 else 7), digests=_alike(node, late if node == 1 else 7)))
+    assert play.stop_all().response is response
+
+
+def _alike(node: int, sequence: int) -> tuple[Digest, ...]:
+    """The digests of a node, with the same stack for each."""
+    return tuple(replace(digest, stack="", frame="") for digest in evidence(node, sequence).digests)
 
 
 def test_a_second_notice_joins_the_round() -> None:

@@ -72,6 +72,8 @@ def check_match(match: Match, given: Mapping[str, Any], value: Value, key: str) 
         raise value.error(key, wrong, "write two rules")
     if match.check and match.causes and Cause.HEALTH not in match.causes:
         raise value.error(f"{key}.check", "nothing but cause health has a check", "remove cause, or make it health")
+    if match.culprit is not None and match.causes != (Cause.HANG,):
+        raise value.error(f"{key}.culprit", "nothing but a hang has a culprit", "write cause: hang beside it")
     of_workers = next((name for name, field in _OF_WORKERS.items() if getattr(match, field)), None)
     if of_workers and (match.check or (match.causes and set(match.causes) <= set(_NOT_IGNORED))):
         wrong = "is known of a worker's failure alone, and this rule is for another"
@@ -96,6 +98,9 @@ def check_rule(rule: Rule, given: Mapping[str, Any], value: Value, key: str) -> 
     if rule.response is Response.IGNORE and (among := _not_ignored(rule.match)):
         wrong = f"{among} cannot be ignored, and this rule would"
         problems.add(value.error(f"{key}.action", wrong, "take another action, or match cause: exit"))
+    if rule.response is Response.IGNORE and rule.match.culprit is not None:
+        wrong = "a hang is ignored by its own node, which does not know who began it"
+        problems.add(value.error(f"{key}.match.culprit", wrong, "remove it, or take another action"))
     problems.raise_all()
     return Written(replace(rule, where=value.where), "budget.max" in given)
 

@@ -209,6 +209,7 @@ def _match(match: Match) -> str:
         *([f"log {match.log}"] if match.log else []),
         *([f"node {','.join(match.nodes)}"] if match.nodes else []),
         *([f"check {match.check}"] if match.check else []),
+        *([f"culprit {match.culprit}"] if match.culprit else []),
     ]
     return ", ".join(parts) or "any"
 

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import (
+    AGENT_RANK,
     Again,
     Cycle,
     Ending,
@@ -19,7 +20,7 @@ from ft_supervisor.core.protocol.model import (
     Problem,
     Verdict,
 )
-from ft_supervisor.core.protocol.settings import Cause, Match, Response, RestartMode, Rule, RungReason
+from ft_supervisor.core.protocol.settings import Cause, Culprit, Match, Response, RestartMode, Rule, RungReason
 from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.core.words import count
 
@@ -46,10 +47,16 @@ class Trouble:
     growth: bool = False
     culprit: bool = False
 
+    @property
+    def known(self) -> Culprit:
+        """`culprit` as a rule has it."""
+        return Culprit.KNOWN if self.culprit else Culprit.UNKNOWN
+
 
 def trouble_of_failure(node: Node, failure: Failure) -> Trouble:
     """Return the trouble of a worker, or an agent, of this node that has failed."""
-    return Trouble(sentence(failure, node.name), failure.cause, node.infra_rank, failure)
+    of_agent = failure.local_rank == AGENT_RANK
+    return Trouble(sentence(failure, node.name), failure.cause, node.infra_rank, failure, culprit=of_agent)
 
 
 def trouble_of_check(node: Node, problem: Problem) -> Trouble:
@@ -253,6 +260,7 @@ def _matches(match: Match, index: int, trouble: Trouble, name: str) -> bool:
         and (not match.log or (failure is not None and index in failure.rules))
         and (not match.nodes or name in match.nodes)
         and (not match.check or match.check == trouble.check)
+        and (match.culprit is None or (trouble.cause is Cause.HANG and match.culprit is trouble.known))
     )
 
 

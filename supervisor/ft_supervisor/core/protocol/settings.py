@@ -53,6 +53,13 @@ class Response(StrEnum):
     """Go on as if the worker had exited with 0, or nothing had been noticed."""
 
 
+class Culprit(StrEnum):
+    """Whether the evidence of all ranks says who began a hang."""
+
+    KNOWN = "known"
+    UNKNOWN = "unknown"
+
+
 class RestartMode(StrEnum):
     """How a worker of the next cycle is made, which is the rung of a restart."""
 
@@ -95,6 +102,7 @@ class Match:
         tuple[str, ...], keys.Name("node"), Special.HOSTS, "Whose failures: a host list expression, or a list."
     ] = ()
     check: Annotated[str, keys.Text("a health check's name", _ONE_LINE, 100), "The health check that failed."] = ""
+    culprit: Annotated[Culprit | None, "Whether it is known who began the hang; only with cause: hang."] = None
 
 
 @dataclass(frozen=True)
