@@ -19,6 +19,6 @@ def test_a_restart_is_the_coordinators_lines_alone(start: StartJob, monkeypatch:
     job.local.wait(BOUND)
     job.end()
     ours = [line for line in job.lines if line.event != "worker" and line.event != "tick_late"]
-    wanted = {event: 1 for event in ("job", "policy", "in_charge", "majority", "cycle_failed", "first_failure")}
+    wanted = dict.fromkeys(("job", "policy", "in_charge", "majority", "cycle_failed", "first_failure"), 1)
     wanted |= {"restart": 1, "cycle_started": 2, "proposed": 1, "verdict": 1}
     assert Counter(line.event for line in ours) == wanted, job.output
