@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "history": CORE | {"run_folder"},
     "report": CORE | {"history", "process", "run_folder", "ft_slurm"},  # it joins a run with what Slurm says of it
     "status": CORE | {"process", "run_folder", "ft_slurm"},
-    "agent": LOWER | {"core.agent"},
+    "evidence": CORE | {"process"},
+    "agent": LOWER | {"core.agent", "evidence", "worker_server"},
     "coordinator": LOWER | {"core.coordinator"},
     "daemon": LOWER | {"core.daemon", "core.coordinator", "ft_slurm"},
     "launch": LOWER | {"core.launch", "ft_slurm", "daemon"},  # it starts daemons, and knows where they put files
@@ -44,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": LOWER | PAGES | SHELLS | {"ft_slurm"},
     "worker": {"worker.state"},  # it runs in the training's process, which may be of another environment
     "worker.state": set(),
+    "worker_server": set(),  # torch calls it in the training's process
     "compat": {"worker"},
     "__init__": set(),
     "__main__": {"cli"},
@@ -56,8 +58,8 @@ NOT_IN_CORE = {
     "socket", "socketserver", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "torch", "urllib",
     "uuid", "yaml",
 }  # fmt: skip
-MAY_IMPORT_TORCH = {"agent", "coordinator", "worker.state"}  # and this one file:
-TORCH_FILES = {"supervisor/ft_supervisor/store/tcp.py"}
+MAY_IMPORT_TORCH = {"agent", "coordinator", "worker.state"}  # and these files:
+TORCH_FILES = {"supervisor/ft_supervisor/store/tcp.py", "supervisor/ft_supervisor/worker_server.py"}
 
 
 def files() -> list[Path]:

@@ -44,6 +44,8 @@ WORDS: dict[str, str] = {
     "stack, did not answer, or alone sent no heartbeat. Without `culprits` no node is charged.",
     "cycle_failed": "The running cycle cannot go on. `reason` is the first report, which may be only a symptom.",
     "cycle_started": "A training world begins: its nodes, those that are new in it, and why.",
+    "evidence_folder_failed": "No folder for the sockets of torch's worker servers: a hung worker is seen only from "
+    "outside.",
     "failures_heard": "A node has reported that so many of its workers have failed. Its agent's log tells how.",
     "first_failure": "The failure that decided, with the last lines of that worker and the file with all of them.",
     "gives_up": "The job ends by a rule, or because its budget is spent. `rule`: which one, and where it is written.",
@@ -100,8 +102,7 @@ WORDS: dict[str, str] = {
     "promised": "The node follows the coordinator of this term, and none of a lower one.",
     "spare_ready": "The script of a spare has come to its restartable function, and waits there for a cycle.",
     "spare_start_failed": "The script of a spare ends before its restartable function, and is not run ahead again.",
-    "stacks_late": "The stacks of a hung worker could not be taken in time.",
-    "stacks_taken": "The stacks of a hung worker are in this file.",
+    "stacks_taken": "The stacks of this node's workers are in files of this folder, by rank.",
     "standby": "This node is a hot spare.",
     "stopping": "The node ends its workers.",
     "succeeded": "All workers of this node have exited with 0.",

@@ -32,6 +32,7 @@ from ft_supervisor.agent.workers import Workers
 from ft_supervisor.core.protocol.actions import Pulse
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import PROTOCOL, Job
+from ft_supervisor.evidence.gather import Gathering
 from ft_supervisor.process import clock
 from ft_supervisor.process.background import Background
 from ft_supervisor.process.link import LINK_FD_ENV, pair
@@ -94,7 +95,7 @@ def _call(workers: Workers, method: str, *arguments: Any) -> Any:
         return by_torch(workers, *arguments)
     now = clock.now()
     value = operator.attrgetter(method)(workers)(*(now if argument == "now" else argument for argument in arguments))
-    return value.wait(30.0) if isinstance(value, Background) else value
+    return value.wait(30.0) if isinstance(value, Background | Gathering) else value
 
 
 def by_torch(workers: Workers, job: Job, run: Run) -> None:

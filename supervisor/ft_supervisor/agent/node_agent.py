@@ -23,6 +23,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 from torch.distributed.elastic.utils.api import macros
 
+from ft_supervisor.agent import stack_files
 from ft_supervisor.core.protocol.ledger import EMPTY
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Cycle, Job
@@ -74,6 +75,7 @@ def worker_environment(job: Job) -> None:
             os.environ.setdefault(name, value)
     if job.per_node > 1:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.update(stack_files.variables(job))
 
 
 class NodeRendezvous(RendezvousHandler):

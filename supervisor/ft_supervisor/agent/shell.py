@@ -46,13 +46,13 @@ from ft_supervisor.core.protocol.events import (
     Tick,
     TurnedUnhealthy,
 )
-from ft_supervisor.core.protocol.evidence import TAKING, Digest
+from ft_supervisor.core.protocol.evidence import TAKING
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle
 from ft_supervisor.core.protocol.orders import AgentState, Begin, Done, Order, Terminate
+from ft_supervisor.evidence.gather import Gathering
 from ft_supervisor.journal.journal import Journal
 from ft_supervisor.process import clock
 from ft_supervisor.process import log as logs
-from ft_supervisor.process.background import Background
 from ft_supervisor.process.link import Link, LinkClosed
 from ft_supervisor.process.log import current_traceback, journal_failed, log
 from ft_supervisor.process.log_lines import render
@@ -77,7 +77,7 @@ class _Evidence:
     cycle: Cycle
     number: int
     ranks: tuple[int, ...]
-    work: Background[None] | None
+    work: Gathering | None
     until: float
 
 
@@ -181,7 +181,7 @@ class Shell:
         words = {rank: self._workers.evidence.last_words(rank) for rank in taking.ranks}
         rules = tuple((rank, rules) for rank, (rules, _) in words.items())
         lines = tuple((rank, lines) for rank, (_, lines) in words.items())
-        digests = tuple(Digest(rank) for rank in taking.ranks)
+        digests = taking.work.digests() if taking.work else ()
         return [EvidenceTaken(taking.cycle, taking.number, digests, rules, lines)]
 
     def _next_item(self, timeout: float) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
-from ft_supervisor.agent import log_rules, stacks
+from ft_supervisor.agent import log_rules, stack_files
 from ft_supervisor.agent.exceptions import last_exception
 from ft_supervisor.agent.failures import ErrorFile, read_error, signal_name, was_killed
 from ft_supervisor.agent.last_lines import last_lines
@@ -18,13 +18,13 @@ from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.agent.node_agent import WorkerStreams
 from ft_supervisor.agent.notify import Beats
 from ft_supervisor.agent.output import Output
+from ft_supervisor.agent.stack_files import StackFiles
 from ft_supervisor.core.protocol.events import Beat
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Failure, Job, Node
 from ft_supervisor.core.protocol.settings import Cause, Hang, RestartMode
 from ft_supervisor.core.words import one_line
-from ft_supervisor.process.background import Background
-from ft_supervisor.process.log import file_failed
+from ft_supervisor.evidence.gather import Gathering, Worker
 
 _LAST_WORDS = 0.1
 """Seconds to read a worker's output before its death."""
@@ -32,10 +32,11 @@ _CLASS = 200
 """Characters of an exception's class."""
 _OWN = -1, -1
 """In place of streams for a process that keeps its own."""
-_RECORDED = {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}
+_SIZE, _ENTRIES = "TORCH_FR_BUFFER_SIZE", "2000"
+_RECORDED = {_SIZE, "TORCH_NCCL_TRACE_BUFFER_SIZE"}
 _RECORD = "TORCH_FR_DUMP_TEMP_FILE"
-"""Variables of torch's flight recorder (torch/csrc/distributed/c10d/FlightRecorder.hpp): its size, and the beginning of
-the names of its files, which end with the rank."""
+"""Variables of torch's flight recorder (torch/csrc/distributed/c10d/FlightRecorder.hpp): its size, which is what torch
+takes by default, and the beginning of the names of its files, which end with the rank."""
 _SILENCING = signal.SIGKILL, signal.SIGTERM
 """Signals from outside: what the worker had printed by then does not explain its end."""
 _QUOTED = 20, 2048
@@ -50,6 +51,8 @@ class WorkerEvidence:
         self._job = job
         self._node = node
         self._run: Run | None = None
+        self._began = 0.0
+        """When the cycle began, in seconds since the epoch."""
         self._output = Output(node.name, job.settings.logs, run_folder=Path(job.run_folder))
         self._beats = Beats()
         self._kills: dict[int, Counter | None] = {}
@@ -57,12 +60,13 @@ class WorkerEvidence:
 
     def begin(self, run: Run) -> None:
         """Note the cycle whose workers are about to be started."""
-        self._run = run
+        self._run, self._began = run, time.time()
 
     def open(self, run: Run, kept: Collection[int] = ()) -> dict[int, WorkerStreams]:
         """Return the workers' streams and variables, by local rank. `kept`: those that go on in their processes, and so
         have their streams. Raises OSError; `close` is due then too."""
         self.begin(run)
+        stack_files.make_way(self._job)
         local_ranks = range(self._job.per_node)
         first = run.group_rank * self._job.per_node
         ranks = {local_rank: first + local_rank for local_rank in local_ranks}
@@ -74,6 +78,8 @@ class WorkerEvidence:
         # a restart count can repeat after a takeover
         cycle = {"FT_SUPERVISOR_TERM": str(run.cycle.term), "FT_SUPERVISOR_CYCLE": str(run.cycle)}
         cycle |= self._recorder(run)
+        if not _RECORDED.intersection(os.environ):
+            cycle[_SIZE] = _ENTRIES
         return {
             local_rank: WorkerStreams(*streams[local_rank], {"NOTIFY_SOCKET": sockets[local_rank]} | watchdog | cycle)
             for local_rank in local_ranks
@@ -173,22 +179,25 @@ class WorkerEvidence:
         self._exited.clear()
         return tuple(beats.values())
 
-    def take_stacks(self, pids: Mapping[int, int]) -> Background[None] | None:
-        """Begin to write the stacks of these workers (by local rank) to run_folder/stacks/CYCLE/RANK.txt; done within
-        stacks.BOUND. None if there are none."""
+    def take_stacks(self, pids: Mapping[int, int]) -> Gathering | None:
+        """Begin to look what these workers (by local rank) do, and to write their stacks to
+        run_folder/stacks/CYCLE/RANK.txt. It is over within gather.BOUND. None if there are none."""
         if self._run is None or not pids:
             return None
-        work = partial(
-            stacks.take,
-            dict(pids),
-            Path(self._job.run_folder),
-            str(self._run.cycle),
-            self._run.group_rank * self._job.per_node,
-            self._beats.statuses(),
-            (self._job.settings.hang or Hang()).signal,
-            self._output.since,
-        )
-        return Background("stacks", work, file_failed)
+        first, said = self._run.group_rank * self._job.per_node, self._beats.statuses()
+        workers = [
+            Worker(
+                first + local_rank,
+                local_rank,
+                pid,
+                said.get(local_rank, ""),
+                (self._job.settings.hang or Hang()).signal,
+                partial(self._output.since, local_rank),
+            )
+            for local_rank, pid in sorted(pids.items())
+        ]
+        files = StackFiles(Path(self._job.run_folder), str(self._run.cycle), len(workers))
+        return Gathering(workers, stack_files.sockets(self._job), self._began, files.keep)
 
     def flush(self, bound: float) -> bool:
         """Return whether all the workers' output is passed on within `bound` seconds. Call it before this process

@@ -1,0 +1,75 @@
+"""The kernel's data on a process and its threads (proc(5)), without files whose reading waits for the process's memory
+map."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from ft_supervisor.process.tree import descendants
+
+_THREADS = 64
+_DESCENDANTS = 4
+
+
+def threads(pid: int) -> str:
+    """Return one line for each thread, for people."""
+    try:
+        found = sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda path: int(path.name))
+    except OSError as error:
+        return f"It is gone: {error}"
+    lines = [_thread(path) for path in found[:_THREADS]]
+    if len(found) > _THREADS:
+        lines.append(f"and {len(found) - _THREADS} more threads")
+    return "\n".join(lines)
+
+
+def state(pid: int) -> str:
+    """Return the state of the process's main thread, as the letter of proc(5); "" if it is gone."""
+    words = _state(Path(f"/proc/{pid}"))
+    return words[:1]
+
+
+def catches(pid: int, number: int) -> bool:
+    """Return whether the process catches this signal (SigCgt in proc(5))."""
+    for line in _read(Path(f"/proc/{pid}/status")).splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def python_below(pid: int) -> list[int]:
+    """Return a few Python processes below this one: a shell's Python, the workers of a data loader."""
+    found = []
+    for child, (letter, name) in sorted(descendants(pid).items()):
+        with suppress(OSError):  # no permission, or just ended: then the name in proc(5) counts
+            name = Path(f"/proc/{child}/exe").readlink().name
+        if letter != "Z" and name.startswith("python"):
+            found.append(child)
+    return found[:_DESCENDANTS]
+
+
+def is_python(pid: int) -> bool:
+    """Return whether the process runs a program named like Python."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/exe").readlink().name.startswith("python")
+    return False
+
+
+def _thread(path: Path) -> str:
+    comm, wchan, syscall = (_read(path / name).strip() or "?" for name in ("comm", "wchan", "syscall"))
+    return f"thread {path.name} {comm}: state {_state(path) or '?'}, wchan {wchan}, syscall {syscall}"
+
+
+def _state(path: Path) -> str:
+    lines = [line for line in _read(path / "status").splitlines() if line.startswith("State:")]
+    return " ".join(lines[0].split()[1:]) if lines else ""
+
+
+def _read(path: Path) -> str:
+    """Return at most 4,096 bytes of the file; "" if it can't be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).decode(errors="replace")
+    except OSError:
+        return ""
