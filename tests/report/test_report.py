@@ -1,6 +1,7 @@
 """Tests a report of a run and of Slurm's records, as text and as JSON. test_report_page.py tests the page."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -132,7 +133,7 @@ def test_the_text_tells_it_all() -> None:
     for words in (
         "run 4242.0.0: success",
         "all workers of cycle 1.2 exited with 0",
-        "4 nodes, 2 to train · 3 cycles · 2 failed · 1 takeover",
+        "4 nodes, 2 to train · 3 cycles · 2 restarts · 1 takeover",
         "effective training time ratio",
         "node1 is the coordinator (term 1)",
         "cycle 0.0: rank 1 (node1, local 0) exited with 1: event=worker",
@@ -143,7 +144,7 @@ def test_the_text_tells_it_all() -> None:
     ):
         assert words in shown, words
     (bar,) = [line for line in shown.splitlines() if line.startswith("  node0")]
-    assert "0-1" in bar and bar.endswith("xxxx"), "active in 0.0, stopped, active in 1.1, lost"
+    assert re.search("0-?1", bar) and bar.endswith("xxxx"), "active in 0.0, perhaps stopped, active in 1.1, lost"
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,41 @@ def test_the_text_tells_it_all() -> None:
 )
 def test_whether_it_is_to_run_again_is_told(outcome: Outcome, again: Again, words: str) -> None:
     assert words in text(report("crash", verdict=Verdict(outcome, "too few nodes", again)))
+
+
+def test_a_report_ends_with_the_verdict_and_what_failed() -> None:
+    *_, verdict, blame = text(report("crash", [row("COMPLETED", 100)], ["a note"]), width=300).splitlines()
+    assert verdict.startswith("success: all workers of cycle")
+    assert blame.startswith("failed: rank 1 (node1, local 0) exited with 1")
+    shown = text(report("takeover"), width=300).splitlines()
+    assert shown[-1].startswith("failed: rank 1 (node1, local 0)") and shown[-1].endswith("(one of 2 failures)")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_brief_is_five_lines(case: str) -> None:
+    lines = render_text.brief(report(case)).splitlines()
+    assert len(lines) == 5 and all(lines)
+    assert lines[0].startswith("test, job 4242: ")
+    assert len(render_text.brief(evil()).splitlines()) == 5 and not controls(render_text.brief(evil()))
+
+
+def test_equal_failures_are_one_row() -> None:
+    history = recorded("crash")
+    first, last = history.cycles
+    cycles = (*(replace(first, number=f"0.{n}", n=n) for n in range(11)), replace(last, number="0.11", n=11))
+    shown = text(report("crash", cycles=cycles), width=200)
+    assert shown.count("x11, cycles 0.0 to 0.10: exit: ") == 1
+    assert not [line for line in shown.splitlines() if line.startswith("  0.5")]
+    assert "12 cycles · 11 restarts" in shown
+
+
+def test_a_decision_that_took_no_time_has_no_column() -> None:
+    history = recorded("crash")
+    loss = history.cycles[0].loss
+    assert loss is not None and "rendezvous" in text(report("crash"))
+    for seconds, seen in ((0.0, False), (3.0, True)):
+        cycles = (replace(history.cycles[0], loss=replace(loss, decision=seconds)), *history.cycles[1:])
+        assert (" decision " in text(report("crash", cycles=cycles))) == seen
 
 
 def test_forty_columns_tell_the_same() -> None:
@@ -230,7 +266,7 @@ def test_a_long_line_of_the_log_is_broken_near_the_edge(width: int) -> None:
 
 def test_a_short_loss_is_seen() -> None:
     whole = recorded("crash")
-    start, end = whole.start or 0.0, whole.until or 0.0
+    start, end = whole.cycles[0].start or 0.0, whole.until or 0.0
     back = start + (end - start) / 2
     spans = (Span(SpanState.LOST, back, back + 1e-3), Span(SpanState.ACTIVE, back + 1e-3, None, "0.1", 0))
     node = NodeStory(0, "n0", (Span(SpanState.ACTIVE, start, back, "0.0", 0), *spans))

@@ -24,6 +24,7 @@ def report(
     config: find.RunConfig = None,
     run_dir: find.RunDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Print five lines.")] = False,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", parser=Path, help="Write a page for a browser.")
     ] = None,
@@ -52,6 +53,7 @@ def report(
     Examples:
       ft-supervisor report 1234                        from anywhere that sees the job's files
       ft-supervisor report 1234_5                      a task of a job array, as Slurm prints it
+      ft-supervisor report 1234 --brief                five lines
       ft-supervisor report 1234 --html report.html     one file, to look at or to send
       ft-supervisor report --since yesterday           how my jobs ended, whatever Slurm calls it
       ft-supervisor report --since now-7days --state failed,interrupted
@@ -70,15 +72,17 @@ def report(
     if since is not None:
         asked = since, state, config, run_dir, fix_exit_codes
         raise typer.Exit(guarded(lambda: _many(*asked, as_json)))
-    raise typer.Exit(guarded(lambda: _one(job, config, run_dir, as_json, html)))
+    raise typer.Exit(guarded(lambda: _one(job, config, run_dir, as_json, html, brief)))
 
 
-def _one(job: str | None, config: Path | None, run_dir: Path | None, as_json: bool, html: Path | None) -> int:
+def _one(
+    job: str | None, config: Path | None, run_dir: Path | None, as_json: bool, html: Path | None, brief: bool
+) -> int:
     from ft_supervisor.cli import report_job
 
     try:
         found, told = report_job.gather(job, config, run_dir, os.environ)
-        code = _write(told, as_json, html)
+        code = _write(told, as_json, html, brief)
     except (find.WrongUse, OSError) as error:
         return complain(error)
     if found.hangs:
@@ -86,7 +90,7 @@ def _one(job: str | None, config: Path | None, run_dir: Path | None, as_json: bo
     return code
 
 
-def _write(told: Report, as_json: bool, html: Path | None) -> int:
+def _write(told: Report, as_json: bool, html: Path | None, brief: bool) -> int:
     """Write the report and return the exit code. Raises OSError."""
     from ft_supervisor.cli import report_job
 
@@ -98,7 +102,7 @@ def _write(told: Report, as_json: bool, html: Path | None) -> int:
     if as_json:
         put(report_job.as_json(told))
     elif html is None:
-        put(report_job.as_text(told))
+        put(report_job.as_brief(told) if brief else report_job.as_text(told))
     else:
         put(f"{html}\n")
     return OK if told.has_journal else IN_PART

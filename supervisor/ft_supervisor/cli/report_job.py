@@ -69,6 +69,11 @@ def as_text(report: Report) -> str:
     return render_text.render(report)
 
 
+def as_brief(report: Report) -> str:
+    """Return the report in five lines."""
+    return render_text.brief(report)
+
+
 def as_json(report: Report) -> str:
     """Return the JSON; see report.render_json."""
     return render_json.render(report)

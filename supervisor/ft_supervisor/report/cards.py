@@ -99,6 +99,23 @@ def what_failed(cycle: CycleStory, failure: FirstFailedWorker | None) -> str:
     return plain(cycle.reason or cycle.cause)
 
 
+def shown_failure(history: History) -> FirstFailedWorker | None:
+    """Return the last failure of a worker by itself; without one, the last consequence of a node's loss."""
+    own = [card.failure for card in cards(history) if card.own and card.failure]
+    return own[-1] if own else history.first_failure
+
+
+def blame(history: History) -> str:
+    """Return what failed, in one line, the last failure of a worker by itself or else of a node."""
+    all_cards = cards(history)
+    if not all_cards:
+        return "nothing failed"
+    card = next((card for card in reversed(all_cards) if card.own), all_cards[-1])
+    times = sum(len(card.cycles) for card in all_cards)
+    of = "the last" if card is all_cards[-1] else "one"
+    return f"failed: {card.what}" + (f" ({of} of {times} failures)" if times > 1 else "")
+
+
 def _kind(cycle: CycleStory, later: CycleStory | None) -> Hashable:
     """Return a value that is the same for cycles which failed alike and were answered alike."""
     if cycle.first is None or cycle.first.consequence_of or (later is not None and _moved(cycle, later)):

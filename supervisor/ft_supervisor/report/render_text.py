@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.cells import chop_cells
@@ -12,12 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from ft_supervisor.core.protocol.model import Outcome
-from ft_supervisor.core.words import duration, plain
+from ft_supervisor.core.words import duration, one_line, plain
 from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
+from ft_supervisor.report.advice import advised, text
+from ft_supervisor.report.cards import blame, cards, shown_failure
 from ft_supervisor.report.model import JobStart, Report
 from ft_supervisor.report.text_timeline import timeline
 from ft_supervisor.report.words import (
     NOTHING_PRINTED,
+    PARTS,
+    chip,
     clock,
     consequence,
     deed,
@@ -25,11 +29,17 @@ from ft_supervisor.report.words import (
     made,
     moment,
     outcome,
+    parts_of,
     ran,
     reason,
     since_then,
     summary,
+    time_line,
+    verdict_line,
     why,
+)
+from ft_supervisor.report.words import (
+    title as job_title,
 )
 
 NARROW, WIDE = 72, 120
@@ -49,6 +59,17 @@ def render(report: Report, width: int | None = None) -> str:
     return "\n".join(line.rstrip() for line in captured.get().strip("\n").split("\n")) + "\n"
 
 
+def brief(report: Report) -> str:
+    """Return five lines: name and end, the reason, what failed, the time, and what to do."""
+    if not report.runs:
+        return "\n".join([job_title(report), "no run is known", *report.notes][:5]) + "\n"
+    newest = report.runs[0]
+    word = outcome(newest, report)
+    do = [text(row.do) for row in advised(newest)][:1] or ["nothing to do" if newest.verdict else "it goes on"]
+    lines = [f"{job_title(report)}: {chip(newest) or word}", verdict_line(newest, word), blame(newest)]
+    return "".join(f"{one_line(line)}\n" for line in [*lines, time_line(newest), *do])
+
+
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     for line in report.alarms:
         yield Text(f"! {plain(line)}", "bold red")
@@ -59,6 +80,10 @@ def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     if report.notes:
         yield _title("Missing")
         yield _notes(report.notes)
+    if report.runs:
+        newest = report.runs[0]
+        yield Text(f"\n{outcome(newest, report)}: {verdict_line(newest, outcome(newest, report))}", "bold")
+        yield Text(blame(newest), "bold")
 
 
 def _title(text: str) -> Text:
@@ -79,9 +104,8 @@ def _notes(notes: Iterable[str]) -> RenderableType:
 
 def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
     good = history.verdict is not None and history.verdict.outcome is Outcome.SUCCESS
-    yield Text.assemble(
-        ("\nrun ", "bold"), (history.run_id, "bold"), ": ", (word, "bold green" if good else "bold yellow")
-    )
+    name = f"{plain(history.name)}, run" if history.name else "run"
+    yield Text.assemble((f"\n{name} {history.run_id}", "bold"), ": ", (word, "bold green" if good else "bold yellow"))
     why_so = [reason(history.verdict)] if history.verdict else []
     yield _indented([*why_so, *summary(history)])
     if any(node.spans for node in history.nodes):
@@ -101,10 +125,13 @@ def _run(history: History, word: str, width: int) -> Iterator[RenderableType]:
         )
     if history.faults:
         yield from _faults(history)
-    if history.first_failure:
+    if advice := advised(history):
+        yield _title("What to do")
+        yield _notes(f"{text(row.do)} (docs/3am.md#{row.anchor})" for row in advice)
+    if failure := shown_failure(history):
         yield _title("First failing rank")
-        yield from _first(history.first_failure, width)
-        if later := since_then(history):
+        yield from _first(failure, width)
+        if later := since_then(history, failure):
             yield _indented([later])
     if history.notes:
         yield _title("Not known")
@@ -169,10 +196,16 @@ def _cycles(history: History, width: int) -> Iterator[RenderableType]:
     some = history.cycles[-MOST_CYCLES:]
     if len(some) < len(history.cycles):
         yield Text(f"  the last {len(some)} of {len(history.cycles)}; --json and --html have all")
+    folded = {card.cycles[0].number: card for card in cards(history) if len(card.cycles) > 1}
+    hidden = _hidden(history)
+    some = tuple(cycle for cycle in some if cycle.number not in hidden)
     rows = [
         [c.number, clock(c.start, history.start), ran(c, history.until), str(len(c.nodes)), c.ended.value, why(c)]
         for c in some
     ]
+    for row, cycle in zip(rows, some, strict=True):
+        if card := folded.get(cycle.number):
+            row[-1] = f"x{len(card.cycles)}, cycles {card.numbers}: {row[-1]}"
     titles = ["cycle", "began", "ran for", "nodes", "end", "why"]
     if any(made(cycle) for cycle in some):
         titles.insert(4, "workers")
@@ -181,26 +214,33 @@ def _cycles(history: History, width: int) -> Iterator[RenderableType]:
     yield _table(titles, rows, width)
 
 
+def _hidden(history: History) -> set[str]:
+    """Return the cycles that failed like the one before: that one's row counts them."""
+    return {cycle.number for card in cards(history) for cycle in card.cycles[1:]}
+
+
 def _losses(history: History, width: int) -> Iterator[RenderableType]:
     failed = [cycle for cycle in history.cycles if cycle.ended is CycleEnd.FAILED][-MOST_CYCLES:]
     if not failed:
         return
     yield _title("Time lost")
-    titles = ["cycle", "total", "detection", "stop", "decision", "rendezvous", "workers"]
-    rows = [_loss(cycle) for cycle in failed]
+    hidden = _hidden(history)
+    failed = [cycle for cycle in failed if cycle.number not in hidden]
+    parts = parts_of(failed)
+    titles = ["cycle", "total", *(part.replace("worker_start", "workers") for part in parts)]
+    rows = [_loss(cycle, parts) for cycle in failed]
     yield _table(titles, rows, width, last=False)
     if any("?" in row for row in rows):
         yield Padding(Text("?: not known; only workers' heartbeats show when they began", "dim"), (0, 0, 0, 2))
 
 
-def _loss(cycle: CycleStory) -> list[str]:
+def _loss(cycle: CycleStory, parts: Sequence[str]) -> list[str]:
     loss = cycle.loss
     if loss is None:
-        return [cycle.number, *["?"] * 6]
+        return [cycle.number, *["?"] * (1 + len(parts))]
     ended = loss.resumed is None
-    total = "job ended" if ended else duration(loss.total)
-    first = [duration(each) for each in (loss.detection, loss.stop, loss.decision)]
-    return [cycle.number, total, *first, *(["", ""] if ended else map(duration, (loss.rendezvous, loss.worker_start)))]
+    shown = ["" if ended and part in PARTS[3:] else duration(getattr(loss, part)) for part in parts]
+    return [cycle.number, "job ended" if ended else duration(loss.total), *shown]
 
 
 def _slurm(report: Report, width: int) -> Iterator[RenderableType]:

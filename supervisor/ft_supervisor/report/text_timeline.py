@@ -35,9 +35,11 @@ _LEGEND = "a digit: active, in the cycle that ends with it; : starting; . standb
 
 
 def timeline(history: History, width: int) -> Iterator[RenderableType]:
-    """Yield rows, an axis below them, and a legend, `width` columns wide. A large job gets MOST_NODES rows."""
+    """Yield rows, an axis below them, and a legend, `width` columns wide. The wait before
+    the first cycle is left out. A large job gets MOST_NODES rows."""
     shown = interesting(history, MOST_NODES)
-    start, end = history.start or 0.0, history.until or 0.0
+    first = next((cycle.start for cycle in history.cycles), None)
+    start, end = first or history.start or 0.0, history.until or 0.0
     names = min(max(len(node.name) for node in shown), max(8, width // 3))
     columns = max(8, width - names - 3)
     rows = [Text(f"  {plain(node.name)[:names]:{names}} ") + _bar(node, start, end, columns) for node in shown]

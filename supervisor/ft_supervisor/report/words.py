@@ -132,9 +132,8 @@ def reason(verdict: Verdict) -> str:
 def summary(history: History) -> list[str]:
     """Return a summary of the run in a few lines."""
     lines = []
-    failures = sum(cycle.ended is CycleEnd.FAILED for cycle in history.cycles)
-    parts = [count(len(history.nodes), "node") + (f", {history.active} to train" if history.active else "")]
-    parts += [count(len(history.cycles), "cycle"), f"{failures} failed", count(len(history.takeovers), "takeover")]
+    nodes = count(len(history.nodes), "node") + (f", {history.active} to train" if history.active else "")
+    parts = [nodes, *counts(history)]
     if history.start is not None:
         lines.append(" · ".join(parts))
         end = history.ended or history.until
@@ -142,13 +141,16 @@ def summary(history: History) -> list[str]:
         lines.append(
             f"{moment(history.start)}{until} {clock(end, history.start)} {zone()} ({duration(history.length)})"
         )
-        lines.append(
-            f"trained {duration(history.training)}, {share(history.ratio)} of the time (effective training time ratio);"
-            f" failures took {duration(history.lost)}"
-        )
+        lines.append(time_line(history))
     if history.faults:
         lines.append(game_day(history.faults))
     return lines
+
+
+def time_line(history: History) -> str:
+    """Return how long the run trained, and what failures cost."""
+    ratio = f"{share(history.ratio)} of the time (effective training time ratio)"
+    return f"trained {duration(history.training)}, {ratio}; failures took {lost(history)}"
 
 
 def game_day(faults: Sequence[Fault]) -> str:
@@ -215,10 +217,10 @@ def consequence(failure: FirstFailedWorker) -> str:
     return lost if failure.consequence_of else ""
 
 
-def since_then(history: History) -> str:
-    """Return a sentence about cycles that failed after the one of the first failing rank; "" if none has."""
+def since_then(history: History, failure: FirstFailedWorker | None) -> str:
+    """Return a sentence about cycles that failed after the one of this failure; "" if none has."""
     failed = [cycle.number for cycle in history.cycles if cycle.ended is CycleEnd.FAILED]
-    if history.first_failure is None or failed[-1:] == [history.first_failure.cycle]:
+    if failure is None or failed[-1:] == [failure.cycle]:
         return ""
     return f"cycle {failed[-1]} has failed since, but none of its workers" if failed else ""
 
