@@ -7,6 +7,7 @@ from dataclasses import replace
 from ft_supervisor.core.agent.lifecycle import Lifecycle
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.policy import Trouble
+from ft_supervisor.core.coordinator.start_crash import StartCrash
 from ft_supervisor.core.placement.selection import Selection
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.model import Cycle, Failure, Problem
@@ -41,6 +42,14 @@ class ChargesForTheNodesHealth(Cycles):
 
     def _trouble(self, trouble: Trouble, now: float) -> None:
         super()._trouble(replace(trouble, charged=trouble.charged or trouble.cause is Cause.HEALTH), now)
+
+
+class OneNodeIsEnough(StartCrash):
+    """Ends the job when one node's workers have crashed at their start twice."""
+
+    @property
+    def everywhere(self) -> bool:
+        return self.recurs
 
 
 class BlamesItsWorkers(Lifecycle):

@@ -40,6 +40,7 @@ class Endings:
         self.charged = 0
         """Restarts that were charged to a budget, by the messages to nodes."""
         self._worked: dict[Cycle, set[int]] = {}
+        self._crashed: dict[tuple[Cycle, str], set[int]] = {}
         self.left_at: dict[int, float] = {}
         """When each daemon has left, by infra_rank."""
         self.worked_at = 0.0
@@ -50,6 +51,10 @@ class Endings:
         """Note that all workers of the cycle on this node have exited with 0."""
         self._worked.setdefault(cycle, set()).add(rank)
         self.worked_at = self._world.now
+
+    def crashed(self, cycle: Cycle, rank: int, said: str) -> None:
+        """Note that a worker of the cycle on this node has failed by itself, with these words."""
+        self._crashed.setdefault((cycle, said), set()).add(rank)
 
     def succeeded(self, cycle: Cycle) -> set[int]:
         """Return the nodes on which all workers of the cycle have exited with 0."""
@@ -66,8 +71,19 @@ class Endings:
             self.chosen, self.chosen_at = verdict, self._world.now
             if verdict.outcome is Outcome.SUCCESS:
                 self.check_success("chosen")
+            elif verdict.reason.startswith("fails at once"):
+                self._check_crashes()
         elif verdict != self.chosen and not self.outside:
             raise Breach("4", f"{where}: {verdict}, after {self.chosen}")
+
+    def _check_crashes(self) -> None:
+        """Check that in the newest cycle the workers of each node have failed alike, and some in the one before it."""
+        newest = max(self.groups)
+        for (cycle, said), ranks in self._crashed.items():
+            before = any(other.n == newest.n - 1 and words == said for other, words in self._crashed)
+            if cycle == newest and before and set(self.groups[newest]) <= ranks:
+                return
+        raise Breach("crash", f"{self.chosen}, but only these have failed: {self._crashed}")
 
     def check_success(self, what: str) -> None:
         """Check that some cycle's workers have succeeded on all of its nodes."""

@@ -194,6 +194,12 @@ OTHERS = (
     _daemon(broken_daemon.ServesWhileItLeaves, "state"),
     Mutant("KeepsTheFormerDeadline", ("state",), parts=((daemon, "ChildWatch", broken_daemon.KeepsTheFormerDeadline),)),
     _part("Cycles", broken_policy.ChargesForTheNodesHealth, "charged", "success", theme=themes.unable),
+    Mutant(
+        "OneNodeIsEnough",
+        ("crash",),
+        themes.crashes,
+        parts=((failure_decision, "StartCrash", broken_policy.OneNodeIsEnough),),
+    ),
     _agent_part(broken_policy.BlamesItsWorkers, "charged", "success", theme=themes.unable),
     _part("Cycles", broken_policy.DecidesBeforeAllHaveStopped, "1", "7", "10"),
     _node_workers(broken_parking.TakesLeavingWorkersForParked, "10"),

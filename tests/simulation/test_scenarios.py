@@ -143,6 +143,14 @@ def test_the_spent_budget_fails_the_job_on_every_node() -> None:
     assert len(world.checks.ranks) == 3
 
 
+def test_workers_that_crash_at_their_start_everywhere_end_the_job() -> None:
+    fails = ",".join(f"{rank}.{n}" for n in range(5) for rank in range(3))
+    for seed in range(10):
+        world = run_plan(f"{seed} nodes=4 active=3 restarts=5 work=1 peers=independent fails={fails}")
+        assert codes(world) == [93] * 4
+        assert world.file is not None and world.file.reason == "fails at once, the same way, on all nodes: exit code 1"
+
+
 def test_too_few_nodes_interrupt_the_job() -> None:
     world = run_plan(f"1 nodes=5 active=4 work=60 {QUIET} node@12:3 node@12:4")
     assert codes(world) == [75, 75, 75, None, None]

@@ -155,6 +155,21 @@ def old_messages(dice: random.Random, plan: Plan) -> Plan:
     return replace(plan, work=round(dice.uniform(2.0, 6.0), 2), restarts=3, peers="independent", faults=tuple(faults))
 
 
+def crashes(dice: random.Random, plan: Plan) -> Plan:
+    """Plan workers that fail at the start of the first cycles, on all nodes or on all but one, and a loss meanwhile."""
+    active = dice.randint(1, 3)
+    failing = list(range(active))
+    if active > 1 and dice.random() < 0.5:
+        failing.remove(dice.randrange(active))
+    fails = tuple((rank, n) for n in range(3) for rank in failing)
+    kinds = ("node", "agent", "coordinator", "cut-node")
+    faults = [_fault(dice.choice(kinds), dice.uniform(0.5, 8.0), [dice.randrange(active)], 3.0)]
+    return replace(
+        plan, nodes=active + 1, active=active, work=round(dice.uniform(0.1, 3.0), 2), restarts=5, fails=fails,
+        policy="plain", peers="independent", gentle=False, faults=tuple(faults if dice.random() < 0.4 else ()),
+    )  # fmt: skip
+
+
 def too_few(dice: random.Random, plan: Plan) -> Plan:
     """Plan more deaths of nodes than there are spares, so that a policy can requeue the job."""
     at = dice.uniform(8.0, 14.0)
@@ -249,6 +264,7 @@ THEMES: tuple[Theme, ...] = (
     endings,
     ailing,
     unable,
+    crashes,
     parking,
     renewed,
 )

@@ -100,6 +100,7 @@ class SimWorkers:
         if not self.alive or self.over:
             return
         self.over = True
+        self.agent.world.checks.crashed(self.cycle, self.agent.node.rank, failure.message)
         if self._called and failure.exit_code is not None and self.agent.clock.random.random() < 0.7:
             failure = replace(failure, exit_code=None, exception="RuntimeError", lives=True)
             self._leave()

@@ -20,6 +20,7 @@ _POLICY_SECTIONS = (
     "spares",
     "health",
     "failures",
+    "fail_fast",
     "timeouts",
     "interruption",
     "accounting",

@@ -289,6 +289,8 @@ class Cycles:
 
     def _watch_stopping(self, now: float) -> None:
         running = self._members.running()
+        if self._failure.release(now):
+            self._tell_to_stop(running & set(self.group))
         if suspects := self._failure.suspects(now) & running:
             self._do(self.announcements.suspects(suspects))
         if running and (bound := self._failure.overdue(now)) is not None:
@@ -372,12 +374,12 @@ class Cycles:
         self._become(Phase.STOPPING)
         self._hangs.end()
         running = self._members.running() & set(self.group)
-        self._failure.begin(trouble, running, self._since, self._standing.wall, now)
+        at_once = self._failure.begin(trouble, running, self.current, self._since, self._standing.wall, now)
         self.tally.broken(now)
         self._do(self.announcements.failed(self.cycle, trouble, now))
         if self.job.settings.step_file:
             self._do(ReadStep())
-        self._tell_to_stop(running)
+        self._tell_to_stop(running if at_once else ())
 
     def _tell_to_stop(self, nodes: Collection[int]) -> None:
         stop = self.current.stop(self._failure.grace)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from ft_supervisor.core.coordinator import policy
+from ft_supervisor.core.coordinator import policy, start_crash
+from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
+from ft_supervisor.core.coordinator.start_crash import StartCrash
 from ft_supervisor.core.protocol.ledger import Ledger
-from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Job
-from ft_supervisor.core.protocol.settings import Response, RestartMode
+from ft_supervisor.core.protocol.model import KILL_BOUND, Again, Cycle, Job, Outcome, Verdict
+from ft_supervisor.core.protocol.settings import Match, Response, RestartMode
 
 STEP_BOUND = 2.0
 """Seconds within which the file with the checkpoint's step has to be read."""
@@ -45,22 +47,33 @@ class FailureDecision:
         self._step: int | None = None
         self._step_read = True
         self._last = True
+        self._crash = StartCrash(enabled=job.settings.fail_fast)
+        self._cycle: CurrentCycle | None = None
 
     @property
     def grace(self) -> float:
         """Seconds that workers get after SIGTERM: more if it looks like the end of the job."""
         return self._job.timeouts.stop_grace if self._last else self._job.timeouts.restart_grace
 
-    def begin(self, trouble: Trouble, running: Collection[int], began: float, wall: float, now: float) -> None:
+    def begin(
+        self, trouble: Trouble, running: Collection[int], cycle: CurrentCycle, began: float, wall: float, now: float
+    ) -> bool:
         """The cycle, which `began` then, cannot go on. `running`: its nodes that get Stop; `wall`: seconds since the
-        epoch."""
+        epoch. Return whether they get it at once, and not upon `release`."""
         if now - began >= STEADY_CYCLE:
             self.ledger = self.ledger.steady()
-        self.since, self.not_before, self.decision = now, now, None
+        self._cycle = cycle
+        hold = self._crash.begin(trouble, cycle.group, None if cycle.started is None else now - cycle.started, now)
+        self.since, self.not_before, self.decision = now + hold, now, None
         self._worst, self._bad, self._unheard, self._suspected = None, set(), set(running), False
         self._step, self._step_read = None, not self._job.settings.step_file
         self._add(trouble)
         self._last = self._preview(wall).verdict is not None
+        return not hold
+
+    def release(self, now: float) -> bool:
+        """Return True once, when the nodes that did not get Stop at once are to get it."""
+        return self._crash.release(now)
 
     def add(self, trouble: Trouble, wall: float) -> bool:
         """Add one more trouble to this cycle; however many there are, they are charged once. Return whether it no
@@ -68,6 +81,7 @@ class FailureDecision:
         if self.decision is not None:
             return False
         self._add(trouble)
+        self._crash.add(trouble)
         was_last, self._last = self._last, self._last and self._preview(wall).verdict is not None
         return was_last and not self._last
 
@@ -98,9 +112,10 @@ class FailureDecision:
 
     def last_word(self, wall: float, now: float) -> Decision | None:
         """Return the decision if it ends the job; None before every node has answered, and within `probe`."""
-        if self._waits_for_step(now) or now - self.since < self._job.timeouts.probe or self._unheard:
+        early = now - self.since < self._job.timeouts.probe and not self._crash.everywhere
+        if self._waits_for_step(now) or early or self._unheard:
             return None
-        decision = self._preview(wall)
+        decision = self._preview(wall, progressed=self._cycle is not None and self._cycle.progressed)
         return decision if decision.verdict is not None else None
 
     def settle(self, wall: float, now: float, may_go: MayGo, *, progressed: bool) -> Decision | None:
@@ -108,6 +123,8 @@ class FailureDecision:
         `progressed`: whether the cycle has made progress, according to the nodes' reports."""
         if self._waits_for_step(now) or (decision := self._preview(wall, may_go, progressed)).verdict is not None:
             return None
+        if progressed:
+            self._crash.moved()
         self.decision, self.ledger, self.not_before = decision, decision.ledger, now + decision.delay
         return decision
 
@@ -138,6 +155,10 @@ class FailureDecision:
     def _preview(self, wall: float, may_go: MayGo = lambda _: True, progressed: bool = False) -> Decision:
         assert self._worst is not None
         _, rule, trouble = self._worst
+        if self._fails_at_once(rule, progressed):
+            reason = start_crash.reason(trouble)
+            verdict = Verdict(Outcome.FAILED, reason, Again.NEVER)
+            return Decision(Response.FAIL, reason, None, self.ledger, verdict=verdict)
         return policy.decide(
             self._rules,
             self.ledger,
@@ -152,3 +173,10 @@ class FailureDecision:
             restart=self._job.settings.restart,
             progressed=progressed,
         )
+
+    def _fails_at_once(self, rule: int | None, progressed: bool) -> bool:
+        """Whether the workers of a job that has never done anything crash at their start, twice and everywhere. A rule
+        that names such failures has its way."""
+        if rule is None or progressed or self._step is not None or not self._crash.everywhere:
+            return False
+        return self._rules[rule].match == Match() and self._rules[rule].response is Response.RESTART

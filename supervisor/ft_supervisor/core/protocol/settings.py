@@ -388,6 +388,9 @@ class Settings:
         keys.Records(_RULES, 1000, least=1, empty="has no rule"),
         "What answers a failure; the first rule that matches.",
     ] = (ANY_FAILURE,)
+    fail_fast: Annotated[
+        bool, "Whether a job ends, with 93, whose workers crash at their start: twice, on all nodes, in the same way."
+    ] = True
     placement: Annotated[Placement, keys.Section("")] = Placement()
     health: Annotated[Health, keys.Section()] = Health()
     hang: Annotated[Hang | None, keys.Section(always=False)] = None
