@@ -38,8 +38,9 @@ def job(
     *,
     candidates: int | tuple[int, ...] = 3,
     signal_workers: bool = False,
+    fail_fast: bool = False,
 ) -> Job:
-    """Return a job of the nodes n0, n1, ..."""
+    """Return a job of the nodes n0, n1, ... `fail_fast`: off, as most tests let the same worker fail at once."""
     names = tuple(f"n{i}" for i in range(nodes))
     return Job(
         run_id="1.0.0",
@@ -51,7 +52,9 @@ def job(
         active=active,
         per_node=1,
         command=("x",),
-        settings=Settings(rules=(Rule(budget=Budget(max=max_restarts)),), health=Health(min_free=None)),
+        settings=Settings(
+            rules=(Rule(budget=Budget(max=max_restarts)),), fail_fast=fail_fast, health=Health(min_free=None)
+        ),
         timeouts=TIMEOUTS,
         candidates=candidates,
         signal_workers=signal_workers,

@@ -15,7 +15,7 @@ ENDS = Verdict(Outcome.FAILED, f"fails at once, the same way, on all nodes: {LIN
 
 
 def begun(a_job: Job | None = None, nodes: int = 3) -> Talk:
-    talk = Talk(a_job=a_job or job(nodes=nodes, active=nodes))
+    talk = Talk(a_job=a_job or job(nodes=nodes, active=nodes, fail_fast=True))
     talk.begin()
     return talk
 
@@ -102,7 +102,7 @@ def test_numbers_may_differ() -> None:
 
 
 def test_a_lost_node_is_no_crash() -> None:
-    talk = begun(job(nodes=4, active=3))
+    talk = begun(job(nodes=4, active=3, fail_fast=True))
     crash(talk, C0, 0, 1, 2)
     go_on(talk, C1)
     talk.silent = {2}
@@ -113,7 +113,7 @@ def test_a_lost_node_is_no_crash() -> None:
 
 
 def test_a_loss_between_two_crashes_begins_the_count_anew() -> None:
-    talk = begun(job(nodes=4, active=3, max_restarts=9))
+    talk = begun(job(nodes=4, active=3, max_restarts=9, fail_fast=True))
     crash(talk, C0, 0, 1, 2)
     go_on(talk, C1)
     talk.silent = {2}
@@ -129,7 +129,7 @@ def test_a_loss_between_two_crashes_begins_the_count_anew() -> None:
 
 
 def test_a_job_that_has_trained_is_not_ended() -> None:
-    talk = begun(job(nodes=3, active=3, max_restarts=9))
+    talk = begun(job(nodes=3, active=3, max_restarts=9, fail_fast=True))
     crash(talk, C0, 0, 1, 2, progressed=True)
     for number in (1, 2, 3):
         go_on(talk, Cycle(0, number))
@@ -138,7 +138,7 @@ def test_a_job_that_has_trained_is_not_ended() -> None:
 
 
 def test_workers_that_have_lived_for_a_while_are_not_at_their_start() -> None:
-    talk = begun(job(nodes=3, active=3, max_restarts=9))
+    talk = begun(job(nodes=3, active=3, max_restarts=9, fail_fast=True))
     talk.wait(AT_START)
     for number in range(3):
         crash(talk, Cycle(0, number), 0, 1, 2)
@@ -147,7 +147,7 @@ def test_workers_that_have_lived_for_a_while_are_not_at_their_start() -> None:
 
 @pytest.mark.parametrize("how", ["off", "own rule"])
 def test_the_policy_may_want_to_go_on(how: str) -> None:
-    plain = job(nodes=3, active=3, max_restarts=9)
+    plain = job(nodes=3, active=3, max_restarts=9, fail_fast=True)
     rules = plain.settings.rules
     if how == "own rule":
         rules = (Rule(Match(exit_codes=(2,)), budget=Budget(max=9)), *rules)
@@ -159,7 +159,7 @@ def test_the_policy_may_want_to_go_on(how: str) -> None:
 
 def test_a_successor_begins_anew() -> None:
     memory = Memory(promise=0, newest=C0, group="0-2")
-    talk = Talk(infra_rank=1, memory=memory)
+    talk = Talk(infra_rank=1, memory=memory, a_job=job(fail_fast=True))
     for rank in (0, 1, 2):
         talk.register(rank, running=C0, memory=memory)
     term = talk.machine.state.leadership.election.term or 0

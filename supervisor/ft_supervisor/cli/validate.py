@@ -10,7 +10,7 @@ import typer
 
 from ft_supervisor import config as configuration
 from ft_supervisor.cli.errors import complain, guarded, warn_of_variables
-from ft_supervisor.config import JobConfig
+from ft_supervisor.config import JobConfig, command
 from ft_supervisor.core.words import one_line
 
 LONGEST = 2000
@@ -27,7 +27,8 @@ def validate(
     ] = None,
 ) -> None:
     """Checks each FILE: one line each; exit code 0, or 2 when one of them is wrong. A job would refuse to start
-    with such a file, with the same message.
+    with such a file, with the same message. A command or script that does not exist here is a warning, as it may on
+    the nodes.
 
     A job is checked together with its cluster's policy and the environment, a policy above default.yaml alone.
 
@@ -52,6 +53,9 @@ def _one(path: Path) -> int:
     note = f"; {settings.policy_note}" if settings.policy_note else ""
     text = f"{path}: ok: job {settings.name}, {_active(settings)}, {settings.per_node} workers each{note}"
     typer.echo(one_line(text, LONGEST))
+    if what := command.missing(settings.command, settings.env, Path.cwd(), os.environ):
+        todo = "fine if it is there on the nodes, in the folder that the job is submitted from; doctor looks there"
+        complain(f"warning: workers.command: {what} here; {todo}")
     return 0
 
 

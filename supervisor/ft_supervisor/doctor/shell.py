@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from ft_supervisor.doctor import folder, job, listening, machine, names, nodes, slurm
+from ft_supervisor.doctor import folder, job, listening, machine, names, nodes, slurm, workers
 from ft_supervisor.doctor.environment import Environment
 from ft_supervisor.doctor.finding import Finding, fail, warn
 from ft_supervisor.doctor.slurm_answers import Answers
@@ -29,6 +29,7 @@ def checks(here: Environment, problem: str, note: str) -> list[Check]:
     answers.begin()
     of_machine: list[Check] = [
         ("config", partial(machine.configuration, here.config, problem, note)),
+        ("command", partial(workers.check, here)),
         ("python", partial(machine.python, here)),
         ("torch", partial(machine.torch, here)),
         ("kernel", partial(machine.kernel, here)),

@@ -63,12 +63,16 @@ class FailureDecision:
         if now - began >= STEADY_CYCLE:
             self.ledger = self.ledger.steady()
         self._cycle = cycle
-        hold = self._crash.begin(trouble, cycle.group, None if cycle.started is None else now - cycle.started, now)
-        self.since, self.not_before, self.decision = now + hold, now, None
+        self.since, self.not_before, self.decision = now, now, None
         self._worst, self._bad, self._unheard, self._suspected = None, set(), set(running), False
         self._step, self._step_read = None, not self._job.settings.step_file
         self._add(trouble)
         self._last = self._preview(wall).verdict is not None
+        if self.ledger.step is not None:
+            self._crash.moved()
+        self._crash.begin(trouble, cycle.group, None if cycle.started is None else now - cycle.started)
+        hold = self._crash.hold(now) if not self._last and self._is_for_any(self._worst[1]) else 0.0
+        self.since += hold
         return not hold
 
     def release(self, now: float) -> bool:
@@ -177,6 +181,9 @@ class FailureDecision:
     def _fails_at_once(self, rule: int | None, progressed: bool) -> bool:
         """Whether the workers of a job that has never done anything crash at their start, twice and everywhere. A rule
         that names such failures has its way."""
-        if rule is None or progressed or self._step is not None or not self._crash.everywhere:
-            return False
-        return self._rules[rule].match == Match() and self._rules[rule].response is Response.RESTART
+        trained = progressed or self._step is not None
+        return not trained and self._crash.everywhere and self._is_for_any(rule)
+
+    def _is_for_any(self, rule: int | None) -> bool:
+        """Whether this rule restarts, and names no failures."""
+        return rule is not None and self._rules[rule].match == Match() and self._rules[rule].response is Response.RESTART

@@ -49,9 +49,8 @@ class StartCrash:
         """Nodes of this cycle whose workers have not crashed."""
         self._until = -inf
 
-    def begin(self, trouble: Trouble, group: Collection[int], age: float | None, now: float) -> float:
-        """The cycle of the nodes `group` cannot go on, `age` seconds after its beginning (None: not known). Return how
-        long the other nodes are to be left alone."""
+    def begin(self, trouble: Trouble, group: Collection[int], age: float | None) -> None:
+        """The cycle of the nodes `group` cannot go on, `age` seconds after its beginning (None: not known)."""
         self._former, self._crash = self._crash, None
         self._missing, self._until = set(group), -inf
         if age is None or age >= AT_START:
@@ -59,10 +58,14 @@ class StartCrash:
         if self._enabled:
             self._crash = _crash(trouble)
             self.add(trouble)
-            if self.recurs and self._missing:
-                self._until = now + HOLD
-                return HOLD
-        return 0.0
+
+    def hold(self, now: float) -> float:
+        """Leave the other nodes alone, if their workers may crash in the same way. Return for how many seconds, at
+        most; `release` tells when it is over."""
+        if not self.recurs or not self._missing:
+            return 0.0
+        self._until = now + HOLD
+        return HOLD
 
     def add(self, trouble: Trouble) -> None:
         """One more trouble of this cycle."""
