@@ -71,6 +71,15 @@ def test_validate_says_ok(command: Command, job: Path) -> None:
     assert "ok: job test, 2 active nodes, 1 workers each" in done.stdout
 
 
+def test_validate_warns_of_a_script_that_is_not_there(command: Command, job: Path) -> None:
+    text = "cluster: none\nnodes: {active: 2}\nworkers: {per_node: 1, command: [python3, trian.py]}\n"
+    job.write_text(text)
+    done = command("validate", job)
+    assert done.returncode == 0 and ": ok: job" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ft-supervisor: warning: workers.command: there is no ") and "trian.py here; fine if" in line
+
+
 HELP = [
     ("launch",),
     ("local",),

@@ -133,7 +133,7 @@ def test_explain_some_keys(command: Command) -> None:
     done = command("policy", "explain", "timeout")
     assert done.stderr == "ft-supervisor: command line: timeout: no such key; did you mean timeouts?\n"
     done = command("policy", "explain", "zzz")
-    assert "no such key; known: accounting, coordinator, failures, " in done.stderr
+    assert "no such key; known: accounting, coordinator, fail_fast, failures, " in done.stderr
 
 
 def test_explain_names_the_clusters_policy_or_none(command: Command) -> None:

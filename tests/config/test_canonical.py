@@ -73,6 +73,8 @@ CHANGES = {
     "policy.logs.max_size": "1GiB",
     "policy.logs.keep": 0,
     "policy.logs.format": "json",
+    "policy.fail_fast": False,
+    "policy.logs.level": "warning",
     "policy.faults.allow": True,
 }
 

@@ -43,7 +43,7 @@ def _is_missing(path: Path) -> bool:
 
 def _script(command: Sequence[str]) -> str:
     """Return the script that Python is to run; "" for another program, a module, code, or the standard input."""
-    if not _PYTHON.fullmatch(os.path.basename(command[0])):
+    if not _PYTHON.fullmatch(Path(command[0]).name):
         return ""
     rest = iter(command[1:])
     for word in rest:

@@ -228,9 +228,8 @@ class Cycles:
         self._failure.heard(member.node.infra_rank)
         self._release(self.current.succeeded(member.node.infra_rank))
         if self.phase is Phase.RUNNING and not self.current.pending:
-            self._step.verdict = Verdict(
-                Outcome.SUCCESS, f"all workers of cycle {self.cycle} exited with 0", ending=Ending.TRAINED
-            )
+            reason = f"all workers of cycle {self.cycle} exited with 0"
+            self._step.verdict = Verdict(Outcome.SUCCESS, reason, ending=Ending.TRAINED)
         else:
             self._advance(now)
 

@@ -14,7 +14,7 @@ from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.coordinator.start_crash import StartCrash
 from ft_supervisor.core.protocol.ledger import Ledger
-from ft_supervisor.core.protocol.model import KILL_BOUND, Again, Cycle, Job, Outcome, Verdict
+from ft_supervisor.core.protocol.model import KILL_BOUND, Again, Cycle, Ending, Job, Outcome, Verdict
 from ft_supervisor.core.protocol.settings import Match, Response, RestartMode
 
 STEP_BOUND = 2.0
@@ -71,7 +71,8 @@ class FailureDecision:
         if self.ledger.step is not None:
             self._crash.moved()
         self._crash.begin(trouble, cycle.group, None if cycle.started is None else now - cycle.started)
-        hold = self._crash.hold(now) if not self._last and self._is_for_any(self._worst[1]) else 0.0
+        patient = not self._last and self._is_for_any(policy.find(self._rules, trouble, self._name(trouble)))
+        hold = self._crash.hold(now) if patient else 0.0
         self.since += hold
         return not hold
 
@@ -148,20 +149,22 @@ class FailureDecision:
         return not self._step_read and now - self.since < STEP_BOUND
 
     def _add(self, trouble: Trouble) -> None:
-        name = "" if trouble.infra_rank is None else self._job.nodes[trouble.infra_rank]
-        rule = policy.find(self._rules, trouble, name)
+        rule = policy.find(self._rules, trouble, self._name(trouble))
         weight = policy.weight(self._rules, rule)
         if rule is not None and self._rules[rule].response is Response.REPLACE_NODE and trouble.infra_rank is not None:
             self._bad.add(trouble.infra_rank)
         if self._worst is None or weight < self._worst[0]:
             self._worst = weight, rule, trouble
 
+    def _name(self, trouble: Trouble) -> str:
+        return "" if trouble.infra_rank is None else self._job.nodes[trouble.infra_rank]
+
     def _preview(self, wall: float, may_go: MayGo = lambda _: True, progressed: bool = False) -> Decision:
         assert self._worst is not None
         _, rule, trouble = self._worst
         if self._fails_at_once(rule, progressed):
             reason = start_crash.reason(trouble)
-            verdict = Verdict(Outcome.FAILED, reason, Again.NEVER)
+            verdict = Verdict(Outcome.FAILED, reason, Again.NEVER, Ending.FAILS_AT_ONCE)
             return Decision(Response.FAIL, reason, None, self.ledger, verdict=verdict)
         return policy.decide(
             self._rules,
@@ -186,4 +189,5 @@ class FailureDecision:
 
     def _is_for_any(self, rule: int | None) -> bool:
         """Whether this rule restarts, and names no failures."""
-        return rule is not None and self._rules[rule].match == Match() and self._rules[rule].response is Response.RESTART
+        chosen = None if rule is None else self._rules[rule]
+        return chosen is not None and chosen.match == Match() and chosen.response is Response.RESTART

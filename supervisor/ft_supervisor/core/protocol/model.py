@@ -76,6 +76,8 @@ class Ending(StrEnum):
     """Restarts in a row without a newer checkpoint."""
     RULE = "rule"
     """A rule says that another try would end the same way."""
+    FAILS_AT_ONCE = "fails_at_once"
+    """The workers crash at their start, on all nodes, and a second time."""
     STOPPED_FOR_REQUEUE = "stopped_for_requeue"
     """A rule asks for a new start of the job by Slurm."""
     TOO_FEW_NODES = "too_few_nodes"
