@@ -45,6 +45,7 @@ from ft_supervisor.core.protocol.messages import TO_AGENT, TO_COORDINATOR
 from ft_supervisor.core.protocol.model import Accepted, Cycle, Failure, Job, Memory, Outcome, Problem, Roster, Verdict
 from ft_supervisor.core.protocol.refusals import Refusals
 from ft_supervisor.core.protocol.settings import Cause
+from ft_supervisor.core.protocol.signs import NodeSign, Sign
 from ft_supervisor.journal.lines import event_line
 
 MESSAGES = int(os.environ.get("FT_MESSAGES", "4000"))
@@ -62,6 +63,7 @@ DIGEST = Digest(0, "ab", "a.py:1", EvidenceSource.WORKER_SERVER, (Collective("0"
 RETURNED = messages.WorkersCompleted(0, 1, 1, C0, 1)
 
 FROM_NODES = (
+    messages.Training(0, 1, 1, C0, NodeSign(Sign.BEAT, 3.0, 1.0)),
     messages.Register(node(1), 1, 2, 1, 9, None, MEMORY, 7),
     messages.Register(node(2), 2, 1, 1, 9, None, Memory(0), 1, "SIGTERM"),
     messages.Register(

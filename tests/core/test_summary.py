@@ -65,27 +65,14 @@ def tally() -> Tally:
     return Tally([f"n{rank}" for rank in range(30)])
 
 
-def test_time_without_training_is_lost_time() -> None:
-    counts = tally()
-    counts.started((), (0, 1, 2), 10.0)
-    counts.broken(20.0)
-    counts.started((0, 1, 2), (0, 1, 2), 23.0)
-    counts.broken(40.0)  # a peer crashed first,
-    counts.broken(38.5)  # but the node that died had been silent for longer
-    counts.broken(41.0)
-    counts.started((0, 1, 2), (0, 3, 2), 45.0)
-    counts.broken(50.0)  # and this was the end
-    assert counts.summary(3, 0) == Summary(3, 1, 0, ("n1",), 9.5)
-
-
 def test_nodes_that_went() -> None:
     counts = tally()
-    counts.started((), (0, 1, 2, 3), 0.0)
-    counts.started((0, 1, 2, 3), (0, 1, 4), 1.0)  # two went, one came
-    assert counts.summary(2, 0) == Summary(2, 1, 1, ("n2", "n3"))
-    counts.started((0, 1, 4), (0, 1, 4, 2), 2.0)  # growing is no replacing
-    counts.started((0, 1, 4, 2), (0, 1, 4, 5), 3.0)  # the same node once more is not counted twice
-    assert counts.summary(4, 0) == Summary(4, 1, 1, ("n2", "n3"))
+    counts.started((), (0, 1, 2, 3))
+    counts.started((0, 1, 2, 3), (0, 1, 4))  # two went, one came
+    assert counts.summary(2, 0, 4.26) == Summary(2, 1, 1, ("n2", "n3"), 4.3)
+    counts.started((0, 1, 4), (0, 1, 4, 2))  # growing is no replacing
+    counts.started((0, 1, 4, 2), (0, 1, 4, 5))  # the same node once more is not counted twice
+    assert counts.summary(4, 0, 0.0) == Summary(4, 1, 1, ("n2", "n3"))
 
 
 GROUPS = st.lists(st.lists(st.integers(0, 29), min_size=1, max_size=12, unique=True), min_size=1, max_size=12)
@@ -94,16 +81,14 @@ GROUPS = st.lists(st.lists(st.integers(0, 29), min_size=1, max_size=12, unique=T
 @given(GROUPS)
 def test_a_node_that_left_the_group_is_counted_once(groups: list[list[int]]) -> None:
     counts, former, went = tally(), list[int](), set[int]()
-    for now, group in enumerate(groups):
-        counts.broken(float(now))
-        counts.started(former, group, now + 0.5)
+    for group in groups:
+        counts.started(former, group)
         went |= set(former) - set(group)
         former = group
-    summary = counts.summary(len(groups), 0)
+    summary = counts.summary(len(groups), 0, 0.0)
     assert summary.replaced + summary.dropped == len(went)
     assert set(summary.names) <= {f"n{rank}" for rank in went}
     assert len(summary.names) == min(len(went), MOST_NAMES)
-    assert summary.lost == 0.5 * len(groups)
     assert "\n" not in line(summary, SUCCESS, "1.0.0")
 
 
@@ -175,5 +160,5 @@ def test_a_summary_makes_no_other_end_of_it() -> None:
 def test_the_largest_summary_still_goes_over_the_link() -> None:
     names = tuple(f"{'x' * 250}{i}" for i in range(10_000))
     counts = Tally(names)
-    counts.started(range(5000), range(5000, 10_000), 0.0)
-    assert len(codec.encode(VerdictDecided(SUCCESS, "", counts.summary(2, 0)))) < codec.MAX_BYTES
+    counts.started(range(5000), range(5000, 10_000))
+    assert len(codec.encode(VerdictDecided(SUCCESS, "", counts.summary(2, 0, 0.0)))) < codec.MAX_BYTES

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ft_supervisor.history.fact import JournalFacts
 from ft_supervisor.history.facts import facts
-from ft_supervisor.history.model import CycleStory, History
+from ft_supervisor.history.model import CycleStory, History, SpanState
 from ft_supervisor.history.read_run import read
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -23,8 +23,9 @@ def told(case: str, only: str = "") -> list[JournalFacts]:
 
 
 def states(history: History, node: int) -> list[str]:
-    """Return the states of a node, with its cycles."""
-    return [f"{span.state} {span.cycle}".strip() for span in history.nodes[node].spans]
+    """Return the states of a node, with its cycles, without the starts of workers."""
+    spans = [span for span in history.nodes[node].spans if span.state is not SpanState.STARTING]
+    return [f"{span.state} {span.cycle}".strip() for span in spans]
 
 
 def times(cycle: CycleStory) -> tuple[float | None, ...]:

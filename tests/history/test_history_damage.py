@@ -217,7 +217,7 @@ def test_why_a_node_is_unhealthy_is_read_from_its_register() -> None:
         "node": {"infra_rank": 1},
         "memory": {"newest": None, "group": "", "unhealthy": unhealthy},
     }
-    event = CoordinatorEventReader(1.0, 0, 0, ("n0", "n1"), (), lambda _: 0.0)
+    event = CoordinatorEventReader(1.0, 0, 0, ("n0", "n1"), (), 0.0)
     (fact,) = event.facts(register, [])
     assert (fact.kind, fact.node, fact.reason) == (FactKind.NODE_UNHEALTHY, 1, "no disk")
 

@@ -35,7 +35,7 @@ def dumped(fact: Any) -> list[dict[str, Any]]:
 
 
 def coordinators(at: float, fact: Any) -> list[RunFact]:
-    reader = CoordinatorEventReader(at, 0, 0, NAMES, ("job.yaml:3",), lambda _: at)
+    reader = CoordinatorEventReader(at, 0, 0, NAMES, ("job.yaml:3",), 0.0)
     return list(reader.facts({}, dumped(fact)))
 
 

@@ -237,6 +237,8 @@ class Workers:
             if self._machine.state is WorkersState.NONE and not self._processes:
                 self._warm.plan.idle()
             self._warm.poll(now)
+        if (line := self.evidence.first_line()) is not None:
+            self._events.append(line)
         events, self._events = self._events, []
         if (event := self._machine.report()) is not None:
             self._retry_at = now  # there may be more, and no exit of a worker may wake us

@@ -65,6 +65,7 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
         waits=_waits(machine, now),
         lost_after=job.timeouts.node_lost,
         per_node=job.per_node,
+        cost=machine.state.account.cost(now),
     )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ft_supervisor.core.protocol.cost import Cost, cost
 from ft_supervisor.core.protocol.model import Verdict
 from ft_supervisor.history import clocks, game_days
-from ft_supervisor.history.cycles import cycles, training
+from ft_supervisor.history.cycles import cycles
 from ft_supervisor.history.fact import FactKind, JournalFacts, RunFact
-from ft_supervisor.history.model import Fault, History, Takeover
-from ft_supervisor.history.nodes import nodes
+from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, History, Takeover
+from ft_supervisor.history.nodes import nodes, with_starts
 
 
 def build(
@@ -47,22 +48,63 @@ def build(
     closed = next((fact for fact in led if fact.kind is FactKind.VERDICT_CLOSED), None)
     proposed = next((fact for fact in led if fact.kind is FactKind.VERDICT_PROPOSED), None)
     over = closed or (proposed if verdict else None)
+    start, ended = _start(journals, ahead), over.at if over else None
+    account = _cost(
+        stories,
+        start,
+        ended or until,
+        over=ended is not None or verdict is not None,
+        nodes=len(names),
+        per_node=per_node,
+    )
     return History(
         run_id=run_id,
-        nodes=nodes([*sorted([*led, *uncovered], key=_when), *ends], names),
+        nodes=with_starts(nodes([*sorted([*led, *uncovered], key=_when), *ends], names), stories),
         cycles=stories,
         takeovers=_takeovers(led, agents, names),
-        start=min((each.first - _off(each, ahead) for each in journals if each.first is not None), default=None),
+        start=start,
         until=until,
-        ended=over.at if over else None,
+        ended=ended,
         verdict=verdict or (closed.verdict if closed else None),
-        training=training(stories, until) if everything else None,
+        training=account.training + account.unknown if account and everything else None,
+        cost=account if everything else None,
         per_node=per_node,
         name=next((each.name for each in journals if each.name), ""),
         active=next((each.active for each in journals if each.active is not None), None),
         faults=game_days.placed(faults, names, ahead, stories),
         notes=(*notes, *clocks.notes(ahead, names)),
     )
+
+
+def _start(journals: Sequence[JournalFacts], ahead: dict[int, float]) -> float | None:
+    """Return when the run began: with the first coordinator in charge. Each journal of it, and each copy, has that, so
+    that a report of a running job begins at the same moment. Without one: with the first line of any journal."""
+    led = [
+        (fact.term, each.first)
+        for each in journals
+        for fact in each.facts
+        if fact.kind is FactKind.TOOK_CHARGE and not fact.takeover and fact.term is not None and each.first is not None
+    ]
+    if led:
+        return min(led)[1]
+    return min((each.first - _off(each, ahead) for each in journals if each.first is not None), default=None)
+
+
+def _cost(
+    stories: Sequence[CycleStory],
+    start: float | None,
+    until: float | None,
+    *,
+    over: bool,
+    nodes: int,
+    per_node: int | None,
+) -> Cost | None:
+    """Return the account of the run's time; it is partial where a coordinator's journal is missing."""
+    if start is None or until is None:
+        return None
+    partial = any(story.times.began is None or not story.choice or story.ended is CycleEnd.UNKNOWN for story in stories)
+    times = [story.times for story in stories]
+    return cost(start, until, times, over=over, partial=partial, nodes=nodes, per_node=per_node or 0)
 
 
 def _off(journal: JournalFacts, ahead: dict[int, float]) -> float:

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+from ft_supervisor.core.protocol.cost import CLOCKS, CycleTimes, happened
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.history.fact import FactKind, RunFact
 from ft_supervisor.history.known import CycleFacts, collect, order
 from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, Loss, LostNode, Made
-
-_CLOCKS = 0.25
-"""Seconds. Two nodes' clocks may differ by so much before an interval between times of both is treated as unknown."""
 
 
 def cycles(
@@ -47,6 +45,8 @@ def _story(
         reason = sentence(failures[0], _name(names, failures[0].infra_rank))
     cause = _cause(cycle, failures) if failed else ""
     lost = _lost(cycle, trouble, names)
+    worker = [] if cycle.first_failed is None else [cycle.first_failed]
+    at = happened(worker, [each.at for each in lost], cycle.start, node_lost=cause == Cause.NODE_LOST)
     story = CycleStory(
         number=number,
         term=term,
@@ -67,7 +67,8 @@ def _story(
         how=cycle.decided.how if cycle.decided else "",
         why=cycle.decided.why if cycle.decided else "",
         made=_made(cycle),
-        loss=_loss(cycle, later, _happened(cycle, cause, lost), proposed) if failed else None,
+        loss=_loss(cycle, later, at, proposed) if failed else None,
+        times=_times(n, cycle, at if failed else None),
     )
     return _with_first(story, cycle.first_failure, names)
 
@@ -114,22 +115,27 @@ def _lost(cycle: CycleFacts, trouble: Sequence[RunFact], names: Sequence[str]) -
 # -- time lost
 
 
-def _happened(cycle: CycleFacts, cause: str, lost: Sequence[LostNode]) -> float | None:
-    """Return when the failure happened: when the first worker failed, or when a lost node was last heard, if that was
-    earlier and the loss is the cause or no worker failed. None if neither time is known; a failure's time before the
-    beginning of the cycle comes from a wrong clock, and is ignored."""
-    first = cycle.first_failed
-    times = [first] if first is not None and (cycle.start is None or first > cycle.start - _CLOCKS) else []
-    if cause == Cause.NODE_LOST or first is None:
-        times += [each.at for each in lost]
-    return min(times, default=None)
+def _times(n: int, cycle: CycleFacts, happened_at: float | None) -> CycleTimes:
+    """Return the cycle's moments for the account of the run's time."""
+    decided = cycle.decided if cycle.decided and cycle.decided.response != "gives_up" else None
+    return CycleTimes(
+        first=n == 0,
+        began=cycle.start,
+        started=cycle.started if cycle.tells is None else cycle.signs.started,
+        training=cycle.up,
+        happened=happened_at,
+        ended=cycle.end,
+        failed=cycle.ended is CycleEnd.FAILED,
+        stopped=cycle.all_over(),
+        decided=decided.at if decided else None,
+    )
 
 
-def _loss(cycle: CycleFacts, later: CycleFacts | None, happened: float | None, proposed: RunFact | None) -> Loss | None:
+def _loss(cycle: CycleFacts, later: CycleFacts | None, at: float | None, proposed: RunFact | None) -> Loss | None:
     if cycle.failed is None:
-        return None if happened is None else Loss(happened, None, None, None, None, None, None, None)
+        return None if at is None else Loss(at, None, None, None, None, None, None, None)
     noticed = cycle.failed.at
-    detection = None if happened is None or happened > noticed + _CLOCKS else max(0.0, noticed - happened)
+    detection = None if at is None or at > noticed + CLOCKS else max(0.0, noticed - at)
     at = noticed - (detection or 0.0)
     settled = later.start if later else proposed.at if proposed else None
     over = cycle.all_over()
@@ -143,25 +149,12 @@ def _loss(cycle: CycleFacts, later: CycleFacts | None, happened: float | None, p
         return Loss(at, detection, stop, decision, None, None, None, None)
     rendezvous = _between(later.began.at if later.began else None, later.started)
     worker_start = None if later.beating is None else _between(later.started, later.up)
-    resumed = later.up or later.start
+    resumed = later.up or later.started or later.start
     return Loss(at, detection, stop, decision, rendezvous, worker_start, resumed, _between(at, resumed))
 
 
 def _between(start: float | None, end: float | None) -> float | None:
     return None if start is None or end is None else max(0.0, end - start)
-
-
-def training(stories: Sequence[CycleStory], until: float | None) -> float | None:
-    """Return the seconds in which all workers of a cycle ran; None if the beginning or end of a cycle is not known.
-    `until`: the last time in any journal."""
-    total = 0.0
-    for story in stories:
-        begin = story.workers_up or story.start
-        end = story.loss.at if story.loss else story.end if story.ended is not CycleEnd.RUNNING else until
-        if begin is None or end is None:
-            return None
-        total += max(0.0, end - begin)
-    return total
 
 
 # -- the first failure
@@ -190,4 +183,4 @@ def _consequence_of(story: CycleStory, name: str, failure: Failure) -> str:
     if story.cause != Cause.NODE_LOST or name in (each.node for each in story.lost):
         return ""
     lost = min((each.at for each in story.lost), default=0.0)
-    return story.reason if not failure.time or failure.time > lost - _CLOCKS else ""
+    return story.reason if not failure.time or failure.time > lost - CLOCKS else ""

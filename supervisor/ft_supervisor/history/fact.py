@@ -10,6 +10,7 @@ from typing import Any
 
 from ft_supervisor.core.protocol.codec import from_plain, to_plain
 from ft_supervisor.core.protocol.model import Failure, Verdict
+from ft_supervisor.core.protocol.signs import Sign
 
 _CYCLE = re.compile(r"([0-9]{1,15}\.[0-9]{1,15})?", re.ASCII)
 LATEST = 1e11
@@ -32,6 +33,12 @@ class FactKind(StrEnum):
     NODE_LEFT = auto()
     WORKERS_STOPPED = auto()
     WORKERS_SUCCEEDED = auto()
+
+    TRAINING = auto()
+    """The node's workers have given a sign of training. `at`: when it came; `sign`, `started`, `signed`"""
+
+    HANG_NOTICED = auto()
+    """`failures`, of which not all are to blame."""
 
     # From a coordinator's journal, about a cycle or the run.
     CYCLE_KNOWN = auto()
@@ -70,7 +77,8 @@ class RunFact:
     single node. `term` is the coordinator's; facts from agents have none. `cycle` is TERM.N. `cause`: a
     core.protocol.settings.Cause, "growth", or "" for none. `rule`, `response`, `how`, `why`: those of a decision.
     `excluded`: the nodes that rules had excluded when a cycle began; `choice`: why its nodes were chosen. `made`: how
-    many of a node's workers went on in process, were warm, and were cold.
+    many of a node's workers went on in process, were warm, and were cold. `sign`: of training; `started`, `signed`:
+    when the node had started its workers, and gave the sign.
 
     Raises ValueError if a value cannot be a number, a time or a cycle."""
 
@@ -93,6 +101,9 @@ class RunFact:
     how: str = ""
     why: str = ""
     made: tuple[int, int, int] | None = None
+    sign: Sign | None = None
+    started: float = 0.0
+    signed: float = 0.0
 
     def __post_init__(self) -> None:
         whole = all(type(each) in (int, NoneType) for each in (self.term, self.node))

@@ -10,6 +10,7 @@ from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.coordinator_facts import why_lost
 from ft_supervisor.core.protocol.model import Ending, Verdict
 from ft_supervisor.core.protocol.ranks import parse_ranks
+from ft_supervisor.core.protocol.signs import NodeSign
 from ft_supervisor.history.fact import (
     FactKind,
     RunFact,
@@ -46,6 +47,8 @@ class CoordinatorEventReader:
             if memory["newest"]:
                 newest = cycle_text(memory["newest"])
                 yield self._fact(FactKind.CYCLE_KNOWN, cycle=newest, group=parse_ranks(memory["group"]))
+            if message.get("sign") and message["running"]:
+                yield self._training(message, message["running"])
             if memory.get("unhealthy"):
                 yield self._fact(
                     FactKind.NODE_UNHEALTHY, node=rank_of(message), reason=str(memory["unhealthy"]["reason"])
@@ -57,6 +60,11 @@ class CoordinatorEventReader:
                 cycle=cycle_text(message["cycle"]),
                 failures=failures_of(message),
             )
+        elif kind == "HangNoticed":
+            cycle, hangs = cycle_text(message["cycle"]), failures_of(message)
+            yield self._fact(FactKind.HANG_NOTICED, node=rank_of(message), cycle=cycle, failures=hangs)
+        elif kind == "Training":
+            yield self._training(message, message["cycle"])
         elif kind in ("WorkersStopped", "WorkersSucceeded"):
             stopped = kind == "WorkersStopped"
             fact_kind = FactKind.WORKERS_STOPPED if stopped else FactKind.WORKERS_SUCCEEDED
@@ -132,6 +140,17 @@ class CoordinatorEventReader:
                 kind = FactKind.VERDICT_PROPOSED if proposed else FactKind.VERDICT_CLOSED
                 verdict = from_plain({"ending": Ending.UNKNOWN.value, **fact["verdict"]}, Verdict)
                 yield self._fact(kind, reason=verdict.reason, verdict=verdict)
+
+    def _training(self, message: dict[str, Any], cycle: dict[str, Any]) -> RunFact:
+        sign = from_plain(message["sign"], NodeSign)
+        return self._fact(
+            FactKind.TRAINING,
+            node=rank_of(message),
+            cycle=cycle_text(cycle),
+            sign=sign.sign,
+            started=self.at - sign.started,
+            signed=self.at - sign.signed,
+        )
 
     def _fact(self, kind: FactKind, **more: Any) -> RunFact:
         return RunFact(self.at, kind, self.term, **more)

@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 from ft_supervisor.core.protocol.model import Failure, Outcome, Verdict
 from ft_supervisor.core.protocol.settings import Cause
+from ft_supervisor.core.protocol.signs import CycleSigns, beats
 from ft_supervisor.history.fact import FactKind, RunFact
 from ft_supervisor.history.model import CycleEnd
 
@@ -16,7 +17,10 @@ from ft_supervisor.history.model import CycleEnd
 class CycleFacts:
     """The facts of one cycle. `made`: RunFact.made by infra_rank. The other dicts hold times: when the node started its
     workers (`runs`), had the first heartbeat of each (`beats`), ran nothing of the cycle any more (`over`), and
-    succeeded. `end`: when the cycle ended, None while it runs."""
+    succeeded. `signs`: those that nodes have sent to their coordinator; `told`: the failures that they have sent.
+    `tells`: whether the run has such signs at all, and then whether heartbeats are among them; None for a run of an
+    older version, and for a cycle whose coordinator's journal is missing. `end`: when the cycle ended, None while it
+    runs."""
 
     group: tuple[int, ...] = ()
     began: RunFact | None = None
@@ -29,6 +33,10 @@ class CycleFacts:
     beats: dict[int, float] = field(default_factory=dict)
     over: dict[int, float] = field(default_factory=dict)
     succeeded: dict[int, float] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+    signs: CycleSigns = field(default_factory=CycleSigns)
+    told: set[Failure] = field(default_factory=set)
+    tells: bool | None = None
     ended: CycleEnd = CycleEnd.RUNNING
     end: float | None = None
 
@@ -39,13 +47,19 @@ class CycleFacts:
 
     @property
     def started(self) -> float | None:
-        """When the last agent, of those with a journal, started its workers."""
+        """When the last node, of those that have told, started its workers."""
+        if self.signs.started is not None:
+            return self.signs.started
         return max(self.runs.values(), default=None)
 
     @property
     def up(self) -> float | None:
-        """When the last worker sent its first heartbeat; without heartbeats, when the last agent started its workers;
-        the cycle's end if that was earlier. None also while this is still to come."""
+        """When the cycle began to train, by core.protocol.cost; None while this is still to come. In a run of an older
+        version: when the last worker sent its first heartbeat; without heartbeats, when the last agent started its
+        workers; the cycle's end if that was earlier."""
+        if self.tells is not None:
+            at = self.signs.beat if self.tells else self.signs.line
+            return at if at is None or self.end is None else min(at, self.end)
         if not self.beats:
             return self.started
         up = max(self.beats.values()) if self.runs.keys() <= self.beats.keys() else None
@@ -53,7 +67,9 @@ class CycleFacts:
 
     @property
     def beating(self) -> float | None:
-        """When the last worker sent its first heartbeat; None if not all workers have sent one."""
+        """When the last node gave its first sign of training; None if that is not known."""
+        if self.tells is not None:
+            return self.up
         complete = self.runs and self.runs.keys() <= self.beats.keys()
         return max(self.beats.values()) if complete else None
 
@@ -69,9 +85,10 @@ class CycleFacts:
     @property
     def first_failed(self) -> float | None:
         """When the first worker failed, if that is recorded; for a hang, when the worker fell silent."""
-        times = [each.time for each in self.failures if each.time]
+        known = self.told if self.failed and self.told else self.failures
+        times = [each.time for each in known if each.time]
         if self.failed:
-            hung = [each for each in self.failures if each.cause is Cause.HANG and each.silent]
+            hung = [each for each in known if each.cause is Cause.HANG and each.silent]
             times += [(each.time or self.failed.at) - each.silent for each in hung]
         return min(times, default=None)
 
@@ -103,6 +120,9 @@ def collect(facts: Iterable[RunFact], verdict: Verdict | None, proposed: RunFact
             if gone is not None:
                 cycle.over.setdefault(node, gone)
     numbers = sorted(found, key=order)
+    if any(cycle.signs.started is not None for cycle in found.values()):
+        for cycle in found.values():
+            cycle.tells = beats(found.values()) if cycle.began else None
     for number, following in zip_longest(numbers, numbers[1:], fillvalue=""):
         found[number].ended, found[number].end = _end(found[number], found.get(following), verdict, proposed)
     return {number: found[number] for number in numbers}
@@ -110,8 +130,10 @@ def collect(facts: Iterable[RunFact], verdict: Verdict | None, proposed: RunFact
 
 def _add(cycle: CycleFacts, fact: RunFact) -> None:
     cycle.group = cycle.group or fact.group
-    if fact.kind is not FactKind.FIRST_FAILURE:  # it repeats a failure
+    if fact.kind not in (FactKind.FIRST_FAILURE, FactKind.HANG_NOTICED):  # the former repeats a failure
         cycle.failures |= set(fact.failures)
+    if fact.kind is not FactKind.FIRST_FAILURE and fact.term is not None:
+        cycle.told |= set(fact.failures)
     node = -1 if fact.node is None else fact.node
     match fact.kind:
         case FactKind.CYCLE_BEGAN:
@@ -122,14 +144,20 @@ def _add(cycle: CycleFacts, fact: RunFact) -> None:
             cycle.first_failure = fact
         case FactKind.DECIDED:
             cycle.decided = fact
+        case FactKind.TRAINING if fact.sign is not None:
+            cycle.signs.add(node, fact.sign, fact.started, fact.signed)
         case FactKind.WORKERS_STARTED:
             cycle.runs.setdefault(node, fact.at)
         case FactKind.WORKERS_MADE if fact.made is not None:
             cycle.made.setdefault(node, fact.made)
         case FactKind.ALL_BEAT:
             cycle.beats.setdefault(node, fact.at)
-        case FactKind.WORKERS_STOPPED | FactKind.WORKERS_GONE:
-            cycle.over.setdefault(node, fact.at)
+        case FactKind.WORKERS_STOPPED:
+            cycle.over[node] = fact.at if node not in cycle.over or node in cycle.gone else cycle.over[node]
+            cycle.gone.discard(node)
+        case FactKind.WORKERS_GONE if node not in cycle.over:  # by the agent's journal, until the coordinator's has it
+            cycle.over[node] = fact.at
+            cycle.gone.add(node)
         case FactKind.WORKERS_SUCCEEDED:
             cycle.succeeded.setdefault(node, fact.at)
             cycle.over.setdefault(node, fact.at)

@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ft_supervisor.core.protocol.cost import Cost
+from ft_supervisor.core.protocol.cost import Cost, CycleTimes
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.run_folder.left_running import LeftRunning
 
@@ -175,6 +175,7 @@ class CycleStory:
     how: str = ""
     why: str = ""
     made: Made | None = None
+    times: CycleTimes = field(default_factory=CycleTimes)
     first: FirstFailedWorker | None = None
 
 
@@ -245,10 +246,8 @@ class History:
 
     @property
     def ratio(self) -> float | None:
-        """The effective training time ratio, 0 to 1."""
-        if self.training is None or self.length is None or self.length <= 0:
-            return None
-        return min(1.0, self.training / self.length)
+        """The effective training time ratio, 0 to 1; at most that if the cost is not exact."""
+        return self.cost.ratio if self.cost else None
 
     @property
     def length(self) -> float | None:
@@ -258,5 +257,5 @@ class History:
 
     @property
     def lost(self) -> float:
-        """Seconds that failures cost, without those after which training did not go on."""
-        return sum(cycle.loss.total for cycle in self.cycles if cycle.loss and cycle.loss.resumed and cycle.loss.total)
+        """Seconds that failures cost; at least these if the cost is not exact."""
+        return self.cost.lost if self.cost else 0.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ft_supervisor.history.fact import FactKind, RunFact
-from ft_supervisor.history.model import NodeStory, Span, SpanState
+from ft_supervisor.history.model import CycleEnd, CycleStory, NodeStory, Span, SpanState
 
 
 def nodes(facts: Iterable[RunFact], names: Sequence[str]) -> tuple[NodeStory, ...]:
@@ -17,6 +17,30 @@ def nodes(facts: Iterable[RunFact], names: Sequence[str]) -> tuple[NodeStory, ..
     for fact in facts:
         fold.apply(fact)
     return tuple(NodeStory(each.rank, each.name, tuple(each.spans)) for each in spans)
+
+
+def with_starts(stories: Sequence[NodeStory], cycles: Sequence[CycleStory]) -> tuple[NodeStory, ...]:
+    """Return the nodes with the time apart in which a cycle's workers were starting. A cycle without any sign of
+    training has not trained, if another one of the run has such a sign, or it still runs."""
+    tells = any(cycle.times.training is not None for cycle in cycles)
+    began = {
+        cycle.number: cycle.times.training if tells or cycle.ended is CycleEnd.RUNNING else cycle.start
+        for cycle in cycles
+    }
+    return tuple(
+        replace(node, spans=tuple(part for span in node.spans for part in _parts(span, began))) for node in stories
+    )
+
+
+def _parts(span: Span, began: dict[str, float | None]) -> Iterator[Span]:
+    at = began.get(span.cycle)
+    if span.state is not SpanState.ACTIVE or span.cycle not in began or (at is not None and at <= span.start):
+        yield span
+    elif at is None or (span.end is not None and at >= span.end):
+        yield replace(span, state=SpanState.STARTING)
+    else:
+        yield replace(span, state=SpanState.STARTING, end=at)
+        yield replace(span, start=at)
 
 
 class _NodeSpans:

@@ -186,7 +186,7 @@ def test_a_node_between_two_cycles_of_its_own_is_no_spare() -> None:
 @pytest.mark.parametrize("event", [events.WorkerProgressed(C0), events.Beat(0, "ready")], ids=["socket", "ready"])
 def test_the_first_progress_is_kept_for_the_nodes_next_agent_and_reported(event: events.AgentEvent) -> None:
     play = running(a_job=in_process())
-    assert play.feed(event) == [remember(C0, progressed=C0)]
+    assert play.feed(event)[0] == remember(C0, progressed=C0)
     assert play.feed(event) == []
     play.feed(mail(STOP))
     assert play.feed(events.WorkersGone(C0, 33, (0,))) == [parks(progressed=True)]
@@ -195,7 +195,8 @@ def test_the_first_progress_is_kept_for_the_nodes_next_agent_and_reported(event:
 
 def test_a_heartbeat_is_no_progress_nor_is_anything_of_another_cycle_or_where_it_makes_no_difference() -> None:
     play = running(a_job=in_process())
-    assert play.feed(events.Beat(0, "beat"), events.WorkerProgressed(C1)) == []
+    (sign,) = play.feed(events.Beat(0, "beat"), events.WorkerProgressed(C1))
+    assert isinstance(sign, Send) and isinstance(sign.message, messages.Training)
     assert running().feed(events.WorkerProgressed(C0)) == []
 
 

@@ -29,6 +29,7 @@ from ft_supervisor.core.protocol.events import (
     Connected,
     Disconnected,
     EvidenceTaken,
+    FirstLine,
     Looked,
     Mailed,
     PolicyDiffers,
@@ -163,6 +164,8 @@ class AgentMachine:
                 self._do(Announce(facts.WorkersMade(event.cycle, event.in_process, event.warm, event.cold)))
             case WorkerProgressed(cycle):
                 self._life.progressed(cycle)
+            case FirstLine(cycle):
+                self._life.first_line(cycle, now)
             case WorkersReturned(cycle, functions):
                 self._life.returned(cycle, functions)
             case WorkersExited(cycle, failures):
@@ -200,10 +203,11 @@ class AgentMachine:
         self._giving_up.connected()
         self._follower.connect(event, now)
         self._life.repeat_success()
-        self._register()
+        self._register(now)
 
-    def _register(self) -> None:
-        self._follower.register(self.running, self._giving_up.signal, self._life.completed, self._life.hangs)
+    def _register(self, now: float) -> None:
+        life = self._life
+        self._follower.register(self.running, self._giving_up.signal, life.completed, life.hangs, life.sign(now))
 
     def _mail(self, message: messages.ToAgent, now: float) -> None:
         fresh = self.memory.ledger.fresh
@@ -214,7 +218,7 @@ class AgentMachine:
             case messages.Close(verdict=verdict):
                 self._close(verdict, now)
             case messages.Prepare():
-                self._register()
+                self._register(now)
             case None:
                 pass
             case order:
@@ -311,11 +315,11 @@ class AgentMachine:
         self._follower.tick(now)
         if self._register_due:
             self._register_due = False
-            self._register()
+            self._register(now)
         if self.state is not AgentState.CLOSING:
             self._give_up_if_due(now)
             if self.running is None and self._follower.led and self._giving_up.asks(now):
-                self._register()  # the answer is what its coordinator wants of this node
+                self._register(now)  # the answer is what its coordinator wants of this node
         self._life.abandon_if_due(now)
 
     def _give_up_if_due(self, now: float) -> None:

@@ -19,6 +19,7 @@ from ft_supervisor.core.protocol.ledger import newer
 from ft_supervisor.core.protocol.model import NO_PROMISE, Accepted, Cycle, Failure, Job, Memory, Node, Roster
 from ft_supervisor.core.protocol.plausible import to_node
 from ft_supervisor.core.protocol.refusals import Refusals
+from ft_supervisor.core.protocol.signs import NodeSign
 from ft_supervisor.core.quorum.lease import Lease
 from ft_supervisor.core.quorum.roster import first_candidate, first_term
 
@@ -83,10 +84,17 @@ class Follower:
         if (dial := self.search.tick(self.memory, now)) is not None:
             self._do(dial)
 
-    def register(self, running: Cycle | None, signal: str, completed: int, hangs: tuple[Failure, ...]) -> None:
+    def register(
+        self,
+        running: Cycle | None,
+        signal: str,
+        completed: int,
+        hangs: tuple[Failure, ...],
+        sign: NodeSign | None,
+    ) -> None:
         """Tell the coordinator all about this node. `running`: the cycle whose workers may live; `signal`: the one that
-        is to end the node, "" for none; `completed`, `hangs`: see messages.Register. Of failures only the first goes
-        along, which decides: there has to be room for the lists of 10,000 nodes."""
+        is to end the node, "" for none; `completed`, `hangs`, `sign`: see messages.Register. Of failures only the
+        first goes along, which decides: there has to be room for the lists of 10,000 nodes."""
         self._serial += 1
         register = messages.Register(
             node=self._node,
@@ -100,6 +108,7 @@ class Follower:
             told=signal,
             completed=completed,
             hangs=hangs,
+            sign=sign,
         )
         self._do(Send(register))
 

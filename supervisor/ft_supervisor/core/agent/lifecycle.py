@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ft_supervisor.core.agent.failures import truncate_failures
+from ft_supervisor.core.agent.first_sign import FirstSign
 from ft_supervisor.core.agent.follower import Follower
 from ft_supervisor.core.agent.hang import HangDetector
 from ft_supervisor.core.agent.hang_notice import HangNotice, truncated
@@ -45,6 +46,7 @@ from ft_supervisor.core.protocol.health_types import WORKERS
 from ft_supervisor.core.protocol.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem
 from ft_supervisor.core.protocol.orders import AgentState
 from ft_supervisor.core.protocol.settings import RestartMode
+from ft_supervisor.core.protocol.signs import NodeSign
 from ft_supervisor.core.transitions import check_transition
 from ft_supervisor.core.words import one_line
 
@@ -66,6 +68,7 @@ class Lifecycle:
         self._follower = follower
         self._do = do
         self._hangs = HangDetector(job, node, epoch)
+        self._first_sign = FirstSign(job.per_node)
         self._notice = HangNotice(self._hangs, follower, do, self._ignores)
         self._in_process = job.settings.restart is RestartMode.IN_PROCESS
         self._returned = 0
@@ -89,6 +92,10 @@ class Lifecycle:
     def hangs(self) -> tuple[Failure, ...]:
         """See messages.Register."""
         return truncated(self._notice.failures[:1]) if isinstance(self.state, Active) else ()
+
+    def sign(self, now: float) -> NodeSign | None:
+        """See messages.Register."""
+        return self._first_sign.at(now) if isinstance(self.state, Active) else None
 
     # -- what begins
 
@@ -138,6 +145,7 @@ class Lifecycle:
         self._returned = self._parked = 0
         self._hangs.start(run.group_rank, now)
         self._notice.begin()
+        self._first_sign.start(now)
         self._do(Start(run))
 
     def turn_unhealthy(self, problem: Problem) -> None:
@@ -190,6 +198,16 @@ class Lifecycle:
         self._hangs.beat(beat, now)
         if beat.kind == "ready" and self.running is not None:
             self.progressed(self.running)
+        if isinstance(self.state, Active) and self._first_sign.beat(beat, now):
+            self._send_sign(self.state.run.cycle, now)
+
+    def first_line(self, cycle: Cycle, now: float) -> None:
+        """See events.FirstLine."""
+        if isinstance(self.state, Active) and cycle == self.running and self._first_sign.line(now):
+            self._send_sign(cycle, now)
+
+    def _send_sign(self, cycle: Cycle, now: float) -> None:
+        self._follower.send(messages.Training, cycle=cycle, sign=self._first_sign.at(now))
 
     def take_evidence(self, wanted: messages.TakeEvidence, now: float) -> None:
         """The coordinator wants to know what the workers do; see HangNotice."""

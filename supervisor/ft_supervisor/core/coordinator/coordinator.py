@@ -108,7 +108,7 @@ class CoordinatorMachine:
                 self._hear_slurm(said, now)
             case Tick():
                 self._tick(now)
-        return self._actions
+        return self.state.saw(self._actions, now)
 
     def _tick(self, now: float) -> None:
         late = now - self._last_tick - 2 * self.job.timeouts.heartbeat
@@ -190,7 +190,7 @@ class CoordinatorMachine:
         else:
             member = self.members.get(message.infra_rank)
             if member is not None and member.incarnation == message.incarnation and not member.gone:
-                member.heard = now
+                self.state.hear(message, member, now)
                 if (hear := MESSAGES[self.role].get(type(message))) is not None:
                     hear(self, message, member, now)
 
@@ -205,7 +205,7 @@ class CoordinatorMachine:
         member = leadership.register(message, now)
         if member is None:
             return
-        self.state.learn(message.memory)
+        self.state.learn(message, now)
         if self.state.commit.stage is Stage.CLAIMED and self.verdict is not None:
             self._do(member.mail(messages.Close(leadership.election.term or 0, self.verdict)))
         elif self.role is Role.CANDIDATE:
@@ -352,7 +352,7 @@ class CoordinatorMachine:
         """This is the job's verdict: a majority keeps it, or a node, the file or the key has it."""
         if self.role is Role.LEADING:
             self._leadership.become(Role.CLOSING)
-        self._do(*self.state.commit.decide(verdict, self.state.lost(), self.state.summary(), now))
+        self._do(*self.state.commit.decide(verdict, self.state.lost(), self.state.summary(now), now))
 
     def _close_held(self, verdict: Verdict, now: float) -> None:
         """The key holds this verdict. After our claim it is told; else another process set it, and it is decided."""

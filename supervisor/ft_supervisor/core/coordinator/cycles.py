@@ -244,7 +244,6 @@ class Cycles:
         self._failure.heard(infra_rank)
         if infra_rank in self.current.pending and (self.phase is Phase.RUNNING or ran):
             self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
-            self.tally.broken(member.heard)
         self._advance(now)
         return step
 
@@ -347,7 +346,7 @@ class Cycles:
         self._become(Phase.RUNNING)
         self.current.succeed(group, self._members[group[0]], now, fresh=self._failure.fresh)
         self._since = now
-        self.tally.started(former, group, now)
+        self.tally.started(former, group)
         assert self.cycle is not None
         self._failure.enter_fresh(self.cycle)
         self._step.actions += self.announcements.began(
@@ -374,7 +373,6 @@ class Cycles:
         self._hangs.end()
         running = self._members.running() & set(self.group)
         at_once = self._failure.begin(trouble, running, self.current, self._since, self._standing.wall, now)
-        self.tally.broken(now)
         self._do(self.announcements.failed(self.cycle, trouble, now))
         if self.job.settings.step_file:
             self._do(ReadStep())

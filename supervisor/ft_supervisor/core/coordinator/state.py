@@ -5,17 +5,20 @@ Status and metrics read a CoordinatorState; only CoordinatorMachine changes it.
 
 from __future__ import annotations
 
+from ft_supervisor.core.coordinator.account import Account
 from ft_supervisor.core.coordinator.cycle_step import Standing
 from ft_supervisor.core.coordinator.cycles import Cycles
 from ft_supervisor.core.coordinator.interruptions import Interruptions
 from ft_supervisor.core.coordinator.joining import Joining
 from ft_supervisor.core.coordinator.leadership import Leadership, Role
 from ft_supervisor.core.coordinator.verdict_commit import Stage, VerdictCommit
-from ft_supervisor.core.protocol.actions import Announce
+from ft_supervisor.core.protocol import messages
+from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction
 from ft_supervisor.core.protocol.model import Cycle, Job, JobPhase, Memory, Node
 from ft_supervisor.core.protocol.plausible import Heights
 from ft_supervisor.core.protocol.ranks import format_ranks
 from ft_supervisor.core.protocol.summary import Summary
+from ft_supervisor.core.quorum.members import Member
 from ft_supervisor.core.transitions import check_invariants
 
 
@@ -30,6 +33,7 @@ class CoordinatorState:
         self.joining = Joining(job, self.leadership.members, self.cycles.selection, now)
         self.commit = VerdictCommit()
         self.interruptions = Interruptions(job, now)
+        self.account = Account(job, now, epoch)
         self._epoch = epoch
         self._known = Heights().with_(memory)
         self._cycles_known = 0
@@ -76,8 +80,20 @@ class CoordinatorState:
 
     # -- what nodes know
 
-    def learn(self, memory: Memory) -> None:
-        """A node has registered with this memory."""
+    def saw(self, actions: list[CoordinatorAction], now: float) -> list[CoordinatorAction]:
+        """Enter what an event has led to into the account. Return the actions."""
+        self.account.saw(actions, self.cycles.current, now)
+        return actions
+
+    def hear(self, message: messages.ToCoordinator, member: Member, now: float) -> None:
+        """A node has sent a message of our term."""
+        member.heard = now
+        self.account.hear(message, now)
+
+    def learn(self, message: messages.Register, now: float) -> None:
+        """A node has registered."""
+        memory = message.memory
+        self.account.hear(message, now)
         self._known = self._known.with_(memory)
         if memory.newest is not None:
             self._cycles_known = max(self._cycles_known, memory.newest.n + 1)
@@ -94,11 +110,13 @@ class CoordinatorState:
 
     # -- at the end
 
-    def summary(self) -> Summary:
+    def summary(self, now: float) -> Summary:
         """The job's story, as far as this coordinator knows it: of cycles before its term only how many there were."""
         cycle: Cycle | None = self.cycles.cycle
         return self.cycles.tally.summary(
-            max(self._cycles_known, cycle.n + 1 if cycle else 0), self.leadership.takeovers
+            max(self._cycles_known, cycle.n + 1 if cycle else 0),
+            self.leadership.takeovers,
+            self.account.cost(now, over=True).lost,
         )
 
     def lost(self) -> str:

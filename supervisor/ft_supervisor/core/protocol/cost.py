@@ -22,7 +22,7 @@ first line that rank 0 prints. The last node's sign counts for the cycle. All ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from math import inf
@@ -44,6 +44,9 @@ class Part(StrEnum):
     END = "end"
     UNKNOWN = "unknown"
 
+
+CLOCKS = 0.25
+"""Seconds. Two nodes' clocks may differ by so much before a time of one contradicts a time of the other."""
 
 LOST = (Part.DETECTION, Part.STOP, Part.DECISION, Part.WAITING, Part.RENDEZVOUS, Part.STARTING)
 """What failures, drains and growth cost."""
@@ -160,14 +163,30 @@ def cost(
     return Cost(**parts, partial=partial, nodes=nodes, workers=nodes * per_node, gpus=gpus, steps_twice=steps_twice)
 
 
+def happened(
+    failures: Collection[float], lost: Collection[float], began: float | None, *, node_lost: bool
+) -> float | None:
+    """Return when a cycle's failure happened: when its first worker failed, or when a lost node was last heard, if that
+    was earlier and the loss is the cause (`node_lost`) or no worker failed. None if neither is known. A failure's time
+    before the cycle began comes from a wrong clock, and is ignored."""
+    times = [at for at in failures if began is None or at > began - CLOCKS]
+    if node_lost or not failures:
+        times += lost
+    return min(times, default=None)
+
+
 def _marks(cycles: Sequence[CycleTimes], over: bool) -> Iterator[tuple[Part, float | None]]:
     """Yield parts in order, each with its end. None: that is not known, and the part has no time of its own."""
+    tells = any(cycle.training is not None for cycle in cycles)
     for index, cycle in enumerate(cycles):
         later = cycles[index + 1] if index + 1 < len(cycles) else None
-        yield from _of_cycle(cycle, later, over)
+        yield from _of_cycle(cycle, later, over, tells)
 
 
-def _of_cycle(cycle: CycleTimes, later: CycleTimes | None, over: bool) -> Iterator[tuple[Part, float | None]]:
+def _of_cycle(
+    cycle: CycleTimes, later: CycleTimes | None, over: bool, tells: bool
+) -> Iterator[tuple[Part, float | None]]:
+    """`tells`: some cycle of the run has given a sign of training, so that one without any has not trained."""
     next_ = inf if later is None else later.began
     wait, rendezvous, starting = (
         (Part.FIRST_START,) * 3 if cycle.first else (Part.WAITING, Part.RENDEZVOUS, Part.STARTING)
@@ -183,7 +202,8 @@ def _of_cycle(cycle: CycleTimes, later: CycleTimes | None, over: bool) -> Iterat
             yield (starting if cycle.training is None else Part.TRAINING), next_
         return
     ran = cycle.ended if cycle.happened is None else min(cycle.happened, cycle.ended)
-    yield (Part.UNKNOWN if cycle.training is None else Part.TRAINING), ran
+    silent = starting if tells else Part.UNKNOWN
+    yield (silent if cycle.training is None else Part.TRAINING), ran
     if not cycle.failed:
         yield Part.END, next_
         return

@@ -134,6 +134,13 @@ class WorkerProgressed:
 
 
 @dataclass(frozen=True)
+class FirstLine:
+    """Rank 0 of `cycle`, which is on this node, has printed something for the first time in it."""
+
+    cycle: Cycle
+
+
+@dataclass(frozen=True)
 class WorkersReturned:
     """Each worker of `cycle` that has not exited with 0 has returned from `functions` restartable functions, and waits
     for ReleaseWorkers."""
@@ -343,6 +350,7 @@ AgentEvent = (
     | BarrierPassed
     | WorkersStarted
     | WorkerProgressed
+    | FirstLine
     | WorkersReturned
     | WorkersExited
     | CannotStart

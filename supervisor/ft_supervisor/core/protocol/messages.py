@@ -25,6 +25,7 @@ from ft_supervisor.core.protocol.evidence import Digest
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Failure, Memory, Node, Problem, Roster, Verdict
 from ft_supervisor.core.protocol.ranks import parse_ranks
+from ft_supervisor.core.protocol.signs import NodeSign
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Register:
     own store, should this node get group_rank 0. The term is `memory.promise`. `serial` counts this incarnation's
     Registers: a repeated old one is ignored. `told`: the signal that asks this node to end, as in ToldToEnd.
     `completed`: the functions of WorkersCompleted for the cycle that runs; 0 if there was none. `hangs`: the first
-    failure of the last HangNoticed, while its workers run.
+    failure of the last HangNoticed, while its workers run. `sign`: that of Training for the cycle that runs.
     """
 
     node: Node
@@ -50,6 +51,7 @@ class Register:
     told: Text = ""
     completed: Count = 0
     hangs: tuple[Failure, ...] = ()
+    sign: NodeSign | None = None
 
     @property
     def infra_rank(self) -> int:
@@ -124,6 +126,17 @@ class WorkersCompleted:
     incarnation: Ordinal
     cycle: Cycle
     functions: Ordinal
+
+
+@dataclass(frozen=True)
+class Training:
+    """The workers of `cycle` on this node have given their first sign of training, or a better one."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+    sign: NodeSign
 
 
 @dataclass(frozen=True)
@@ -320,7 +333,9 @@ class Close:
     verdict: Verdict
 
 
-OfWorkers = WorkersFailed | HangNoticed | Evidence | WorkersSucceeded | WorkersCompleted | Stopping | WorkersStopped
+OfWorkers = (
+    WorkersFailed | HangNoticed | Evidence | WorkersSucceeded | WorkersCompleted | Training | Stopping | WorkersStopped
+)
 """Messages about the state of a node's workers."""
 OF_WORKERS: tuple[type, ...] = (
     WorkersFailed,
@@ -328,6 +343,7 @@ OF_WORKERS: tuple[type, ...] = (
     Evidence,
     WorkersSucceeded,
     WorkersCompleted,
+    Training,
     Stopping,
     WorkersStopped,
 )
@@ -339,6 +355,7 @@ ToCoordinator = (
     | Evidence
     | WorkersSucceeded
     | WorkersCompleted
+    | Training
     | Stopping
     | WorkersStopped
     | RosterKept
@@ -356,6 +373,7 @@ TO_COORDINATOR: tuple[type, ...] = (
     Evidence,
     WorkersSucceeded,
     WorkersCompleted,
+    Training,
     Stopping,
     WorkersStopped,
     RosterKept,

@@ -59,7 +59,7 @@ def from_node(message: messages.ToCoordinator, job: Job, known: Heights) -> str:
             return _past(cycle, message.term) or _evidence(message, job)
         case messages.WorkersSucceeded(cycle=cycle) | messages.Stopping(cycle=cycle):
             return _past(cycle, message.term)
-        case messages.WorkersCompleted(cycle=cycle):
+        case messages.WorkersCompleted(cycle=cycle) | messages.Training(cycle=cycle):
             return _past(cycle, message.term)
         case messages.WorkersStopped(cycle=cycle):
             more = "more parked workers than a node has" if message.parked > job.per_node else ""

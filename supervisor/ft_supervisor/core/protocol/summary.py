@@ -19,8 +19,8 @@ class Summary:
     """The counts of the coordinator that closes the job.
 
     `cycles`: how many there were. `replaced`: nodes whose place another one took; `dropped`: nodes that were left out
-    without one; `names`: the first MOST_NAMES of both. `lost`: seconds without training, each time from the last
-    sign of the cycle that could not go on until the next one began. `takeovers`: how often this coordinator took over.
+    without one; `names`: the first MOST_NAMES of both. `lost`: seconds that failures cost,
+    by core.protocol.cost. `takeovers`: how often this coordinator took over.
     After a takeover the other numbers cover only its own time, so they are lower bounds.
     """
 
@@ -33,36 +33,25 @@ class Summary:
 
 
 class Tally:
-    """Counts while the cycles go on. `nodes` are the nodes' names by infra_rank; all times in seconds."""
+    """Counts while the cycles go on. `nodes` are the nodes' names by infra_rank."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self._nodes = nodes
         self._replaced: dict[int, None] = {}
         self._dropped: dict[int, None] = {}
-        self._lost = 0.0
-        self._broken: float | None = None
 
-    def broken(self, since: float) -> None:
-        """Note that the running cycle cannot go on, and gave its last sign at `since`. The earliest call counts."""
-        self._broken = since if self._broken is None else min(since, self._broken)
-
-    def started(self, former: Sequence[int], group: Sequence[int], now: float) -> None:
+    def started(self, former: Sequence[int], group: Sequence[int]) -> None:
         """Note that a cycle of the nodes `group` begins after one of the nodes `former`."""
         stay = set(group)
         gone = [node for node in former if node not in stay]
         new = len(group) - (len(former) - len(gone))
         self._replaced |= dict.fromkeys(node for node in gone[:new] if node not in self._dropped)
         self._dropped |= dict.fromkeys(node for node in gone[new:] if node not in self._replaced)
-        if self._broken is not None:
-            self._lost += max(0.0, now - self._broken)
-            self._broken = None
 
-    def summary(self, cycles: int, takeovers: int) -> Summary:
-        """Return the counts. The stop that led to the job's end is not lost time."""
+    def summary(self, cycles: int, takeovers: int, lost: float) -> Summary:
+        """Return the counts; see Summary."""
         names = tuple(self._nodes[node] for node in (*self._replaced, *self._dropped))
-        return Summary(
-            cycles, len(self._replaced), len(self._dropped), names[:MOST_NAMES], round(self._lost, 1), takeovers
-        )
+        return Summary(cycles, len(self._replaced), len(self._dropped), names[:MOST_NAMES], round(lost, 1), takeovers)
 
 
 def head(verdict: Verdict, run_id: str) -> str:
