@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.protocol import messages
-from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction
+from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, Fact
 from ft_supervisor.core.protocol.cost import Cost, CycleTimes, cost, happened
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job
 from ft_supervisor.core.protocol.settings import Cause
@@ -139,7 +139,7 @@ class Account:
             if not newest.left:
                 newest.stopped = now
 
-    def _take(self, fact: facts.CoordinatorFact, now: float) -> None:
+    def _take(self, fact: Fact, now: float) -> None:
         newest = self._newest(None)
         match fact:
             case facts.VerdictProposed():
