@@ -18,12 +18,8 @@ from ft_supervisor.agent.memory_kills import Counter
 from ft_supervisor.agent.node_agent import WorkerStreams
 from ft_supervisor.agent.notify import Beats
 from ft_supervisor.agent.output import Output
-<<<<<<< HEAD
 from ft_supervisor.agent.stack_files import StackFiles
-from ft_supervisor.core.protocol.events import Beat
-=======
 from ft_supervisor.core.protocol.events import Beat, FirstLine
->>>>>>> f43a5165 (cost: agents send their workers' first sign of training; coordinator, status and report count by one account)
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Failure, Job, Node
 from ft_supervisor.core.protocol.settings import Cause, Hang, RestartMode
@@ -66,11 +62,7 @@ class WorkerEvidence:
 
     def begin(self, run: Run) -> None:
         """Note the cycle whose workers are about to be started."""
-<<<<<<< HEAD
-        self._run, self._began = run, time.time()
-=======
-        self._run, self._printed = run, run.group_rank != 0
->>>>>>> f43a5165 (cost: agents send their workers' first sign of training; coordinator, status and report count by one account)
+        self._run, self._began, self._printed = run, time.time(), run.group_rank != 0
 
     def open(self, run: Run, kept: Collection[int] = ()) -> dict[int, WorkerStreams]:
         """Return the workers' streams and variables, by local rank. `kept`: those that go on in their processes, and so
@@ -189,22 +181,9 @@ class WorkerEvidence:
         self._exited.clear()
         return tuple(beats.values())
 
-<<<<<<< HEAD
     def take_stacks(self, pids: Mapping[int, int]) -> Gathering | None:
         """Begin to look what these workers (by local rank) do, and to write their stacks to
         run_folder/stacks/CYCLE/RANK.txt. It is over within gather.BOUND. None if there are none."""
-=======
-    def first_line(self) -> FirstLine | None:
-        """Return the event that rank 0, if it is on this node, has printed something; once in each cycle."""
-        if self._run is None or self._printed or not self._output.since(0, 0)[0]:
-            return None
-        self._printed = True
-        return FirstLine(self._run.cycle)
-
-    def take_stacks(self, pids: Mapping[int, int]) -> Background[None] | None:
-        """Begin to write the stacks of these workers (by local rank) to run_folder/stacks/CYCLE/RANK.txt; done within
-        stacks.BOUND. None if there are none."""
->>>>>>> f43a5165 (cost: agents send their workers' first sign of training; coordinator, status and report count by one account)
         if self._run is None or not pids:
             return None
         first, said = self._run.group_rank * self._job.per_node, self._beats.statuses()
@@ -221,6 +200,13 @@ class WorkerEvidence:
         ]
         files = StackFiles(Path(self._job.run_folder), str(self._run.cycle), len(workers))
         return Gathering(workers, stack_files.sockets(self._job), self._began, files.keep)
+
+    def first_line(self) -> FirstLine | None:
+        """Return the event that rank 0, if it is on this node, has printed something; once in each cycle."""
+        if self._run is None or self._printed or not self._output.since(0, 0)[0]:
+            return None
+        self._printed = True
+        return FirstLine(self._run.cycle)
 
     def flush(self, bound: float) -> bool:
         """Return whether all the workers' output is passed on within `bound` seconds. Call it before this process

@@ -98,7 +98,7 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
     if shot.checkpoint is not None:
         written = duration(max(0.0, now - shot.checkpoint.time))
         yield "Checkpoint", f"step {shot.checkpoint.step}, written {written} ago", ""
-    if shot.cost is not None and shot.cycle is not None:
+    if shot.cost is not None and shot.cycle is not None and (shot.cycle.number or shot.cost.lost):
         yield "Lost so far", _lost(shot.cost, shot.cycle.number), ""
     yield "Nodes", ", ".join(f"{number} {role}" for role, number in _counts(shot)), ""
     if shot.phase is JobPhase.STOPPING and (running := sum(entry.count for entry in shot.nodes if entry.running)):
