@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ft_docs import advice_tables, commands, configuration, events, formats, metrics, small_pages, states
+from ft_supervisor.history import read_run
+from ft_supervisor.report import picture
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE: Mapping[str, Callable[[], str]] = {
@@ -48,8 +50,15 @@ def main(words: Sequence[str] | None = None) -> int:
     """Write the pages and build the site. Return the exit code."""
     parser = argparse.ArgumentParser(prog="docs", description=__doc__, allow_abbrev=False)
     parser.add_argument("--reference", action="store_true", help="write only the pages that are made from the code")
+    parser.add_argument(
+        "--timeline", type=Path, metavar="RUN", help="draw README's picture from this run's folder, and nothing else"
+    )
     parser.add_argument("--to", type=Path, default=ROOT / "dist" / "docs", metavar="DIR", help="default: %(default)s")
     arguments = parser.parse_args(words)
+    if arguments.timeline is not None:
+        drawn = picture.draw(read_run.read(arguments.timeline), "The timeline of a job whose nodes fail")
+        (ROOT / "docs" / "pictures" / "timeline.svg").write_text(drawn, encoding="utf-8")
+        return 0
     for path, content in made().items():
         path.write_text(content, encoding="utf-8")
     if arguments.reference:

@@ -10,11 +10,11 @@ PALETTE = {
     "line": ("#d9dee6", "#323a47"),
     "panel": ("#f5f7fa", "#1c222c"),
     "training": ("#2e8b57", "#3aa36a"),
-    "standby": ("#a9b8c9", "#55637a"),
+    "standby": ("#6f86a3", "#55687f"),
     "starting": ("#e0a526", "#d19a22"),
     "detection": ("#c8324a", "#e0566c"),
     "stopping": ("#7d1f2f", "#9c3346"),
-    "waiting": ("#6b7f99", "#7b90ad"),
+    "waiting": ("#c3ccd5", "#475262"),
     "again": ("#9a5fc0", "#a777cf"),
     "excluded": ("#5a4a66", "#7c6b8a"),
     "unknown": ("#e3e7ed", "#2b3340"),
@@ -52,9 +52,10 @@ code { font: .88em ui-monospace, monospace; background: var(--panel); padding: 0
 .stack { display: flex; height: 34px; border-radius: 6px; overflow: hidden; font-size: 12px; }
 .stack div { display: flex; align-items: center; justify-content: center; white-space: nowrap; overflow: hidden;
   min-width: 0; }
-.stack .training, .stack .detection, .stack .stopping, .stack .waiting, .stack .again { color: #fff; }
+.stack .training, .stack .detection, .stack .stopping, .stack .again { color: #fff; }
 .stack .starting { color: #1c2330; }
-.stack .first { color: var(--fg); }
+.stack .first { color: #fff; }
+.stack .waiting { color: var(--fg); }
 .training { background: var(--training); fill: var(--training); }
 .first, .standby { background: var(--standby); fill: var(--standby); }
 .starting { background: var(--starting); fill: var(--starting); }

@@ -49,8 +49,7 @@ DEFINITIONS = Markup(
 
 def timeline(history: History) -> Markup:
     """Return rows of nodes, an axis below them, and a legend."""
-    start, end = history.start or 0.0, history.until or 0.0
-    scale = _Scale(start, max(end, start + 1e-3))
+    scale = _scale(history)
     spans = sum(len(node.spans) for node in history.nodes) / max(1, len(history.nodes))
     nodes = interesting(history, min(MOST_NODES, max(50, int(MOST_SPANS / max(1.0, spans)))))
     faults: dict[str, list[Fault]] = {}
@@ -97,16 +96,35 @@ class _Scale:
         return min(x, 100 - width), width
 
 
-def _row(node: NodeStory, scale: _Scale, faults: Iterable[Fault]) -> str:
-    name = escape(plain(node.name))
+def _scale(history: History) -> _Scale:
+    start, end = history.start or 0.0, history.until or 0.0
+    return _Scale(start, max(end, start + 1e-3))
+
+
+def _bars(node: NodeStory, scale: _Scale, faults: Iterable[Fault]) -> str:
     spans = sorted(node.spans, key=lambda span: _ORDER.index(span.state))
     bars = "".join(_bar(span, scale) for span in spans)
     labels = "".join(_label(span, scale) for span in spans if span.state is SpanState.ACTIVE)
-    hits = "".join(_hit(fault, scale) for fault in faults)
+    return f"{bars}{labels}{''.join(_hit(fault, scale) for fault in faults)}"
+
+
+def _row(node: NodeStory, scale: _Scale, faults: Iterable[Fault]) -> str:
+    name = escape(plain(node.name))
     return (
         f'<tr data-node="{name}"><th scope="row" title="{name}">{name}</th><td><svg height="{_HEIGHT}" role="img"'
-        f' aria-label="{name}: {escape(_spoken(node))}">{bars}{labels}{hits}</svg></td></tr>'
+        f' aria-label="{name}: {escape(_spoken(node))}">{_bars(node, scale, faults)}</svg></td></tr>'
     )
+
+
+def rows(history: History) -> tuple[list[tuple[str, str]], str]:
+    """Return the name and the bars of each of the first nodes, and the axis, without a page around them."""
+    scale = _scale(history)
+    faults = history.faults[:MOST_FAULTS]
+    drawn = [
+        (node.name, _bars(node, scale, [fault for fault in faults if fault.node == node.name]))
+        for node in interesting(history, MOST_OPEN)
+    ]
+    return drawn, "".join(_axis(scale))
 
 
 def _spoken(node: NodeStory) -> str:
