@@ -57,9 +57,29 @@ def test_a_job_of_its_own_begins() -> None:
     assert (talk.value("nodes", "active"), talk.value("nodes", "standby"), talk.value("spares")) == (3, 1, 1)
     assert talk.value("observed_seconds_total") == 5
     # The Run went out at 2.0; the beat at 2.5 hears what was read before it, and makes the round that proves it at 3.0.
-    assert talk.values("lost_seconds_total") == {"joining": 3, "detection": 0, "decision": 0, "restart": 0}
+    assert talk.values("lost_seconds_total") == {
+        "joining": 3,
+        "detection": 0,
+        "decision": 0,
+        "restart": 0,
+        "starting": 0,
+    }
     assert talk.value("effective_training_time_ratio") == pytest.approx(0.4)
     assert talk.value("restart_seconds") == (0, 0)  # that was no restart
+
+
+def test_workers_that_start_are_lost_time_until_their_first_sign_of_training() -> None:
+    talk = Watched(4, 3)
+    talk.trains = False
+    talk.wait(2)
+    talk.begin()
+    talk.wait(10)
+    talk.train()
+    talk.wait(4)
+    assert talk.value("lost_seconds_total", "joining") == 3
+    assert talk.value("lost_seconds_total", "starting") == pytest.approx(9, abs=0.5)
+    account = talk.machine.state.account.cost(talk.now)
+    assert talk.value("effective_training_time_ratio") == pytest.approx(account.ratio, abs=0.05)
 
 
 def test_a_failed_worker_costs_detection_decision_and_restart() -> None:
@@ -77,7 +97,13 @@ def test_a_failed_worker_costs_detection_decision_and_restart() -> None:
     assert talk.values("detection_seconds") == {"exit": (1, 0.25), "oom": (0, 0), "lost_node": (0, 0)}
     assert talk.value("decision_seconds") == (1, 1.5)
     assert talk.value("restart_seconds") == (1, 1.0)
-    assert talk.values("lost_seconds_total") == {"joining": 3, "detection": 0.25, "decision": 1.5, "restart": 1}
+    assert talk.values("lost_seconds_total") == {
+        "joining": 3,
+        "detection": 0.25,
+        "decision": 1.5,
+        "restart": 1,
+        "starting": 0,
+    }
     assert talk.value("observed_seconds_total") == 9.5
     assert talk.value("budget_left", "1") == 2
 
@@ -161,7 +187,13 @@ def test_a_failure_before_all_were_heard_is_another_restart() -> None:
     talk.wait(3)
     assert (talk.value("cycles_total"), talk.value("restarts_total", "exit")) == (3, 2)
     assert talk.value("restart_seconds") == (1, 1.0)
-    assert talk.values("lost_seconds_total") == {"joining": 3, "detection": 0, "decision": 2, "restart": 1.5}
+    assert talk.values("lost_seconds_total") == {
+        "joining": 3,
+        "detection": 0,
+        "decision": 2,
+        "restart": 1.5,
+        "starting": 0,
+    }
 
 
 def test_what_takes_over_counts_from_there_on() -> None:
@@ -178,10 +210,11 @@ def test_what_takes_over_counts_from_there_on() -> None:
     talk.wait(2)
     assert (talk.value("in_charge"), talk.value("takeovers_total")) == (1, 1)
     assert talk.value("nodes", "unregistered") == 1
-    # The cycle goes on: it was not begun here, and nothing is lost.
+    # The cycle goes on: it was not begun here, and nothing is lost but the time until its nodes have told their signs.
     assert (talk.value("cycles_total"), talk.value("cycle_number")) == (0, 0)
     assert talk.value("observed_seconds_total") == 2
-    assert talk.value("effective_training_time_ratio") == 1
+    assert talk.values("lost_seconds_total") == {phase: 0.5 * (phase == "starting") for phase in LOSSES}
+    assert talk.value("effective_training_time_ratio") == 0.75
     talk.wait(5)
     assert talk.value("nodes_lost_total") == 1 and talk.value("phase", "stopping") == 1
 
@@ -204,7 +237,7 @@ def test_what_was_deposed_and_takes_charge_again_begins_anew() -> None:
         memory = replace(memory, promise=talk.machine.state.leadership.election.term or 0)
     talk.wait(3)
     assert (talk.value("in_charge"), talk.value("takeovers_total"), talk.value("phase", "running")) == (1, 1, 1)
-    assert talk.values("lost_seconds_total") == lost and talk.value("restart_seconds") == (0, 0)
+    assert talk.values("lost_seconds_total") == {**lost, "starting": 0.5} and talk.value("restart_seconds") == (0, 0)
 
 
 def test_who_is_cut_off_tells_nothing_of_the_job() -> None:
@@ -271,7 +304,7 @@ def test_time_in_which_the_observer_stood_still_counts_for_nothing() -> None:
     lost.noticed_late(2.0)
     lost.state = "decision"
     lost.until(62.0)
-    assert lost.lost == {"joining": 0, "detection": 2, "decision": 1, "restart": 0}
+    assert lost.lost == {"joining": 0, "detection": 2, "decision": 1, "restart": 0, "starting": 0}
 
 
 def test_what_trained_before_the_last_restart_is_not_lost_any_more() -> None:

@@ -24,7 +24,7 @@ BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 30
 OTHER = "other"
 CAUSES = (*(cause.value for cause in Cause), OTHER)
 PHASES = (JobPhase.JOINING, JobPhase.RUNNING, JobPhase.STOPPING, JobPhase.CLOSING)
-LOSSES = ("joining", "detection", "decision", "restart")
+LOSSES = ("joining", "detection", "decision", "restart", "starting")
 STATES = tuple(role.value for role in NodeRole)
 PERCENTILES = (50, 90, 99, 100)
 
@@ -120,7 +120,8 @@ TIME_LIMIT = _family(
 RATIO = _family(
     "effective_training_time_ratio",
     MetricType.GAUGE,
-    "Share of the time observed by this coordinator that was not lost (1 - lost / observed).",
+    "Share of the time observed by this coordinator in which the job trained (1 - lost / observed). The start of "
+    "workers is lost time, until their first sign of training, as in the report.",
 )
 CYCLES = _family("cycles_total", MetricType.COUNTER, "Cycles begun, the first one included.")
 RESTARTS = _family(
@@ -162,7 +163,8 @@ LOST = _family(
     "lost_seconds_total",
     MetricType.COUNTER,
     "Observed time without training. joining: until the first cycle runs; detection, decision, restart: the sums of "
-    "those histograms, and of what never came to its end.",
+    "those histograms, and of what never came to its end; starting: from there until the workers' first sign of "
+    "training, which is the first heartbeat of each, or in a job without heartbeats the first line of rank 0.",
     "phase",
     LOSSES,
 )

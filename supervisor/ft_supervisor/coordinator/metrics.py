@@ -165,7 +165,7 @@ class CoordinatorMetrics:
         if phase not in (JobPhase.RUNNING, JobPhase.STOPPING) or age is None or age >= self._proof_age:
             return None
         if phase is JobPhase.RUNNING and not self._waits_for:
-            return ""
+            return "" if self._machine.state.account.training else "starting"
         if self._failed is None:
             return "joining"
         return "decision" if self._decided is None else "restart"
