@@ -12,6 +12,7 @@ from ft_supervisor.report import render_html
 from ft_supervisor.report.cards import blamed, cards, cost
 from ft_supervisor.report.style import CSS, PALETTE
 from ft_supervisor.report.whole import whole
+from ft_supervisor.report.words import hours
 
 
 def crash_loop(times: int) -> History:
@@ -65,6 +66,19 @@ def test_each_failed_cycle_is_on_exactly_one_card(case: str) -> None:
     history = recorded(case)
     failed = [cycle.number for cycle in history.cycles if cycle.ended is CycleEnd.FAILED]
     assert [cycle.number for card in cards(history) for cycle in card.cycles] == failed
+
+
+def test_what_it_cost_is_told_as_far_as_it_is_known() -> None:
+    history = recorded("crash")
+    assert history.cost is not None
+    known = replace(history.cost, nodes=4, workers=32, gpus=True, steps_twice=30, partial=False, unknown=0.0)
+    told = hours(replace(history, cost=known))
+    assert "node-hours" in told and "GPU-hours" in told and told.endswith("30 steps done twice")
+    assert "GPU" not in hours(replace(history, cost=replace(known, gpus=False)))
+    assert hours(replace(history, cost=None)) == ""
+    for cost_, least in ((known, False), (replace(known, partial=True), True)):
+        page = render_html.render(report("crash", cost=cost_))
+        assert ("at least" in page, "ratio at most" in page) == (least, least)
 
 
 def test_no_two_meanings_share_a_colour() -> None:

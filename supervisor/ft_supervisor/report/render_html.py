@@ -27,14 +27,15 @@ from ft_supervisor.report.words import (
     deed,
     first_failing,
     game_day,
+    hours,
     lost,
     made,
     moment,
     outcome,
     parts_of,
     ran,
+    ratio,
     run_line,
-    share,
     title,
     verdict_line,
     why,
@@ -60,7 +61,7 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     functions: list[Callable[..., object]] = [advised, blamed, cards, clock, consequence, cost, count, decision, deed]
-    functions += [duration, first_failing, game_day, lost, markup, moment, outcome, percent, ran, share, spoken]
+    functions += [duration, first_failing, game_day, lost, markup, moment, outcome, percent, ran, spoken, hours, ratio]
     functions += [timeline, title, whole]
     environment.globals |= {function.__name__: function for function in functions} | {
         "CSS": Markup(CSS),

@@ -56,7 +56,8 @@ PAGE = """\
   <span><i class="{{ part.kind }}"></i>{{ spoken([part]) }}</span>
   {%- endfor -%}
 </div>
-<p class="soft">effective training time ratio {{ share(history.ratio) }}; failures took {{ lost(history) }}</p>
+<p class="soft">effective training time ratio {{ ratio(history) }}; failures took {{ lost(history) }}
+  {%- if hours(history) %}; {{ hours(history) }}{% endif %}</p>
 {% endif %}
 {% endmacro %}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ft_supervisor.core.protocol.cost import Cost, Part
+from ft_supervisor.core.protocol.cost import Part
 from ft_supervisor.core.words import duration
 from ft_supervisor.history.model import History
 
@@ -34,7 +34,7 @@ class Share:
 def whole(history: History) -> tuple[Share, ...]:
     """Return the parts in the order in which they are painted, without those that took no time; () if the run's time is
     not known."""
-    cost = history.cost or _estimated(history)
+    cost = history.cost
     if cost is None or cost.whole <= 0:
         return ()
     sums = [(kind, title, sum(map(cost.part, parts))) for kind, title, parts in _SHOWN]
@@ -49,25 +49,3 @@ def percent(share: float) -> str:
 def spoken(parts: Sequence[Share]) -> str:
     """Return the parts with their times, in one line."""
     return ", ".join(f"{part.title} {duration(part.seconds)} ({percent(part.share)})" for part in parts)
-
-
-def _estimated(history: History) -> Cost | None:
-    """Return an account from the losses, for a history without one."""
-    length = history.length
-    if not length or length <= 0:
-        return None
-    losses = [cycle.loss for cycle in history.cycles if cycle.loss]
-    first = next((cycle.workers_up for cycle in history.cycles), None)
-    found = {
-        Part.FIRST_START: max(0.0, first - history.start) if first and history.start else 0.0,
-        Part.TRAINING: history.training or 0.0,
-        Part.DETECTION: sum(loss.detection or 0.0 for loss in losses),
-        Part.STOP: sum(loss.stop or 0.0 for loss in losses),
-        Part.DECISION: sum(loss.decision or 0.0 for loss in losses),
-        Part.RENDEZVOUS: sum(loss.rendezvous or 0.0 for loss in losses),
-        Part.STARTING: sum(loss.worker_start or 0.0 for loss in losses),
-    }
-    total = sum(found.values())
-    scale = min(1.0, length / total) if total else 1.0
-    parts = {part.value: seconds * scale for part, seconds in found.items()}
-    return replace(Cost(unknown=max(0.0, length - sum(parts.values()))), **parts)  # type: ignore[arg-type]

@@ -106,11 +106,27 @@ def restarts(history: History) -> int:
 
 def lost(history: History) -> str:
     """Return what failures cost, with "at least" where something is not known."""
-    if history.cost is not None:
-        return ("" if history.cost.exact else "at least ") + duration(history.cost.lost)
-    failed = [cycle.loss for one, _ in pairwise(history.cycles) if (cycle := one).ended is CycleEnd.FAILED]
-    least = any(loss is None or None in (loss.total, loss.detection) for loss in failed)
+    least = history.cost is not None and not history.cost.exact
     return ("at least " if least else "") + duration(history.lost)
+
+
+def ratio(history: History) -> str:
+    """Return the effective training time ratio, with "at most" where something is not known."""
+    most = history.cost is not None and not history.cost.exact
+    return ("at most " if most else "") + share(history.ratio)
+
+
+def hours(history: History) -> str:
+    """Return the node-hours and GPU-hours that the run took and lost, and the steps that it did twice."""
+    cost = history.cost
+    if cost is None or not cost.nodes:
+        return ""
+    told = [f"{cost.node_hours(cost.whole):.2f} node-hours, {cost.node_hours(cost.lost):.2f} of them lost"]
+    if cost.gpus:
+        told.append(f"{cost.worker_hours(cost.whole):.2f} GPU-hours, {cost.worker_hours(cost.lost):.2f} of them lost")
+    if cost.steps_twice is not None:
+        told.append(f"{count(cost.steps_twice, 'step')} done twice")
+    return "; ".join(told)
 
 
 PARTS = ("detection", "stop", "decision", "rendezvous", "worker_start")
@@ -141,7 +157,7 @@ def summary(history: History) -> list[str]:
         lines.append(
             f"{moment(history.start)}{until} {clock(end, history.start)} {zone()} ({duration(history.length)})"
         )
-        lines.append(time_line(history))
+        lines += [time_line(history), *([hours(history)] if hours(history) else [])]
     if history.faults:
         lines.append(game_day(history.faults))
     return lines
@@ -149,8 +165,8 @@ def summary(history: History) -> list[str]:
 
 def time_line(history: History) -> str:
     """Return how long the run trained, and what failures cost."""
-    ratio = f"{share(history.ratio)} of the time (effective training time ratio)"
-    return f"trained {duration(history.training)}, {ratio}; failures took {lost(history)}"
+    of = f"{ratio(history)} of the time (effective training time ratio)"
+    return f"trained {duration(history.training)}, {of}; failures took {lost(history)}"
 
 
 def game_day(faults: Sequence[Fault]) -> str:
