@@ -7,6 +7,8 @@ from typing import Any
 
 from tests.processes.harness import BOUND, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
 
+from ft_supervisor.core.protocol.cost import LOST
+
 
 def report(job: Job, *options: str) -> subprocess.CompletedProcess[str]:
     """From where the job was started; without Slurm."""
@@ -23,16 +25,29 @@ def report(job: Job, *options: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def cycles(job: Job) -> list[dict[str, Any]]:
-    """Of its only run, as far as they are known."""
+def only_run(job: Job) -> dict[str, Any]:
+    """Its only run, as far as it is known; {} while nothing is."""
     done = report(job, "--json")
     if done.returncode != 0:
         assert done.returncode == 4, done
-        return []
+        return {}
     (run,) = json.loads(done.stdout)["runs"]
     assert run["run_id"] == job.run_folder.name
-    found: list[dict[str, Any]] = run["cycles"]
+    found: dict[str, Any] = run
     return found
+
+
+def cycles(job: Job) -> list[dict[str, Any]]:
+    """Of its only run, as far as they are known."""
+    found: list[dict[str, Any]] = only_run(job).get("cycles", [])
+    return found
+
+
+def trains_again(job: Job) -> dict[str, Any] | None:
+    """Return its run once the report has the second cycle's first sign of training."""
+    run = only_run(job)
+    up = [cycle["workers_up"] for cycle in run.get("cycles", [])]
+    return run if len(up) == 2 and up[1] is not None else None
 
 
 def test_a_job_is_told_while_it_runs_and_after_its_end(start: StartJob) -> None:
@@ -42,13 +57,20 @@ def test_a_job_is_told_while_it_runs_and_after_its_end(start: StartJob) -> None:
     for rank in (0, 1):
         job.worker(rank, restart=1)
     # Only what the coordinator has copied of its journal is there by now.
-    first, second = until(lambda: found if len(found := cycles(job)) == 2 else None, "a second cycle in the report")
+    live = until(lambda: trains_again(job), "a second cycle that trains, in the report")
+    first, second = live["cycles"]
     assert (first["ended"], first["cause"], second["ended"]) == ("failed", "exit", "running")
-    assert first["loss"]["stop"] is not None and first["loss"]["worker_start"] is None
+    assert first["loss"]["stop"] is not None and first["loss"]["worker_start"] is not None
+    assert live["cost"]["exact"] and live["cost"]["starting"] > 0
     job.finish()
     job.assert_end(0, "success")
 
-    first, second = cycles(job)
+    over = only_run(job)
+    for part in ("lost", "first_start", *LOST):
+        assert abs(over["cost"][part] - live["cost"][part]) < 0.05, (part, live["cost"], over["cost"])
+    assert over["cost"]["training"] >= live["cost"]["training"] and over["cost"]["exact"]
+    assert abs(over["cost"]["whole"] - (over["ended"] - over["start"])) < 0.05
+    first, second = over["cycles"]
     assert (first["ended"], second["ended"]) == ("failed", "success")
     assert first["failures"][0]["node"] == "node1" and first["failures"][0]["exit_code"] == 1
     parts = {part: seconds for part, seconds in first["loss"].items() if part not in ("at", "resumed", "total")}
