@@ -15,7 +15,8 @@ from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
 from ft_supervisor.core.protocol import actions
 from ft_supervisor.core.protocol.actions import AgentAction
-from ft_supervisor.core.protocol.events import AgentEvent, Looked, Tick
+from ft_supervisor.core.protocol.events import AgentEvent, EvidenceTaken, Looked, Tick
+from ft_supervisor.core.protocol.evidence import TAKING, Collective, Digest, EvidenceSource
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Cycle, Memory
 from ft_supervisor.core.protocol.orders import Done
@@ -127,6 +128,8 @@ class SimAgent(Process):
                 case actions.ReleaseWorkers(cycle, functions):
                     if self.node.workers is not None and self.node.workers.cycle == cycle:
                         self.node.workers.release(functions)
+                case actions.TakeEvidence():
+                    self.clock.after(self.clock.between(0.01, TAKING), self.do, self._evidence, action)
                 case actions.DropParked():
                     self._drop_parked()
                 case actions.EnterBarrier(cycle, world_size):
@@ -163,6 +166,15 @@ class SimAgent(Process):
             self.world.checks.began(self.node, run, workers.born)
             workers.start()
             self.world.moment("running", self.node.rank)
+
+    def _evidence(self, taking: actions.TakeEvidence) -> None:
+        """Tell which collective the workers have entered, if they are still there."""
+        workers = self.node.workers
+        digests: tuple[Digest, ...] = ()
+        if workers is not None and workers.cycle == taking.cycle:
+            entered = Collective("all", 6 if workers.hangs else 7, "all_reduce")
+            digests = (Digest(0, source=EvidenceSource.WORKER_SERVER, collectives=(entered,)),)
+        self.feed(EvidenceTaken(taking.cycle, taking.number, digests))
 
     def _drop_parked(self) -> None:
         self.crew.drop_parked()

@@ -88,6 +88,8 @@ class Injector:
         match fault.kind:
             case "worker" if node.workers is not None:
                 node.workers.fail(Failure(node.rank, 0, signal="SIGKILL"))
+            case "hang" if node.workers is not None:
+                node.workers.hang()
             case "worker" if node.parked is not None:
                 node.parked.gone()
             case "agent":

@@ -15,6 +15,7 @@ from tests.simulation import agent as sim_agent
 from tests.simulation import (
     broken_cycles,
     broken_daemon,
+    broken_hang,
     broken_launch,
     broken_nodes,
     broken_parking,
@@ -27,7 +28,7 @@ from tests.simulation.world import Machines
 
 from ft_supervisor.core.agent import agent, follower
 from ft_supervisor.core.agent.agent import AgentMachine
-from ft_supervisor.core.coordinator import coordinator, cycles, failure_decision, leadership, state
+from ft_supervisor.core.coordinator import coordinator, cycles, failure_decision, hang_round, leadership, state
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.daemon import daemon, leaving
 from ft_supervisor.core.daemon.daemon import DaemonMachine
@@ -226,6 +227,18 @@ OTHERS = (
         ("10",),
         themes.parking,
         parts=((state, "Cycles", broken_cycles.WaitsOnlyForTheFirstToStop),),
+    ),
+    Mutant(
+        "StopsAtTheFirstAnswer",
+        ("hang",),
+        themes.hanging,
+        parts=((hang_round, "HangRounds", broken_hang.StopsAtTheFirstAnswer),),
+    ),
+    Mutant(
+        "BlamesOneThatWaits",
+        ("hang",),
+        themes.hanging,
+        parts=((hang_round, "explain", broken_hang.blames_somebody),),
     ),
     _agent(broken_parking.RunsTheScriptAheadForNothing, "3", theme=themes.ailing),
     Mutant(

@@ -10,7 +10,7 @@ KINDS = (
     *("freeze-agent", "freeze-coordinator", "freeze-daemon", "freeze-children", "freeze-node"),
     *("cut-node", "cut-pair", "cut-way", "split", "reset"),
     *("signal", "cancel", "repeat", "files", "outside", "stranger", "squatter"),
-    *("sick", "unable", "drain", "limit"),
+    *("sick", "unable", "drain", "limit", "hang"),
     *("launch-term", "launch-int"),
 )
 """The kinds of faults.
@@ -21,6 +21,7 @@ on. unable: it cannot start workers from now on. drain: Slurm answers that it dr
 that the job ends in so many seconds. stranger: a foreign process on the network sets the exit barrier's keys in the
 store of this node's coordinator. squatter: a foreign process has the first port on this node, with a store that claims
 to be the job's and has another configuration. outside: a foreign process sets permanent_close in that store.
+hang: its workers hang, and the agent notices it at once.
 launch-term, launch-int: this signal is sent to `launch` alone, where the job has one."""
 
 MOMENTS = (

@@ -8,6 +8,7 @@ from ft_supervisor.core.protocol.settings import (
     Backoff,
     Budget,
     Check,
+    Hang,
     Health,
     InProcessBudget,
     Interruption,
@@ -25,6 +26,8 @@ CHECK = Check("c", ("c",), timeout=1.0, when=tuple(When))
 INTERVAL = 3.0
 """Seconds between two rounds of checks on a standby."""
 PAUSE = 2.0
+NEVER = 1e6
+"""Seconds without heartbeats that are no hang: simulated workers say themselves that they hang."""
 
 
 def settings(plan: Plan, grace: float) -> Settings:
@@ -52,4 +55,7 @@ def settings(plan: Plan, grace: float) -> Settings:
     drain, requeue = plan.seed % 3 == 0, plan.seed % 2 == 0
     interruption = Interruption(before_end=5.0, grace=grace, poll=5.0, drain_now=drain, requeue=requeue)
     restart = RestartMode.IN_PROCESS if plan.in_process else RestartMode.PROCESS
-    return Settings(restart=restart, rules=rules, health=health, placement=placement, interruption=interruption)
+    hang = Hang(after=NEVER, first=NEVER) if any(fault.kind == "hang" for fault in plan.faults) else None
+    return Settings(
+        restart=restart, rules=rules, health=health, placement=placement, interruption=interruption, hang=hang
+    )

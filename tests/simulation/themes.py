@@ -253,6 +253,25 @@ def renewed(dice: random.Random, plan: Plan) -> Plan:
     return replace(plan, candidates=1, habits=habits, slow=0.05, faults=tuple(faults))
 
 
+def hanging(dice: random.Random, plan: Plan) -> Plan:
+    """Plan workers that hang, and something else while all are asked what their workers do."""
+    nodes = dice.randint(3, 5)
+    active = dice.randint(2, nodes - 1)
+    faults, at = [], dice.uniform(6.0, 10.0)
+    for _ in range(dice.randint(1, 2)):
+        rank = dice.randrange(nodes)
+        faults.append(_fault("hang", at, [rank]))
+        if dice.random() < 0.3:
+            faults.append(_fault("hang", at + dice.uniform(0.0, 4.0), [dice.randrange(nodes)]))
+        if dice.random() < 0.7:
+            kind = dice.choice(("coordinator", "cut-node", "freeze-node", "freeze-agent", "reset", "worker", "node"))
+            seconds = dice.uniform(1.0, 9.0) if kind.startswith(("cut", "freeze")) else 0.0
+            where = dice.choice((IN_CHARGE, rank, dice.randrange(nodes)))
+            faults.append(_fault(kind, at + dice.uniform(0.0, 5.0), [where], seconds))
+        at += dice.uniform(20.0, 30.0)
+    return replace(_long(dice, plan, at), nodes=nodes, active=active, peers="hang", faults=tuple(faults))
+
+
 THEMES: tuple[Theme, ...] = (
     gentle,
     see_saw,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ft_supervisor.core.agent.node_workers import WorkersState
 from ft_supervisor.core.protocol.actions import StopWorkers
-from ft_supervisor.core.protocol.events import WorkerProgressed
+from ft_supervisor.core.protocol.events import Beat, WorkerProgressed
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure
 from ft_supervisor.core.protocol.ranks import parse_ranks
@@ -54,6 +54,8 @@ class SimWorkers:
     """Whether they have left their function: they do nothing any more."""
     child: bool = False
     """Whether a process that they have started goes on in spite of their report."""
+    hangs: bool = False
+    """Whether it hangs: all others have entered a collective that it has not."""
     _called: bool = False
     _killed: bool = False
     _lag: float = 0.0
@@ -106,6 +108,13 @@ class SimWorkers:
             self._leave()
         self.agent.node.note(f"workers of {self.cycle} fail: {failure}")
         self.agent.do(self._fail, failure)
+
+    def hang(self) -> None:
+        """Let one of them do nothing from now on, which the agent notices."""
+        if self.alive and not self.over:
+            self.over = self.hangs = True
+            self.agent.world.checks.hanging.add(self.agent.node.rank)
+            self.agent.do(self.agent.feed, Beat(0, "trigger"))
 
     def _fail(self, failure: Failure) -> None:
         if self._called and not failure.lives:
