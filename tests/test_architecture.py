@@ -15,7 +15,7 @@ CORE = {"core", "core.protocol", "core.quorum", "core.placement"}
 """What every part may know of the core: nouns, messages and facts, and who is a member."""
 LOWER = CORE | {"config", "store", "process", "run_folder", "journal"}
 PAGES = {"history", "report", "status"}
-SHELLS = {"agent", "coordinator", "daemon", "launch", "local", "fault", "submit", "doctor"}
+SHELLS = {"agent", "coordinator", "daemon", "launch", "local", "fault", "stacks", "submit", "doctor"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),  # words and tables, for all rooms
     "core.protocol": {"core"},
@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "launch": LOWER | {"core.launch", "ft_slurm", "daemon"},  # it starts daemons, and knows where they put files
     "local": LOWER | {"core.launch", "ft_slurm", "daemon", "launch"},
     "fault": LOWER | {"ft_slurm", "daemon", "launch"},  # the folders that daemons make, and launch's srun
+    "stacks": LOWER | {"core.coordinator", "evidence", "fault", "daemon"},  # what stands out; how nodes are reached
     "submit": CORE | {"config", "ft_slurm"},
     "doctor": LOWER | {"ft_slurm", "agent", "daemon", "launch", "submit"},  # it looks at what these will do here
     "cli": LOWER | PAGES | SHELLS | {"ft_slurm"},

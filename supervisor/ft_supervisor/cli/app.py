@@ -18,6 +18,7 @@ from ft_supervisor.cli import (
     policy,
     report,
     schema,
+    stacks,
     status,
     submit,
     usage,
@@ -31,6 +32,7 @@ app.command("local")(local.local)
 app.command("submit", cls=submit.SubmitCommand, options_metavar=submit.USAGE)(submit.submit)
 app.command("status")(status.status)
 app.command("logs")(logs.logs)
+app.command("stacks")(stacks.stacks)
 app.command("list")(list_runs.list_runs)
 app.command("verdict")(verdict.verdict)
 app.command("report")(report.report)
@@ -72,6 +74,7 @@ def top(
       ft-supervisor local --config job.yaml -N 4                 on this machine, without Slurm
       ft-supervisor status 1234                                  what is going on in job 1234?
       ft-supervisor logs 1234 --failed                           what did the failed workers print?
+      ft-supervisor stacks 1234                                  what do its workers do just now?
       ft-supervisor list                                         which runs are known here?
       ft-supervisor verdict 1234                                 how did job 1234 end?
       ft-supervisor fault kill coordinator --job 1234            game day: does job 1234 survive?

@@ -12,11 +12,11 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import IO
+from typing import IO, Any
 
 from ft_supervisor.core.protocol.codec import CodecError, decode
 from ft_supervisor.core.words import one_line
-from ft_supervisor.fault.messages import FROM_EXECUTOR, MAX_BYTES, Answer, FaultError, NotAllowed
+from ft_supervisor.fault.messages import FROM_EXECUTOR, MAX_BYTES, FaultError, NotAllowed
 
 END_BOUND = 3.0
 """Seconds for an executor to be gone once its pipes are closed."""
@@ -25,8 +25,16 @@ END_BOUND = 3.0
 class Call:
     """A call that is under way; `end` it."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Start the executor. Raises FaultError when it cannot be started."""
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        kinds: Sequence[type] = FROM_EXECUTOR,
+        limit: int = MAX_BYTES,
+    ) -> None:
+        """Start the executor, whose answers are of these `kinds` and have at most `limit` bytes.
+
+        Raises FaultError when it cannot be started."""
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end
         try:
             self._process = subprocess.Popen(
@@ -41,8 +49,10 @@ class Call:
             self._stderr.close()
             raise FaultError(f"{command[0]} cannot be started: {problem.strerror}") from None
         self._heard = b""
+        self._kinds = kinds
+        self._limit = limit
 
-    def answer(self, until: float) -> Answer | None:
+    def answer(self, until: float) -> Any:
         """Return the next answer; None when the executor has ended well.
 
         Raises FaultError when it has not, or at `until` (seconds, monotonic).
@@ -58,11 +68,11 @@ class Call:
                 self._check_end()
                 return None
             self._heard += data
-            if len(self._heard) > 2 * MAX_BYTES:
+            if len(self._heard) > 2 * self._limit:
                 raise FaultError("the node says more than anybody could read")
         line, _, self._heard = self._heard.partition(b"\n")
         try:
-            answer: Answer = decode(line, FROM_EXECUTOR, MAX_BYTES)
+            answer = decode(line, self._kinds, self._limit)
         except CodecError as problem:
             raise FaultError(f"the node answers what makes no sense: {problem}") from None
         return answer

@@ -67,7 +67,20 @@ class Transport:
         """Start the executor that carries the fault out. Raises FaultError."""
         if (hit.run_id, hit.node) in self._here:
             return Call(_command(hit), self._environ)
-        return Call(self._line([hit.node], hit), _clean(self._environ))
+        return Call(self._line([hit.node], _command(hit)), _clean(self._environ))
+
+    def everywhere(
+        self, module: str, request: object, kinds: Sequence[type], limit: int
+    ) -> tuple[Call, tuple[str, ...]]:
+        """Start `python -m MODULE REQUEST` beside the job's processes, once on each machine. Return the call, and the
+        names of the nodes that may answer; none for the nodes of `local`, which are all on this machine.
+
+        Raises FaultError; JobOver when the job has ended."""
+        command = [sys.executable, "-P", "-m", module, encode(request).decode()]
+        if any(each.local for each in find.look(self._wanted)):
+            return Call(command, self._environ, kinds, limit), ()
+        nodes = self._nodes_by_slurm()
+        return Call(self._line(nodes, command), _clean(self._environ), kinds, limit), nodes
 
     def _one_run(self, seen: list[Seen]) -> list[Seen]:
         found = sorted({each.run_id for each in seen})
@@ -109,7 +122,7 @@ class Transport:
 
     def _look_by_srun(self, nodes: Sequence[str]) -> list[Seen]:
         request = Look(self._wanted.job_id, self._wanted.step_id, self._wanted.restart_count)
-        call = Call(self._line(nodes, request), _clean(self._environ))
+        call = Call(self._line(nodes, _command(request)), _clean(self._environ))
         seen: list[Seen] = []
         until = time.monotonic() + LOOK_BOUND
         try:
@@ -127,13 +140,13 @@ class Transport:
         self.silent = [node for node in nodes if node not in {each.node for each in seen}]
         return seen
 
-    def _line(self, nodes: Sequence[str], request: Look | Hit) -> list[str]:
+    def _line(self, nodes: Sequence[str], command: Sequence[str]) -> list[str]:
         """Return the srun line for an executor on each of the nodes, beside the processes that run there."""
         program = shutil.which("srun", path=self._environ.get("PATH"))
         if program is None:
             raise Wrong("there is no srun here to reach the job's nodes with: try it on a login node")
         where = [f"--jobid={self._wanted.job_id}", "--overlap", f"--nodelist={','.join(nodes)}", "--chdir=/"]
-        line = srun.srun(len(nodes), _command(request))
+        line = srun.srun(len(nodes), command)
         return [program, *where, "--job-name=ft-fault", "--quiet", *line[1:]]
 
 

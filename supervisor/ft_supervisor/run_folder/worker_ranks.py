@@ -12,14 +12,19 @@ from ft_supervisor.process import atomic
 _NAME = "worker-ranks.json"
 
 
+def path(folder: Path) -> Path:
+    """Return the file's place."""
+    return folder / _NAME
+
+
 def write(folder: Path, ranks: Mapping[int, int]) -> None:
     """Note the ranks of the present workers, by pid. Raises OSError."""
-    atomic.replace(folder / _NAME, json.dumps(ranks).encode())
+    atomic.replace(path(folder), json.dumps(ranks).encode())
 
 
 def read(folder: Path) -> dict[int, int]:
     """Return the ranks of the present workers, by pid; none where the agent notes none."""
     try:
-        return {int(pid): int(rank) for pid, rank in json.loads((folder / _NAME).read_bytes()).items()}
+        return {int(pid): int(rank) for pid, rank in json.loads(path(folder).read_bytes()).items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}

@@ -1,0 +1,78 @@
+"""A rank hangs in a world of real workers over gloo: it is named, with its line, and nothing is stopped before."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.processes.harness import BOUND, CALM, COMMAND, Job, StartJob, until
+
+AFTER = 4.0
+CULPRIT = "rank 1 (node0, local 1)"
+SCRIPT = str(Path(__file__).with_name("hanging_worker.py"))
+
+
+def worker(how: str) -> dict[str, object]:
+    return {"per_node": 2, "command": [sys.executable, SCRIPT, how]}
+
+
+def world(start: StartJob, how: str) -> Job:
+    """Start four ranks on two nodes."""
+    hang = {"after": f"{AFTER:g}s", "first": f"{BOUND:g}s"}
+    return start(nodes=2, active=2, timeouts=CALM, job={"hang": hang, "workers": worker(how)})
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("asleep", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:"),
+        ("gil", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:"),
+        ("stopped", "stopped by a signal"),
+        ("spinning", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:"),
+        ("loader", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:"),
+        ("operation", "entered broadcast 3 of group default_pg"),
+        ("uneven", "entered barrier 3 of group default_pg"),
+    ],
+)
+def test_the_culprit_is_named(how: str, words: str, start: StartJob) -> None:
+    job = world(start, how)
+    told = job.wait("hang_explained")
+    assert told["reason"].startswith(CULPRIT) and words in told["reason"], f"{told}\n{job.output}"
+    stacks = {path.name for path in (job.run_folder / "stacks" / "0.0").glob("*.txt")}
+    assert stacks <= {f"{rank}.txt" for rank in range(4)} and stacks
+
+
+def test_nobody_is_named_where_all_are_slow(start: StartJob) -> None:
+    job = world(start, "slow")
+    assert set(job.end().values()) == {0}
+    assert not job.all("hang_heard") and not job.all("hang_explained")
+
+
+def test_stacks_of_a_running_job(start: StartJob) -> None:
+    job = start(nodes=2, active=2, timeouts=CALM, job={"workers": worker("gil")})
+    until(lambda: list(job.folder.glob("runs/*/*/local.json")), "the run")
+    runs = ["stacks", "--run-dir", str(job.run_folder.parent)]
+    told = json.loads(until(lambda: standing_out(runs), "the rank that is behind"))
+    assert told["explanation"]["ground"] == "behind"
+    assert [one["rank"] for one in told["workers"]] == [0, 1, 2, 3] and not told["silent"]
+    assert {one["digest"]["source"] for one in told["workers"]} == {"worker_server"}
+    done = command(*runs, "--rank", "1")
+    first, _, stacks = done.stdout.partition("\n\n")
+    assert first.startswith("4 ranks on 2 nodes:\n  ranks 1: hanging_worker.py:") and "stands out (behind)" in first
+    assert stacks.startswith("=== rank 1 (node0, local 1)") and "=== rank 2" not in stacks and "culprit" in stacks
+    assert command(*runs, "--rank", "9").returncode == 3
+    assert not {line.event for line in job.lines} & {"worker_failed", "cycle_failed", "agent_dies"}
+
+
+def standing_out(runs: list[str]) -> str:
+    """Return the command's JSON once rank 1 stands out; before, there are no workers, or none hangs yet."""
+    done = command(*runs, "--json")
+    assert done.returncode in (0, 3), done.stderr
+    found = not done.returncode and json.loads(done.stdout)["explanation"]["culprits"] == "1"
+    return done.stdout if found else ""
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    line = [*COMMAND, *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=BOUND, check=False)
