@@ -9,6 +9,7 @@ import pytest
 from tests.processes.harness import BOUND, CALM, COMMAND, Job, StartJob, until
 
 AFTER = 4.0
+SLOW = pytest.mark.slow("test_hangs.py::test_the_culprit_is_named[gil]")
 CULPRIT = "rank 1 (node0, local 1)"
 SCRIPT = str(Path(__file__).with_name("hanging_worker.py"))
 
@@ -26,13 +27,19 @@ def world(start: StartJob, how: str) -> Job:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("asleep", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:"),
+        pytest.param(
+            "asleep", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:", marks=SLOW
+        ),
         ("gil", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:"),
-        ("stopped", "stopped by a signal"),
-        ("spinning", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:"),
-        ("loader", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:"),
+        pytest.param("stopped", "stopped by a signal", marks=SLOW),
+        pytest.param(
+            "spinning", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:", marks=SLOW
+        ),
+        pytest.param(
+            "loader", "never entered all_reduce 3 of group default_pg; it is in hanging_worker.py:", marks=SLOW
+        ),
         ("operation", "entered broadcast 3 of group default_pg"),
-        ("uneven", "entered barrier 3 of group default_pg"),
+        pytest.param("uneven", "entered barrier 3 of group default_pg", marks=SLOW),
     ],
 )
 def test_the_culprit_is_named(how: str, words: str, start: StartJob) -> None:
