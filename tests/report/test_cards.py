@@ -68,6 +68,13 @@ def test_each_failed_cycle_is_on_exactly_one_card(case: str) -> None:
     assert [cycle.number for card in cards(history) for cycle in card.cycles] == failed
 
 
+def test_a_hang_s_card_names_whom_the_decision_names() -> None:
+    history = recorded("hang")
+    told = "rank 7 (n3, local 1) never entered all_reduce 41 of group dp"
+    cycles = (replace(history.cycles[0], reason=told), *history.cycles[1:])
+    assert cards(replace(history, cycles=cycles))[0].what == told
+
+
 def test_what_it_cost_is_told_as_far_as_it_is_known() -> None:
     history = recorded("crash")
     assert history.cost is not None

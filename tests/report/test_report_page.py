@@ -225,12 +225,13 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 ROWS = """[...document.querySelectorAll('tr[data-node]')].map(row => {
+  row.scrollIntoView({block: 'center'});
   const bar = row.querySelector('svg').getBoundingClientRect();
   const spans = [...row.querySelectorAll('rect:not(.hatch)')].map(rect => rect.getBoundingClientRect());
   const seen = spans.filter(each => each.width >= 1 && each.height >= 5 && each.left >= bar.left - 1
                                     && each.right <= bar.right + 1);
   const at = seen[0] && document.elementFromPoint(seen[0].left + seen[0].width / 2, seen[0].top + 2);
-  return {node: row.dataset.node, top: bar.top, width: bar.width, spans: spans.length, seen: seen.length,
+  return {node: row.dataset.node, top: bar.top + scrollY, width: bar.width, spans: spans.length, seen: seen.length,
           name: row.querySelector('th').getBoundingClientRect().width, hit: at ? at.closest('tr').dataset.node : null,
           titles: row.querySelectorAll('rect > title').length};
 })"""
@@ -239,6 +240,8 @@ PLACES = """[document.querySelector('[data-node=node1] .fault path'), ...['node1
 ].map(each => each.getBoundingClientRect().toJSON())"""
 LABELS = """[...document.querySelectorAll('svg.axis text')].map(each => each.getBoundingClientRect().toJSON())
   .filter(each => each.width > 0)"""
+REASONS = """[...document.querySelectorAll('.card b, td.why')].filter(
+  each => each.getBoundingClientRect().right > document.documentElement.clientWidth).map(each => each.textContent)"""
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -264,7 +267,7 @@ def test_a_browser_shows_a_row_for_each_node(chromium: Browser, tmp_path: Path, 
 
 
 @pytest.mark.slow("the same page read as text")
-@pytest.mark.parametrize("width", [1200, 380])
+@pytest.mark.parametrize("width", [1200, 800, 380])
 def test_in_a_browser_a_fault_is_seen_in_its_row_and_lines_go_through_all(
     chromium: Browser, tmp_path: Path, width: int
 ) -> None:
@@ -278,7 +281,12 @@ def test_in_a_browser_a_fault_is_seen_in_its_row_and_lines_go_through_all(
     assert marks["left"] == pytest.approx(row["left"], abs=1) and marks["width"] == pytest.approx(row["width"], abs=1)
     assert marks["top"] <= first["top"] and last["bottom"] - 1 <= marks["bottom"] < last["bottom"] + 10
     assert chromium.evaluate(WIDER) <= 0
-    assert chromium.evaluate("document.querySelector('td.wide:has(br)').getBoundingClientRect().width") > 200
+    chromium.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert chromium.evaluate(WIDER) <= 0, "all rows and lines are unfolded"
+    assert chromium.evaluate("document.querySelector('td.why').getBoundingClientRect().width") > 200
+    assert chromium.evaluate(REASONS) == [], "the reason is seen without scrolling sideways"
+    if width < 600:
+        assert chromium.evaluate("document.querySelector('table.rows').scrollWidth") <= width
     labels = chromium.evaluate(LABELS)
     assert all(one["right"] <= other["left"] for one, other in pairwise(labels)), labels
     assert_quiet(chromium, page)
@@ -290,9 +298,9 @@ def test_in_a_browser_other_people_s_texts_do_nothing(chromium: Browser, tmp_pat
     page.write_text(render_html.render(evil()))
     chromium.events.clear()
     chromium.open(page, 1000)
-    assert chromium.evaluate("document.title") == "job 4242"
+    assert chromium.evaluate("document.title") == "test, job 4242"
     assert chromium.evaluate("document.scripts.length") == 0
-    assert chromium.evaluate("document.querySelector('pre').textContent").endswith("ok")
+    assert chromium.evaluate("[...document.querySelectorAll('pre')].at(-1).textContent").endswith("ok")
     assert_quiet(chromium, page)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.worker_words import sentence, what_it_said
 from ft_supervisor.core.words import UNKNOWN, duration, plain, rung
 from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
@@ -93,8 +94,9 @@ def blamed(history: History) -> list[str]:
 
 
 def what_failed(cycle: CycleStory, failure: FirstFailedWorker | None) -> str:
-    """Return the cycle's failure in one line."""
-    if failure is not None and not failure.consequence_of:
+    """Return the cycle's failure in one line. Of a hang the decision's reason: it names the culprits, where the worker
+    whose silence was noticed first is often one that waits for them."""
+    if failure is not None and not failure.consequence_of and not (cycle.cause == Cause.HANG and cycle.reason):
         return plain(sentence(failure.failure, failure.node))
     return plain(cycle.reason or cycle.cause)
 
