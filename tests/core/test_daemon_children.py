@@ -18,6 +18,7 @@ from ft_supervisor.core.protocol.actions import (
 from ft_supervisor.core.protocol.events import ChildExited, NoVerdict, Ordered, Tick
 from ft_supervisor.core.protocol.model import Memory, Roster
 from ft_supervisor.core.protocol.orders import AgentState
+from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.core.transitions import InvalidState
 
@@ -124,6 +125,23 @@ def test_a_crashed_agent_is_replaced_at_once_and_its_successor_gets_its_memory()
     assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory(0, newest=C0, failures=(FAILURE,)))]
 
 
+def test_the_successor_of_an_agent_with_workers_tells_how_it_died() -> None:
+    play = Play()
+    play.run()
+    play.order(orders.Remember(Memory(0, newest=C0)))
+    (again,) = play.feed(AGENT_GONE)
+    assert isinstance(again, SpawnAgent)
+    (failure,) = again.memory.failures
+    assert (sentence(failure, "n1"), failure.cause) == ("the agent of n1: killed by SIGKILL", Cause.EXIT)
+    assert failure.time == 1.7e9 + play.now
+
+
+def test_a_spares_agent_is_blamed_for_nothing() -> None:
+    play = Play()
+    play.order(orders.Alive(AgentState.STANDBY))
+    assert play.feed(AGENT_GONE) == [SpawnAgent(2, Memory())]
+
+
 def test_agents_that_crash_in_a_row_are_given_more_and_more_time_and_then_up() -> None:
     play = Play()
     play.run()
@@ -153,6 +171,7 @@ def test_an_agent_that_lived_for_long_has_not_crashed_in_a_row() -> None:
 def test_a_silent_agent_is_killed_and_replaced() -> None:
     play = Play()
     play.run()
+    play.order(orders.Remember(Memory(0, newest=C0)))
     play.state = None
     assert play.wait(TIMEOUTS.agent - BEAT) == []
     assert play.wait(BEAT) == [KillChild("agent")]

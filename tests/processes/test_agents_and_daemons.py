@@ -12,7 +12,7 @@ def test_a_killed_agent_is_replaced_and_its_workers_go_with_it(start: StartJob) 
     former = {int(job.worker(rank, kind=kind)["pid"]) for rank in (0, 1) for kind in ("worker", "child", "orphan")}
     os.kill(job.pid("agent", "node1"), signal.SIGKILL)
     assert job.wait("agent_lost", "node1")["status"] == "killed by SIGKILL"
-    assert job.wait("restart", used=1)["reason"] == "node1: its workers are gone"
+    assert job.wait("restart", used=1)["reason"] == "the agent of node1: killed by SIGKILL"
     for rank in (0, 1):
         assert job.worker(rank, restart=1).said == f"node{rank}"
         assert not former & set(job.processes()), job.output

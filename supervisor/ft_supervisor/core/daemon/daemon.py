@@ -104,8 +104,7 @@ class DaemonMachine:
         self._leave: actions.Leave | None = None
         """How this daemon leaves; None while it serves."""
         self._leaving: Leaving | None = None
-        self._last_tick = now
-        self._epoch = epoch
+        self._last_tick, self._epoch = now, epoch
         self._actions: list[actions.DaemonAction] = []
 
     def waited(self, now: float) -> float:
@@ -219,9 +218,9 @@ class DaemonMachine:
             case orders.Alive(state=AgentState() as state):
                 self._agent_alive(state, order, now)
             case orders.Remember(memory):
-                news = memory.promise != self.memory.promise
-                self.memory = self.memory.newer(memory)
-                if news and self._coordinator.lives:
+                former, self.memory = self.memory, self.memory.newer(memory)
+                self._agent_state = self._agent_state if memory.newest == former.newest else AgentState.CHECKING
+                if memory.promise != former.promise and self._coordinator.lives:
                     self._do(Tell(orders.Promise(memory.promise), COORDINATOR))
             case orders.Check(cycle):
                 if not self._health.ask(cycle):
@@ -254,6 +253,7 @@ class DaemonMachine:
     def _replace_agent(self, status: str, now: float) -> None:
         agent = self._agent
         self._announce(facts.AgentLost(status, agent.incarnation, agent.crashes))
+        self._blame_agent(status, Cause.EXIT, now)
         if agent.crashes >= MAX_CRASHES:
             self._end(INTERRUPTED, None, f"{MAX_CRASHES} agents in a row ended at once, the last: {status}", now)
         else:
@@ -380,12 +380,13 @@ class DaemonMachine:
             return
         self._announce(facts.AgentSilent(silence, agent.incarnation))
         self._agent.kill(now)
-        if agent.hangs(now) and self._agent_state in HAS_CYCLE and not self.memory.failures:
-            message = f"not heard by its daemon for {silence:.1f} s"
-            at = self._epoch + now
-            failure = Failure(
-                self.node.infra_rank, AGENT_RANK, message=message, time=at, cause=Cause.HANG, silent=silence
-            )
+        if agent.hangs(now):
+            self._blame_agent(f"not heard by its daemon for {silence:.1f} s", Cause.HANG, now, silence)
+
+    def _blame_agent(self, what: str, cause: Cause, now: float, silent: float = 0.0) -> None:
+        if self.memory.newest is not None and self._agent_state in HAS_CYCLE and not self.memory.failures:
+            rank, at = self.node.infra_rank, self._epoch + now
+            failure = Failure(rank, AGENT_RANK, message=what, time=at, cause=cause, silent=silent)
             self.memory = replace(self.memory, failures=(failure,))
 
     def _announce(self, fact: facts.DaemonFact) -> None:
