@@ -200,7 +200,7 @@ def test_a_worker_that_goes_silent_is_restarted_and_its_stacks_are_kept(start: S
     (job.folder / "silent-1").unlink()
     job.worker(1, restart=1)
     reason = job.wait("restart")["reason"]
-    assert reason == "rank 1 (node1, local 0) hangs: no heartbeat for 3 s"
+    assert reason.startswith("rank 1 (node1, local 0) hangs: it alone sent no heartbeat")
     (stacks,) = (job.run_folder / "stacks").glob("*/1.txt")
     assert "worker.py" in stacks.read_text()
     job.finish()

@@ -35,7 +35,7 @@ def deed(explanation: Explanation, said: Mapping[int, str]) -> str:
         case Ground.NO_ANSWER:
             what = "did not answer"
         case Ground.SILENT:
-            what = "alone sent no heartbeat" if not many else "sent no heartbeat, as all others did"
+            what = "hang: they alone sent no heartbeat" if many else "hangs: it alone sent no heartbeat"
         case Ground.STACK:
             what = "stand out" if many else "stands out"
         case _:
