@@ -69,6 +69,7 @@ WORDS: dict[str, str] = {
     "restart": "The decision: start again, on the same nodes as far as they live. `used`: so many so far.",
     "slurm": "slurmctld does not answer, or answers again. The job goes on either way.",
     "stepped_down": "This coordinator is no longer in charge; another one may be.",
+    "failures_explained": "A node was lost: the errors that workers of other nodes printed are consequences.",
     "suspect": "These nodes did not answer within `timeouts.probe`. They are probably dead.",
     "tick_late": "The coordinator's process stood still for so long: its machine has too much to do, or was frozen.",
     "too_few_nodes": "Too few healthy nodes are left to go on; `spares.on_exhausted` decides what happens.",

@@ -9,7 +9,7 @@ from tests.core.machines import C0, C1, TIMEOUTS, Talk, failed, job, stopped, st
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import Announce, Send
 from ft_supervisor.core.protocol.codec import MAX_BYTES, encode
-from ft_supervisor.core.protocol.coordinator_facts import FirstFailure
+from ft_supervisor.core.protocol.coordinator_facts import Decided, FailuresExplained, FirstFailure
 from ft_supervisor.core.protocol.events import CoordinatorEvent, WorkersExited
 from ft_supervisor.core.protocol.model import AGENT_RANK, Cycle, Failure, Job
 from ft_supervisor.core.protocol.settings import Budget, Cause, Match, Response, Rule
@@ -25,8 +25,9 @@ def a_job(per_node: int = 8, **settings: object) -> Job:
     return replace(plain, settings=replace(plain.settings, **settings), per_node=per_node)  # type: ignore[arg-type]
 
 
-def first_failures(coordinator: Talk) -> list[dict[str, object]]:
-    """Return a list to which the fields of each FirstFailure are added that the coordinator announces from now on."""
+def first_failures(coordinator: Talk, kind: type = FirstFailure) -> list[dict[str, object]]:
+    """Return a list to which the fields of each fact of this kind are added that the coordinator announces from now
+    on."""
     found: list[dict[str, object]] = []
     handle = coordinator.machine.handle
 
@@ -35,7 +36,7 @@ def first_failures(coordinator: Talk) -> list[dict[str, object]]:
         found.extend(
             dict(render(action.fact, coordinator.machine.job).fields)
             for action in actions
-            if isinstance(action, Announce) and isinstance(action.fact, FirstFailure)
+            if isinstance(action, Announce) and isinstance(action.fact, kind)
         )
         return list(actions)
 
@@ -153,3 +154,43 @@ def test_the_failures_that_decide_come_first() -> None:
     failures = [Failure(1, rank, exit_code=1, last_lines="x") for rank in range(100)]
     bus = Failure(1, 100, signal="SIGBUS", last_lines="bad memory")
     assert sent(active(a_job(per_node=101)), *failures, bus).failures[:3] == (bus, failures[0], failures[1])
+
+
+def test_a_worker_that_lost_its_peer_gives_way_to_one_that_failed_by_itself() -> None:
+    """Whose report comes first depends on the nodes' load."""
+    coordinator, found = talk()
+    decided = first_failures(coordinator, Decided)
+    peer = Failure(0, 0, exit_code=1, message="RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.1]:2003")
+    coordinator.hear(failures_of(0, peer))
+    coordinator.hear(failures_of(1, Failure(1, 3, exit_code=1, message="ValueError: loss is nan", rank=11)))
+    coordinator.hear(failures_of(2, replace(peer, infra_rank=2)))
+    for rank in range(3):
+        coordinator.hear(stopped(rank))
+    words = "rank 11 (n1, local 3): ValueError: loss is nan"
+    assert [each["failure"] for each in found] == [words]
+    assert [(each["reason"], each["budget"]) for each in decided] == [(words, "1 of 3")]
+
+
+def test_after_a_nodes_loss_its_peers_failures_are_called_consequences() -> None:
+    coordinator, found = talk()
+    explained = first_failures(coordinator, FailuresExplained)
+    coordinator.silent = {1}
+    coordinator.hear(failures_of(0, *(Failure(0, rank, exit_code=1) for rank in range(3))))
+    coordinator.hear(failures_of(2, Failure(2, 0, exit_code=1)))
+    for rank in (0, 2):
+        coordinator.hear(stopped(rank))
+    coordinator.wait(TIMEOUTS.node_lost)
+    reason = "n1 was lost; the 4 tracebacks above are consequences"
+    assert explained == [{"cycle": C0, "node": "n1", "failures": 4, "reason": reason}] and found == []
+
+
+def test_a_failure_before_a_nodes_loss_is_no_consequence() -> None:
+    coordinator, _ = talk()
+    explained = first_failures(coordinator, FailuresExplained)
+    coordinator.hear(failures_of(0, Failure(0, 0, exit_code=1)))
+    coordinator.wait(TIMEOUTS.heartbeat)  # n1 answers once more, and never again
+    coordinator.silent = {1}
+    for rank in (0, 2):
+        coordinator.hear(stopped(rank))
+    coordinator.wait(TIMEOUTS.node_lost + TIMEOUTS.heartbeat)
+    assert coordinator.logged.count("node_lost") == 1 and explained == []

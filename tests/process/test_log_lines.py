@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -75,7 +76,7 @@ LINES: dict[Any, str] = {
     coordinator.NodeRegistered(5, 2): "debug event=registered node=n5 infra_rank=5 incarnation=2",
     coordinator.NodeLost(5, 12.5, 6.5): 'warning event=node_lost node=n5 reason="n5 was not heard for 6.5 s"',
     coordinator.NodeUnhealthy(5, PROBLEM): 'warning event=unhealthy node=n5 reason="no space"',
-    coordinator.NodesSuspected((1, 5), 0.5): 'warning event=suspect nodes=n1,n5 reason="no answer within 0.5 s"',
+    coordinator.NodesSuspected((1, 5), 0.5): 'warning event=suspect names=n1,n5 reason="no answer within 0.5 s"',
     coordinator.SlurmNews("slurmctld is away", True): 'warning event=slurm reason="slurmctld is away"',
     coordinator.SlurmNews("slurmctld answers", False): 'info event=slurm reason="slurmctld answers"',
     coordinator.CycleStarted(
@@ -95,26 +96,30 @@ LINES: dict[Any, str] = {
         "warning event=hang_explained cycle=0.3 reason=who? ground=none seconds=4.25 asked=3"
     ),
     coordinator.CycleFailed(CYCLE, "n1: bad", Cause.EXIT, 1): 'warning event=cycle_failed cycle=0.3 reason="n1: bad"',
-    coordinator.Decided(CYCLE, Response.RESTART, False, "bad", Cause.EXIT, 0, 2, (), 0.04): (
-        'warning event=restart cycle=0.3 reason=bad cause=exit rule="built-in (rule 1)" used=2'
+    coordinator.Decided(CYCLE, Response.RESTART, False, "bad", Cause.EXIT, 0, 2, (), 0.04, spent=1): (
+        'warning event=restart cycle=0.3 reason=bad cause=exit rule="built-in (rule 1)" used=2 budget="1 of 10"'
     ),
     coordinator.Decided(
         *(CYCLE, Response.RESTART, False, "bad", Cause.EXIT, 0, 2, (), 0.0),
         how=RestartMode.PROCESS,
         why=RungReason.BEFORE_PROGRESS,
     ): (
-        'warning event=restart cycle=0.3 reason=bad cause=exit rule="built-in (rule 1)" used=2 how=process '
-        "why=before_progress"
+        'warning event=restart cycle=0.3 reason=bad cause=exit rule="built-in (rule 1)" used=2 budget="0 of 10" '
+        "how=process why=before_progress"
     ),
     coordinator.Decided(CYCLE, Response.REPLACE_NODE, False, "bad", None, None, 2, (1, 3), 1.26): (
-        "warning event=replace_node cycle=0.3 reason=bad used=2 replaced=n1,n3 pause=1.3"
+        "warning event=replace_node cycle=0.3 reason=bad replaced=n1,n3 pause=1.3"
     ),
-    coordinator.Decided(CYCLE, Response.RESTART, True, "spent", Cause.HANG, 0, 10, (), 0.0): (
-        'warning event=gives_up cycle=0.3 reason=spent cause=hang rule="built-in (rule 1)" used=10'
+    coordinator.Decided(CYCLE, Response.RESTART, True, "spent", Cause.HANG, 0, 10, (), 0.0, spent=10): (
+        'warning event=gives_up cycle=0.3 reason=spent cause=hang rule="built-in (rule 1)" used=10 budget="10 of 10"'
     ),
     coordinator.FirstFailure(CYCLE, 10, 1, FAILURE): (
         'warning event=first_failure cycle=0.3 rank=10 node=n1 failure="rank 10 (n1, local 2) exited with 3: bad" '
         "log=/r/logs/0.3/rank10.log"
+    ),
+    coordinator.FailuresExplained(CYCLE, 1, 4): (
+        "warning event=failures_explained cycle=0.3 node=n1 failures=4 "
+        'reason="n1 was lost; the 4 tracebacks above are consequences"'
     ),
     coordinator.TooFewNodes("9 of 10", OnExhausted.WAIT): (
         'warning event=too_few_nodes reason="9 of 10" on_exhausted=wait'
@@ -191,3 +196,18 @@ def test_no_line_of_the_shells_has_a_key_twice() -> None:
     assert len(shells) > 80
     for event in shells:
         assert HEAD.isdisjoint(event.fields), event
+
+
+def test_one_failure_that_a_lost_node_has_caused_is_told_in_the_singular() -> None:
+    line = render(coordinator.FailuresExplained(CYCLE, 1, 1), JOB)
+    assert dict(line.fields)["reason"] == "n1 was lost; the traceback above is a consequence"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "active", "words"),
+    [(2, 2, "no loss: there is no spare"), (2, 1, "no loss: a majority must remain")],
+)
+def test_a_job_that_survives_no_loss_says_why(nodes: int, active: int, words: str) -> None:
+    small = replace(JOB, nodes=JOB.nodes[:nodes], hosts=JOB.hosts[:nodes], active=active)
+    line = render(daemon.JobIntroduced((0,), 0), small)
+    assert dict(line.fields)["survives"] == words

@@ -52,7 +52,7 @@ def test_sigterm_to_all_processes_of_a_node_twice(start: StartJob, node: str) ->
 def test_ctrl_c_ends_deaf_workers_too(start: StartJob) -> None:
     job = started(start, worker=["deaf", "family"], timeouts=CALM | GRACES)
     job.local.send_signal(signal.SIGINT)
-    job.assert_end(130, "cancelled", "was told to end: SIGINT")
+    job.assert_end(130, "cancelled", "Ctrl-C (SIGINT on node")
     assert {line.said for line in job.all("deaf")} == {"node0", "node1"}
 
 

@@ -96,7 +96,7 @@ def test_a_job_that_is_cancelled_while_some_are_parked(start: StartJob) -> None:
     job.wait("stopping", "node0")
     job.wait("standby", "node1")
     job.local.send_signal(signal.SIGINT)
-    job.assert_end(130, "cancelled", "was told to end: SIGINT")
+    job.assert_end(130, "cancelled", "Ctrl-C (SIGINT on node")
     told = min(line.at for line in job.all("closing"))
     assert max(line.at for line in job.all("leaving", proc="daemon")) - told < 20  # far less than quiesce
 

@@ -10,7 +10,8 @@ from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Match, OnExhausted, Response
 from ft_supervisor.core.quorum.members import Member
 from ft_supervisor.core.quorum.roster import candidates, survivable
-from ft_supervisor.process.log_lines import GIVES_UP, render, rule_of
+from ft_supervisor.process.line_values import rule_of
+from ft_supervisor.process.log_lines import GIVES_UP, render
 from ft_supervisor.run_folder.snapshot import (
     EVERY,
     VERSION,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from ft_supervisor.core.protocol.cost import CLOCKS, CycleTimes, happened
+from ft_supervisor.core.protocol.lost_peer import lost_a_peer
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.worker_words import sentence
@@ -161,11 +162,11 @@ def _between(start: float | None, end: float | None) -> float | None:
 
 
 def _with_first(story: CycleStory, named: RunFact | None, names: Sequence[str]) -> CycleStory:
-    """Return the cycle with its first failure: the one that the coordinator has named, else the earliest by the nodes'
-    clocks; none if no worker failed. `named`: the coordinator's fact."""
+    """Return the cycle with its first failure: the one that the coordinator has named, else the earliest, by the nodes'
+    clocks, of those that failed by themselves; none if no worker failed. `named`: the coordinator's fact."""
     if story.ended is not CycleEnd.FAILED or not story.failures:
         return story
-    failure = story.failures[0]
+    failure = min(story.failures, key=lost_a_peer)
     if named is not None:
         failure = named.failures[0]
         who = failure.infra_rank, failure.local_rank

@@ -15,10 +15,8 @@ from ft_supervisor.core.protocol import daemon_facts as daemon
 from ft_supervisor.core.protocol.actions import Fact
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.core.protocol.orders import AgentState
-from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import Response
-from ft_supervisor.core.protocol.worker_words import sentence
-from ft_supervisor.core.words import count, waiting
+from ft_supervisor.process import line_values
 
 GIVES_UP = "gives_up"
 _QUIET = tuple(
@@ -32,7 +30,6 @@ SAME = None
 """Marks a field of the line that is the fact's field of that name."""
 
 AnyFact = TypeVar("AnyFact")
-_WithFailure = agent.WorkerFailed | agent.WorkerHangs | agent.FailureIgnored | coordinator.FirstFailure
 
 
 @dataclass(frozen=True)
@@ -95,33 +92,6 @@ def _if_any(number: float) -> float | None:
     return number or None
 
 
-def _new(fact: coordinator.CycleStarted, job: Job) -> str | None:
-    before = set(fact.former)
-    return job.names_of([node for node in fact.group if node not in before]) or None
-
-
-def _failure(fact: _WithFailure, job: Job) -> str:
-    return sentence(fact.failure, job.nodes[fact.failure.infra_rank])
-
-
-def rule_of(fact: coordinator.Decided, job: Job) -> str | None:
-    """Return the rule that matched, as FILE:LINE (rule N)."""
-    return None if fact.rule is None else f"{job.settings.rules[fact.rule].where} (rule {fact.rule + 1})"
-
-
-def _cause(fact: coordinator.Decided, _: Job) -> str | None:
-    return None if fact.cause is None else fact.cause.value
-
-
-def _missing(fact: coordinator.NodesMissing, job: Job) -> str:
-    names = [job.nodes[rank] for rank in parse_ranks(fact.nodes)]
-    return waiting(names, len(job.nodes), fact.left, enough=fact.enough)
-
-
-def _log_file(fact: coordinator.FirstFailure, job: Job) -> str | None:
-    return None if fact.cycle is None or fact.rank is None else job.log_file(fact.cycle, fact.rank)
-
-
 _AGENT = (
     _form(agent.CoordinatorFound, "connected", "debug", candidate=lambda fact, job: job.nodes[fact.candidate]),
     _form(agent.ConnectionLost, "disconnected", "debug", reason=SAME),
@@ -153,16 +123,16 @@ _AGENT = (
         more=lambda fact, _: _if_any(fact.more),
     ),
     _form(agent.AgentUnhealthy, "unhealthy", "warning", reason=lambda fact, _: fact.problem.reason),
-    _form(agent.FailureIgnored, "failure_ignored", "warning", failure=_failure),
+    _form(agent.FailureIgnored, "failure_ignored", "warning", failure=line_values.failure),
     _form(
         agent.WorkerFailed,
         "worker_failed",
         "debug",
         cycle=SAME,
-        failure=_failure,
+        failure=line_values.failure,
         error_file=lambda fact, _: fact.failure.error_file,
     ),
-    _form(agent.WorkerHangs, "worker_hangs", "debug", cycle=SAME, failure=_failure),
+    _form(agent.WorkerHangs, "worker_hangs", "debug", cycle=SAME, failure=line_values.failure),
     _form(agent.TerminationPassedOn, "terminated", "debug", reason=SAME),
     _form(agent.ConfigDiffers, "policy_differs", "warning", reason=SAME),
     _form(agent.Fenced, "fenced", "warning", reason=lambda fact, _: f"no lease for {fact.seconds:g} s"),
@@ -195,7 +165,7 @@ _NODES = (
         coordinator.NodesMissing,
         "nodes_missing",
         (("info", "warning"), lambda fact: "info" if fact.enough else "warning"),
-        reason=lambda fact, job: f"waiting for {_missing(fact, job)}",
+        reason=lambda fact, job: f"waiting for {line_values.missing(fact, job)}",
     ),
     _form(
         coordinator.NodeRegistered,
@@ -223,7 +193,7 @@ _NODES = (
         coordinator.NodesSuspected,
         "suspect",
         "warning",
-        nodes=lambda fact, job: job.names_of(fact.nodes),
+        names=lambda fact, job: job.names_of(fact.nodes),
         reason=lambda fact, _: f"no answer within {fact.seconds:g} s",
     ),
     _form(
@@ -239,7 +209,7 @@ _CYCLES = (
         "cycle_started",
         cycle=SAME,
         nodes=lambda fact, _: len(fact.group),
-        new=_new,
+        new=line_values.new_nodes,
         reason=lambda fact, _: fact.reason,
     ),
     _form(
@@ -285,9 +255,10 @@ _CYCLES = (
         "warning",
         cycle=SAME,
         reason=SAME,
-        cause=_cause,
-        rule=rule_of,
-        used=SAME,
+        cause=line_values.cause,
+        rule=line_values.rule_of,
+        used=lambda fact, _: None if fact.rule is None else fact.used,
+        budget=line_values.budget,
         replaced=lambda fact, job: job.names_of(fact.replaced) or None,
         pause=lambda fact, _: _if_any(round(fact.pause, 1)),
         how=lambda fact, _: None if fact.how is None else fact.how.value,
@@ -300,9 +271,18 @@ _CYCLES = (
         cycle=SAME,
         rank=SAME,
         node=lambda fact, job: job.nodes[fact.infra_rank],
-        failure=_failure,
-        log=_log_file,
+        failure=line_values.failure,
+        log=line_values.log_file,
         last_lines=lambda fact, _: fact.failure.last_lines or None,
+    ),
+    _form(
+        coordinator.FailuresExplained,
+        "failures_explained",
+        "warning",
+        cycle=SAME,
+        node=lambda fact, job: job.nodes[fact.infra_rank],
+        failures=lambda fact, _: fact.workers,
+        reason=line_values.explained,
     ),
     _form(
         coordinator.TooFewNodes,
@@ -314,29 +294,17 @@ _CYCLES = (
 )
 
 
-def _outcome(fact: coordinator.VerdictProposed | coordinator.VerdictClosed | daemon.VerdictFound, _: Job) -> str:
-    return fact.verdict.outcome.value
-
-
-def _why(fact: coordinator.VerdictProposed | coordinator.VerdictClosed | daemon.VerdictFound, _: Job) -> str:
-    return fact.verdict.reason
-
-
 _VERDICT = (
-    _form(coordinator.VerdictProposed, "proposed", outcome=_outcome, reason=_why),
+    _form(coordinator.VerdictProposed, "proposed", outcome=line_values.outcome, reason=line_values.why),
     _form(coordinator.VerdictFileHangs, "file_hangs", "warning", what=lambda *_: "verdict file"),
     _form(
         coordinator.VerdictClosed,
         "verdict",
-        outcome=_outcome,
+        outcome=line_values.outcome,
         code=lambda fact, _: fact.verdict.exit_code,
-        reason=_why,
+        reason=line_values.why,
     ),
 )
-
-
-def _survives(fact: daemon.JobIntroduced, _: Job) -> str:
-    return f"the loss of any {count(fact.losses, 'node')} at the same moment"
 
 
 _DAEMON = (
@@ -347,7 +315,7 @@ _DAEMON = (
         active=lambda _, job: job.active,
         spares=lambda _, job: len(job.nodes) - job.active,
         candidates=lambda fact, job: ",".join(job.nodes[rank] for rank in fact.candidates),
-        survives=_survives,
+        survives=line_values.survives,
     ),
     _form(
         daemon.CheckChanged,
@@ -369,7 +337,7 @@ _DAEMON = (
     _form(daemon.CoordinatorLost, "coordinator_lost", "warning", status=SAME, crashes=SAME),
     _form(daemon.CoordinatorSilent, "coordinator_silent", "warning"),
     _form(daemon.DaemonSignalled, "signalled", "debug", name=SAME),
-    _form(daemon.VerdictFound, "verdict_found", "debug", outcome=_outcome, reason=_why),
+    _form(daemon.VerdictFound, "verdict_found", "debug", outcome=line_values.outcome, reason=line_values.why),
     _form(
         daemon.LastLookHangs,
         "file_failed",

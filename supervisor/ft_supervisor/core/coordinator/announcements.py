@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ft_supervisor.core.coordinator.failure_decision import FailureDecision
 from ft_supervisor.core.coordinator.policy import Decision, Trouble
 from ft_supervisor.core.protocol.actions import Announce
 from ft_supervisor.core.protocol.coordinator_facts import (
     CycleFailed,
     CycleStarted,
     Decided,
+    FailuresExplained,
     FirstFailure,
     NodePromoted,
     NodesSuspected,
@@ -56,10 +58,11 @@ class Announcements:
         return Announce(NodesSuspected(tuple(sorted(nodes)), self._job.timeouts.probe))
 
     def decided(
-        self, decision: Decision, trouble: Trouble | None, cycle: Cycle | None, group: Sequence[int], now: float
+        self, decision: Decision, failure: FailureDecision, cycle: Cycle | None, group: Sequence[int], now: float
     ) -> list[Announce]:
-        """Announce what the end of this cycle of `group` leads to, with the first failure if there is one. `trouble`:
-        the one that decides."""
+        """Announce what the end of this cycle of `group` leads to, with the first failure if there is one, and after
+        the loss of a node how many failures are its consequences."""
+        trouble = failure.trouble
         decided = Decided(
             cycle,
             decision.response,
@@ -73,9 +76,14 @@ class Announcements:
             trouble is not None and trouble.growth,
             decision.how,
             decision.why,
+            decision.spent,
         )
         self.last = LastDecision(decided, now)
-        first = self._first_failure(trouble, cycle, group) if trouble is not None else None
+        first: FirstFailure | FailuresExplained | None = None
+        if trouble is not None and failure.consequences and trouble.infra_rank is not None:
+            first = FailuresExplained(cycle, trouble.infra_rank, failure.consequences)
+        elif trouble is not None:
+            first = self._first_failure(trouble, cycle, group)
         return [Announce(fact) for fact in (first, decided) if fact is not None]
 
     def _first_failure(self, trouble: Trouble, cycle: Cycle | None, group: Sequence[int]) -> FirstFailure | None:

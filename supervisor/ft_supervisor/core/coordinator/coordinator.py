@@ -294,7 +294,7 @@ class CoordinatorMachine:
         """A signal asks this node to end."""
         if self.role is not Role.LEADING:
             return
-        if verdict := self._interruptions.leave(f"{member.node.name} was told to end: {signal}", now):
+        if verdict := self._interruptions.leave(member.node.name, signal, now):
             self._propose(verdict, now)
         else:
             self._ask_slurm(now)

@@ -243,7 +243,7 @@ class Cycles:
         step, now, infra_rank = self._enter(standing), standing.now, member.node.infra_rank
         self._failure.heard(infra_rank)
         if infra_rank in self.current.pending and (self.phase is Phase.RUNNING or ran):
-            self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged), now)
+            self._trouble(Trouble(reason, Cause.NODE_LOST, infra_rank, charged=charged, heard=member.heard), now)
         self._advance(now)
         return step
 
@@ -385,8 +385,7 @@ class Cycles:
                 self._mail(self._members[node], stop)
 
     def _tell(self, decision: Decision, now: float) -> None:
-        failure = self._failure
-        self._step.actions += self.announcements.decided(decision, failure.trouble, self.cycle, self.group, now)
+        self._step.actions += self.announcements.decided(decision, self._failure, self.cycle, self.group, now)
 
     def _enter(self, standing: Standing) -> Step:
         """Begin a call; what it returns in the end is filled meanwhile."""

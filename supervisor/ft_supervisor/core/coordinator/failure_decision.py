@@ -1,7 +1,9 @@
 """Collects the troubles that end a cycle, and decides what they lead to.
 
 The decision waits until every node has stopped: the peers of a failed worker crash as well, and may report before it
-does. Of all troubles the one with the earliest rule decides. All times in seconds.
+does. Of all troubles the one with the earliest rule decides; of several with that rule
+the first that was reported, but a worker that lost its peer gives way to one that failed by itself. All times in
+seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.coordinator.policy import Decision, MayGo, Trouble
 from ft_supervisor.core.coordinator.start_crash import StartCrash
 from ft_supervisor.core.protocol.ledger import Ledger
+from ft_supervisor.core.protocol.lost_peer import lost_a_peer
 from ft_supervisor.core.protocol.model import KILL_BOUND, Again, Cycle, Ending, Job, Outcome, Verdict
 from ft_supervisor.core.protocol.settings import Match, Response, RestartMode
 
@@ -40,7 +43,9 @@ class FailureDecision:
         """When that cycle may begin."""
         self._job = job
         self._rules = job.settings.rules
-        self._worst: tuple[float, int | None, Trouble] | None = None
+        self._worst: tuple[tuple[float, bool], int | None, Trouble] | None = None
+        self._failed: list[int] = []
+        """The node of each worker that was reported to have failed."""
         self._bad: set[int] = set()
         self._unheard: set[int] = set()
         self._suspected = False
@@ -65,6 +70,7 @@ class FailureDecision:
         self._cycle = cycle
         self.since, self.not_before, self.decision = now, now, None
         self._worst, self._bad, self._unheard, self._suspected = None, set(), set(running), False
+        self._failed = []
         self._step, self._step_read = None, not self._job.settings.step_file
         self._add(trouble)
         self._last = self._preview(wall).verdict is not None
@@ -94,6 +100,15 @@ class FailureDecision:
     def trouble(self) -> Trouble | None:
         """The trouble that decides, as far as is known."""
         return self._worst[2] if self._worst else None
+
+    @property
+    def consequences(self) -> int:
+        """How many workers of other nodes failed because of the loss of the node that decides; 0 if none decides, or
+        it was still heard when the cycle ended."""
+        trouble = self.trouble
+        if trouble is None or trouble.heard is None or trouble.heard > self.since:
+            return 0
+        return sum(node != trouble.infra_rank for node in self._failed)
 
     def heard(self, infra_rank: int) -> None:
         """Note that this node has answered Stop, or is lost."""
@@ -153,8 +168,11 @@ class FailureDecision:
         weight = policy.weight(self._rules, rule)
         if rule is not None and self._rules[rule].response is Response.REPLACE_NODE and trouble.infra_rank is not None:
             self._bad.add(trouble.infra_rank)
-        if self._worst is None or weight < self._worst[0]:
-            self._worst = weight, rule, trouble
+        if trouble.failure is not None and trouble.infra_rank is not None:
+            self._failed.append(trouble.infra_rank)
+        weighs = weight, trouble.failure is not None and lost_a_peer(trouble.failure)
+        if self._worst is None or weighs < self._worst[0]:
+            self._worst = weighs, rule, trouble
 
     def _name(self, trouble: Trouble) -> str:
         return "" if trouble.infra_rank is None else self._job.nodes[trouble.infra_rank]

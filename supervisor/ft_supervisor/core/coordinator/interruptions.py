@@ -51,9 +51,10 @@ class Interruptions:
         self._ask_at = now + self._settings.poll
         return True
 
-    def leave(self, reason: str, now: float) -> Verdict | None:
-        """Take note of a signal; `reason` says which node and signal. Return the verdict, or None: Slurm has to be
+    def leave(self, name: str, signal: str, now: float) -> Verdict | None:
+        """Take note of a signal that asks the node of this name to end. Return the verdict, or None: Slurm has to be
         asked."""
+        reason = f"Ctrl-C (SIGINT on {name})" if signal == "SIGINT" else f"{name} was told to end: {signal}"
         if not self._outside:
             return Verdict(Outcome.CANCELLED, reason, ending=Ending.PERSON)
         if self._told is None:

@@ -36,6 +36,7 @@ class Trouble:
     loss (spares bound how many nodes can be lost, but not how often one comes back), and a node that a check has taken
     out for good. Only a rule that names its cause or its check answers it. `growth`: nothing is wrong, the job can have
     more nodes. `culprit`: of a hang: the ranks that began it are known. Without an `infra_rank` no node is charged.
+    `heard`: when a lost node was last heard, by the coordinator's own clock.
     """
 
     reason: str
@@ -46,6 +47,7 @@ class Trouble:
     charged: bool = True
     growth: bool = False
     culprit: bool = False
+    heard: float | None = None
 
     @property
     def known(self) -> Culprit:
@@ -100,8 +102,8 @@ def trouble_of_growth(size: int, larger: int) -> Trouble:
 @dataclass(frozen=True)
 class Decision:
     """`rule`: the index of the one that answers, None where none is needed. `ledger`: with this answer charged to it.
-    `verdict` None: go on with a new cycle after `delay` seconds, without those of `replaced`. `how`, `why`: as in
-    coordinator_facts.Decided."""
+    `verdict` None: go on with a new cycle after `delay` seconds, without those of `replaced`. `how`, `why`, `spent`: as
+    in coordinator_facts.Decided."""
 
     response: Response
     reason: str
@@ -112,6 +114,7 @@ class Decision:
     verdict: Verdict | None = None
     how: RestartMode | None = None
     why: RungReason | None = None
+    spent: int = 0
 
 
 def find(rules: Sequence[Rule], trouble: Trouble, name: str) -> int | None:
@@ -185,17 +188,18 @@ def decide(
             Outcome.INTERRUPTED, f"stopped for a requeue: {reason}", Again.REQUEUE, Ending.STOPPED_FOR_REQUEUE
         )
         return Decision(response, reason, rule, ledger, verdict=verdict)
+    budget = chosen.budget
     if (spent := _spent(rule, chosen, ledger, at)) is not None:
         verdict = Verdict(Outcome.FAILED, f"{spent}: {reason}", ending=Ending.BUDGET_SPENT)
-        return Decision(response, reason, rule, ledger, verdict=verdict)
-    budget = chosen.budget
+        return Decision(response, reason, rule, ledger, verdict=verdict, spent=budget.max)
     charged = ledger.charge(rule, budget, trouble.infra_rank, at)
+    count_now = charged.count(rule, budget, at)
     charged = charged.progressed(step) if steps else charged
     if steps and budget.no_progress is not None and charged.stalled >= budget.no_progress:
         step_said = "" if charged.step is None else f" (step {charged.step})"
         spent = f"{count(charged.stalled, 'restart')} in a row without a newer checkpoint{step_said}"
         verdict = Verdict(Outcome.FAILED, f"{spent}: {reason}", ending=Ending.NO_PROGRESS)
-        return Decision(response, reason, rule, charged, verdict=verdict)
+        return Decision(response, reason, rule, charged, verdict=verdict, spent=count_now)
     if trouble.infra_rank is not None:
         too_often = budget.same_node is not None and charged.of_node(rule, trouble.infra_rank) > budget.same_node
         without = replaced | {trouble.infra_rank}
@@ -205,7 +209,8 @@ def decide(
     how, why = _rung(rule, chosen, charged, moved, at) if restart is RestartMode.IN_PROCESS else (None, None)
     if how is RestartMode.IN_PROCESS and budget.in_process is not None:
         charged = charged.charge_in_process(rule, budget.in_process, at)
-    return Decision(response, reason, rule, _exclude(charged, replaced), replaced, delay, how=how, why=why)
+    excluded = _exclude(charged, replaced)
+    return Decision(response, reason, rule, excluded, replaced, delay, how=how, why=why, spent=count_now)
 
 
 def _rung(

@@ -229,7 +229,8 @@ class CycleFailed:
 class Decided:
     """A decision after a failed cycle. `response`: the rule's; `gives_up`: the job ends. `rule`: the index of the rule
     that answers, None where none is needed. `how`, `why`: the rung of the restart, and what led to it; None where the
-    job ends, or workers.restart is process. `used`: restarts that all rules together have charged. `replaced`: nodes
+    job ends, or workers.restart is process. `spent`: how often this rule has answered, within its budget's
+    window. `used`: restarts that all rules together have charged. `replaced`: nodes
     that are excluded from now on. `pause`: seconds until the next cycle. `cause`, `growth`: as in CycleFailed, of the
     failure that decides."""
 
@@ -245,6 +246,7 @@ class Decided:
     growth: bool = False
     how: RestartMode | None = None
     why: RungReason | None = None
+    spent: int = 0
 
 
 @dataclass(frozen=True)
@@ -256,6 +258,15 @@ class FirstFailure:
     rank: int | None
     infra_rank: int
     failure: Failure
+
+
+@dataclass(frozen=True)
+class FailuresExplained:
+    """A node was lost, and then this many workers of other nodes failed: their errors are consequences."""
+
+    cycle: Cycle | None
+    infra_rank: int
+    workers: int
 
 
 @dataclass(frozen=True)
@@ -311,6 +322,7 @@ CoordinatorFact = (
     | CycleFailed
     | Decided
     | FirstFailure
+    | FailuresExplained
     | TooFewNodes
     | VerdictProposed
     | VerdictFileHangs
