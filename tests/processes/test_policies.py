@@ -170,7 +170,8 @@ def test_a_node_that_cannot_start_workers_is_replaced_and_costs_no_restart(start
     told = job.wait("unhealthy", "node0", proc="coordinator", node="node1")["reason"]
     assert told.startswith("cannot start workers: [Errno 30] Read-only file system: ")
     first, second = job.all("restart")
-    assert (first["used"], second["used"], second["cause"]) == ("1", "1", "health")
+    assert (first["used"], first["budget"], second["cause"]) == ("1", "1 of 1", "health")
+    assert "used" not in dict(second.fields) and "budget" not in dict(second.fields), "no rule is charged"
     assert not job.all("worker_failed", "node1") and not job.all("agent_lost")
     job.finish()
     job.assert_end(0, "success")
