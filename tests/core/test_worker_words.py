@@ -22,8 +22,8 @@ def test_a_worker_has_one_form() -> None:
 def test_ranks_are_ranges() -> None:
     assert ranks([5]) == "rank 5"
     assert ranks([9, 4, 5, 4]) == "ranks 4-5,9"
-    assert ranks_of_node(2, 2) == "4-5"
-    assert ranks_of_node(3, 1) == "3"
+    assert ranks(ranks_of_node(2, 2)) == "ranks 4-5"
+    assert ranks(ranks_of_node(3, 1)) == "rank 3"
 
 
 @pytest.mark.parametrize(

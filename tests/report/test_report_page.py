@@ -82,7 +82,7 @@ def test_the_page_tells_it_all() -> None:
         "restart by /shared/job/job.yaml:1 (rule 1)",
         "rank 1 (node1, local 0) exited with 1: event=worker",
         "event=worker restart=0 rank=1",
-        "active in cycle 1.1, group_rank 0",
+        "active in cycle 1.1, rank 0",
         "node2 took node0's place",
         "COMPLETED",
         "a note",

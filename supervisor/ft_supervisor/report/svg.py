@@ -10,6 +10,7 @@ from html import escape
 
 from markupsafe import Markup
 
+from ft_supervisor.core.protocol.worker_words import ranks, ranks_of_node
 from ft_supervisor.core.words import count, duration, plain
 from ft_supervisor.history.model import CycleEnd, Fault, History, NodeStory, Span, SpanState
 from ft_supervisor.report.words import clock, deed, interesting
@@ -82,9 +83,10 @@ def _table(rows: str, history: History, scale: _Scale) -> str:
 class _Scale:
     """Converts times to per cent of the width."""
 
-    def __init__(self, start: float, end: float) -> None:
+    def __init__(self, start: float, end: float, per_node: int | None) -> None:
         self.start = start
         self.end = end
+        self.per_node = per_node
 
     def x(self, at: float) -> float:
         return 100 * min(1.0, max(0.0, (at - self.start) / (self.end - self.start)))
@@ -98,7 +100,7 @@ class _Scale:
 
 def _scale(history: History) -> _Scale:
     start, end = history.start or 0.0, history.until or 0.0
-    return _Scale(start, max(end, start + 1e-3))
+    return _Scale(start, max(end, start + 1e-3), history.per_node)
 
 
 def _bars(node: NodeStory, scale: _Scale, faults: Iterable[Fault]) -> str:
@@ -137,7 +139,9 @@ def _bar(span: Span, scale: _Scale) -> str:
     inset = 4 if span.state is SpanState.STANDBY else 1
     shape = f'x="{x:.3f}%" width="{width:.3f}%" y="{inset}" height="{_HEIGHT - 2 * inset}"'
     hatch = f'<rect class="hatch" {shape}/>' if span.state in (SpanState.LOST, SpanState.EXCLUDED) else ""
-    return f'<rect class="{span.state}" {shape}><title>{escape(_title(span, end))}</title></rect>{hatch}'
+    return (
+        f'<rect class="{span.state}" {shape}><title>{escape(_title(span, end, scale.per_node))}</title></rect>{hatch}'
+    )
 
 
 def _label(span: Span, scale: _Scale) -> str:
@@ -154,8 +158,10 @@ def _hit(fault: Fault, scale: _Scale) -> str:
     return f'<svg class="fault" x="{scale.x(fault.at):.3f}%"><path d="{_FLASH}"><title>{title}</title></path></svg>'
 
 
-def _title(span: Span, end: float) -> str:
-    place = f" in cycle {span.cycle}, group_rank {span.group_rank}" if span.cycle else ""
+def _title(span: Span, end: float, per_node: int | None) -> str:
+    place = f" in cycle {span.cycle}" if span.cycle else ""
+    if span.group_rank is not None and per_node is not None:
+        place += f", {ranks(ranks_of_node(span.group_rank, per_node))}"
     what = f"{span.state}{place}"
     reason = f"\n{plain(span.reason)}" if span.reason else ""
     return f"{what}\n{clock(span.start)} to {clock(end)}, {duration(end - span.start)}{reason}"

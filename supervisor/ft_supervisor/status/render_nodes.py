@@ -12,7 +12,8 @@ from rich.text import Text
 
 from ft_supervisor.core.node_list import fold
 from ft_supervisor.core.protocol.model import JobPhase
-from ft_supervisor.core.protocol.ranks import parse_ranks
+from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
+from ft_supervisor.core.protocol.worker_words import ranks_of_node
 from ft_supervisor.core.words import duration, plain
 from ft_supervisor.run_folder.snapshot import NodeRole, NodeStatus, Snapshot
 from ft_supervisor.status.words import wrap
@@ -90,17 +91,12 @@ def _line(name: str, infra_rank: int, group_rank: int | None, entry: NodeStatus,
     cells = {
         "NODE": plain(name),
         "ROLE": entry.role.value,
-        "RANK": "" if group_rank is None else _ranks(group_rank, shot.per_node),
+        "RANK": "" if group_rank is None else format_ranks(ranks_of_node(group_rank, shot.per_node)),
         "HEARD": _heard(entry),
         "RESTARTS": str(entry.restarts) if entry.restarts else "",
         "DOMAIN": plain(entry.domain),
     }
     return _Line(cells, entry.role, plain("; ".join(remark for remark in remarks if remark)))
-
-
-def _ranks(group_rank: int, per_node: int) -> str:
-    first, last = group_rank * per_node, (group_rank + 1) * per_node - 1
-    return str(first) if first >= last else f"{first}-{last}"
 
 
 def _heard(entry: NodeStatus) -> str:

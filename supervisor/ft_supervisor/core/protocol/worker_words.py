@@ -31,10 +31,9 @@ def ranks(numbers: Iterable[int]) -> str:
     return f"{'rank' if len(rising) == 1 else 'ranks'} {format_ranks(rising)}"
 
 
-def ranks_of_node(group_rank: int, per_node: int) -> str:
-    """Return the ranks of a node's workers, such as `4-5`."""
-    first = group_rank * per_node
-    return format_ranks(range(first, first + per_node))
+def ranks_of_node(group_rank: int, per_node: int) -> range:
+    """Return the ranks of a node's workers."""
+    return range(group_rank * per_node, (group_rank + 1) * per_node)
 
 
 def sentence(failure: Failure, node: str) -> str:
