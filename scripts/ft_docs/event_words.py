@@ -59,6 +59,7 @@ WORDS: dict[str, str] = {
     "metrics_failed": "A bug in the server for Prometheus. Nothing else suffers.",
     "metrics_not_served": "The port for metrics is taken, or the address is none of this node's. It is tried again.",
     "metrics_served": "Prometheus is answered here.",
+    "notice_failed": "A command or a webhook of `notify` did not take a notice, in three attempts.",
     "node_lost": "A node was silent for `timeouts.node_lost`. If it was active it is replaced.",
     "nodes_missing": "The first cycle waits for these nodes: after 10 s, 30 s and then each minute.",
     "preparing": "A majority has come to this candidate, and it asks them to follow it.",

@@ -28,6 +28,7 @@ CHANGES = {
     "workers.preload": ["torch"],
     "workers.env": {"A": "b"},
     "run_dir": "other",
+    "notify": [{"when": ["verdict"], "command": ["./tell"]}],
     "hang.after": "1m",
     "hang.first": "1m",
     "hang.signal": "SIGUSR1",
@@ -68,13 +69,13 @@ CHANGES = {
     "policy.accounting.exit_code": False,
     "policy.metrics.listen": "loopback",
     "policy.metrics.port": 9000,
+    "policy.logs.level": "warning",
     "policy.logs.tee": "rank0",
     "policy.logs.prefix": True,
     "policy.logs.max_size": "1GiB",
     "policy.logs.keep": 0,
     "policy.logs.format": "json",
     "policy.fail_fast": False,
-    "policy.logs.level": "warning",
     "policy.faults.allow": True,
 }
 

@@ -36,7 +36,7 @@ ADDED = [
     ("nmae: x", "3: nmae", "unknown key; did you mean name?"),
     ("policy:\n  timeouts:\n    heartbeet: 1s", "5: policy.timeouts.heartbeet", "mean policy.timeouts.heartbeat?"),
     ("timeouts: {join: 1s}", "3: timeouts", "did you mean policy.timeouts?"),
-    ("zzz: 1", "3: zzz", "known here: checkpoint, cluster, hang, name, nodes, policy, run_dir, workers"),
+    ("zzz: 1", "3: zzz", "known here: checkpoint, cluster, hang, name, nodes, notify, policy, run_dir, workers"),
     ("policy: {coordinator: {candidate: 3}}", "3: policy.coordinator.candidate", "mean policy.coordinator.candidates?"),
     ("policy: {limits: {max_restarts: 1000}}", "3: policy.limits", "a job cannot set limits"),
     ("nodes: {active: 2}", "3: nodes", "given twice, first on line 1"),

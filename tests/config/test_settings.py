@@ -16,6 +16,8 @@ from ft_supervisor.core.protocol.settings import (
     Culprit,
     Hang,
     Match,
+    NoticeKind,
+    Notify,
     OnExhausted,
     OnFail,
     Pool,
@@ -50,6 +52,36 @@ def test_hang(site: Site) -> None:
     config = site.load(JOB + "hang: {after: 10s, first: 1h, signal: SIGUSR1}")
     assert config.settings.hang == Hang(10.0, 3600.0, "SIGUSR1")
     assert site.load(JOB + "hang: {signal: SIGUSR1}").sources["hang.after"] == "built-in"
+
+
+ONE = "give one of them; write two entries for two"
+URL = "it must be an http or https URL, or env:NAME or file:PATH where that is"
+
+
+def test_notify(site: Site) -> None:
+    assert site.load(JOB).settings.notify == ()
+    some = JOB + "notify:\n- {when: verdict, command: [./tell, x]}\n- {webhook: 'env:HOOK'}\n"
+    assert site.load(some).settings.notify == (
+        Notify((NoticeKind.VERDICT,), ("./tell", "x")),
+        Notify((), (), "env:HOOK"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "said"),
+    [
+        ("{when: verdict}", "", f"has neither command nor webhook; {ONE}"),
+        ("{command: [x], webhook: 'http://h'}", "", f"has both command and webhook; {ONE}"),
+        ("{webhook: 'ftp://h'}", ".webhook", f"is 'ftp://h'; {URL}"),
+        (
+            "{when: ever, command: [x]}",
+            ".when",
+            "is 'ever'; it must be restart or spares_low or no_progress or verdict",
+        ),
+    ],
+)
+def test_notify_is_refused(site: Site, written: str, key: str, said: str) -> None:
+    assert site.refused(JOB + f"notify: [{written}]") == f"job.yaml:3: notify[0]{key}: {said}"
 
 
 def test_step_file(site: Site) -> None:

@@ -17,6 +17,8 @@ from tests.core.machines import failed, stopped
 
 from ft_supervisor.coordinator.metric_families import FAMILIES, catalogue
 from ft_supervisor.coordinator.metrics_text import render
+from ft_supervisor.core.protocol.messages import Unhealthy
+from ft_supervisor.core.protocol.model import Problem
 from ft_supervisor.core.protocol.orders import SlurmDecision
 
 TARGET_LABELS = {"instance", "job"}
@@ -35,6 +37,7 @@ def exported() -> Exported:
     talk.hear(failed(1))
     for infra_rank in (0, 1, 2):
         talk.hear(stopped(infra_rank))
+    talk.hear(Unhealthy(0, 3, 1, Problem("disk", "full")))
     talk.slurm(SlurmDecision.NOTHING, end_in=3600.0)
     talk.wait(2)
     assert talk.metrics is not None

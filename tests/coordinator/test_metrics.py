@@ -14,14 +14,23 @@ from tests.simulation.draw import draw
 from tests.simulation.world import Machines, World
 
 from ft_supervisor.coordinator.lost_time import LostTime
-from ft_supervisor.coordinator.metric_families import BUCKETS, FAMILIES, LOSSES, Buckets, Family, MetricType, catalogue
+from ft_supervisor.coordinator.metric_families import (
+    BUCKETS,
+    FAMILIES,
+    LOSSES,
+    MOST_PROBLEMS,
+    Buckets,
+    Family,
+    MetricType,
+    catalogue,
+)
 from ft_supervisor.coordinator.metrics import CoordinatorMetrics
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import CoordinatorAction
 from ft_supervisor.core.protocol.events import CoordinatorEvent
-from ft_supervisor.core.protocol.model import Failure, Job, Memory, Node
+from ft_supervisor.core.protocol.model import Failure, Job, Memory, Node, Problem
 from ft_supervisor.core.protocol.orders import SlurmDecision
 from ft_supervisor.core.protocol.settings import Budget, Cause, Match, Response, Rule
 from ft_supervisor.run_folder.snapshot import NodeRole
@@ -270,7 +279,26 @@ def test_the_info_names_version_node_and_term() -> None:
     talk = running()
     assert talk.metrics is not None
     (info,) = [sample for sample in talk.metrics.samples(talk.now) if sample.family.name.endswith("_info")]
-    assert dict(zip(info.family.labels, info.labels, strict=True)) == {"version": "1.2.3", "node": "n0", "term": "0"}
+    about = {"version": "1.2.3", "node": "n0", "term": "0", "job_name": "", "user": "ada"}
+    assert dict(zip(info.family.labels, info.labels, strict=True)) == about
+
+
+def test_nodes_with_a_problem_have_their_names_and_a_bound() -> None:
+    talk = Watched(60, 40)
+    talk.begin()
+    talk.hear(messages.Unhealthy(0, 59, 1, Problem("disk", "full")))
+    talk.silent = {1}
+    talk.wait(3)
+
+    def problems() -> list[tuple[str, ...]]:
+        assert talk.metrics is not None
+        samples = talk.metrics.samples(talk.now)
+        return [sample.labels for sample in samples if sample.family.name == "ft_supervisor_node_problem"]
+
+    assert problems() == [("n1", "silent"), ("n59", "unhealthy")]
+    talk.silent = set(range(1, 26))  # a majority is left
+    talk.wait(5)
+    assert len(problems()) == MOST_PROBLEMS
 
 
 def test_the_end_is_no_lost_time() -> None:

@@ -17,7 +17,8 @@ from ft_supervisor.coordinator.metric_families import FAMILIES, INFO, LOST, RUN_
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol.events import Tick
-from ft_supervisor.core.protocol.model import Memory
+from ft_supervisor.core.protocol.messages import Unhealthy
+from ft_supervisor.core.protocol.model import Memory, Problem
 from ft_supervisor.core.protocol.orders import SlurmDecision
 from ft_supervisor.core.protocol.settings import Metrics
 from ft_supervisor.process import clock
@@ -31,6 +32,7 @@ def told() -> tuple[Watched, bytes]:
     talk.hear(failed(1))
     for infra_rank in (0, 1, 2):
         talk.hear(stopped(infra_rank, C0))
+    talk.hear(Unhealthy(0, 3, 1, Problem("disk", "full")))
     talk.slurm(SlurmDecision.NOTHING, end_in=3600.0)
     talk.wait(2)
     assert talk.metrics is not None
@@ -61,7 +63,7 @@ def test_values_survive() -> None:
     }
     assert samples["ft_supervisor_restarts_total", "exit"] == 1
     assert samples["ft_supervisor_nodes", "active"] == 3
-    assert samples["ft_supervisor_info", "n0", "0", "1.2.3"] == 1
+    assert samples["ft_supervisor_info", "", "n0", "0", "ada", "1.2.3"] == 1
     assert samples["ft_supervisor_restart_seconds_count",] == 1
     assert samples["ft_supervisor_restart_seconds_sum",] == 1.0
     assert samples["ft_supervisor_restart_seconds_bucket", "1.0"] == 1
@@ -80,12 +82,12 @@ NUMBERS = [0.0, -1.5, 1e-7, 5e9, 1795262400.25, 1e300, float("inf"), float("-inf
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.floats(allow_nan=False) | st.sampled_from(NUMBERS))
 def test_whatever_a_value_is_it_is_read_back(text: str, number: float) -> None:
-    samples = [Sample(INFO, (text, "n0", ""), 1.0), Sample(LOST, ("joining",), number)]
+    samples = [Sample(INFO, (text, "n0", "", "job", "ada"), 1.0), Sample(LOST, ("joining",), number)]
     shown = render(text, samples).decode()
     found = [sample for metric in text_string_to_metric_families(shown) for sample in metric.samples]
     assert [sample.value for sample in found] == [1.0, number]
     assert [sample.labels for sample in found] == [
-        {"run_id": text, "version": text, "node": "n0", "term": ""},
+        {"run_id": text, "version": text, "node": "n0", "term": "", "job_name": "job", "user": "ada"},
         {"run_id": text, "phase": "joining"},
     ]
     assert len(shown.split("\n")) == 7, "two families of two comments and a sample each"
@@ -102,10 +104,11 @@ def test_a_help_text_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_no_text_of_the_job_becomes_a_label() -> None:
+def test_no_text_of_the_job_but_its_name_becomes_a_label() -> None:
     """Reasons, commands and variables may contain secrets, and have no bound."""
     labels = {label for entry in catalogue() for label in entry.labels}
-    assert labels == {"run_id", "version", "node", "term", "phase", "state", "percentile", "rule", "cause", "how"}
+    about = {"run_id", "version", "node", "term", "job_name", "user"}
+    assert labels == {*about, "phase", "state", "percentile", "rule", "cause", "how"}
 
 
 class Asked:

@@ -1,5 +1,6 @@
 """What a cluster's policy says, done by real processes: rules, health checks, hangs, sizes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -59,7 +60,8 @@ def test_a_failure_after_which_the_job_is_not_to_run_again(start: StartJob) -> N
 
 def test_a_node_is_replaced_for_what_its_worker_printed(start: StartJob) -> None:
     rule = {"match": {"log": "uncorrectable ECC"}, "action": "replace_node"}
-    job = start(nodes=3, active=2, policy=rules(rule))
+    tell = ["sh", "-c", "cat >> notices; echo >> notices"]
+    job = start(nodes=3, active=2, policy=rules(rule), job={"notify": [{"command": tell}]})
     job.worker(0)
     hit(job.worker(1), signal.SIGUSR2)
     assert nodes_of(job, 1) == ["node0", "node2"]
@@ -68,6 +70,9 @@ def test_a_node_is_replaced_for_what_its_worker_printed(start: StartJob) -> None
     assert "NVRM: Xid 48" in job.output  # and passed on
     job.finish()
     job.assert_end(0, "success")
+    notices = [json.loads(line) for line in (job.folder / "notices").read_text().splitlines()]
+    assert [notice["kind"] for notice in notices] == ["restart", "spares_low", "verdict"]
+    assert "rank 1 (node1, local 0) exited with 7" in notices[0]["text"] and notices[2]["exit_code"] == 0
 
 
 @pytest.mark.slow("test_cluster_policy.py::test_an_excluded_node_is_never_chosen_again_and_all_runs_name_it")

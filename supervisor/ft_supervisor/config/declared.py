@@ -12,7 +12,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ft_supervisor.config import failures, health, job, scalars, spares, topology
+from ft_supervisor.config import failures, health, job, notify, scalars, spares, topology
 from ft_supervisor.config.hosts import hosts
 from ft_supervisor.config.model import Domain
 from ft_supervisor.config.patterns import regular_expression
@@ -20,7 +20,7 @@ from ft_supervisor.config.validator import Validator, list_of, one_or_more, reco
 from ft_supervisor.config.yamltree import Value
 from ft_supervisor.core.protocol import keys
 from ft_supervisor.core.protocol.keys import Special
-from ft_supervisor.core.protocol.settings import Check, Match, Pool, Rule
+from ft_supervisor.core.protocol.settings import Check, Match, Notify, Pool, Rule
 
 _SPECS: Mapping[type, Callable[[Any], Validator]] = {
     keys.Duration: scalars.duration,
@@ -64,6 +64,7 @@ class _Record:
 _RECORDS: Mapping[type, _Record] = {
     Check: _Record(many=health.named_apart),
     Domain: _Record(topology.check_domain, topology.from_one_source),
+    Notify: _Record(notify.check_notify),
     Match: _Record(failures.check_match, failures.or_word),
     Pool: _Record(spares.check_pool, many=spares.disjoint, nodes=lambda pool: len(pool.nodes)),
     Rule: _Record(

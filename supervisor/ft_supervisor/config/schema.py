@@ -11,7 +11,7 @@ from ft_supervisor.config.validator import NOT_EMPTY, Table, object_schema
 from ft_supervisor.core.protocol import keys
 from ft_supervisor.core.protocol.settings import Budget
 
-_JOB_SECTIONS = ("name", "cluster", "nodes", "workers", "run_dir", "hang", "checkpoint")
+_JOB_SECTIONS = ("name", "cluster", "nodes", "workers", "run_dir", "hang", "checkpoint", "notify")
 """The order in which people see the sections that only a job may have, and then those of a policy."""
 _POLICY_SECTIONS = (
     "topology",

@@ -10,6 +10,7 @@ from ft_supervisor.coordinator.metric_families import Sample
 from ft_supervisor.coordinator.metrics import CoordinatorMetrics
 from ft_supervisor.coordinator.metrics_server import Server, host
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
+from ft_supervisor.coordinator.notifier import user_name
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol.actions import CoordinatorAction
 from ft_supervisor.core.protocol.events import CoordinatorEvent
@@ -37,7 +38,7 @@ class Exporter:
 
     def __init__(self, machine: CoordinatorMachine, now: float) -> None:
         self._run_id = machine.job.run_id
-        self._metrics: CoordinatorMetrics | None = CoordinatorMetrics(machine, _version(), now)
+        self._metrics: CoordinatorMetrics | None = CoordinatorMetrics(machine, _version(), now, user_name())
         self._next = now
         self._values: _Values | None = None
         self._rendered: tuple[_Values, bytes] | None = None

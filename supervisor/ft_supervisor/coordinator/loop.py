@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ft_supervisor.coordinator import files
 from ft_supervisor.coordinator.journal_copier import JournalCopier
+from ft_supervisor.coordinator.notices import Notices
+from ft_supervisor.coordinator.notifier import Notifier
+from ft_supervisor.coordinator.snapshot_of import spares
 from ft_supervisor.coordinator.status_writer import StatusWriter
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import actions
@@ -46,6 +49,9 @@ if TYPE_CHECKING:  # it imports modules that most jobs do not need
 LAST_FILES_BOUND = 2.0
 """Seconds for files that are still being written at the end, before the process ends without them."""
 
+LAST_NOTICE_BOUND = 2.0
+"""Seconds for notices that are still being sent then; the verdict's was sent `close_grace` before."""
+
 Item = Received | Promised | StepRead | SlurmToldUs | VerdictWritten | VerdictFileFound | StoreLost
 Inbox = queue.SimpleQueue[Item]
 
@@ -78,6 +84,8 @@ class Loop:
         self._looking: Background[None] | None = None
         self._step: Background[None] | None = None
         self._status = StatusWriter(job, machine.node.name)
+        self._notices = Notices(job.run_id)
+        self._notifier = Notifier(job, machine.node.name)
         self._journal_copier = JournalCopier(journal.path, Path(job.run_folder), machine.node.name)
 
     def prepare(self) -> None:
@@ -157,6 +165,7 @@ class Loop:
                 case actions.Announce(fact):
                     emit(render(fact, self._machine.job))
                     self._status.news(fact)
+                    self._notify(fact)
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self._store.push(self._keys.mail(infra_rank, incarnation, connection), encode(message))
                 case actions.Pulse():
@@ -176,12 +185,20 @@ class Loop:
                 case actions.Leave():
                     self._leave(action)
 
+    def _notify(self, fact: actions.Fact) -> None:
+        if self._job.settings.notify:
+            machine = self._machine
+            for notice in self._notices.of(fact, machine.cycle, lambda: spares(machine, clock.now())):
+                self._notifier.send(notice)
+
     def _leave(self, leave: actions.Leave) -> NoReturn:
         """Send Done and end the process with the store. Not by sys.exit, which would wait for threads."""
         self._store.get(self._keys.hello)  # once it has answered, all pushes before it on this connection have arrived
         last = [*self._status.end(self._machine, clock.now()), *self._journal_copier.end(self._machine)]
         for what in wait_all([*self._writing, *last], LAST_FILES_BOUND):
             log("file_hangs", "warning", what=what)
+        if not self._notifier.flush(LAST_NOTICE_BOUND):
+            log("file_hangs", "warning", what="notices")
         verdict = leave.verdict
         outcome = verdict.outcome.value if verdict else None
         log("leaving", "debug", code=leave.code, verdict=outcome, reason=leave.reason)

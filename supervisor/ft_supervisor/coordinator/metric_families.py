@@ -26,6 +26,8 @@ CAUSES = (*(cause.value for cause in Cause), OTHER)
 PHASES = (JobPhase.JOINING, JobPhase.RUNNING, JobPhase.STOPPING, JobPhase.CLOSING)
 LOSSES = ("joining", "detection", "decision", "restart", "starting")
 STATES = tuple(role.value for role in NodeRole)
+MOST_PROBLEMS = 20
+"""Nodes with a problem that have a series of their own: a rack that is lost must not make a thousand."""
 PERCENTILES = (50, 90, 99, 100)
 
 
@@ -79,8 +81,9 @@ def _family(name: str, kind: MetricType, help_: str, label: str = "", values: It
 INFO = Family(
     f"{PREFIX}info",
     MetricType.INFO,
-    "The coordinator's node and version, and the term in which it is in charge (empty when it is not).",
-    ("version", "node", "term"),
+    "The coordinator's node and version, the term in which it is in charge (empty when it is not), the job's name in "
+    "the configuration, and its user.",
+    ("version", "node", "term", "job_name", "user"),
 )
 IN_CHARGE = _family("in_charge", MetricType.GAUGE, "1 for the coordinator that is in charge with a majority, else 0.")
 PHASE = _family("phase", MetricType.GAUGE, "1 for what the job is at, 0 for the others.", "phase", PHASES)
@@ -91,6 +94,13 @@ NODES = _family(
     "that this coordinator has not heard yet; lost: silent for timeouts.node_lost; left: it ended by itself.",
     "state",
     STATES,
+)
+NODE_PROBLEM = Family(
+    f"{PREFIX}node_problem",
+    MetricType.GAUGE,
+    f"1 for each node that is lost, excluded or unhealthy, or that has been silent for timeouts.coordinator; at most "
+    f"{MOST_PROBLEMS} nodes.",
+    ("node", "state"),
 )
 SPARES = _family(
     "spares",
@@ -189,7 +199,7 @@ RESTART = _family(
 )
 
 FAMILIES = (
-    *(INFO, IN_CHARGE, PHASE, NODES, SPARES, HEARTBEAT_AGE, CYCLE, BUDGET, TIME_LIMIT, RATIO),
+    *(INFO, IN_CHARGE, PHASE, NODES, NODE_PROBLEM, SPARES, HEARTBEAT_AGE, CYCLE, BUDGET, TIME_LIMIT, RATIO),
     *(CYCLES, RESTARTS, RUNGS, PARKED, FAILURES, NODES_LOST, PROMOTIONS, TAKEOVERS, OBSERVED, LOST),
     *(DETECTION, DECISION, RESTART),
 )

@@ -27,7 +27,7 @@ from ft_supervisor.core.protocol.coordinator_facts import (
 )
 from ft_supervisor.core.protocol.events import CoordinatorEvent, Heard, Received
 from ft_supervisor.core.protocol.messages import HangNoticed, Register, Run, WorkersFailed, WorkersStopped
-from ft_supervisor.core.protocol.model import Cycle, Failure, JobPhase
+from ft_supervisor.core.protocol.model import Cycle, Failure, JobPhase, job_name
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import Cause, Response
 from ft_supervisor.core.quorum.majority import PROOF_AGE
@@ -36,11 +36,12 @@ from ft_supervisor.run_folder.snapshot import NodeRole
 
 class CoordinatorMetrics:
     """The metrics of one coordinator process. `version`: that of ft-supervisor; `now`: seconds of the machine's
-    clock."""
+    clock; `user`: the job's."""
 
-    def __init__(self, machine: CoordinatorMachine, version: str, now: float) -> None:
+    def __init__(self, machine: CoordinatorMachine, version: str, now: float, user: str = "") -> None:
         self._machine = machine
         self._version = version
+        self._whose = (job_name(machine.job.policy), user)
         self._counts: Counter[tuple[Family, str]] = Counter()
         self._times = {(names.DETECTION, cause): Buckets() for cause in names.DETECTION.values}
         self._times |= {(names.DECISION, ""): Buckets(), (names.RESTART, ""): Buckets()}
@@ -183,7 +184,7 @@ class CoordinatorMetrics:
         machine = self._machine
         leads, term = machine.state.majority, machine.term
         shown_term = str(term) if leads and term is not None else ""
-        yield Sample(names.INFO, (self._version, machine.node.name, shown_term), 1)
+        yield Sample(names.INFO, (self._version, machine.node.name, shown_term, *self._whose), 1)
         yield Sample(names.IN_CHARGE, (), float(leads))
         if term is None or not (leads or machine.cycle is None):  # it is cut off, and its state is old
             return
@@ -208,14 +209,19 @@ class CoordinatorMetrics:
             cycles.selection,
         )
         roles, ages, spares = Counter[NodeRole](), list[float](), 0
+        problems: list[tuple[str, str]] = []
         for rank in range(len(machine.job.nodes)):
             member = members.get(rank)
             role = role_of(member, active=rank in group, excluded=rank in selection.excluded, listed=rank in listed)
             roles[role] += 1
             spares += role is NodeRole.STANDBY and rank not in selection.draining
-            if member is not None and member.registered:
-                ages.append(max(0.0, now - member.heard))
+            age = max(0.0, now - member.heard) if member is not None and member.registered else None
+            if age is not None:
+                ages.append(age)
+            if state := _problem(role, age, machine.job.timeouts.coordinator):
+                problems.append((machine.job.nodes[rank], state))
         yield from (Sample(names.NODES, (role.value,), roles[role]) for role in NodeRole)
+        yield from (Sample(names.NODE_PROBLEM, each, 1) for each in problems[: names.MOST_PROBLEMS])
         yield Sample(names.SPARES, (), max(0, spares - (0 if group else machine.job.active)))
         ages.sort()
         if ages:
@@ -249,3 +255,10 @@ def _failures(event: CoordinatorEvent) -> tuple[Failure, ...]:
             return memory.failures[:1]
         case _:
             return ()
+
+
+def _problem(role: NodeRole, age: float | None, silent: float) -> str:
+    """Return the problem of a node that was heard `age` seconds ago, "" for none."""
+    if role in (NodeRole.LOST, NodeRole.EXCLUDED, NodeRole.UNHEALTHY):
+        return role.value
+    return "silent" if age is not None and age >= silent else ""

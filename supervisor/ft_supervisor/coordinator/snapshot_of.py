@@ -70,6 +70,11 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
     )
 
 
+def spares(machine: CoordinatorMachine, now: float) -> int:
+    """Return how many standbys could replace a node of this job. `now`: seconds of the machine's clock."""
+    return _spares(_nodes(machine, now), 0 if machine.state.cycles.group else machine.job.active)
+
+
 def _spares(nodes: tuple[NodeStatus, ...], needed: int) -> int:
     """Return how many standbys could replace a node. `needed`: those that a first cycle will make active."""
     waiting = sum(entry.count for entry in nodes if entry.role is NodeRole.STANDBY and not entry.draining)

@@ -4,13 +4,19 @@ They are plain data, checked when they are loaded. Durations are seconds. Nodes 
 domain_id.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
 from ft_supervisor.core.protocol import keys
 from ft_supervisor.core.protocol.bounds import MOST_NODES
 from ft_supervisor.core.protocol.keys import OneOrMore, Special
+from ft_supervisor.core.protocol.output_settings import Accounting as Accounting
+from ft_supervisor.core.protocol.output_settings import Logs as Logs
+from ft_supervisor.core.protocol.output_settings import Metrics as Metrics
+from ft_supervisor.core.protocol.output_settings import NoticeKind as NoticeKind
+from ft_supervisor.core.protocol.output_settings import Notify as Notify
+from ft_supervisor.core.protocol.output_settings import Tee as Tee
 
 MAX_RESTARTS = 1_000_000
 _ONE_LINE = r"\S|\S.*\S"
@@ -323,48 +329,6 @@ class Interruption:
     poll: Annotated[float, keys.Duration(least=1.0), "How often Slurm is asked, by one node; at least 1s."] = 30.0
 
 
-class Tee(StrEnum):
-    """The workers whose output goes to the step's output as well as to its files."""
-
-    ALL = "all"
-    RANK0 = "rank0"
-    FAILED = "failed"
-    NONE = "none"
-
-
-@dataclass(frozen=True)
-class Logs:
-    """Settings of the workers' output and of our own log. Files in run_dir have at most `max_size` bytes each."""
-
-    tee: Annotated[Tee, "Whose output goes to the job's output too."] = Tee.ALL
-    prefix: Annotated[bool, "Begin each line there with its rank and node."] = False
-    max_size: Annotated[int, Special.SIZE, "Of one file of a worker's output."] = 256 * 2**20
-    keep: Annotated[int, keys.Whole(0, 100), "So many former parts of each file are kept."] = 1
-    format: Annotated[str, keys.Words(("text", "json")), "Of ft-supervisor's own log: key=value, or JSON."] = "text"
-    level: Annotated[
-        str,
-        keys.Words(("debug", "info", "warning", "error")),
-        "Of its lines that are written: these and graver ones. debug has those of each node's daily work.",
-    ] = "info"
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """The address at which each coordinator answers Prometheus."""
-
-    listen: Annotated[str, Special.LISTEN, "Where the coordinator answers Prometheus."] = "off"
-    port: Annotated[int, keys.Whole(1024, 65535), "The port of that."] = 9474
-
-
-@dataclass(frozen=True)
-class Accounting:
-    """The entries in Slurm's accounting: the job's Comment at its end, by the coordinator's node; its DerivedExitCode
-    later, by `report --fix-exit-codes`."""
-
-    comment: Annotated[bool, "Write how the job ended into its Comment."] = True
-    exit_code: Annotated[bool, "Let `report --fix-exit-codes` put the job's DerivedExitCode right."] = True
-
-
 @dataclass(frozen=True)
 class Settings:
     """All settings. `restart`: the lowest rung. `max_growth`: bytes on node and GPU together. `rules` end with
@@ -401,9 +365,14 @@ class Settings:
         keys.PathTemplate(empty=True),
         "Where the job writes its newest checkpoint's step.",
     ] = ""
-    logs: Annotated[Logs, keys.Section()] = Logs()
-    metrics: Annotated[Metrics, keys.Section()] = Metrics()
-    accounting: Annotated[Accounting, keys.Section()] = Accounting()
+    logs: Annotated[Logs, keys.Section()] = field(default_factory=Logs)
+    metrics: Annotated[Metrics, keys.Section()] = field(default_factory=Metrics)
+    accounting: Annotated[Accounting, keys.Section()] = field(default_factory=Accounting)
+    notify: Annotated[
+        tuple[Notify, ...],
+        keys.Records("[{when: verdict, command: [./tell]}]", 20),
+        "Who is told while the job runs, by a command or a webhook.",
+    ] = ()
     faults: Annotated[bool, keys.Name("faults.allow"), "Whether `ft-supervisor fault` may hurt the job."] = False
 
 
