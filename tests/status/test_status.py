@@ -268,7 +268,13 @@ def test_the_document_has_an_object_for_each_node() -> None:
 
 def test_the_documents_of_other_states() -> None:
     ended = document(seen(1004.0, verdict=SUCCESS))
-    assert ended["verdict"] == {"outcome": "success", "reason": "all done", "again": "open", "exit_code": 0}
+    assert ended["verdict"] == {
+        "outcome": "success",
+        "reason": "all done",
+        "again": "open",
+        "exit_code": 0,
+        "ending": "unknown",
+    }
     pending = document(judge("7", Files(), Slurm("PENDING", "Resources", pending=True), 0.0))
     assert (pending["state"], pending["slurm"]) == ("pending", {"state": "PENDING", "reason": "Resources"})
     assert pending["status"] is pending["folder"] is pending["age"] is pending["verdict"] is None

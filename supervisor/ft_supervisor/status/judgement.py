@@ -9,7 +9,7 @@
     folder     the run's folder, null without one
     age        seconds since the snapshot was taken, null without one
     slurm      the job's state in Slurm, if Slurm was asked: {"state", "reason"}, else null
-    verdict    {"outcome", "reason", "exit_code", "again"}, null while there is none
+    verdict    {"outcome", "reason", "exit_code", "again", "ending"}, null while there is none
     left_running   {"why", "ends_it", "since", "until"} if the job has its verdict and still runs in Slurm, else null:
                `ends_it` is the command that ends it there; `since` and `until` are seconds since the epoch; a node
                waits until `until` to end the job itself, which is null if none does
