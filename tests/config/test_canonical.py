@@ -30,6 +30,7 @@ CHANGES = {
     "run_dir": "other",
     "notify": [{"when": ["verdict"], "command": ["./tell"]}],
     "hang.after": "1m",
+    "hang.auto": "off",
     "hang.first": "1m",
     "hang.signal": "SIGUSR1",
     "checkpoint.step_file": "step",

@@ -9,6 +9,7 @@ from ft_supervisor.config import Domain
 from ft_supervisor.config.topology import domain_of_name
 from ft_supervisor.core.protocol.settings import (
     ANY_FAILURE,
+    AutoHang,
     Backoff,
     Budget,
     Cause,
@@ -82,6 +83,27 @@ def test_notify(site: Site) -> None:
 )
 def test_notify_is_refused(site: Site, written: str, key: str, said: str) -> None:
     assert site.refused(JOB + f"notify: [{written}]") == f"job.yaml:3: notify[0]{key}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("written", "auto"),
+    [
+        ("off", AutoHang.OFF),
+        ("false", AutoHang.OFF),
+        ("notify", AutoHang.NOTIFY),
+        ("restart", AutoHang.RESTART),
+        ("true", AutoHang.RESTART),
+    ],
+)
+def test_hang_auto(site: Site, written: str, auto: AutoHang) -> None:
+    hang = site.load(JOB + f"hang: {{auto: {written}, after: 10m}}").settings.hang
+    assert hang == Hang(600.0, auto=auto)
+
+
+def test_hang_auto_has_three_words(site: Site) -> None:
+    assert site.refused(JOB + "hang: {auto: kill}") == (
+        "job.yaml:3: hang.auto: is 'kill'; it must be off or notify or restart"
+    )
 
 
 def test_step_file(site: Site) -> None:

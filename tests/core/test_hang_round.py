@@ -15,7 +15,7 @@ from ft_supervisor.core.protocol.coordinator_facts import CycleFailed, Decided, 
 from ft_supervisor.core.protocol.events import CoordinatorEvent
 from ft_supervisor.core.protocol.evidence import ANSWERS, Collective, Digest, EvidenceSource, Ground
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job
-from ft_supervisor.core.protocol.settings import Budget, Cause, Culprit, Match, Response, Rule
+from ft_supervisor.core.protocol.settings import AutoHang, Budget, Cause, Culprit, Hang, Match, Response, Rule
 
 SINCE = 1700000000.0  # 22:13:20 UTC
 TEXT = "never entered all_reduce 7 of group dp; it is in data.py:1"
@@ -44,9 +44,10 @@ def evidence(infra_rank: int, sequence: int = 7, number: int = 1, term: int = 0)
 class Hanging(Talk):
     """A coordinator whose cycle of nodes 0, 1 and 2 hangs, and the facts that it has announced."""
 
-    def __init__(self, *rules: Rule, begin: bool = True) -> None:
+    def __init__(self, *rules: Rule, begin: bool = True, hang: Hang | None = None) -> None:
         plain: Job = job()
-        super().__init__(a_job=replace(plain, settings=replace(plain.settings, rules=(*rules, *plain.settings.rules))))
+        settings = replace(plain.settings, rules=(*rules, *plain.settings.rules), hang=hang)
+        super().__init__(a_job=replace(plain, settings=settings))
         self.facts: list[object] = []
         handle = self.machine.handle
 
@@ -275,3 +276,72 @@ def test_the_budget_is_charged_for_a_hang_that_no_rank_has_begun() -> None:
     play.wait(2.0)
     assert play.machine.state.commit.proposal is not None
     assert play.machine.state.commit.proposal.reason.startswith("no restarts allowed: the training hangs")
+
+
+# -- a cycle that does nothing any more, without heartbeats
+
+
+class Still(Hanging):
+    """A coordinator whose cycle of nodes 0, 1 and 2 runs."""
+
+    def __init__(self, auto: AutoHang, *rules: Rule) -> None:
+        super().__init__(*rules, begin=False, hang=Hang(after=600.0, auto=auto))
+        self.begin()
+
+    def still(self, node: int, seconds: float = 600.0) -> list[object]:
+        return self.hear(messages.StandsStill(0, node, 1, C0, seconds))
+
+
+def test_a_cycle_in_which_all_nodes_stand_still_is_explained_and_stopped() -> None:
+    play = Still(AutoHang.RESTART, REPLACING)
+    assert play.still(0) == play.still(1) == []
+    assert play.still(2) == play.asked(0, 1, 2)
+    for node in (0, 2):
+        play.hear(evidence(node))
+    assert mailed(play.hear(evidence(1, 6)), messages.Stop).keys() == {0, 1, 2}
+    found = f"no worker has done anything for 10 min: rank 1 (n1, local 0) {TEXT}; 2 others wait"
+    assert play.explained.reason.startswith(found)
+    decided = play.stop_all()
+    assert (decided.cause, decided.replaced) == (Cause.HANG, (1,))
+
+
+def test_a_cycle_that_stands_still_is_only_told_of_once_by_default() -> None:
+    play = Still(AutoHang.NOTIFY)
+    for _ in range(3):
+        for node in range(3):
+            play.still(node)
+            play.hear(evidence(node))
+    assert play.explained.infra_rank is None  # told once
+    assert not mailed(play.wait(ANSWERS + 2 * BEAT), messages.Stop) and play.phase is Phase.RUNNING
+    play.still(1, 0.0)  # it works again, and then stands still again
+    play.facts.clear()
+    for node in range(3):
+        play.still(node)
+    for node in range(3):
+        play.hear(evidence(node, number=2))
+    assert play.explained.reason.startswith("no worker has done anything for 10 min: ")
+    assert play.of(CycleFailed) == []
+
+
+def test_the_first_worker_is_not_blamed_for_a_cycle_that_stands_still() -> None:
+    play = Still(AutoHang.RESTART, REPLACING)
+    for node in range(3):
+        play.still(node)
+    for node in range(3):
+        play.hear(replace(evidence(node), digests=(Digest(0),)))
+    assert "who began it is not known" in play.explained.reason
+    assert play.stop_all().replaced == ()
+
+
+def test_no_round_where_that_is_off() -> None:
+    play = Still(AutoHang.OFF)
+    assert [play.still(node) for node in range(3)] == [[], [], []]
+
+
+def test_a_failure_ends_the_round_of_a_cycle_that_stands_still() -> None:
+    play = Still(AutoHang.RESTART)
+    for node in range(3):
+        play.still(node)
+    assert mailed(play.hear(failed(1)), messages.Stop)
+    play.wait(ANSWERS + BEAT)
+    assert play.of(HangExplained) == []

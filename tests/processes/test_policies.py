@@ -213,6 +213,18 @@ def test_a_worker_that_goes_silent_is_restarted_and_its_stacks_are_kept(start: S
     job.assert_end(0, "success")
 
 
+def test_workers_that_do_nothing_any_more_are_noticed_without_heartbeats(start: StartJob) -> None:
+    job = start(nodes=2, active=2, job={"hang": {"auto": True, "after": "4s"}}, timeouts=CALM)
+    for rank in (0, 1):
+        job.worker(rank)
+    explained = job.wait("hang_explained")
+    assert explained["reason"].startswith("no worker has done anything for 4")
+    for rank in (0, 1):
+        job.worker(rank, 1)
+    job.finish()
+    job.assert_end(0, "success")
+
+
 # -- sizes
 
 

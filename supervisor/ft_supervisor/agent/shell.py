@@ -11,11 +11,13 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NoReturn
 
 from ft_supervisor.agent import barrier
+from ft_supervisor.agent.activity import Looks
 from ft_supervisor.agent.connection import FromWire
 from ft_supervisor.agent.guard_timer import Guard
 from ft_supervisor.agent.node_agent import quiet_torch, worker_environment
@@ -31,6 +33,7 @@ from ft_supervisor.core.protocol.actions import (
     EndWorkers,
     EnterBarrier,
     Leave,
+    LookAtWorkers,
     ReleaseWorkers,
     Send,
     Start,
@@ -45,6 +48,7 @@ from ft_supervisor.core.protocol.events import (
     Terminated,
     Tick,
     TurnedUnhealthy,
+    WorkersSeen,
 )
 from ft_supervisor.core.protocol.evidence import TAKING
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle
@@ -128,7 +132,7 @@ class Shell:
     def __init__(self, link: Link, begin: Begin, guard: Guard) -> None:
         self._job = begin.job
         self._link = link
-        self._queue: SimpleQueue[Order | FromWire | _WorkerExited] = SimpleQueue()
+        self._queue: SimpleQueue[Order | FromWire | WorkersSeen | _WorkerExited] = SimpleQueue()
         now = clock.now()
         self._machine = AgentMachine(
             begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch, begin.waited
@@ -140,6 +144,7 @@ class Shell:
         self._workers = Workers(begin.job, begin.node, lambda: self._queue.put(_WorkerExited()), lambda: guard.pids)
         self._wire = Wire(begin.job, begin.node, begin.incarnation, self._queue.put)
         self._evidence: _Evidence | None = None
+        self._looks = Looks(self._queue.put)
         self._tick_at = now
         self._leaving = False
         threading.Thread(target=self._read_link, daemon=True, name="link").start()
@@ -200,6 +205,8 @@ class Shell:
                 self._handle(CheckAnswered(cycle, problem))
             case orders.Sick(problem):
                 self._handle(TurnedUnhealthy(problem))
+            case WorkersSeen():
+                self._handle(item)
             case _WorkerExited():
                 pass
             case _:
@@ -247,6 +254,10 @@ class Shell:
                 self._workers.end(action)
             case DropParked():
                 self._workers.drop_parked()
+            case LookAtWorkers(cycle, stacks):
+                pids, evidence = self._workers.pids(), self._workers.evidence
+                take = partial(evidence.look_at_stacks, pids) if stacks else None
+                self._looks.begin(cycle, pids, evidence.output(), take)
             case TakeEvidence(cycle, number):
                 pids = self._workers.pids()
                 work = self._workers.evidence.take_stacks(pids)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -186,7 +187,17 @@ class WorkerEvidence:
         run_folder/stacks/CYCLE/RANK.txt. It is over within gather.BOUND. None if there are none."""
         if self._run is None or not pids:
             return None
-        first, said = self._run.group_rank * self._job.per_node, self._beats.statuses()
+        files = StackFiles(Path(self._job.run_folder), str(self._run.cycle), len(pids))
+        return self._gather(self._run, pids, files.keep)
+
+    def look_at_stacks(self, pids: Mapping[int, int]) -> Gathering | None:
+        """Begin to look what these workers do, as `take_stacks` does, and write nothing."""
+        return self._gather(self._run, pids) if self._run is not None and pids else None
+
+    def _gather(
+        self, run: Run, pids: Mapping[int, int], keep: Callable[[Worker, str], None] | None = None
+    ) -> Gathering:
+        first, said = run.group_rank * self._job.per_node, self._beats.statuses()
         workers = [
             Worker(
                 first + local_rank,
@@ -198,8 +209,7 @@ class WorkerEvidence:
             )
             for local_rank, pid in sorted(pids.items())
         ]
-        files = StackFiles(Path(self._job.run_folder), str(self._run.cycle), len(workers))
-        return Gathering(workers, stack_files.sockets(self._job), self._began, files.keep)
+        return Gathering(workers, stack_files.sockets(self._job), self._began, keep)
 
     def first_line(self) -> FirstLine | None:
         """Return the event that rank 0, if it is on this node, has printed something; once in each cycle."""
@@ -207,6 +217,10 @@ class WorkerEvidence:
             return None
         self._printed = True
         return FirstLine(self._run.cycle)
+
+    def output(self) -> dict[int, int]:
+        """Return how many bytes each worker has printed, by local rank."""
+        return {local_rank: self._output.since(local_rank, sys.maxsize)[0] for local_rank in range(self._job.per_node)}
 
     def flush(self, bound: float) -> bool:
         """Return whether all the workers' output is passed on within `bound` seconds. Call it before this process

@@ -32,6 +32,7 @@ _SPECS: Mapping[type, Callable[[Any], Validator]] = {
     keys.WordOr: scalars.word_or,
 }
 _SPECIAL: Mapping[Special, Callable[[], Validator]] = {
+    Special.AUTO_HANG: scalars.auto_hang,
     Special.ACTIVE: job.active,
     Special.CANDIDATES: job.candidates,
     Special.COMMAND: health.command,

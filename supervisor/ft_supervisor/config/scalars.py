@@ -11,6 +11,7 @@ from enum import StrEnum
 from ft_supervisor.config.validator import Validator
 from ft_supervisor.config.yamltree import Value
 from ft_supervisor.core.protocol import keys
+from ft_supervisor.core.protocol.settings import AutoHang
 
 MAX_SECONDS = 7 * 24 * 3600.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -199,6 +200,20 @@ def listen() -> Validator:
 
     address = {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
     return Validator(check, {"anyOf": [{"enum": ["off", "loopback", False]}, address]})
+
+
+def auto_hang() -> Validator:
+    """off, notify or restart; false and true stand for the first and the last."""
+    words = tuple(one.value for one in AutoHang)
+
+    def check(value: Value, key: str) -> AutoHang:
+        if isinstance(value.data, bool):
+            return AutoHang.RESTART if value.data else AutoHang.OFF
+        if value.data not in words:
+            raise value.error(key, f"is {value.shown()}", f"it must be {' or '.join(words)}")
+        return AutoHang(value.data)
+
+    return Validator(check, {"enum": [*words, True, False]}, str)
 
 
 def signal_name(spec: keys.Signal) -> Validator:

@@ -8,7 +8,7 @@ from tests.core.machines import BEAT, C0, TIMEOUTS, deeds, job, node
 
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.protocol import events, messages, orders
-from ft_supervisor.core.protocol.actions import Leave, Send, Tell
+from ft_supervisor.core.protocol.actions import Leave, LookAtWorkers, Send, Tell
 from ft_supervisor.core.protocol.events import Connected, Looked, Mailed, Tick
 from ft_supervisor.core.protocol.ledger import EMPTY, Ledger
 from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Outcome, Verdict
@@ -34,14 +34,17 @@ class Play:
         self.lease = True
         self.round = 1
         self.connection = 0
+        self.looks: list[LookAtWorkers] = []
 
     def feed(self, *what: events.AgentEvent) -> list[object]:
-        """Let these events happen; return the actions, without the order to the daemon of every heartbeat."""
+        """Let these events happen; return the actions, without those of every heartbeat: the order to the daemon, and
+        looks at the workers, which are kept in `looks`."""
         answers: list[object] = []
         for event in what:
             answers += deeds(self.machine.handle(event, self.now))
             self.machine.validate()
-        return [deed for deed in answers if not (isinstance(deed, Tell) and isinstance(deed.order, orders.Alive))]
+        self.looks += [deed for deed in answers if isinstance(deed, LookAtWorkers)]
+        return [deed for deed in answers if not isinstance(deed, LookAtWorkers) and not _is_alive(deed)]
 
     def connect(self, candidate: int = 0) -> list[object]:
         """Let the store of this candidate answer. Port 9 is free."""
@@ -71,6 +74,10 @@ class Play:
         told = [deed.order for deed in self.machine.handle(Tick(), self.now) if isinstance(deed, Tell)]
         assert isinstance(told[0], orders.Alive)
         return told[0]
+
+
+def _is_alive(deed: object) -> bool:
+    return isinstance(deed, Tell) and isinstance(deed.order, orders.Alive)
 
 
 def run(

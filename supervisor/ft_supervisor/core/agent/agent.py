@@ -40,6 +40,7 @@ from ft_supervisor.core.protocol.events import (
     WorkersExited,
     WorkersGone,
     WorkersReturned,
+    WorkersSeen,
     WorkersStarted,
 )
 from ft_supervisor.core.protocol.model import (
@@ -176,6 +177,8 @@ class AgentMachine:
                 self._gone(event, now)
             case Beat():
                 self._life.beat(event, now)
+            case WorkersSeen():
+                self._life.seen(event, now)
             case EvidenceTaken():
                 self._life.evidence_taken(event, now)
             case CheckAnswered(cycle, problem):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 
 from ft_supervisor.core.protocol.events import Beat
 from ft_supervisor.core.protocol.model import Failure, Job, Node
-from ft_supervisor.core.protocol.settings import Cause, Hang
+from ft_supervisor.core.protocol.settings import AutoHang, Cause, Hang
 
 
 @dataclass
@@ -32,7 +33,8 @@ class HeartbeatWatch:
     """
 
     def __init__(self, hang: Hang, local_ranks: Iterable[int], now: float) -> None:
-        self._ranks = {rank: _Heartbeat(now, hang.first, hang.after) for rank in local_ranks}
+        first = inf if hang.auto is AutoHang.RESTART else hang.first
+        self._ranks = {rank: _Heartbeat(now, first, hang.after) for rank in local_ranks}
         self._reported: dict[int, _Heartbeat] = {}
 
     def beat(self, local_rank: int, now: float, after: float | None = None) -> None:
@@ -43,7 +45,7 @@ class HeartbeatWatch:
         if (rank := self._ranks.get(local_rank)) is None:
             return
         if after is not None:
-            rank.after = after or float("inf")
+            rank.after = after or inf
         rank.since, rank.patience, rank.heard = now, rank.after, True
 
     def trigger(self, local_rank: int) -> None:

@@ -26,6 +26,7 @@ from ft_supervisor.core.agent.states import (
     fact_of,
     workers_of,
 )
+from ft_supervisor.core.agent.stillness_notice import StillnessNotice
 from ft_supervisor.core.coordinator.policy import ignored
 from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.protocol import messages, orders
@@ -41,7 +42,7 @@ from ft_supervisor.core.protocol.actions import (
     StopWorkers,
     Tell,
 )
-from ft_supervisor.core.protocol.events import Beat, EvidenceTaken
+from ft_supervisor.core.protocol.events import Beat, EvidenceTaken, WorkersSeen
 from ft_supervisor.core.protocol.health_types import WORKERS
 from ft_supervisor.core.protocol.model import INTERRUPTED, KILL_BOUND, Cycle, Failure, Job, Node, Problem
 from ft_supervisor.core.protocol.orders import AgentState
@@ -70,6 +71,7 @@ class Lifecycle:
         self._hangs = HangDetector(job, node, epoch)
         self._first_sign = FirstSign(job.per_node)
         self._notice = HangNotice(self._hangs, follower, do, self._ignores)
+        self._stillness = StillnessNotice(job, follower, do)
         self._in_process = job.settings.restart is RestartMode.IN_PROCESS
         self._returned = 0
         """From how many restartable functions the workers of the cycle that runs have returned."""
@@ -146,6 +148,7 @@ class Lifecycle:
         self._hangs.start(run.group_rank, now)
         self._notice.begin()
         self._first_sign.start(now)
+        self._stillness.begin(now)
         self._do(Start(run))
 
     def turn_unhealthy(self, problem: Problem) -> None:
@@ -196,6 +199,7 @@ class Lifecycle:
     def beat(self, beat: Beat, now: float) -> None:
         """A worker has sent something by the notify protocol. READY=1 is progress, a heartbeat is not."""
         self._hangs.beat(beat, now)
+        self._stillness.beat(beat.local_rank, now)
         if beat.kind == "ready" and self.running is not None:
             self.progressed(self.running)
         if isinstance(self.state, Active) and self._first_sign.beat(beat, now):
@@ -208,6 +212,12 @@ class Lifecycle:
 
     def _send_sign(self, cycle: Cycle, now: float) -> None:
         self._follower.send(messages.Training, cycle=cycle, sign=self._first_sign.at(now))
+
+    def seen(self, seen: WorkersSeen, now: float) -> None:
+        """Note the workers' signs of work."""
+        match self.state:
+            case Active(run) if run.cycle == seen.cycle:
+                self._stillness.seen(seen, now)
 
     def take_evidence(self, wanted: messages.TakeEvidence, now: float) -> None:
         """The coordinator wants to know what the workers do; see HangNotice."""
@@ -313,6 +323,7 @@ class Lifecycle:
         """Look for workers that hang."""
         if isinstance(self.state, Active):
             cycle = self.state.run.cycle
+            self._stillness.tick(cycle, now)
             self._fail(cycle, self._notice.tick(cycle, now), now)
 
     def abandon_if_due(self, now: float) -> None:

@@ -200,7 +200,7 @@ class Cycles:
                 self._failure.heard(message.infra_rank)
             case messages.WorkersSucceeded():
                 self._succeeded(member, now)
-            case messages.HangNoticed() | messages.Evidence():
+            case messages.HangNoticed() | messages.Evidence() | messages.StandsStill():
                 self._look_at_hang(now, message)
             case messages.WorkersCompleted(functions=functions):
                 self._release(self.current.returned(message.infra_rank, functions))

@@ -3,6 +3,9 @@
 It begins with the first notice, and further ones join it. It ends when all nodes that may run workers have answered,
 after evidence.ANSWERS seconds in any case, and without a conclusion as soon as something else ends the cycle. A
 successor learns of the hang from the nodes' Registers, and begins a round of its own.
+
+A cycle in which no worker does anything any more, without heartbeats too (standstill.py), gets a round as well: once,
+until a worker works again. With `hang.auto: notify` its conclusion is told and nothing else happens.
 """
 
 from __future__ import annotations
@@ -14,27 +17,31 @@ from ft_supervisor.core.coordinator import hang_words
 from ft_supervisor.core.coordinator.culprits import Witness, explain
 from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.coordinator.policy import Trouble, ignored
+from ft_supervisor.core.coordinator.standstill import Standstill
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction
 from ft_supervisor.core.protocol.coordinator_facts import HangExplained, HangHeard
 from ft_supervisor.core.protocol.evidence import ANSWERS, Explanation
 from ft_supervisor.core.protocol.model import Failure, Job
 from ft_supervisor.core.protocol.ranks import parse_ranks
-from ft_supervisor.core.protocol.settings import Cause
+from ft_supervisor.core.protocol.settings import AutoHang, Cause, Hang
 from ft_supervisor.core.quorum.members import Members
+from ft_supervisor.core.words import duration
 
-Told = messages.HangNoticed | messages.Evidence | messages.Register
+Told = messages.HangNoticed | messages.Evidence | messages.StandsStill | messages.Register
 """Messages about a hang."""
 
 
 @dataclass
 class _Round:
-    """`noticed` and `answers` are by infra_rank."""
+    """`noticed` and `answers` are by infra_rank. `still`: seconds in which no worker had done anything when it began;
+    None where a heartbeat was missed."""
 
     number: int
     since: float
     noticed: dict[int, tuple[Failure, ...]]
     answers: dict[int, messages.Evidence]
+    still: float | None = None
 
 
 class HangRounds:
@@ -46,10 +53,14 @@ class HangRounds:
         self._current = current
         self._round: _Round | None = None
         self._number = 0
+        self._hang = job.settings.hang or Hang()
+        self.end()
 
     def end(self) -> None:
         """The cycle ends for another reason, or has ended."""
         self._round = None
+        self._standstill = Standstill(self._hang.after)
+        self._still_told = False
 
     def hear(self, message: Told, now: float) -> list[CoordinatorAction]:
         """Take a message from a node of the running cycle. Return what to do about it."""
@@ -57,6 +68,9 @@ class HangRounds:
         match message:
             case messages.HangNoticed(failures=failures) | messages.Register(hangs=failures) if failures:
                 actions = self._notice(node, failures, now)
+            case messages.StandsStill(seconds=seconds):
+                self._standstill.hear(node, seconds, now)
+                actions = self._look_for_standstill(now)
             case messages.Evidence() if self._round is not None and message.number == self._round.number:
                 self._round.answers.setdefault(node, message)
                 actions = []
@@ -65,15 +79,26 @@ class HangRounds:
         asks = isinstance(message, messages.Register) and self._round is not None
         return [*actions, *self._ask([node])] if asks and not actions else actions
 
-    def _notice(self, node: int, failures: tuple[Failure, ...], now: float) -> list[CoordinatorAction]:
+    def _notice(
+        self, node: int, failures: tuple[Failure, ...], now: float, still: float | None = None
+    ) -> list[CoordinatorAction]:
         if self._round is not None:
             self._round.noticed.setdefault(node, failures)
             return []
         self._number += 1
-        self._round = _Round(self._number, now, {node: failures}, {})
+        self._round = _Round(self._number, now, {node: failures}, {}, still)
         asked = self._ask(sorted(self._current.pending))
         assert self._current.name is not None
         return [Announce(HangHeard(node, self._current.name, len(asked))), *asked]
+
+    def _look_for_standstill(self, now: float) -> list[CoordinatorAction]:
+        lasts = self._standstill.lasts(self._current.pending, now)
+        told, self._still_told = self._still_told, lasts is not None
+        if lasts is None or told or self._round is not None or self._hang.auto is AutoHang.OFF:
+            return []
+        node = min(self._current.pending)
+        message = f"no worker has done anything for {duration(lasts)}"
+        return self._notice(node, (Failure(node, 0, message=message, cause=Cause.HANG, silent=lasts),), now, lasts)
 
     def _ask(self, nodes: list[int]) -> list[CoordinatorAction]:
         """Ask those nodes that have not answered. One without a connection is asked when it registers."""
@@ -95,14 +120,19 @@ class HangRounds:
         cycle, group = self._current.name, self._current.group
         assert cycle is not None
         noticed = [_told(each, one.answers.get(node)) for node, failures in one.noticed.items() for each in failures]
+        if one.still is not None:
+            noticed = [replace(each, time=wall) for each in noticed]
         explanation, said = explain(list(self._witnesses(one))), self._said(one)
         since = max(0.0, min((each.time - each.silent for each in noticed if each.silent), default=0.0))
         text = hang_words.reason(explanation, self._job, group, said, since)
+        if one.still is not None:
+            text = f"{noticed[0].message}: {text}"
         trouble = self._trouble(explanation, noticed, one, text, wall)
         asked, silent = self._current.pending | one.answers.keys(), tuple(sorted(self._waiting(one)))
         seconds, node = now - one.since, trouble.infra_rank
         do(Announce(HangExplained(cycle, text, node, explanation, since, seconds, len(asked), silent)))
-        return None if all(map(self._ignores, noticed)) else trouble
+        only_told = one.still is not None and self._hang.auto is not AutoHang.RESTART
+        return None if only_told or all(map(self._ignores, noticed)) else trouble
 
     def _waits(self, of: _Round) -> bool:
         """Whether a node has not answered. It is asked for each answer, and there may be 10,000 nodes."""
@@ -126,7 +156,7 @@ class HangRounds:
         """Yield all ranks whose workers may run."""
         for group_rank, node in enumerate(self._current.group):
             first = group_rank * self._job.per_node
-            noticed = {failure.local_rank for failure in one.noticed.get(node, ())}
+            noticed = {failure.local_rank for failure in one.noticed.get(node, ()) if one.still is None}
             if (answer := one.answers.get(node)) is not None:
                 silent = dict(answer.silent)
                 for digest in answer.digests:

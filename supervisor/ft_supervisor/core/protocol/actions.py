@@ -143,6 +143,15 @@ class DropParked:
 
 
 @dataclass(frozen=True)
+class LookAtWorkers:
+    """Look for signs of work of the workers of `cycle`, and with `stacks` at their main threads' stacks; WorkersSeen
+    follows. One at a time: while a look is under way, another is not begun."""
+
+    cycle: Cycle
+    stacks: bool
+
+
+@dataclass(frozen=True)
 class TakeEvidence:
     """Look what the living workers of `cycle` do, and write their stacks to files, without harm to them; EvidenceTaken
     with this `number` follows within evidence.TAKING, and nothing is waited for beyond that. A later one replaces it.
@@ -295,6 +304,7 @@ AgentAction = (
     | ReleaseWorkers
     | EndWorkers
     | DropParked
+    | LookAtWorkers
     | TakeEvidence
     | EnterBarrier
     | Tell

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ft_supervisor.core.protocol.activity import Activity
 from ft_supervisor.core.protocol.evidence import Digest
 from ft_supervisor.core.protocol.health_types import CheckOutcome
 from ft_supervisor.core.protocol.messages import ToAgent, ToCoordinator
@@ -189,6 +190,16 @@ class Beat:
 
 
 @dataclass(frozen=True)
+class WorkersSeen:
+    """After LookAtWorkers. `activities`: of the workers that live. `stacks`: (local_rank, hash of the main thread's
+    stack) of those whose stack is known."""
+
+    cycle: Cycle
+    activities: tuple[Activity, ...]
+    stacks: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class EvidenceTaken:
     """After TakeEvidence with this `number`, or its bound: see messages.Evidence."""
 
@@ -356,6 +367,7 @@ AgentEvent = (
     | CannotStart
     | WorkersGone
     | Beat
+    | WorkersSeen
     | EvidenceTaken
     | CheckAnswered
     | TurnedUnhealthy

@@ -119,6 +119,8 @@ class Expression:
 class Special(Enum):
     """Values with a syntax of their own. Each names the module of `ft_supervisor.config` that checks it."""
 
+    AUTO_HANG = auto()
+    """off, notify or restart; true stands for restart (scalars)."""
     ACTIVE = auto()
     """A number of nodes, or {min: 4, max: 6} (job)."""
     CANDIDATES = auto()

@@ -107,6 +107,18 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class StandsStill:
+    """All workers of `cycle` on this node have done nothing for so many seconds, as far as that can be seen from
+    outside; 0: one of them works again. It is sent again and again while that is so."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+    seconds: Duration
+
+
+@dataclass(frozen=True)
 class WorkersSucceeded:
     """All workers of `cycle` on this node have exited with 0, and nothing of them is left."""
 
@@ -334,13 +346,22 @@ class Close:
 
 
 OfWorkers = (
-    WorkersFailed | HangNoticed | Evidence | WorkersSucceeded | WorkersCompleted | Training | Stopping | WorkersStopped
+    WorkersFailed
+    | HangNoticed
+    | Evidence
+    | StandsStill
+    | WorkersSucceeded
+    | WorkersCompleted
+    | Training
+    | Stopping
+    | WorkersStopped
 )
 """Messages about the state of a node's workers."""
 OF_WORKERS: tuple[type, ...] = (
     WorkersFailed,
     HangNoticed,
     Evidence,
+    StandsStill,
     WorkersSucceeded,
     WorkersCompleted,
     Training,
@@ -353,6 +374,7 @@ ToCoordinator = (
     | WorkersFailed
     | HangNoticed
     | Evidence
+    | StandsStill
     | WorkersSucceeded
     | WorkersCompleted
     | Training
@@ -371,6 +393,7 @@ TO_COORDINATOR: tuple[type, ...] = (
     WorkersFailed,
     HangNoticed,
     Evidence,
+    StandsStill,
     WorkersSucceeded,
     WorkersCompleted,
     Training,

@@ -55,6 +55,8 @@ def from_node(message: messages.ToCoordinator, job: Job, known: Heights) -> str:
             | messages.HangNoticed(cycle=cycle, failures=failures)
         ):
             return _past(cycle, message.term) or _failures(failures, message.infra_rank, job)
+        case messages.StandsStill(cycle=cycle):
+            return _past(cycle, message.term)
         case messages.Evidence(cycle=cycle):
             return _past(cycle, message.term) or _evidence(message, job)
         case messages.WorkersSucceeded(cycle=cycle) | messages.Stopping(cycle=cycle):
