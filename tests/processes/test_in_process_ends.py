@@ -72,7 +72,7 @@ def test_parked_workers_end_at_once_with_the_job(start: StartJob) -> None:
     tell(job, 0, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); say('deaf')")
     job.wait("deaf")
     tell(job, 1, "raise ValueError")
-    job.assert_end(1, "failed", "raises ValueError")
+    job.assert_end(1, "failed", "rank 1 (node1, local 0): ValueError")
     last = max(line.at for line in job.all("closing"))
     assert max(line.at for line in job.all("leaving", proc="daemon")) - last < 10
 
