@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "local": LOWER | {"core.launch", "ft_slurm", "daemon", "launch"},
     "fault": LOWER | {"ft_slurm", "daemon", "launch"},  # the folders that daemons make, and launch's srun
     "stacks": LOWER | {"core.coordinator", "evidence", "fault", "daemon"},  # what stands out; how nodes are reached
-    "submit": CORE | {"config", "ft_slurm"},
+    "submit": CORE | {"config", "process", "run_folder", "ft_slurm"},  # it looks at what former jobs left
     "doctor": LOWER | {"ft_slurm", "agent", "daemon", "launch", "submit"},  # it looks at what these will do here
     "cli": LOWER | PAGES | SHELLS | {"ft_slurm"},
     "worker": {"worker.state"},  # it runs in the training's process, which may be of another environment

@@ -21,6 +21,8 @@ CHANGES = {
     "nodes.active": 4,
     "nodes.segment": 2,
     "nodes.grow": "now",
+    "nodes.avoid": "n[1-3]",
+    "nodes.memory": "/shared/nodes",
     "workers.per_node": 3,
     "workers.command": ["python", "other.py"],
     "workers.restart": "in_process",

@@ -15,6 +15,7 @@ from ft_supervisor.cli import (
     list_runs,
     local,
     logs,
+    nodes,
     policy,
     report,
     schema,
@@ -34,6 +35,7 @@ app.command("status")(status.status)
 app.command("logs")(logs.logs)
 app.command("stacks")(stacks.stacks)
 app.command("list")(list_runs.list_runs)
+app.command("nodes")(nodes.nodes)
 app.command("verdict")(verdict.verdict)
 app.command("report")(report.report)
 app.command("validate")(validate.validate)

@@ -23,7 +23,8 @@ from ft_supervisor.config import JobConfig
 from ft_supervisor.core.protocol.model import INTERRUPTED
 from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.run_folder import run_index, runs
-from ft_supervisor.submit import cluster, options, script
+from ft_supervisor.submit import avoided, cluster, options, script
+from ft_supervisor.submit.avoided import Avoid
 from ft_supervisor.submit.script import Plan
 
 REFUSED = 1
@@ -32,7 +33,7 @@ LOOK = "look whether it was submitted before you try again: squeue --me"
 USAGE = "[OPTIONS] [SBATCH OPTIONS...] [-- CMD...]"
 INDEX_BOUND = 5.0
 """Seconds for the home folder's file system."""
-_OWN_VALUES = ("--config", "--spares")
+_OWN_VALUES = ("--config", "--spares", "--avoid")
 _OWN_FLAGS = ("--dry-run", "--help")
 _WORDS = "ft_supervisor.submit.words"
 
@@ -69,6 +70,10 @@ def submit(
             show_default=False,
         ),
     ] = None,
+    avoid: Annotated[
+        Avoid,
+        typer.Option("--avoid", help="Nodes that failed first in former jobs: name them, exclude them, or neither."),
+    ] = Avoid.PROPOSE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the batch script, and submit nothing.")] = False,
 ) -> None:
     """Writes a batch script with the options that the job needs, and submits it by sbatch. Prints the job's id.
@@ -82,6 +87,7 @@ def submit(
       ft-supervisor submit --config job.yaml --spares 2 -p gpu --gpus-per-node=8
       ft-supervisor submit --config job.yaml -- python train.py --lr 0.1
       ft-supervisor submit --config job.yaml --dry-run > job.sbatch
+      ft-supervisor submit --config job.yaml --avoid add
 
     \b
     Exit codes:
@@ -89,10 +95,12 @@ def submit(
                         75  Slurm does not answer
     """
     words, command = ctx.meta[_WORDS]
-    raise typer.Exit(guarded(lambda: _run(config, spares, dry_run, words, command)))
+    raise typer.Exit(guarded(lambda: _run(config, spares, avoid, dry_run, words, command)))
 
 
-def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], command: Sequence[str]) -> int:
+def _run(
+    path: Path, spares: int | None, avoid: Avoid, dry_run: bool, words: Sequence[str], command: Sequence[str]
+) -> int:
     users = sbatch_options.parse(words)
     options.refuse_misspelt(users, (*_OWN_VALUES, *_OWN_FLAGS))
     environ, note = cluster.environment(os.environ, options.value(users, "clusters", "cluster"))
@@ -114,6 +122,9 @@ def _run(path: Path, spares: int | None, dry_run: bool, words: Sequence[str], co
     options.refuse_environment(os.environ, users)
     for line in filter(None, (cluster.concerns(settings, note), *options.warnings(users, settings, fixed))):
         say(line)
+    users, told = avoided.options(users, avoid, settings, settings.active if size is None else size[0], environ)
+    if told:
+        say(told)
     beyond_active = None if fixed is None else max(0, fixed - settings.active)
     plan = script.plan(settings, users, asked or str(fixed), beyond_active)
     text = script.text(plan, active(settings), venv(), subcommand_line("launch", path, command))

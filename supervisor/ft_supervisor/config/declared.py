@@ -40,6 +40,7 @@ _SPECIAL: Mapping[Special, Callable[[], Validator]] = {
     Special.FRACTION: scalars.fraction,
     Special.GPU: lambda: health.gpu(_record(health.Gpu)),
     Special.HOSTS: hosts,
+    Special.HOSTS_OR_NONE: lambda: hosts(or_none=True),
     Special.LISTEN: scalars.listen,
     Special.SIZE: scalars.size,
     Special.VARIABLES: job.variables,

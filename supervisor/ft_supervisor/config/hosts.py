@@ -13,10 +13,13 @@ from ft_supervisor.core.protocol.bounds import MOST_NODES
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,18})([^0-9]*)")
 
 
-def hosts() -> Validator:
-    """A host list expression, or a list of them; the names as a tuple, at least one, none of them twice."""
+def hosts(or_none: bool = False) -> Validator:
+    """A host list expression, or a list of them; the names as a tuple, at least one, none of them twice. `or_none`: an
+    empty list is no error."""
 
     def check(value: Value, key: str) -> tuple[str, ...]:
+        if or_none and value.data == []:
+            return ()
         parts = [(value, key)]
         if isinstance(value.data, list):
             parts = [(item, f"{key}[{at}]") for at, item in enumerate(value.data)]
@@ -39,7 +42,9 @@ def hosts() -> Validator:
         return tuple(names)
 
     word = {"type": "string", "minLength": 1}
-    return Validator(check, {"anyOf": [word, {"type": "array", "items": word, "minItems": 1}]}, fold)
+    least = 0 if or_none else 1
+    schema = {"anyOf": [word, {"type": "array", "items": word, "minItems": least}]}
+    return Validator(check, schema, lambda names: fold(names) if names else [])
 
 
 def _expanded(value: Value, key: str) -> tuple[str, ...]:

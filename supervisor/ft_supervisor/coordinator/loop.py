@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ft_supervisor.coordinator import files
 from ft_supervisor.coordinator.journal_copier import JournalCopier
+from ft_supervisor.coordinator.node_evidence import NodeEvidence
 from ft_supervisor.coordinator.notices import Notices
 from ft_supervisor.coordinator.notifier import Notifier
 from ft_supervisor.coordinator.snapshot_of import spares
@@ -86,6 +87,7 @@ class Loop:
         self._status = StatusWriter(job, machine.node.name)
         self._notices = Notices(job.run_id)
         self._notifier = Notifier(job, machine.node.name)
+        self._evidence = NodeEvidence(job)
         self._journal_copier = JournalCopier(journal.path, Path(job.run_folder), machine.node.name)
 
     def prepare(self) -> None:
@@ -166,6 +168,8 @@ class Loop:
                     emit(render(fact, self._machine.job))
                     self._status.news(fact)
                     self._notify(fact)
+                    if (written := self._evidence.saw(fact)) is not None:
+                        self._writing.append(written)
                 case actions.Mail(infra_rank, incarnation, connection, message):
                     self._store.push(self._keys.mail(infra_rank, incarnation, connection), encode(message))
                 case actions.Pulse():

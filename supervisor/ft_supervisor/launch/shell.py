@@ -25,7 +25,7 @@ from ft_supervisor.core.protocol.events import Signalled, Tick
 from ft_supervisor.core.protocol.model import SRUN_MARGIN, Outcome
 from ft_supervisor.daemon.completing import Completing
 from ft_supervisor.daemon.identity import NONCE, local_folder
-from ft_supervisor.launch import comment, slurm, srun
+from ft_supervisor.launch import avoid, comment, slurm, srun
 from ft_supervisor.launch.journal import Recorder
 from ft_supervisor.launch.watch import VerdictWatch, in_runs
 from ft_supervisor.process import log, signals
@@ -171,10 +171,16 @@ class Launch:
         # If this process is killed, srun must not stay. A session of its own: Ctrl-C is for this process alone.
         if setpriv := shutil.which("setpriv"):
             line = [setpriv, "--pdeathsig", "TERM", "--", *line]
-        environ = srun.environment(self._environ) | {NONCE: self._nonce}
+        environ = srun.environment(self._environ) | {NONCE: self._nonce} | self._avoid()
         self._srun = subprocess.Popen(line, stdin=subprocess.DEVNULL, env=environ, start_new_session=True)
         threading.Thread(target=self._reap, args=(self._srun,), name="srun", daemon=True).start()
         return interface.SrunStarted()
+
+    def _avoid(self) -> dict[str, str]:
+        found, told = avoid.nodes(self._config, self._job, self._environ)
+        if told:
+            say(told)
+        return avoid.variables(self._config, found)
 
     def _watch(self) -> None:
         """Look for the verdict in the run's folder, and in this node's own, where its daemon keeps a copy in case the

@@ -102,12 +102,24 @@ def newest(environ: Mapping[str, str], most: int) -> list[NamedEntry]:
 
 
 def _top(environ: Mapping[str, str]) -> Path | None:
-    """Return the index's folder; None without a home folder. XDG: a relative path counts as unset."""
+    """Return the index's folder; None without a home folder."""
+    state = _state(environ)
+    return None if state is None else state / "runs"
+
+
+def beside(environ: Mapping[str, str], kind: str, cluster: str | None) -> Path | None:
+    """Return the cluster's folder for files of another kind, beside the index; None without a home folder."""
+    state = _state(environ)
+    return None if state is None else state / kind / _folder_name(cluster)
+
+
+def _state(environ: Mapping[str, str]) -> Path | None:
+    """Return our folder of the user's state. XDG: a relative path counts as unset."""
     state = environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):
-        return Path(state) / "ft-supervisor" / "runs"
+        return Path(state) / "ft-supervisor"
     home = environ.get("HOME", "")
-    return Path(home) / ".local" / "state" / "ft-supervisor" / "runs" if home.startswith("/") else None
+    return Path(home) / ".local" / "state" / "ft-supervisor" if home.startswith("/") else None
 
 
 def _folder_name(cluster: str | None) -> str:

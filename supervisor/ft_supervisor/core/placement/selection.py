@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ft_supervisor.core.node_list import fold
-from ft_supervisor.core.placement.placement import Assignment, FitNode, assign
+from ft_supervisor.core.placement.avoidance import choose
+from ft_supervisor.core.placement.placement import Assignment, FitNode
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.core.protocol.settings import OnExhausted
 from ft_supervisor.core.quorum.members import Members
@@ -141,7 +142,7 @@ class Selection:
         candidates = [
             FitNode(rank, self._job.nodes[rank], self._members[rank].node.domain_id) for rank in sorted(nodes)
         ]
-        return assign(
+        return choose(
             candidates,
             former,
             self._job.active,

@@ -91,6 +91,8 @@ class Text:
     most: int = 4096
 
 
+OWN_FOLDER = Text("own, none or a folder's absolute path", r"own|none|/.*", 4000)
+"""The user's own folder, none, or that of a group."""
 MODULE = Text("a module's name, such as torch._dynamo", r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", 200)
 """A Python module that is imported by its name."""
 
@@ -135,6 +137,8 @@ class Special(Enum):
     """off, or what a broken GPU leads to (health)."""
     HOSTS = auto()
     """Nodes as Slurm's host list expressions (hosts)."""
+    HOSTS_OR_NONE = auto()
+    """As HOSTS; an empty list means none (hosts)."""
     LISTEN = auto()
     """off, loopback or an IP address (scalars)."""
     SIZE = auto()

@@ -233,6 +233,9 @@ class Placement:
         keys.Words(("at_restart", "now")),
         "When a job with fewer nodes than max takes more.",
     ] = False
+    avoid: Annotated[
+        tuple[str, ...], keys.Name("nodes.avoid"), Special.HOSTS_OR_NONE, "Chosen last; launch adds some."
+    ] = ()
 
 
 class When(StrEnum):
@@ -394,6 +397,7 @@ class Settings:
         keys.Records("[{when: verdict, command: [./tell]}]", 20),
         "Who is told while the job runs, by a command or a webhook.",
     ] = ()
+    memory: Annotated[str, keys.Name("nodes.memory"), keys.OWN_FOLDER, "Where evidence about nodes is kept."] = "own"
     faults: Annotated[bool, keys.Name("faults.allow"), "Whether `ft-supervisor fault` may hurt the job."] = False
 
 
