@@ -30,12 +30,14 @@ class BadTime(Refused):
 
 def since(word: str, now: datetime) -> str:
     """Return this time in sacct's form. sacct has a word for today, but not for yesterday, which begins at midnight
-    too.
+    too; 30d is short for now-30days.
 
     Raises BadTime.
     """
     if word.strip().lower() == "yesterday":
         return f"{now - timedelta(days=1):%Y-%m-%d}"
+    if match := re.fullmatch(r"([0-9]{1,4})d", word.strip()):
+        return f"now-{match[1]}days"
     if not _TIME.fullmatch(word):
         raise BadTime(f"{values.shown(word)} is no time: give yesterday, today, 2026-01-31, 14:30 or now-3days")
     return word

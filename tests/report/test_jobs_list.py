@@ -22,6 +22,7 @@ from ft_supervisor.core.protocol.summary import Summary, line
 from ft_supervisor.report import jobs_sources, jobs_text
 from ft_supervisor.report.jobs import OUTCOMES, ListedJob, join, judge
 from ft_supervisor.report.jobs_sources import Listing
+from ft_supervisor.report.words import zone
 from ft_supervisor.run_folder import verdict_file
 from ft_supervisor.run_folder.verdict_file import Content
 
@@ -289,8 +290,18 @@ def test_every_line_fits_the_terminal(width: int) -> None:
 @pytest.mark.parametrize(("width", "head"), [(47, ["SLURM"]), (49, ["END"]), (56, ["END", "NAME"])])
 def test_a_date_is_there_as_a_whole_or_not_at_all(width: int, head: list[str]) -> None:
     shown = jobs_text.as_text(Listing(jobs(row(7, "OUT_OF_MEMORY", "0:125"))), "yesterday", width).splitlines()
-    assert shown[0].split()[-len(head) :] == head
+    assert shown[0].replace(f" ({zone()})", "").split()[-len(head) :] == head
     assert "…" not in shown[1]
+
+
+def test_a_failed_job_has_the_beginning_of_the_reason() -> None:
+    found = jobs(row(7, "FAILED", "1:0", Comment="[ft: failed, 3 cycles]"))
+    reason = "rank 2 (n3, local 0): ValueError: loss is nan at step 1769, which is no good"
+    verdict = Verdict(Outcome.FAILED, reason)
+    judged = [judge(job, Content(verdict, "7.0.0", "n", "failed, 3 cycles")) for job in found]
+    shown = jobs_text.as_text(Listing(judged), "yesterday", None).splitlines()[1]
+    assert shown.endswith(f"3 cycles: {reason[:59]}…")
+    assert json.loads(jobs_text.as_json(Listing(judged), "x"))["jobs"][0]["reason"] == reason
 
 
 WORDS = st.text(max_size=60).map(lambda text: text.replace("\x1f", "").replace("\n", " "))
@@ -313,7 +324,7 @@ def test_in_a_pipe_each_job_is_one_whole_line(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     time.tzset()
     head, first, *others = text.splitlines()
-    assert " ".join(head.split()) == "JOB OUTCOME SLURM END NAME SUMMARY"
+    assert " ".join(head.split()) == "JOB OUTCOME SLURM END (UTC) NAME SUMMARY"
     expected = "7 ! success FAILED 1:0 01-01 00:18 train 3 cycles, 1 node replaced (n3), 42 s lost"
     assert " ".join(first.split()) == expected
     assert others[2:] == [
@@ -338,6 +349,7 @@ def test_json() -> None:
         "source": "comment",
         "exit_code": 0,
         "summary": "3 cycles, 1 node replaced (n3), 42 s lost",
+        "reason": "",
         "contradicts": True,
         "restarts": 0,
         "slurm": {

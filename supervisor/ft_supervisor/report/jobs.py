@@ -25,7 +25,7 @@ _RESTART = re.compile(r"(?:^|, )restart ([0-9]{1,9})")
 @dataclass(frozen=True)
 class JobVerdict:
     """The verdict of one run. `source`: comment or file, where it was found; `code`: its exit code; `restart`: the
-    run's restart count; `exit_code`: whether the policy allows setting DerivedExitCode."""
+    run's restart count; `exit_code`: whether the policy allows setting DerivedExitCode; `reason`: "" in a comment."""
 
     source: str
     outcome: Outcome
@@ -33,6 +33,7 @@ class JobVerdict:
     restart: int
     summary: str
     exit_code: bool = True
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,4 +130,5 @@ def _of_file(content: Content) -> JobVerdict | None:
     match = _SUMMARY_LINE.fullmatch(content.summary)
     summary = match[3] if match and match[3] else verdict.reason
     number = int(restart) if re.fullmatch(r"[0-9]{1,9}", restart) else 0
-    return JobVerdict("file", verdict.outcome, verdict.exit_code, number, one_line(summary), content.exit_code)
+    reason = one_line(verdict.reason)
+    return JobVerdict("file", verdict.outcome, verdict.exit_code, number, one_line(summary), content.exit_code, reason)

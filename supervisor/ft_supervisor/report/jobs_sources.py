@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ft_slurm.cli_client import CliClient
 from ft_slurm.errors import Refused, SlurmError
+from ft_supervisor.core.protocol.model import Outcome
 from ft_supervisor.process.background import Background
 from ft_supervisor.report.jobs import ListedJob, join, judge
 from ft_supervisor.run_folder import run_index, runs, verdict_file
@@ -51,10 +52,11 @@ def read_verdicts(
     of_all: bool,
     bound: float = FILES_BOUND,
 ) -> None:
-    """Read the verdict's file of each job that is over and has no verdict in its comment, or with `of_all` of each job
-    that is over. `templates`: run_dirs, relative to where the job was submitted; `index`: the environment that leads to
-    the user's index of runs, which is used for other places (None: it is not used); `bound`: seconds."""
-    jobs = [job for job in listing.jobs if job.state.over and (of_all or job.verdict is None)]
+    """Read the verdict's file of each job that is over and has no verdict of success in its comment, which has no
+    reason; with `of_all` of each job that is over. `templates`: run_dirs, relative to where the job was submitted;
+    `index`: the environment that leads to the user's index of runs, which is used for other places (None: it is not
+    used); `bound`: seconds."""
+    jobs = [job for job in listing.jobs if job.state.over and (of_all or _lacks_reason(job))]
     found: dict[int, Content] = {}
     problems: list[str] = []
 
@@ -74,6 +76,10 @@ def read_verdicts(
         listing.notes.append(f"the verdict's file cannot be read of job {problems[0]}{many}")
     known = dict(found)
     listing.jobs = [judge(job, known.get(job.row.job_id)) for job in listing.jobs]
+
+
+def _lacks_reason(job: ListedJob) -> bool:
+    return job.verdict is None or job.verdict.outcome is not Outcome.SUCCESS
 
 
 def _newest(job: ListedJob, templates: Sequence[str], index: Mapping[str, str] | None) -> Content | None:

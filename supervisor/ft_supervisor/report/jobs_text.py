@@ -8,7 +8,7 @@ since the epoch; null stands for unknown values; Slurm's exit codes have sacct's
        {"job", "job_id", "name", "work_dir",    "12_3", 14, the job's name, its folder
         "outcome",                        success, failed, interrupted, cancelled, running, pending, unknown
         "source",                         where the outcome is from: file (verdict.json), comment, slurm
-        "exit_code", "summary",           the verdict's; null and "" without one
+        "exit_code", "summary", "reason", the verdict's; null and "" without one; the reason is in verdict.json alone
         "contradicts",                    it succeeded and Slurm calls it a failure, or the other way round
         "restarts",                       earlier runs of it in sacct's records
         "slurm": {"state", "exit_code", "derived_exit_code", "start", "end", "nodes"}}],
@@ -26,9 +26,11 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from ft_slurm.records import ExitCode
-from ft_supervisor.core.words import count, plain
+from ft_supervisor.core.protocol.model import Outcome
+from ft_supervisor.core.words import count, one_line, plain
 from ft_supervisor.report.jobs import ListedJob
 from ft_supervisor.report.jobs_sources import Listing
+from ft_supervisor.report.words import zone
 
 VERSION = 1
 NARROW = 110
@@ -38,6 +40,8 @@ _MOST = (16, 13, 20, 11, 16)
 """Width of each column in a terminal. The last column is cut first: NAME down to _LEAST, then END as a whole."""
 _LEAST = 4
 _MARK = "! "
+MOST_REASON = 60
+"""Characters of the reason of a job that did not succeed."""
 
 
 def as_json(listing: Listing, since: str) -> str:
@@ -68,6 +72,7 @@ def _plain(job: ListedJob) -> dict[str, Any]:
         "source": verdict.source if verdict else "slurm",
         "exit_code": verdict.code if verdict else None,
         "summary": verdict.summary if verdict else "",
+        "reason": verdict.reason if verdict else "",
         "contradicts": job.contradicts,
         "restarts": job.restarts,
         "slurm": {
@@ -104,7 +109,8 @@ def as_text(listing: Listing, since: str, width: int | None) -> str:
 
 def _table(jobs: Sequence[ListedJob], width: int | None) -> list[str]:
     rows = [_cells(job) for job in jobs]
-    columns = zip(_HEAD, *(cells for cells, _ in rows), strict=True)
+    head = tuple(f"{name} ({zone()})" if name == "END" else name for name in _HEAD)
+    columns = zip(head, *(cells for cells, _ in rows), strict=True)
     sizes = [max(cell_len(cell) for cell in column) for column in columns]
     narrow = width is not None and width < NARROW
     if width is not None:
@@ -112,7 +118,7 @@ def _table(jobs: Sequence[ListedJob], width: int | None) -> list[str]:
         if (rest := width - sum(sizes[:4]) - 2 * 4) < _LEAST:  # of a name; END is left out rather than cut
             sizes = sizes[: 4 if rest + 2 >= 0 else 3]
     last = "" if narrow else "SUMMARY"
-    lines = [_line(_HEAD, sizes, last, width)]
+    lines = [_line(head, sizes, last, width)]
     for cells, text in rows:
         lines.append(_line(cells, sizes, "" if narrow else text, width))
         if narrow and text:
@@ -126,7 +132,16 @@ def _cells(job: ListedJob) -> tuple[tuple[str, ...], str]:
     code = "" if row.exit_code in (None, ExitCode(0, 0)) else f" {row.exit_code}"
     outcome = f"{_MARK if job.contradicts else '  '}{job.outcome}"
     cells = (plain(row.name), outcome, f"{plain(job.state.name)}{code}", end, plain(row.job_name))
-    return cells, plain(job.verdict.summary) if job.verdict else ""
+    return cells, _summary(job)
+
+
+def _summary(job: ListedJob) -> str:
+    """Return the verdict's line, for a job that did not succeed with the beginning of the reason."""
+    if job.verdict is None:
+        return ""
+    reason = one_line(job.verdict.reason, MOST_REASON)
+    shown = "" if job.verdict.outcome is Outcome.SUCCESS or job.verdict.summary.endswith(reason) else reason
+    return plain(": ".join(filter(None, (job.verdict.summary, shown))))
 
 
 def _line(cells: Sequence[str], sizes: Sequence[int], text: str, width: int | None) -> str:
