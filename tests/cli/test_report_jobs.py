@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -186,3 +187,24 @@ def test_a_month_of_jobs_is_soon_listed(slurm: FakeSacct) -> None:
     done = report(slurm, "--since", "now-30days", "--json")
     assert done.returncode == 0 and len(json.loads(done.stdout)["jobs"]) == 4999
     assert time.monotonic() - began < 60
+
+
+def test_the_ratio_of_jobs_and_the_best_interval(slurm: FakeSacct) -> None:
+    from tests.history.recordings import RECORDED
+
+    folder = slurm.folder / "runs"
+    shutil.copytree(RECORDED / "crash/4242.0.0", folder / "7.0.0")
+    done = report(slurm, "--since", "30d", "--ettr", "--save", "2", "--every", "3600", "--run-dir", "runs")
+    text = done.stdout
+    assert done.returncode == 0, done
+    assert "training / (scheduled + queued), at most:" in text
+    assert "lost by cause: exit " in text and "mean time between failures: " in text
+    assert "a checkpoint of 2.0 s is best taken every " in text and "of the time instead of" in text
+    value = json.loads(report(slurm, "--since", "30d", "--ettr", "--json", "--run-dir", "runs").stdout)["efficiency"]
+    assert value["all"]["failures"] == 1 and 0 < value["jobs"]["7"]["ettr"] <= 1
+    assert value["jobs"]["8"]["ettr"] is None
+
+
+def test_the_options_of_the_ratio_go_with_since(slurm: FakeSacct) -> None:
+    done = report(slurm, "--ettr")
+    assert done.returncode == 2 and "go with --since" in done.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,6 +43,15 @@ def report(
     fix_exit_codes: Annotated[
         bool, typer.Option("--fix-exit-codes", help="Make the verdict's exit code their DerivedExitCode, too.")
     ] = False,
+    ettr: Annotated[
+        bool, typer.Option("--ettr", help="Add how much of the time went into training, and what the rest did.")
+    ] = False,
+    save: Annotated[
+        float | None, typer.Option("--save", metavar="SECONDS", min=0.001, help="How long a checkpoint takes.")
+    ] = None,
+    every: Annotated[
+        float | None, typer.Option("--every", metavar="SECONDS", min=0.001, help="The time between two checkpoints.")
+    ] = None,
 ) -> None:
     """Tells a job's story: its nodes, cycles and failures, why, and the time that they took.
 
@@ -57,6 +66,7 @@ def report(
       ft-supervisor report 1234 --html report.html     one file, to look at or to send
       ft-supervisor report --since yesterday           how my jobs ended, whatever Slurm calls it
       ft-supervisor report --since now-7days --state failed,interrupted
+      ft-supervisor report --since 30d --ettr --save 40 --every 3600
 
     \b
     Exit codes:
@@ -69,9 +79,11 @@ def report(
         raise typer.Exit(complain("--state and --fix-exit-codes go with --since"))
     if since is not None and (job is not None or html is not None):
         raise typer.Exit(complain("--since lists all jobs: it goes with neither JOB nor --html"))
+    if since is None and (ettr or save is not None or every is not None):
+        raise typer.Exit(complain("--ettr, --save and --every go with --since"))
     if since is not None:
-        asked = since, state, config, run_dir, fix_exit_codes
-        raise typer.Exit(guarded(lambda: _many(*asked, as_json)))
+        asked = since, state, config, run_dir, fix_exit_codes, ettr or save is not None, save, every
+        raise typer.Exit(guarded(lambda: _many(asked, as_json)))
     raise typer.Exit(guarded(lambda: _one(job, config, run_dir, as_json, html, brief)))
 
 
@@ -108,20 +120,21 @@ def _write(told: Report, as_json: bool, html: Path | None, brief: bool) -> int:
     return OK if told.has_journal else IN_PART
 
 
-def _many(since: str, state: str | None, config: Path | None, run_dir: Path | None, fix: bool, as_json: bool) -> int:
+def _many(asked: tuple[Any, ...], as_json: bool) -> int:
     """List all jobs of the user since then, and return the exit code."""
     from ft_slurm.errors import SlurmError
     from ft_slurm.sacct_jobs import BadTime
     from ft_supervisor.cli import report_jobs
 
     try:
-        listing = report_jobs.gather(report_jobs.ListQuery(since, state, config, run_dir, fix), os.environ)
+        query = report_jobs.ListQuery(*asked)
+        listing = report_jobs.gather(query, os.environ)
     except (find.WrongUse, BadTime) as error:
         return complain(error)
     except SlurmError as error:
         complain(error)
         return NOTHING_KNOWN
-    put(report_jobs.as_json(listing, since) if as_json else report_jobs.as_text(listing, since))
+    put(report_jobs.as_json(listing, query) if as_json else report_jobs.as_text(listing, query))
     code = IN_PART if listing.notes else OK
     if listing.hangs:
         os._exit(code)

@@ -13,7 +13,7 @@ from ft_slurm.cli_client import CliClient
 from ft_slurm.errors import NoCommands
 from ft_supervisor import config as configuration
 from ft_supervisor.config.defaults import built_in
-from ft_supervisor.report import jobs_sources, jobs_text
+from ft_supervisor.report import efficiency_text, jobs_sources, jobs_text
 from ft_supervisor.report.jobs import OUTCOMES
 from ft_supervisor.report.jobs_sources import Listing
 from ft_supervisor.run_folder.find import WrongUse
@@ -22,13 +22,16 @@ from ft_supervisor.run_folder.find import WrongUse
 @dataclass(frozen=True)
 class ListQuery:
     """The options of the list. `states`: words of OUTCOMES, with commas; None for all. `fix`: correct
-    DerivedExitCodes."""
+    DerivedExitCodes. `ettr`: account for the jobs' time; `save`, `every`: seconds of a checkpoint, and between two."""
 
     since: str
     states: str | None = None
     config: Path | None = None
     run_dir: Path | None = None
     fix: bool = False
+    ettr: bool = False
+    save: float | None = None
+    every: float | None = None
 
 
 def gather(query: ListQuery, environ: Mapping[str, str]) -> Listing:
@@ -45,23 +48,27 @@ def gather(query: ListQuery, environ: Mapping[str, str]) -> Listing:
     index = environ if query.config is None and query.run_dir is None else None
     jobs_sources.read_verdicts(listing, templates, index, of_all=query.fix)
     listing.jobs = [job for job in listing.jobs if job.outcome in wanted]
+    if query.ettr:
+        jobs_sources.read_accounts(listing, templates, index)
     if query.fix:
         jobs_sources.fix_exit_codes(client, listing)
     return listing
 
 
-def as_json(listing: Listing, since: str) -> str:
+def as_json(listing: Listing, query: ListQuery) -> str:
     """Return the JSON; see jobs_text."""
-    return jobs_text.as_json(listing, since)
+    more = {"efficiency": efficiency_text.document(listing, query.save)} if query.ettr else {}
+    return jobs_text.as_json(listing, query.since, more)
 
 
-def as_text(listing: Listing, since: str) -> str:
+def as_text(listing: Listing, query: ListQuery) -> str:
     """Return the text for the terminal that stdout is, or unshortened for a pipe."""
     try:
         width: int | None = os.get_terminal_size(1).columns or 80
     except OSError:
         width = None
-    return jobs_text.as_text(listing, since, width)
+    more = efficiency_text.lines(listing, query.save, query.every) if query.ettr else []
+    return jobs_text.as_text(listing, query.since, width, more)
 
 
 def _states(text: str | None) -> frozenset[str]:

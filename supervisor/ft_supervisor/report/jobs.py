@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ft_slurm import comment, job_states
 from ft_slurm.job_states import Meaning, StateInfo
@@ -39,14 +39,15 @@ class JobVerdict:
 @dataclass(frozen=True)
 class ListedJob:
     """One job. `row`: Slurm's newest record of it; `began`: when that run began, in seconds since the epoch (a run that
-    lost nodes has several records); `restarts`: number of known runs before it. `outcome` is one of OUTCOMES; without a
-    `verdict` it comes from Slurm's state."""
+    lost nodes has several records); `restarts`: number of known runs before it; `records`: all of Slurm's, the oldest
+    first. `outcome` is one of OUTCOMES; without a `verdict` it comes from Slurm's state."""
 
     row: JobRow
     began: int | None
     restarts: int
     outcome: str
     verdict: JobVerdict | None = None
+    records: tuple[JobRow, ...] = ()
 
     @property
     def state(self) -> StateInfo:
@@ -83,7 +84,7 @@ def judge(job: ListedJob, content: Content | None) -> ListedJob:
     verdict = _of_file(content) if content is not None else None
     if verdict is None or verdict.restart < job.restarts:
         return job
-    return _decided(job.row, job.began, job.restarts, verdict)
+    return replace(_decided(job.row, job.began, job.restarts, verdict), records=job.records)
 
 
 def _age(row: JobRow) -> tuple[int, float]:
@@ -100,7 +101,8 @@ def _job(rows: Sequence[JobRow]) -> ListedJob:
             began = earlier.start if earlier.start is not None else began
     verdict = _of_comment(row)
     # The comment may be of an earlier run, which was requeued: the newest one has not ended yet.
-    return _decided(row, began, restarts, verdict if verdict is not None and verdict.restart >= restarts else None)
+    known = verdict if verdict is not None and verdict.restart >= restarts else None
+    return replace(_decided(row, began, restarts, known), records=tuple(rows))
 
 
 def _decided(row: JobRow, began: int | None, restarts: int, verdict: JobVerdict | None) -> ListedJob:

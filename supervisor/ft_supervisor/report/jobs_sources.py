@@ -13,7 +13,9 @@ from pathlib import Path
 from ft_slurm.cli_client import CliClient
 from ft_slurm.errors import Refused, SlurmError
 from ft_supervisor.core.protocol.model import Outcome
+from ft_supervisor.history import read_run
 from ft_supervisor.process.background import Background
+from ft_supervisor.report.efficiency import Efficiency, of_job
 from ft_supervisor.report.jobs import ListedJob, join, judge
 from ft_supervisor.run_folder import run_index, runs, verdict_file
 from ft_supervisor.run_folder.runs import Wanted
@@ -23,6 +25,10 @@ SLURM_BOUND = 60.0
 """Seconds to wait for sacct: a busy database is slow with a month of jobs."""
 FILES_BOUND = 10.0
 """Seconds to wait for the verdicts' files of all jobs together."""
+JOURNALS_BOUND = 120.0
+"""Seconds to wait for the journals of all jobs together."""
+JOURNALS = 64 * 1024 * 1024
+"""Bytes of agents' journals that are read for one run."""
 CHANGE_BOUND = 20.0
 """Seconds to wait for one change in the database."""
 
@@ -30,12 +36,13 @@ CHANGE_BOUND = 20.0
 @dataclass
 class Listing:
     """A list of jobs. `notes`: lines for people on missing data. `hangs`: a thread still waits for a file system.
-    `fixed`: jobs whose DerivedExitCode was set to the verdict's exit code."""
+    `fixed`: jobs whose DerivedExitCode was set to the verdict's exit code; `accounts`: of the jobs' time, by job id."""
 
     jobs: list[ListedJob]
     notes: list[str] = field(default_factory=list)
     hangs: bool = False
     fixed: list[ListedJob] = field(default_factory=list)
+    accounts: dict[int, Efficiency] = field(default_factory=dict)
 
 
 def ask(client: CliClient, since: str, user_id: int) -> Listing:
@@ -76,6 +83,33 @@ def read_verdicts(
         listing.notes.append(f"the verdict's file cannot be read of job {problems[0]}{many}")
     known = dict(found)
     listing.jobs = [judge(job, known.get(job.row.job_id)) for job in listing.jobs]
+
+
+def read_accounts(
+    listing: Listing, templates: Sequence[str], index: Mapping[str, str] | None, bound: float = JOURNALS_BOUND
+) -> None:
+    """Read the journals of all runs of each job that has begun, for the accounts of their time. `bound`: seconds; jobs
+    that were not read by then have no account."""
+    jobs = [job for job in listing.jobs if job.row.start is not None]
+    found: dict[int, Efficiency] = {}
+
+    def read() -> None:
+        for job in jobs:
+            try:
+                folders = next(filter(None, (_runs(place, job) for place in _places(job, templates, index))), [])
+                histories = [read_run.read(folder, JOURNALS) for folder in folders]
+            except OSError:
+                histories = []
+            found[job.row.job_id] = of_job(job.records, histories)
+
+    if jobs and not Background("journals", read).wait(bound):
+        listing.hangs = True
+        listing.notes.append(f"not all journals were read within {bound:g} s: some jobs have no ratio")
+    listing.accounts = dict(found)
+
+
+def _runs(parent: Path, job: ListedJob) -> list[Path]:
+    return list(runs.folders(parent, Wanted(job.row.job_id)))
 
 
 def _lacks_reason(job: ListedJob) -> bool:

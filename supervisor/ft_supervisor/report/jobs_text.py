@@ -13,13 +13,14 @@ since the epoch; null stands for unknown values; Slurm's exit codes have sacct's
         "restarts",                       earlier runs of it in sacct's records
         "slurm": {"state", "exit_code", "derived_exit_code", "start", "end", "nodes"}}],
      "fixed": [{"job", "derived_exit_code"}],   the changes by --fix-exit-codes
-     "notes": [missing data, for people]}
+     "notes": [missing data, for people],
+     "efficiency": {"jobs": {ID: ...}, "all", "best_interval"}}   with --ettr; see report.efficiency
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -44,8 +45,8 @@ MOST_REASON = 60
 """Characters of the reason of a job that did not succeed."""
 
 
-def as_json(listing: Listing, since: str) -> str:
-    """Return one JSON object, with a line end."""
+def as_json(listing: Listing, since: str, more: Mapping[str, Any] | None = None) -> str:
+    """Return one JSON object, with a line end. `more`: further keys."""
     fixed = [
         {"job": job.row.name, "derived_exit_code": str(ExitCode(job.verdict.code, 0))}
         for job in listing.fixed
@@ -57,6 +58,7 @@ def as_json(listing: Listing, since: str) -> str:
         "jobs": [_plain(job) for job in listing.jobs],
         "fixed": fixed,
         "notes": listing.notes,
+        **(more or {}),
     }
     return json.dumps(value, indent=1) + "\n"
 
@@ -86,9 +88,9 @@ def _plain(job: ListedJob) -> dict[str, Any]:
     }
 
 
-def as_text(listing: Listing, since: str, width: int | None) -> str:
+def as_text(listing: Listing, since: str, width: int | None, more: Sequence[str] = ()) -> str:
     """Return a line for each job, followed by remarks. `width`: the terminal's columns, in which each line fits; None
-    for a pipe, where nothing is cut."""
+    for a pipe, where nothing is cut. `more`: further lines."""
     jobs = listing.jobs
     lines = _table(jobs, width) if jobs else [f"no such jobs since {plain(since)}"]
     contradicting = sum(job.contradicts for job in jobs)
@@ -103,7 +105,7 @@ def as_text(listing: Listing, since: str, width: int | None) -> str:
     if wrong:
         verb = "has" if wrong == 1 else "have"
         lines.append(f"{count(wrong, 'job')} {verb} a DerivedExitCode that is not the verdict's (--fix-exit-codes)")
-    lines += [f"note: {plain(note)}" for note in listing.notes]
+    lines += [*more, *(f"note: {plain(note)}" for note in listing.notes)]
     return "".join(f"{line}\n" for line in (_fold(lines, width) if width is not None else lines))
 
 
