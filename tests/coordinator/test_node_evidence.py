@@ -70,7 +70,8 @@ def test_the_node_that_failed_first(
     tmp_path: Path, seen: Sequence[facts.CoordinatorFact], blamed: list[tuple[str, str]]
 ) -> None:
     evidence = NodeEvidence(job(tmp_path))
-    written = [evidence.saw(fact) for fact in [STARTED, *seen]]
+    facts_seen: list[facts.CoordinatorFact] = [STARTED, *seen]
+    written = [evidence.saw(fact) for fact in facts_seen]
     assert [(entry.node, entry.cause) for entry in evidence.entries] == blamed
     for each in filter(None, written):
         each.result(BOUND)
@@ -79,12 +80,13 @@ def test_the_node_that_failed_first(
     assert [(blame.node, blame.cause, blame.job_id) for blame in found] == [(*each, 12) for each in blamed]
 
 
-LOST = [STARTED, failed(Cause.NODE_LOST, 2), lost(2, 5.0), decided(Cause.NODE_LOST)]
+LOST: list[facts.CoordinatorFact] = [STARTED, failed(Cause.NODE_LOST, 2), lost(2, 5.0), decided(Cause.NODE_LOST)]
 
 
 def test_each_cycle_counts_for_itself(tmp_path: Path) -> None:
     evidence = NodeEvidence(job(tmp_path))
-    for fact in [*LOST, STARTED, failed(Cause.NODE_LOST, 1), lost(1, 9.0), decided(Cause.NODE_LOST)]:
+    again: list[facts.CoordinatorFact] = [STARTED, failed(Cause.NODE_LOST, 1), lost(1, 9.0), decided(Cause.NODE_LOST)]
+    for fact in [*LOST, *again]:
         if (written := evidence.saw(fact)) is not None:
             written.result(BOUND)
     assert [entry.node for entry in evidence.entries] == ["n2", "n1"]

@@ -13,8 +13,8 @@ waste = C/t + t/(2M). Young's and Daly's rule takes the t with the least waste: 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ft_slurm.records import JobRow
@@ -62,7 +62,9 @@ def of_job(records: Sequence[JobRow], histories: Sequence[History | None]) -> Ef
     waits = [max(0.0, (row.start or 0) - (row.submit or row.start or 0)) for row in ended]
     known = [history for history in histories if history is not None and history.training is not None]
     complete = bool(histories) and len(known) == len(histories)
-    parts, causes, nodes = Counter[str](), Counter[str](), Counter[str]()
+    parts: defaultdict[str, float] = defaultdict(float)
+    causes: defaultdict[str, float] = defaultdict(float)
+    nodes: defaultdict[str, float] = defaultdict(float)
     failures = 0
     for cycle in (cycle for history in known for cycle in history.cycles):
         loss = cycle.loss
@@ -115,12 +117,12 @@ def waste(interval: float, save: float, between_failures: float) -> float:
 
 
 def _sum(each: Iterable[tuple[tuple[str, float], ...]]) -> tuple[tuple[str, float], ...]:
-    found = Counter[str]()
+    found: defaultdict[str, float] = defaultdict(float)
     for pairs in each:
         for name, seconds in pairs:
             found[name] += seconds
     return _sorted(found)
 
 
-def _sorted(found: Counter[str]) -> tuple[tuple[str, float], ...]:
+def _sorted(found: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(((name, value) for name, value in found.items() if value > 0), key=lambda each: -each[1]))
