@@ -10,6 +10,8 @@ from typing import Annotated
 
 from ft_supervisor.core.protocol import keys
 from ft_supervisor.core.protocol.bounds import MOST_NODES
+from ft_supervisor.core.protocol.hang_settings import AutoHang as AutoHang
+from ft_supervisor.core.protocol.hang_settings import Hang as Hang
 from ft_supervisor.core.protocol.keys import OneOrMore, Special
 from ft_supervisor.core.protocol.output_settings import Accounting as Accounting
 from ft_supervisor.core.protocol.output_settings import Logs as Logs
@@ -297,37 +299,6 @@ class Health:
     def before_cycle(self) -> bool:
         """Whether a node is checked before each cycle. The GPU check always is: see core/daemon/health.py."""
         return self.gpu is not None or any(When.BEFORE_CYCLE in check.when for check in self.checks)
-
-
-class AutoHang(StrEnum):
-    """What follows when all workers of a cycle do nothing any more, whether they send heartbeats or not."""
-
-    OFF = "off"
-    NOTIFY = "notify"
-    """A line in the log."""
-    RESTART = "restart"
-    """The line, and then what the rules say about a hang."""
-
-
-@dataclass(frozen=True)
-class Hang:
-    """When a worker counts as hung: it has sent nothing for `after`, or nothing at all within `first` of its start
-    (systemd's notify protocol). faulthandler prints the stacks where there is no py-spy. And when a whole cycle does:
-    `auto`. With `AutoHang.RESTART` a worker that has never sent a heartbeat is not waited for: `first` has no meaning.
-    """
-
-    after: Annotated[
-        float, keys.Duration(), "A worker that says nothing for so long hangs; for `auto`, workers that do nothing."
-    ] = 600.0
-    first: Annotated[float, keys.Duration(), "The same until it first says something; never with `auto: restart`."] = (
-        1800.0
-    )
-    signal: Annotated[str, keys.Signal(caught=True), "Makes faulthandler print the workers' stacks."] = "SIGUSR2"
-    auto: Annotated[
-        AutoHang,
-        Special.AUTO_HANG,
-        "When no worker does anything any more, without heartbeats too: off, notify, or restart (also: true).",
-    ] = AutoHang.NOTIFY
 
 
 @dataclass(frozen=True)
