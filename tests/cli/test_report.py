@@ -111,7 +111,7 @@ def test_a_job_is_found_where_it_was_submitted(here: Path, command: Command, ask
     runs(here / "ft-runs/4242", "crash")
     done = command("report", *asked)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("run 4242.0.0: success\n")
+    assert done.stdout.startswith("test, run 4242.0.0: success\n")
 
 
 def test_the_job_s_own_variable_names_it(here: Path, command: Command) -> None:
@@ -337,7 +337,7 @@ def test_a_pipe_that_closes(here: Path) -> None:
         [*COMMAND, "4242"], env=environment(), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stderr is not None
-        assert process.stdout.readline().startswith("run 4242.0.39")
+        assert process.stdout.readline().startswith("test, run 4242.0.39")
         process.stdout.close()
         assert process.wait(BOUND) == 0
         assert process.stderr.read() == ""

@@ -83,7 +83,7 @@ def test_the_journal_is_copied_to_the_run(start_daemon: StartDaemon) -> None:
     assert lines[-1]["actions"][-1] == {
         "type": "Leave",
         "code": 1,
-        "verdict": {"outcome": "failed", "reason": "budget spent", "again": "open"},
+        "verdict": {"outcome": "failed", "reason": "budget spent", "again": "open", "ending": "unknown"},
         "reason": "budget spent",
     }
 

@@ -29,6 +29,7 @@ def test_the_first_one_stays(tmp_path: Path) -> None:
         "outcome": "failed",
         "reason": "budget spent",
         "again": "open",
+        "ending": "unknown",
         "exit_code": 1,
         "run_id": "7.0.0",
         "nonce": "abc",

@@ -38,13 +38,13 @@ def test_the_summary_of_the_verdicts_file_is_written(launched: list[Launched], t
     assert launch.slurm.comment == "mine [ft: success (step 3), 2 cycles]"
 
 
-@pytest.mark.parametrize(("plan", "code", "said"), [("success 1", 0, "success"), ("failed 0", 1, "failed")])
+@pytest.mark.parametrize(("plan", "code", "why"), [("success 1", 0, ""), ("failed 0", 1, ", as planned")])
 def test_a_file_without_summary_is_enough(
-    launched: list[Launched], tmp_path: Path, plan: str, code: int, said: str
+    launched: list[Launched], tmp_path: Path, plan: str, code: int, why: str
 ) -> None:
     launched.append(launch := Commented(tmp_path, plan, SLURM_RESTART_COUNT="2"))
     assert launch.code() == code
-    assert launch.slurm.comment == f"mine [ft: {said} (step 3, restart 2)]"
+    assert launch.slurm.comment == f"mine [ft: {plan.split()[0]} (step 3, restart 2){why}]"
 
 
 def test_what_the_coordinators_node_has_written_stays(launched: list[Launched], tmp_path: Path) -> None:

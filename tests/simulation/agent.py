@@ -128,7 +128,7 @@ class SimAgent(Process):
                 case actions.ReleaseWorkers(cycle, functions):
                     if self.node.workers is not None and self.node.workers.cycle == cycle:
                         self.node.workers.release(functions)
-                case actions.TakeEvidence():
+                case actions.GatherEvidence():
                     self.clock.after(self.clock.between(0.01, TAKING), self.do, self._evidence, action)
                 case actions.DropParked():
                     self._drop_parked()
@@ -167,7 +167,7 @@ class SimAgent(Process):
             workers.start()
             self.world.moment("running", self.node.rank)
 
-    def _evidence(self, taking: actions.TakeEvidence) -> None:
+    def _evidence(self, taking: actions.GatherEvidence) -> None:
         """Tell which collective the workers have entered, if they are still there."""
         workers = self.node.workers
         digests: tuple[Digest, ...] = ()

@@ -32,13 +32,13 @@ from ft_supervisor.core.protocol.actions import (
     DropParked,
     EndWorkers,
     EnterBarrier,
+    GatherEvidence,
     Leave,
     LookAtWorkers,
     ReleaseWorkers,
     Send,
     Start,
     StopWorkers,
-    TakeEvidence,
     Tell,
 )
 from ft_supervisor.core.protocol.events import (
@@ -76,7 +76,7 @@ EVIDENCE_LOOK = 0.1
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Evidence of these workers that is being taken: see actions.TakeEvidence."""
+    """Evidence of these workers that is being taken: see actions.GatherEvidence."""
 
     cycle: Cycle
     number: int
@@ -258,7 +258,7 @@ class Shell:
                 pids, evidence = self._workers.pids(), self._workers.evidence
                 take = partial(evidence.look_at_stacks, pids) if stacks else None
                 self._looks.begin(cycle, pids, evidence.output(), take)
-            case TakeEvidence(cycle, number):
+            case GatherEvidence(cycle, number):
                 pids = self._workers.pids()
                 work = self._workers.evidence.take_stacks(pids)
                 self._evidence = _Evidence(cycle, number, tuple(sorted(pids)), work, clock.now() + TAKING)

@@ -10,7 +10,7 @@ from tests.core.machines import BEAT, C0, C1, TIMEOUTS, job
 
 from ft_supervisor.core.agent.hang_notice import OWN, PATIENCE
 from ft_supervisor.core.protocol import messages, orders
-from ft_supervisor.core.protocol.actions import Send, StopWorkers, TakeEvidence, Tell
+from ft_supervisor.core.protocol.actions import GatherEvidence, Send, StopWorkers, Tell
 from ft_supervisor.core.protocol.codec import MAX_BYTES, encode
 from ft_supervisor.core.protocol.events import Beat, Disconnected, EvidenceTaken, WorkersExited
 from ft_supervisor.core.protocol.evidence import Collective, Digest, EvidenceSource
@@ -66,7 +66,7 @@ def sent(done: list[object], kind: type) -> list[object]:
 def test_a_worker_that_goes_silent_is_told_of_and_runs_on() -> None:
     play = active()
     silenced(play)
-    assert play.feed(mail(WANTED)) == [TakeEvidence(C0, 1)]
+    assert play.feed(mail(WANTED)) == [GatherEvidence(C0, 1)]
     (evidence,) = sent(play.feed(TAKEN), messages.Evidence)
     assert evidence == messages.Evidence(
         0, 1, 1, C0, 1, DIGESTS, ((0, (2,)),), ((0, "step 7"),), ((0, 10.0), (1, BEAT))
@@ -87,10 +87,10 @@ def test_a_node_where_nothing_hangs_gives_evidence_too() -> None:
 
 def test_evidence_is_taken_once_and_told_as_often_as_it_is_wanted() -> None:
     play = active()
-    assert play.feed(mail(WANTED), mail(WANTED)) == [TakeEvidence(C0, 1)]
+    assert play.feed(mail(WANTED), mail(WANTED)) == [GatherEvidence(C0, 1)]
     first = play.feed(TAKEN)
     assert play.feed(mail(WANTED)) == first
-    assert play.feed(mail(replace(WANTED, number=2))) == [TakeEvidence(C0, 2)]
+    assert play.feed(mail(replace(WANTED, number=2))) == [GatherEvidence(C0, 2)]
     assert play.feed(TAKEN) == []  # of the round before
     assert len(sent(play.feed(replace(TAKEN, number=2)), messages.Evidence)) == 1
 
@@ -115,7 +115,7 @@ def test_without_an_answer_the_agent_takes_evidence_itself_and_reports_a_failure
     play.feed(Beat(1, "beat", 0.0))
     failure = silenced_first(play)
     assert play.wait(PATIENCE - BEAT) == []
-    assert play.wait(BEAT) == [TakeEvidence(C0, OWN)]
+    assert play.wait(BEAT) == [GatherEvidence(C0, OWN)]
     assert play.wait(3.0) == []  # it takes a while
     failure = replace(failure, rules=(2,), last_lines="step 7")
     assert play.feed(OURS) == [
@@ -172,7 +172,7 @@ def test_the_fence_ends_the_workers_meanwhile() -> None:
     play.lease = False
     done = play.wait(TIMEOUTS.fence + BEAT)
     assert any(isinstance(deed, StopWorkers) and deed.grace == 0.0 for deed in done)
-    assert not [deed for deed in play.wait(PATIENCE) if isinstance(deed, TakeEvidence)]
+    assert not [deed for deed in play.wait(PATIENCE) if isinstance(deed, GatherEvidence)]
 
 
 def test_a_worker_that_sends_no_heartbeat_at_all_hangs() -> None:
@@ -216,7 +216,7 @@ def test_an_ignored_hang_is_looked_at_and_left_alone_and_the_others_are_looked_a
 def test_a_hang_that_the_agent_has_looked_at_itself_is_ignored_too() -> None:
     play = active(a_job(rules=IGNORING))
     assert play.wait(30.0)
-    assert play.wait(PATIENCE) == [TakeEvidence(C0, OWN)]
+    assert play.wait(PATIENCE) == [GatherEvidence(C0, OWN)]
     assert play.feed(OURS) == []
     assert play.wait(100.0) == []
 

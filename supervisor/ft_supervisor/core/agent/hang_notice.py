@@ -14,7 +14,7 @@ from ft_supervisor.core.agent.follower import Follower
 from ft_supervisor.core.agent.hang import HangDetector
 from ft_supervisor.core.protocol import agent_facts as facts
 from ft_supervisor.core.protocol import messages
-from ft_supervisor.core.protocol.actions import AgentAction, Announce, TakeEvidence
+from ft_supervisor.core.protocol.actions import AgentAction, Announce, GatherEvidence
 from ft_supervisor.core.protocol.events import EvidenceTaken
 from ft_supervisor.core.protocol.evidence import ANSWERS
 from ft_supervisor.core.protocol.model import Cycle, Failure
@@ -63,7 +63,7 @@ class HangNotice:
         self._until = None
         if self._answer is not None:
             return self.failures
-        self._do(TakeEvidence(cycle, OWN))
+        self._do(GatherEvidence(cycle, OWN))
         return ()
 
     def asked(self, wanted: messages.TakeEvidence, now: float) -> None:
@@ -71,7 +71,7 @@ class HangNotice:
         asked = wanted.term, wanted.number
         if asked != self._asked:
             self._asked, self._answer = asked, None
-            self._do(TakeEvidence(wanted.cycle, wanted.number))
+            self._do(GatherEvidence(wanted.cycle, wanted.number))
         elif self._answer is not None:
             self._tell(self._answer, now)
 

@@ -152,7 +152,7 @@ class LookAtWorkers:
 
 
 @dataclass(frozen=True)
-class TakeEvidence:
+class GatherEvidence:
     """Look what the living workers of `cycle` do, and write their stacks to files, without harm to them; EvidenceTaken
     with this `number` follows within evidence.TAKING, and nothing is waited for beyond that. A later one replaces it.
     """
@@ -305,7 +305,7 @@ AgentAction = (
     | EndWorkers
     | DropParked
     | LookAtWorkers
-    | TakeEvidence
+    | GatherEvidence
     | EnterBarrier
     | Tell
     | Leave

@@ -201,7 +201,7 @@ class WorkersSeen:
 
 @dataclass(frozen=True)
 class EvidenceTaken:
-    """After TakeEvidence with this `number`, or its bound: see messages.Evidence."""
+    """After GatherEvidence with this `number`, or its bound: see messages.Evidence."""
 
     cycle: Cycle
     number: int
