@@ -75,7 +75,7 @@ def test_the_rungs_in_their_order(start: StartJob) -> None:
         tell(job, 1, fail)
         made.append(pids(job, range(2), restart))
     tell(job, 1, fail)
-    job.assert_end(1, "failed", "5 restarts spent within 3600 s: rank 2 (node2, local 0): ValueError")
+    job.assert_end(1, "failed", "5 restarts spent within 3600 s: rank 1 (node2, local 0): ValueError: the same")
     decided = [line for line in job.lines if line.event in ("restart", "replace_node", "verdict")]
     assert [(line.event, *(field(line, name) for name in ("how", "why", "replaced"))) for line in decided] == [
         ("restart", "in_process", "allowed", ""),
