@@ -16,6 +16,7 @@ from ft_bench import (
     daemon,
     ending,
     faults,
+    hang,
     parking,
     placement,
     promotion,
@@ -33,6 +34,7 @@ SECTIONS: Mapping[str, Sequence[Callable[[bool], list[report.Row]]]] = {
     "rendezvous": [rendezvous.measure],
     "faults": [faults.measure],
     "restart": [restart.measure, promotion.measure, repeated.measure, warm_worker.measure, parking.measure],
+    "hang": [hang.measure],
     "takeover": [takeover.measure, takeover.measure_many],
     "ending": [ending.measure],
     "daemon": [daemon.measure],
@@ -49,6 +51,7 @@ what:
   restart     workers that train with torch, one raises: until all have made a step again, started cold, warm, and in
               the same process; a node dies, and its spare is parked; what 100 restarts leave in a process; what warm
               workers cost; 1,000 agents whose workers are parked
+  hang        one of 8 workers holds Python's global lock: from the notice to its name; the digests of 1,024 ranks
   takeover    the coordinator is killed, alone or with its node, among 8 nodes and among 1,000 agents: until another is
               in charge, agents are registered again, and all workers run; what torchrun does without its first node
   ending      8 nodes, all workers exit with 0: until the last daemon is gone
