@@ -243,7 +243,13 @@ def test_other_grounds_in_words() -> None:
     assert said(ranks, 0.0) == "ranks 4-5 (n1) did not answer; 4 others wait in all_reduce 7 of group dp"
     alone = [Witness(rank, Digest(0), 10.0 if rank == 1 else 1.0, rank == 1) for rank in range(3)]
     assert said(alone) == "rank 1 (n2, local 1) hangs: it alone sent no heartbeat; silent since 22:13:20 UTC"
-    assert said([witness(0)], 0.0) == "rank 0 (n2, local 0) hangs; it is in train.py:9 in step"
+    assert said([witness(0)], 0.0) == "rank 0 (n2, local 0) hangs: it is in train.py:9 in step"
+
+
+def test_after_hangs_it_is_not_said_again() -> None:
+    silent = [Witness(rank, Digest(0), 10.0 if rank == 1 else 1.0, rank == 1) for rank in range(3)]
+    assert hang_words.matter(explain(silent), {}) == "it alone sent no heartbeat"
+    assert hang_words.matter(explain([witness(0)]), {}) == "it is in train.py:9 in step"
 
 
 def test_the_sentence_is_bounded() -> None:

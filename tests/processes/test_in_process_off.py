@@ -15,7 +15,8 @@ def test_a_failure_means_new_processes(start: StartJob) -> None:
     second = pids(job, range(2), 1)
     assert not set(first) & set(second)
     decided = job.wait("restart")
-    assert "how" not in dict(decided.fields) and "exited with 1" in decided["reason"]
+    assert "how" not in dict(decided.fields)
+    assert decided["reason"] == "rank 1 (node0, local 1): ValueError: as ever"
     assert [line["call"] for line in job.all("worker")] == ["1"] * 4
     job.finish()
     job.assert_end(0, "success", "all workers of cycle 0.1 exited with 0")

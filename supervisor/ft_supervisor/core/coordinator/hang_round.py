@@ -179,7 +179,7 @@ class HangRounds:
         known = (each for each in noticed if (each.infra_rank, each.local_rank) == (node, local_rank))
         new = Failure(node, local_rank, time=wall, cause=Cause.HANG)
         failure = _told(next(known, new), one.answers.get(node))
-        failure = replace(failure, message=hang_words.deed(explanation, self._said(one)), rank=culprits[0])
+        failure = replace(failure, message=hang_words.matter(explanation, self._said(one)), rank=culprits[0])
         return Trouble(text, Cause.HANG, node if len(nodes) == 1 else None, failure, culprit=True)
 
 

@@ -25,7 +25,16 @@ def who(explanation: Explanation, job: Job, group: Sequence[int]) -> str:
 
 
 def deed(explanation: Explanation, said: Mapping[int, str]) -> str:
-    """Return what is the matter with the culprits, and where they are. `said`: by rank, what workers last said."""
+    """Return what the culprits do, and where they are, after their names. `said`: by rank, what workers last said."""
+    what = matter(explanation, said)
+    if explanation.ground not in (Ground.SILENT, Ground.ALONE):
+        return what
+    hang = "hang" if len(parse_ranks(explanation.culprits)) > 1 else "hangs"
+    return f"{hang}: {what}" if what else hang
+
+
+def matter(explanation: Explanation, said: Mapping[int, str]) -> str:
+    """Return the same where it is clear that they hang; "" if nothing more is known."""
     many = len(parse_ranks(explanation.culprits)) > 1
     match explanation.ground:
         case Ground.BEHIND if explanation.collective is not None:
@@ -35,12 +44,12 @@ def deed(explanation: Explanation, said: Mapping[int, str]) -> str:
         case Ground.NO_ANSWER:
             what = "did not answer"
         case Ground.SILENT:
-            what = "hang: they alone sent no heartbeat" if many else "hangs: it alone sent no heartbeat"
+            what = "they alone sent no heartbeat" if many else "it alone sent no heartbeat"
         case Ground.STACK:
             what = "stand out" if many else "stands out"
         case _:
-            what = "hang" if many else "hangs"
-    return f"{what}{_place(explanation, said, many=many)}"
+            what = ""
+    return "; ".join(filter(None, (what, _place(explanation, said, many=many))))
 
 
 def _place(explanation: Explanation, said: Mapping[int, str], *, many: bool) -> str:
@@ -48,9 +57,9 @@ def _place(explanation: Explanation, said: Mapping[int, str], *, many: bool) -> 
     frames = {one.frame for one in explanation.clusters if mine.issuperset(parse_ranks(one.ranks))}
     they = "they are" if many else "it is"
     if len(frames) == 1 and (frame := frames.pop()):
-        return f"; {they} in {one_line(frame, _TEXT)}"
+        return f"{they} in {one_line(frame, _TEXT)}"
     last = said.get(min(mine, default=-1), "")
-    return f'; it last said "{one_line(last, _TEXT)}"' if last and not many else ""
+    return f'it last said "{one_line(last, _TEXT)}"' if last and not many else ""
 
 
 def reason(explanation: Explanation, job: Job, group: Sequence[int], said: Mapping[int, str], since: float) -> str:
