@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ft_supervisor.core.protocol import codec, messages, orders
-from ft_supervisor.core.protocol.events import WorkersStarted
+from ft_supervisor.core.protocol.events import FirstLine, WorkersStarted
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import Cycle, Job, Memory, Node, Timeouts
 from ft_supervisor.core.protocol.ranks import format_ranks
@@ -214,6 +214,8 @@ class Driven:
         self._events: list[Any] = []
         self.made: list[WorkersStarted] = []
         """How the workers of each cycle were made, as far as events were read."""
+        self.first_lines: list[FirstLine] = []
+        """Rank 0's first lines, as far as events were read."""
         self._send((job, NODE))
 
     def _send(self, what: object) -> None:
@@ -230,12 +232,16 @@ class Driven:
             self._events.append(value)
 
     def any_event(self) -> object:
-        """Return the next event, but for those that are kept in `made`."""
+        """Return the next event, but for those that are kept in `made` and `first_lines`."""
         while True:
             event = self._events.pop(0) if self._events else pickle.load(self._file)[1]
-            if not isinstance(event, WorkersStarted):
-                return event
-            self.made.append(event)
+            match event:
+                case WorkersStarted():
+                    self.made.append(event)
+                case FirstLine():
+                    self.first_lines.append(event)
+                case _:
+                    return event
 
     def event(self, kind: type[T]) -> T:
         """Return the next event, which is of this kind."""

@@ -36,6 +36,7 @@ from ft_supervisor.evidence.gather import Gathering
 from ft_supervisor.process import clock
 from ft_supervisor.process.background import Background
 from ft_supervisor.process.link import LINK_FD_ENV, pair
+from ft_supervisor.process.log import setup
 from ft_supervisor.process.tree import become_subreaper, pdeath_command, sweep
 from ft_supervisor.store import tcp
 from ft_supervisor.store.keys import Keys
@@ -63,6 +64,7 @@ def drive(sock: socket.socket) -> None:
     calls: SimpleQueue[Any] = SimpleQueue()
     with sock.makefile("rwb") as file:
         job, node = pickle.load(file)
+        setup("agent", node.name, level="debug")  # tests wait for lines that are not written by default
         quiet_torch()
         worker_environment(job)
         become_subreaper()

@@ -94,6 +94,7 @@ def test_a_worker_sees_what_torchrun_gives(agent_of: AgentOf, coordinator: Scrip
         _, errors = reference.communicate()
         assert reference.returncode == 0, errors
     not_ours = {"PWD", "OLDPWD", "PYTEST_CURRENT_TEST", "NOTIFY_SOCKET"} | {"FT_SUPERVISOR_TERM", "FT_SUPERVISOR_CYCLE"}
+    not_ours |= {"FT_SUPERVISOR_EVIDENCE", "FT_SUPERVISOR_AGENT_PID", "TORCH_FR_BUFFER_SIZE"}
     differ = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"}
     for local_rank in "01":
         theirs = json.loads((elsewhere / f"{local_rank}.json").read_text())

@@ -13,7 +13,7 @@ import pytest
 from tests.agent.harness import BOUND, Driven, job, run, wait_until
 
 from ft_supervisor.core.protocol.actions import StopWorkers
-from ft_supervisor.core.protocol.events import Beat, WorkersExited, WorkersGone
+from ft_supervisor.core.protocol.events import Beat, FirstLine, WorkersExited, WorkersGone
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job
 from ft_supervisor.core.protocol.settings import Cause, Hang, Match, Rule, Settings
 
@@ -236,6 +236,22 @@ waits_for_ever()
     assert path.name == "3.txt"
     assert path.stat().st_mode & 0o777 == 0o600
     assert "waits_for_ever" in path.read_text()
+
+
+def test_rank_0_prints_its_first_line_once_in_each_cycle(driven: Start, tmp_path: Path) -> None:
+    code = "echo said; while [ ! -e $RANK-$FT_SUPERVISOR_CYCLE ]; do sleep 0.01; done; echo said again"
+    workers = driven(job(tmp_path, command=["sh", "-c", code], per_node=2))
+
+    def said(times: int) -> Callable[[], bool]:
+        return lambda: workers.log().count("said\n") == times
+
+    for cycle, group_rank in ((FIRST, 0), (SECOND, 0), (Cycle(0, 3), 1)):
+        workers.call("start", run(cycle, group_rank=group_rank, nodes=2))
+        wait_until(said(2 * cycle.n), "their first lines")
+        for rank in range(4):
+            (tmp_path / f"{rank}-{cycle}").touch()
+        assert workers.event(WorkersExited) == WorkersExited(cycle, ())
+    assert workers.first_lines == [FirstLine(FIRST), FirstLine(SECOND)]
 
 
 def test_no_file_is_left_open_by_many_cycles(driven: Start, tmp_path: Path) -> None:

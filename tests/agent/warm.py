@@ -72,6 +72,7 @@ def seen(workers: Driven, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "seen.json").read_text())
     error_file = found["environ"].pop("TORCHELASTIC_ERROR_FILE")  # each agent has a folder of its own
     assert error_file.startswith(str(folder / "workers")) and error_file.endswith("/attempt_1/0/error.json")
+    assert found["environ"].pop("FT_SUPERVISOR_AGENT_PID") == str(workers.pid)
     stopped(workers, FIRST)
     (folder / "seen.json").unlink()
     return found
