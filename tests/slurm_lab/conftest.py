@@ -81,6 +81,8 @@ def release_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         pytest.skip(reason)
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         os.environ["FT_SLURM_LAB_CLUSTER"] = worker.removeprefix("gw")
+    # Tests say which nodes die. The next one, or another cluster's at the same time, must not choose these last.
+    os.environ["FT_SUPERVISOR__NODES__MEMORY"] = "none"
     lab = Lab(Path(PREFIX) if PREFIX else request.param)
     yield lab
     lab.down()

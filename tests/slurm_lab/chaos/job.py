@@ -148,7 +148,7 @@ def submit(lab: Lab, name: str, *, training: Path = LIGHT, **options: Any) -> Ch
     text = (REPOSITORY / "slurm/job_scripts/launch.sbatch").read_text()
     assert " -- python train.py" in text
     text = text.replace(" -- python train.py", "")  # job.yaml names the command
-    env = {"FT_SUPERVISOR__LOGS__LEVEL": "debug"}
+    env = {"FT_SUPERVISOR__LOGS__LEVEL": "debug", "FT_SUPERVISOR__NODES__MEMORY": "none"}
     number = lab.submit(text, f"--nodes={NODES}", "--output=out", user=LAB_USER, cwd=folder, env=env)
     return of(lab, number, folder, training)
 
