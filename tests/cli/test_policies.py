@@ -126,7 +126,8 @@ def test_explain_as_json(command: Command) -> None:
 def test_explain_some_keys(command: Command) -> None:
     done = command("policy", "explain", "--config", "job.yaml", "--json", "nodes", "failures", "timeouts.join")
     keys = [row["key"] for row in json.loads(done.stdout)]
-    assert keys == ["nodes.active", "nodes.segment", "nodes.grow", "failures[0]", "timeouts.join"]
+    nodes = ["nodes.active", "nodes.segment", "nodes.grow", "nodes.avoid", "nodes.memory"]
+    assert keys == [*nodes, "failures[0]", "timeouts.join"]
     done = command("policy", "explain", "timeouts.jion")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "ft-supervisor: command line: timeouts.jion: no such key; did you mean timeouts.join?\n"

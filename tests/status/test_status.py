@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.core.machines import Talk
@@ -237,7 +238,11 @@ def test_a_verdict_ends_the_patience(folder: Path) -> None:
 
 
 def test_what_is_fresh_or_over_is_not_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _seconds: pytest.fail("nothing to wait for"))
+    def sleep(_seconds: float) -> None:
+        pytest.fail("nothing to wait for")
+
+    # in judgement alone: other threads of this process sleep too
+    monkeypatch.setattr(judgement, "time", SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=sleep))
     put(folder, replace(shot(), time=time.time()))
     assert read_patiently(folder).snapshot is not None
     verdict_file.write(folder, SUCCESS, RUN, "")
