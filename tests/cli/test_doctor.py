@@ -222,6 +222,17 @@ def test_what_would_end_the_job_fails(slurm: FakeSlurm, folder: Path) -> None:
     assert levels(doctor(folder, **batch(slurm, folder))[1], "--no-kill") == ["ok"]
 
 
+def test_a_script_that_does_not_exist(slurm: FakeSlurm, folder: Path) -> None:
+    """On a login node it may be elsewhere; a file without a command gets it at the job's start."""
+    (folder / "job.yaml").write_text(JOB.replace('["true"]', "[python, -u, trian.py]"))
+    code, found, _ = doctor(folder, "--config", "job.yaml", **batch(slurm, folder))
+    assert code == 1 and levels(found, "command") == ["fail"]
+    assert f"there is no {folder}/trian.py" in found["command"][0]["text"]
+    (folder / "job.yaml").write_text(JOB.replace(', command: ["true"]', ""))
+    code, found, _ = doctor(folder, "--config", "job.yaml", **batch(slurm, folder))
+    assert code == 0 and "command" not in found
+
+
 def test_nodes_that_do_not_answer(slurm: FakeSlurm, folder: Path) -> None:
     environ = {**batch(slurm, folder), "FAKE_NODES": "localhost"}
     _, found, _ = doctor(folder, "--config", "job.yaml", **environ)

@@ -79,8 +79,7 @@ def _load(path: Path | None) -> tuple[JobConfig | None, str, str]:
         return None, "", ""
     environ, note = cluster.environment(os.environ)
     try:
-        # A command may be given at the job's start only.
-        found = configuration.load(path, command=("true",), environ=environ)
+        found = configuration.load(path, needs_command=False, environ=environ)
         return found, "", cluster.concerns(found, note)
     except ConfigError as error:
         return None, " | ".join(error.lines), note

@@ -21,6 +21,7 @@ def load(
     path: Path,
     *,
     command: Sequence[str] = (),
+    needs_command: bool = True,
     environ: Mapping[str, str],
     allocation_nodes: int | None = None,
     system: Path = SYSTEM,
@@ -29,7 +30,8 @@ def load(
 
     Later wins: built-in, `system`/default.yaml, the cluster's policy (`layers.find` says where that lies), the job's
     file with its `policy:`, FT_SUPERVISOR__ variables. The limits of the policy files hold for all. `command`, when
-    not empty, replaces `workers.command`. `allocation_nodes` is how many nodes the job holds, None where unknown.
+    not empty, replaces `workers.command`. Without `needs_command` it is empty where neither of them is given, as it may
+    be given when the job starts. `allocation_nodes` is how many nodes the job holds, None where unknown.
     """
     problems = Problems()
     job = _file(path, schema.JOB, problems)
@@ -39,6 +41,8 @@ def load(
             asked["workers.command"] = Setting(_from_command_line(command), "command line")
     found = _layers(asked, environ, system, problems)
     settings = _policies(found, problems) | asked
+    if not needs_command:
+        settings.setdefault("workers.command", Setting((), BUILT_IN))
     for key, right in schema.REQUIRED.items():
         if key not in settings and problems.well(key):
             problems.add(ConfigError(str(path), key, "missing", right), key)

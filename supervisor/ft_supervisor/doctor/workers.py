@@ -11,8 +11,8 @@ from ft_supervisor.doctor.finding import Finding, fail, ok, warn
 
 
 def check(here: Environment) -> list[Finding]:
-    """Look for the program and the script. Outside of a job they may be on the nodes alone."""
-    if here.config is None:
+    """Look for the program and the script. Outside of a job they may be on the nodes alone. The file may have none."""
+    if here.config is None or not here.config.command:
         return []
     folder = Path.cwd() if here.allocation is None else here.allocation.submit_dir
     what = missing(here.config.command, here.config.env, folder, here.environ)
