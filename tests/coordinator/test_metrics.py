@@ -13,11 +13,9 @@ from tests.core.machines import C0, C1, FAILURE, Talk, failed, job, lines, stopp
 from tests.simulation.draw import draw
 from tests.simulation.world import Machines, World
 
-from ft_supervisor.coordinator.lost_time import LostTime
 from ft_supervisor.coordinator.metric_families import (
     BUCKETS,
     FAMILIES,
-    LOSSES,
     MOST_PROBLEMS,
     Buckets,
     Family,
@@ -29,6 +27,7 @@ from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import CoordinatorAction
+from ft_supervisor.core.protocol.cost import Part
 from ft_supervisor.core.protocol.events import CoordinatorEvent
 from ft_supervisor.core.protocol.model import Failure, Job, Memory, Node, Problem
 from ft_supervisor.core.protocol.orders import SlurmDecision
@@ -51,6 +50,14 @@ def running(nodes: int = 4, active: int = 3, **other: Any) -> Watched:
     return talk
 
 
+def times(talk: Watched) -> dict[str, float]:
+    """Return what the job's time went into, by part, without what is 0. It is the account that status shows."""
+    told, shown = talk.values("time_seconds"), snapshot(talk.machine, talk.now, talk.now).cost
+    assert shown is not None and told == {part.value: shown.part(part) for part in Part}
+    assert talk.value("effective_training_time_ratio") == shown.ratio
+    return {part: seconds for part, seconds in told.items() if seconds}
+
+
 def test_a_job_of_its_own_begins() -> None:
     talk = Watched(4, 3)
     assert talk.value("in_charge") == 0 and talk.value("phase", "joining") == 1
@@ -64,15 +71,8 @@ def test_a_job_of_its_own_begins() -> None:
     assert (talk.value("cycles_total"), sum(talk.values("restarts_total").values())) == (1, 0)
     assert talk.value("takeovers_total") == 0
     assert (talk.value("nodes", "active"), talk.value("nodes", "standby"), talk.value("spares")) == (3, 1, 1)
-    assert talk.value("observed_seconds_total") == 5
     # The Run went out at 2.0; the beat at 2.5 hears what was read before it, and makes the round that proves it at 3.0.
-    assert talk.values("lost_seconds_total") == {
-        "joining": 3,
-        "detection": 0,
-        "decision": 0,
-        "restart": 0,
-        "starting": 0,
-    }
+    assert times(talk) == {"first_start": 3, "training": 2}
     assert talk.value("effective_training_time_ratio") == pytest.approx(0.4)
     assert talk.value("restart_seconds") == (0, 0)  # that was no restart
 
@@ -85,10 +85,7 @@ def test_workers_that_start_are_lost_time_until_their_first_sign_of_training() -
     talk.wait(10)
     talk.train()
     talk.wait(4)
-    assert talk.value("lost_seconds_total", "joining") == 3
-    assert talk.value("lost_seconds_total", "starting") == pytest.approx(9, abs=0.5)
-    account = talk.machine.state.account.cost(talk.now)
-    assert talk.value("effective_training_time_ratio") == pytest.approx(account.ratio, abs=0.05)
+    assert times(talk) == {"first_start": 12, "training": 4}
 
 
 def test_a_failed_worker_costs_detection_decision_and_restart() -> None:
@@ -106,14 +103,7 @@ def test_a_failed_worker_costs_detection_decision_and_restart() -> None:
     assert talk.values("detection_seconds") == {"exit": (1, 0.25), "oom": (0, 0), "lost_node": (0, 0)}
     assert talk.value("decision_seconds") == (1, 1.5)
     assert talk.value("restart_seconds") == (1, 1.0)
-    assert talk.values("lost_seconds_total") == {
-        "joining": 3,
-        "detection": 0.25,
-        "decision": 1.5,
-        "restart": 1,
-        "starting": 0,
-    }
-    assert talk.value("observed_seconds_total") == 9.5
+    assert times(talk) == {"first_start": 3, "training": 3.75, "detection": 0.25, "stop": 1.5, "rendezvous": 1}
     assert talk.value("budget_left", "1") == 2
 
 
@@ -126,8 +116,7 @@ def test_a_lost_node_is_detected_from_its_last_heartbeat_on() -> None:
         talk.hear(stopped(infra_rank))
     talk.wait(3)
     assert talk.values("detection_seconds")["lost_node"] == (1, 6.5)
-    # Of what counted as training until then, 6.5 s was none: but there were 2 s before, and half a second of stopping.
-    assert talk.value("lost_seconds_total", "detection") == 6.5
+    assert times(talk)["detection"] == 6.5
     assert (talk.value("restarts_total", "lost_node"), talk.value("promotions_total")) == (1, 1)
     assert (talk.value("nodes", "active"), talk.value("nodes", "standby"), talk.value("spares")) == (3, 0, 0)
     assert talk.value("budget_left", "1") == 3  # a first loss is charged to nobody
@@ -164,15 +153,14 @@ def test_clocks_that_differ(late: float, told: tuple[int, float]) -> None:
     talk = running()
     talk.hear(worker_failed(talk, 1, late))
     assert talk.values("detection_seconds")["exit"] == told
-    assert talk.value("lost_seconds_total", "detection") == told[1]
+    assert times(talk).get("detection", 0.0) == told[1]
 
 
 def test_no_more_detection_is_lost_than_there_was_training() -> None:
     talk = running()
     talk.hear(worker_failed(talk, 1, late=30.0))
     assert talk.values("detection_seconds")["exit"] == (1, 30.0)
-    assert talk.value("lost_seconds_total", "detection") == 2.0
-    assert talk.value("effective_training_time_ratio") == 0.0
+    assert times(talk).get("detection", 0.0) <= 2.0
 
 
 def test_a_hang_says_nothing_of_when_it_began() -> None:
@@ -196,13 +184,7 @@ def test_a_failure_before_all_were_heard_is_another_restart() -> None:
     talk.wait(3)
     assert (talk.value("cycles_total"), talk.value("restarts_total", "exit")) == (3, 2)
     assert talk.value("restart_seconds") == (1, 1.0)
-    assert talk.values("lost_seconds_total") == {
-        "joining": 3,
-        "detection": 0,
-        "decision": 2,
-        "restart": 1.5,
-        "starting": 0,
-    }
+    assert times(talk) == {"first_start": 3, "training": 4, "stop": 2, "rendezvous": 1, "starting": 0.5}
 
 
 def test_what_takes_over_counts_from_there_on() -> None:
@@ -221,9 +203,7 @@ def test_what_takes_over_counts_from_there_on() -> None:
     assert talk.value("nodes", "unregistered") == 1
     # The cycle goes on: it was not begun here, and nothing is lost but the time until its nodes have told their signs.
     assert (talk.value("cycles_total"), talk.value("cycle_number")) == (0, 0)
-    assert talk.value("observed_seconds_total") == 2
-    assert talk.values("lost_seconds_total") == {phase: 0.5 * (phase == "starting") for phase in LOSSES}
-    assert talk.value("effective_training_time_ratio") == 0.75
+    assert times(talk) == {"first_start": 0.5, "training": 1.5}
     talk.wait(5)
     assert talk.value("nodes_lost_total") == 1 and talk.value("phase", "stopping") == 1
 
@@ -237,7 +217,6 @@ def test_what_was_deposed_and_takes_charge_again_begins_anew() -> None:
     talk.now += 2 * talk.job.timeouts.takeover
     talk.beat()
     assert "stepped_down" in talk.logged and talk.value("in_charge") == 0
-    lost = talk.values("lost_seconds_total")
     memory = Memory(promise=0, newest=C1, group="0-1")
     for _ in range(2):  # to be asked for their promise, and to give it
         for infra_rank in (0, 1, 2):
@@ -246,18 +225,16 @@ def test_what_was_deposed_and_takes_charge_again_begins_anew() -> None:
         memory = replace(memory, promise=talk.machine.state.leadership.election.term or 0)
     talk.wait(3)
     assert (talk.value("in_charge"), talk.value("takeovers_total"), talk.value("phase", "running")) == (1, 1, 1)
-    assert talk.values("lost_seconds_total") == {**lost, "starting": 0.5} and talk.value("restart_seconds") == (0, 0)
+    assert times(talk) == {"rendezvous": 0.5, "training": 2.5} and talk.value("restart_seconds") == (0, 0)
 
 
 def test_who_is_cut_off_tells_nothing_of_the_job() -> None:
     talk = running()
-    observed = talk.value("observed_seconds_total")
     talk.silent |= {0, 1, 2, 3}
     talk.wait(10)
     assert talk.value("in_charge") == 0
-    for name in ("phase", "nodes", "spares", "budget_left", "heartbeat_age_seconds"):
+    for name in ("phase", "nodes", "spares", "budget_left", "heartbeat_age_seconds", "time_seconds"):
         assert not talk.values(name)
-    assert talk.value("observed_seconds_total") - observed <= 2 * talk.job.timeouts.coordinator
     assert talk.value("cycles_total") == 1
 
 
@@ -305,10 +282,10 @@ def test_the_end_is_no_lost_time() -> None:
     talk = running()
     for infra_rank in (0, 1, 2):
         talk.hear(succeeded(infra_rank))
-    before = talk.value("observed_seconds_total")
+    before = times(talk)
     talk.wait(1)
     assert talk.value("phase", "closing") == 1 and talk.value("in_charge") == 1
-    assert talk.value("observed_seconds_total") == before
+    assert times(talk) == {**before, "end": 1}
 
 
 # -- parts
@@ -319,29 +296,6 @@ def test_buckets() -> None:
     assert buckets.total == pytest.approx(700.31)
     assert dict(zip((*BUCKETS, "all"), buckets.counts, strict=True))[0.01] == 1
     assert buckets.counts[:7] == (1, 1, 1, 1, 1, 2, 2) and buckets.counts[-2:] == (2, 3)
-
-
-def test_time_in_which_the_observer_stood_still_counts_for_nothing() -> None:
-    lost = LostTime(gap=5.0, now=0.0)
-    lost.state = ""
-    lost.until(4.0)
-    lost.until(60.0)  # a SIGSTOP
-    lost.until(61.0)
-    lost.until(60.5)  # never back
-    assert lost.observed == 5.0
-    lost.noticed_late(2.0)
-    lost.state = "decision"
-    lost.until(62.0)
-    assert lost.lost == {"joining": 0, "detection": 2, "decision": 1, "restart": 0, "starting": 0}
-
-
-def test_what_trained_before_the_last_restart_is_not_lost_any_more() -> None:
-    lost = LostTime(gap=5.0, now=0.0)
-    for at, state in ((1.0, ""), (4.0, "decision"), (5.0, ""), (7.0, "")):
-        lost.until(at)
-        lost.state = state
-    lost.noticed_late(2.5)
-    assert lost.lost["detection"] == 2.0
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -383,7 +337,7 @@ class JobLogs:
         class Telling(CoordinatorMachine):
             def __init__(self, a_job: Job, node: Node, incarnation: int, memory: Memory, now: float) -> None:
                 super().__init__(a_job, node, incarnation, memory, now)
-                self.metrics = CoordinatorMetrics(self, "1.2.3", now)
+                self.metrics = CoordinatorMetrics(self, "1.2.3")
                 told.metrics.append(self.metrics)
 
             def handle(self, event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:
@@ -414,6 +368,9 @@ class JobLogs:
             elif name == "spares":
                 assert value == snapshot(machine, now, now).spares
         assert max(seen.values()) == 1, "a series is there twice"
+        if seen["time_seconds", Part.TRAINING.value]:
+            cost = machine.state.account.cost(now)
+            assert cost.whole == pytest.approx(now - machine.state.account.start, abs=0.02)
 
     def total(self, name: str) -> float:
         """Return the sum of a counter over all coordinators and labels."""
@@ -429,12 +386,3 @@ def test_simulated_jobs(seed: int) -> None:
     assert told.total("nodes_lost_total") == told.logged["node_lost"]
     assert told.total("restarts_total") <= told.logged["restart"] + told.logged["replace_node"]
     assert told.total("restarts_total") >= told.logged["cycle_started"] - 1 - told.total("takeovers_total")
-    lost, observed = told.total("lost_seconds_total"), told.total("observed_seconds_total")
-    assert lost <= observed + 1e-6
-    assert set(LOSSES) >= {
-        labels[0] for _, family, labels in told.before if family.name == "ft_supervisor_lost_seconds_total"
-    }
-    for metrics in told.metrics:
-        mine = {(f.name, labels): v for (m, f, labels), v in told.before.items() if m is metrics}
-        parts = sum(value for (name, _), value in mine.items() if name == "ft_supervisor_lost_seconds_total")
-        assert parts <= mine.get(("ft_supervisor_observed_seconds_total", ()), 0.0) + 1e-6

@@ -13,7 +13,7 @@ from tests.coordinator.watched import Watched
 from tests.core.machines import C0, failed, job, node, stopped
 
 from ft_supervisor.coordinator import exporter, metrics_text
-from ft_supervisor.coordinator.metric_families import FAMILIES, INFO, LOST, RUN_ID, MetricType, Sample, catalogue
+from ft_supervisor.coordinator.metric_families import FAMILIES, INFO, RESTARTS, RUN_ID, MetricType, Sample, catalogue
 from ft_supervisor.coordinator.metrics_text import CONTENT_TYPE, render
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol.events import Tick
@@ -82,25 +82,25 @@ NUMBERS = [0.0, -1.5, 1e-7, 5e9, 1795262400.25, 1e300, float("inf"), float("-inf
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.floats(allow_nan=False) | st.sampled_from(NUMBERS))
 def test_whatever_a_value_is_it_is_read_back(text: str, number: float) -> None:
-    samples = [Sample(INFO, (text, "n0", "", "job", "ada"), 1.0), Sample(LOST, ("joining",), number)]
+    samples = [Sample(INFO, (text, "n0", "", "job", "ada"), 1.0), Sample(RESTARTS, ("joining",), number)]
     shown = render(text, samples).decode()
     found = [sample for metric in text_string_to_metric_families(shown) for sample in metric.samples]
     assert [sample.value for sample in found] == [1.0, number]
     assert [sample.labels for sample in found] == [
         {"run_id": text, "version": text, "node": "n0", "term": "", "job_name": "job", "user": "ada"},
-        {"run_id": text, "phase": "joining"},
+        {"run_id": text, "cause": "joining"},
     ]
     assert len(shown.split("\n")) == 7, "two families of two comments and a sample each"
 
 
 def test_a_help_text_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = replace(LOST, help="a\\b\nc")
+    odd = replace(RESTARTS, help="a\\b\nc")
     monkeypatch.setattr(metrics_text, "FAMILIES", (odd,))
     shown = render("1.0.0", [Sample(odd, ("joining",), 2.0)]).decode()
     assert shown.splitlines() == [
-        r"# HELP ft_supervisor_lost_seconds_total a\\b\nc",
-        "# TYPE ft_supervisor_lost_seconds_total counter",
-        'ft_supervisor_lost_seconds_total{phase="joining",run_id="1.0.0"} 2.0',
+        r"# HELP ft_supervisor_restarts_total a\\b\nc",
+        "# TYPE ft_supervisor_restarts_total counter",
+        'ft_supervisor_restarts_total{cause="joining",run_id="1.0.0"} 2.0',
     ]
 
 
@@ -108,7 +108,7 @@ def test_no_text_of_the_job_but_its_name_becomes_a_label() -> None:
     """Reasons, commands and variables may contain secrets, and have no bound."""
     labels = {label for entry in catalogue() for label in entry.labels}
     about = {"run_id", "version", "node", "term", "job_name", "user"}
-    assert labels == {*about, "phase", "state", "percentile", "rule", "cause", "how"}
+    assert labels == {*about, "phase", "state", "percentile", "rule", "cause", "how", "part"}
 
 
 class Asked:

@@ -24,7 +24,7 @@ class Watched(Talk):
 
     def beat(self) -> list[object]:
         if self.metrics is None:
-            self.metrics = CoordinatorMetrics(self.machine, "1.2.3", self.now, "ada")
+            self.metrics = CoordinatorMetrics(self.machine, "1.2.3", "ada")
             handle = self.machine.handle
 
             def watched(event: CoordinatorEvent, now: float) -> list[CoordinatorAction]:

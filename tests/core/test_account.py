@@ -12,7 +12,7 @@ from ft_supervisor.core.protocol.signs import NodeSign, Sign
 
 def cost_of(talk: Talk) -> Cost:
     account = talk.machine.state.account.cost(talk.now)
-    assert account.whole == pytest.approx(talk.now - talk.machine.state.account._start, abs=0.01)
+    assert account.whole == pytest.approx(talk.now - talk.machine.state.account.start, abs=0.01)
     return account
 
 

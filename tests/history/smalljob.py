@@ -132,8 +132,9 @@ class SmallJob:
                 agent = AgentMachine(JOB, node, incarnation, memory, self.now)
                 self._record(host, "agent", f"agent-{incarnation}", agent, Begin(JOB, node, incarnation, memory))
             case do.SpawnCoordinator(incarnation, memory):
-                machine = CoordinatorMachine(JOB, node, incarnation, memory, self.now)
-                begin = Begin(JOB, node, incarnation, memory)
+                waited = host.parts["daemon"].machine.waited(self.now)
+                machine = CoordinatorMachine(JOB, node, incarnation, memory, self.now, waited=waited)
+                begin = Begin(JOB, node, incarnation, memory, waited=waited)
                 self._record(host, "coordinator", f"coordinator-{incarnation}", machine, begin)
                 self._post(host, "coordinator", tell.Tick())
             case do.KillChild(child):

@@ -70,7 +70,7 @@ def test_scraped_through_a_failure_and_a_takeover(start: StartJob) -> None:
     values = told(first, cycles_total=2, restarts_total__exit=1, restart_seconds_count=1, cycle_number=1)
     assert values["detection_seconds_count", "exit"] == values["decision_seconds_count", ""] == 1
     assert 0 <= values["detection_seconds_sum", "exit"] < BOUND
-    assert 0 < values["lost_seconds_total", "restart"] <= values["observed_seconds_total", ""]
+    assert values["time_seconds", "first_start"] > 0 and values["time_seconds", "rendezvous"] >= 0
     assert values["budget_left", "1"] == 9
 
     others = {node: served_by(job, node) for node in ("node1", "node2")}

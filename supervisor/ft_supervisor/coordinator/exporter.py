@@ -38,7 +38,7 @@ class Exporter:
 
     def __init__(self, machine: CoordinatorMachine, now: float) -> None:
         self._run_id = machine.job.run_id
-        self._metrics: CoordinatorMetrics | None = CoordinatorMetrics(machine, _version(), now, user_name())
+        self._metrics: CoordinatorMetrics | None = CoordinatorMetrics(machine, _version(), user_name())
         self._next = now
         self._values: _Values | None = None
         self._rendered: tuple[_Values, bytes] | None = None

@@ -1,8 +1,9 @@
 """The metrics that the coordinator exposes to Prometheus: names, types, labels and help texts.
 
-The names follow https://prometheus.io/docs/practices/naming/. All values are counted by one coordinator process from
-its start on; after a takeover another process begins at zero. So a whole job's value is a sum over its coordinators,
-`sum by (run_id) (increase(...))`. Each series has the label `run_id`, as a node's port serves one job after the other.
+The names follow https://prometheus.io/docs/practices/naming/. Counters and histograms are counted by one coordinator
+process from its start on; after a takeover another process begins at zero. So a whole job's value is a sum over its
+coordinators, `sum by (run_id) (increase(...))`. Each series has the label `run_id`, as a node's port serves one job
+after the other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ft_supervisor.core.protocol.cost import Part
 from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.protocol.settings import Cause, RestartMode
 from ft_supervisor.run_folder.snapshot import NodeRole
@@ -24,7 +26,6 @@ BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 30
 OTHER = "other"
 CAUSES = (*(cause.value for cause in Cause), OTHER)
 PHASES = (JobPhase.JOINING, JobPhase.RUNNING, JobPhase.STOPPING, JobPhase.CLOSING)
-LOSSES = ("joining", "detection", "decision", "restart", "starting")
 STATES = tuple(role.value for role in NodeRole)
 MOST_PROBLEMS = 20
 """Nodes with a problem that have a series of their own: a rack that is lost must not make a thousand."""
@@ -130,8 +131,16 @@ TIME_LIMIT = _family(
 RATIO = _family(
     "effective_training_time_ratio",
     MetricType.GAUGE,
-    "Share of the time observed by this coordinator in which the job trained (1 - lost / observed). The start of "
-    "workers is lost time, until their first sign of training, as in the report.",
+    "Share of the job's time so far in which it trained, as status and report have it; of the coordinator in charge. "
+    "The start of workers is no training, until their first sign of it.",
+)
+TIME = _family(
+    "time_seconds",
+    MetricType.GAUGE,
+    "What the job's time so far went into, as status and report have it: the parts add up to the whole; of the "
+    "coordinator in charge. A later message may move some of it to another part, so that this is no counter.",
+    "part",
+    (part.value for part in Part),
 )
 CYCLES = _family("cycles_total", MetricType.COUNTER, "Cycles begun, the first one included.")
 RESTARTS = _family(
@@ -164,20 +173,6 @@ FAILURES = _family(
 NODES_LOST = _family("nodes_lost_total", MetricType.COUNTER, "Nodes that were silent for timeouts.node_lost.")
 PROMOTIONS = _family("promotions_total", MetricType.COUNTER, "Standbys that took the rank of another node.")
 TAKEOVERS = _family("takeovers_total", MetricType.COUNTER, "How often this coordinator took charge of a job that ran.")
-OBSERVED = _family(
-    "observed_seconds_total",
-    MetricType.COUNTER,
-    "Time in charge, while nodes join or with a majority, until the job's verdict is proposed.",
-)
-LOST = _family(
-    "lost_seconds_total",
-    MetricType.COUNTER,
-    "Observed time without training. joining: until the first cycle runs; detection, decision, restart: the sums of "
-    "those histograms, and of what never came to its end; starting: from there until the workers' first sign of "
-    "training, which is the first heartbeat of each, or in a job without heartbeats the first line of rank 0.",
-    "phase",
-    LOSSES,
-)
 DETECTION = _family(
     "detection_seconds",
     MetricType.HISTOGRAM,
@@ -199,8 +194,8 @@ RESTART = _family(
 )
 
 FAMILIES = (
-    *(INFO, IN_CHARGE, PHASE, NODES, NODE_PROBLEM, SPARES, HEARTBEAT_AGE, CYCLE, BUDGET, TIME_LIMIT, RATIO),
-    *(CYCLES, RESTARTS, RUNGS, PARKED, FAILURES, NODES_LOST, PROMOTIONS, TAKEOVERS, OBSERVED, LOST),
+    *(INFO, IN_CHARGE, PHASE, NODES, NODE_PROBLEM, SPARES, HEARTBEAT_AGE, CYCLE, BUDGET, TIME_LIMIT, RATIO, TIME),
+    *(CYCLES, RESTARTS, RUNGS, PARKED, FAILURES, NODES_LOST, PROMOTIONS, TAKEOVERS),
     *(DETECTION, DECISION, RESTART),
 )
 

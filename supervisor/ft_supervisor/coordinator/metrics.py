@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ft_supervisor.coordinator import metric_families as names
-from ft_supervisor.coordinator.lost_time import LostTime
 from ft_supervisor.coordinator.metric_families import Buckets, Family, Sample
 from ft_supervisor.coordinator.snapshot_of import role_of
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
@@ -25,28 +24,25 @@ from ft_supervisor.core.protocol.coordinator_facts import (
     NodePromoted,
     TookCharge,
 )
+from ft_supervisor.core.protocol.cost import Part
 from ft_supervisor.core.protocol.events import CoordinatorEvent, Heard, Received
 from ft_supervisor.core.protocol.messages import HangNoticed, Register, Run, WorkersFailed, WorkersStopped
-from ft_supervisor.core.protocol.model import Cycle, Failure, JobPhase, job_name
+from ft_supervisor.core.protocol.model import Cycle, Failure, job_name
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.settings import Cause, Response
-from ft_supervisor.core.quorum.majority import PROOF_AGE
 from ft_supervisor.run_folder.snapshot import NodeRole
 
 
 class CoordinatorMetrics:
-    """The metrics of one coordinator process. `version`: that of ft-supervisor; `now`: seconds of the machine's
-    clock; `user`: the job's."""
+    """The metrics of one coordinator process. `version`: that of ft-supervisor; `user`: the job's."""
 
-    def __init__(self, machine: CoordinatorMachine, version: str, now: float, user: str = "") -> None:
+    def __init__(self, machine: CoordinatorMachine, version: str, user: str = "") -> None:
         self._machine = machine
         self._version = version
         self._whose = (job_name(machine.job.policy), user)
         self._counts: Counter[tuple[Family, str]] = Counter()
         self._times = {(names.DETECTION, cause): Buckets() for cause in names.DETECTION.values}
         self._times |= {(names.DECISION, ""): Buckets(), (names.RESTART, ""): Buckets()}
-        self._proof_age = PROOF_AGE * machine.job.timeouts.coordinator
-        self._lost = LostTime(machine.job.timeouts.fence, now)
         self._round = 0
         self._cause = names.OTHER
         self._failed: float | None = None
@@ -61,7 +57,6 @@ class CoordinatorMetrics:
     def saw(self, event: CoordinatorEvent, actions: Sequence[CoordinatorAction], now: float) -> None:
         """Count what follows from `event`, which the machine received at `now`, and from the `actions` that it
         returned."""
-        self._lost.until(now)
         failures = self._noticed(_failures(event), event, actions)
         silent: float | None = None
         for action in actions:
@@ -78,7 +73,6 @@ class CoordinatorMetrics:
             self._count_parked(event.message)
         if isinstance(event, Heard) and self._waits_for:
             self._heard(event, now)
-        self._lost.state = self._state(now)
 
     def _noticed(
         self, failures: Sequence[Failure], event: CoordinatorEvent, actions: Sequence[CoordinatorAction]
@@ -113,7 +107,6 @@ class CoordinatorMetrics:
         found = self._detection(failures, silent, now)
         if found is not None:
             self._time(names.DETECTION, *found)
-            self._lost.noticed_late(found[1])
 
     def _detection(self, failures: Sequence[Failure], silent: float | None, now: float) -> tuple[str, float] | None:
         """Return the failure's cause and the seconds until it was known here; None if that is unknown."""
@@ -157,20 +150,6 @@ class CoordinatorMetrics:
                 self._time(names.RESTART, "", now - self._decided)
             self._failed = self._decided = None
 
-    def _state(self, now: float) -> str | None:
-        """Return how the time from now on counts: as one of names.LOSSES, "" for training, or None for not at all."""
-        phase = self._machine.state.phase
-        age = self._machine.state.leadership.majority.age(now)
-        if phase is JobPhase.JOINING:
-            return "joining"
-        if phase not in (JobPhase.RUNNING, JobPhase.STOPPING) or age is None or age >= self._proof_age:
-            return None
-        if phase is JobPhase.RUNNING and not self._waits_for:
-            return "" if self._machine.state.account.training else "starting"
-        if self._failed is None:
-            return "joining"
-        return "decision" if self._decided is None else "restart"
-
     def _time(self, family: Family, label: str, seconds: float) -> None:
         self._times[family, label] = self._times[family, label].add(seconds)
 
@@ -178,7 +157,7 @@ class CoordinatorMetrics:
 
     def samples(self, now: float) -> tuple[Sample, ...]:
         """Return all samples, as of now."""
-        return (*self._standing(now), *self._totals(now))
+        return (*self._standing(now), *self._totals())
 
     def _standing(self, now: float) -> Iterator[Sample]:
         machine = self._machine
@@ -190,6 +169,7 @@ class CoordinatorMetrics:
             return
         yield from (Sample(names.PHASE, (phase,), float(phase == machine.state.phase)) for phase in names.PHASES)
         yield from self._nodes(now)
+        yield from self._account(now)
         if machine.cycle is not None:
             yield Sample(names.CYCLE, (), machine.cycle.n)
         for index, rule in enumerate(machine.job.settings.rules):
@@ -229,17 +209,17 @@ class CoordinatorMetrics:
                 age = ages[round(percentile / 100 * (len(ages) - 1))]
                 yield Sample(names.HEARTBEAT_AGE, (str(percentile),), age)
 
-    def _totals(self, now: float) -> Iterator[Sample]:
-        self._lost.until(now)
-        lost, observed = self._lost.lost, self._lost.observed
-        if observed > 0:
-            yield Sample(names.RATIO, (), max(0.0, 1 - sum(lost.values()) / observed))
+    def _account(self, now: float) -> Iterator[Sample]:
+        cost = self._machine.state.account.cost(now)
+        if cost.ratio is not None:
+            yield Sample(names.RATIO, (), cost.ratio)
+        yield from (Sample(names.TIME, (part.value,), cost.part(part)) for part in Part)
+
+    def _totals(self) -> Iterator[Sample]:
         for family in (names.CYCLES, names.PARKED, names.NODES_LOST, names.PROMOTIONS, names.TAKEOVERS):
             yield Sample(family, (), self._counts[family, ""])
         for family in (names.RESTARTS, names.RUNGS, names.FAILURES):
             yield from (Sample(family, (cause,), self._counts[family, cause]) for cause in family.values)
-        yield Sample(names.OBSERVED, (), observed)
-        yield from (Sample(names.LOST, (phase,), lost[phase]) for phase in names.LOSSES)
         for (family, label), buckets in self._times.items():
             yield Sample(family, (label,) if label else (), buckets)
 

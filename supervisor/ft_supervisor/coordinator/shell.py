@@ -85,7 +85,7 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     port = sock.getsockname()[1]
     store = tcp.serve(sock)
     now = clock.now()
-    machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now, begin.epoch)
+    machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now, begin.epoch, begin.waited)
     journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, journal_failed)
     loop = Loop(job, machine, journal, store, link, inbox, _exporter(machine, now))
     loop.prepare()

@@ -116,7 +116,8 @@ class RunFact:
 class JournalFacts:
     """The contents of one journal. `node`: the infra_rank of the node that wrote it. `nodes`: the names of the job's
     nodes by infra_rank; `rules`: the place of each rule, as FILE:LINE. `name`: the job's, as configured.
-    `first`, `last`: times of the first and the last line, in seconds since the epoch. `torn`: number of incomplete
+    `first`, `last`: when the process's node began to look for its first coordinator, or the process its journal, and
+    the time of the last line, in seconds since the epoch. `torn`: number of incomplete
     lines; `strange`: number of lines that make no sense; `full`: the journal reached its bound; `problem`: why the rest
     could not be read."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from ft_supervisor.core.protocol.bounds import Rank
+from ft_supervisor.core.protocol.bounds import Duration, Rank
 from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.model import job_name
 from ft_supervisor.history.fact import LATEST, JournalFacts, announced
@@ -108,7 +108,8 @@ class _Reader:
         journal.name = job_name(str(job.get("policy", "")))
         journal.per_node, journal.active = from_plain(job["per_node"], Rank), from_plain(job["active"], Rank)
         self._offset = _plausible(datetime.fromisoformat(value["time"]).timestamp()) - self._now
-        journal.first = min(journal.first or float("inf"), self._now + self._offset)
+        waited = from_plain(begin.get("waited", 0.0), Duration)
+        journal.first = min(journal.first or float("inf"), _plausible(self._now + self._offset - waited))
         self._agent = AgentEventReader(journal.node, journal.per_node)
         self._touch()
         return True

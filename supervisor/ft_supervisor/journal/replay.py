@@ -68,7 +68,9 @@ def _make(header: Header, where: str) -> Machine:
         case "agent":
             return AgentMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch, begin.waited)
         case "coordinator":
-            return CoordinatorMachine(begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch)
+            return CoordinatorMachine(
+                begin.job, begin.node, begin.incarnation, begin.memory, now, begin.epoch, begin.waited
+            )
         case "daemon":
             return DaemonMachine(begin.job, begin.node, now, begin.epoch)
     raise BadJournal(f"{where}: no machine is called {header.machine!r:.60}")

@@ -51,12 +51,13 @@ class _CycleAccount:
 
 
 class Account:
-    """One coordinator's. All times in seconds of its clock; `epoch` is added to one to get seconds since the epoch."""
+    """One coordinator's. All times in seconds of its clock; `epoch` is added to one to get seconds since the epoch.
+    `start`: when its node's daemon began to look for the job's first coordinator."""
 
-    def __init__(self, job: Job, now: float, epoch: float) -> None:
+    def __init__(self, job: Job, start: float, epoch: float) -> None:
         self._job = job
         self._epoch = epoch
-        self._start = now
+        self.start = start
         self._partial = False
         self._over = False
         self._cycles: list[_CycleAccount] = []
@@ -68,7 +69,7 @@ class Account:
         found = [action.fact for action in actions if isinstance(action, Announce)]
         for fact in found:
             if isinstance(fact, facts.TookCharge) and fact.promises is not None:
-                self._start, self._partial, self._cycles, self._over = now, True, [], False
+                self.start, self._partial, self._cycles, self._over = now, True, [], False
         for fact in found:
             self._take(fact, now)
         if current.name is not None and (not self._cycles or self._cycles[-1].name < current.name):
@@ -78,8 +79,8 @@ class Account:
         """Return the account as of `now`. `over`: the job ends now, so that nothing follows the last cycle."""
         beat = beats(self._cycles)
         return cost(
-            self._start,
-            max(now, self._start),
+            self.start,
+            max(now, self.start),
             [cycle.times(beat=beat) for cycle in self._cycles],
             over=over or self._over,
             partial=self._partial,

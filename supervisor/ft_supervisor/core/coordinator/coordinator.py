@@ -44,10 +44,19 @@ from ft_supervisor.core.words import one_line
 class CoordinatorMachine:
     """Pure: `handle` takes what happened and returns what to do. All times in seconds."""
 
-    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float = 0.0) -> None:
+    def __init__(
+        self,
+        job: Job,
+        node: Node,
+        incarnation: int,
+        memory: Memory,
+        now: float,
+        epoch: float = 0.0,
+        waited: float = 0.0,
+    ) -> None:
         self.job = job
         self.node = node
-        self.state = CoordinatorState(job, node, incarnation, memory, now, epoch)
+        self.state = CoordinatorState(job, node, incarnation, memory, now, epoch, waited)
         self._leadership = self.state.leadership
         self._interruptions = self.state.interruptions
         self._deputy: int | None = None

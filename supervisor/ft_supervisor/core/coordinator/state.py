@@ -25,7 +25,9 @@ from ft_supervisor.core.transitions import check_invariants
 class CoordinatorState:
     """One coordinator's. `cycles` is made anew with each term. All times in seconds of its own clock."""
 
-    def __init__(self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float) -> None:
+    def __init__(
+        self, job: Job, node: Node, incarnation: int, memory: Memory, now: float, epoch: float, waited: float
+    ) -> None:
         self.job = job
         self.node = node
         self.leadership = Leadership(job, node, incarnation, memory)
@@ -33,7 +35,7 @@ class CoordinatorState:
         self.joining = Joining(job, self.leadership.members, self.cycles.selection, now)
         self.commit = VerdictCommit()
         self.interruptions = Interruptions(job, now)
-        self.account = Account(job, now, epoch)
+        self.account = Account(job, now - waited, epoch)
         self._epoch = epoch
         self._known = Heights().with_(memory)
         self._cycles_known = 0
