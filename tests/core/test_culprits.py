@@ -153,6 +153,23 @@ def test_the_only_one_that_is_silent_is_blamed() -> None:
     assert blamed(heard(0, None), heard(1, 10.0, noticed=True), heard(2, 2.0)) == (Ground.NONE, "")
 
 
+def test_where_all_others_are_heard_they_move_and_differ_by_chance() -> None:
+    """The stacks and the sequence numbers of ranks that go on are those of one moment."""
+
+    def heard(rank: int, stack: str, *collectives: Collective, silent: float = 1.0) -> Witness:
+        digest = Digest(0, stack, "train.py:9 in step", SERVER, collectives)
+        return Witness(rank, digest, silent, silent > 5)
+
+    stacks = heard(0, "sleep"), heard(1, "sleep", silent=10.0), heard(2, "receive")
+    assert blamed(*stacks) == (Ground.SILENT, "1")
+    numbers = heard(0, "", reduced(7)), heard(1, "", reduced(7), silent=10.0), heard(2, "", reduced(6))
+    assert blamed(*numbers) == (Ground.SILENT, "1")
+    assert blamed(Witness(0), *stacks[1:]) == (Ground.SILENT, "1")
+    assert blamed(Witness(0), *stacks[1:], Witness(3)) == (Ground.NO_ANSWER, "0,3")
+    both = heard(0, "", reduced(7)), heard(1, "", reduced(6), silent=10.0), heard(2, "", reduced(7))
+    assert blamed(*both) == (Ground.BEHIND, "1")
+
+
 def test_the_only_rank_is_blamed() -> None:
     assert blamed(witness(3)) == (Ground.ALONE, "3")
 

@@ -66,13 +66,15 @@ def _find(by_rank: Mapping[int, Witness], positions: Positions) -> tuple[Ground,
     blind = _blind(by_rank)
     rare = _rare(stacks, len(by_rank))
     behind = _behind(positions, rare)
+    silent = _silent(by_rank.values())
+    if silent and 2 * len(silent) <= len(by_rank) and not behind & silent:
+        return Ground.SILENT, silent
     if behind and not (blind and all(_stack(by_rank[rank]) == usual != "" for rank in behind)):
         return (Ground.BEHIND, behind) if 2 * len(behind) <= len(by_rank) else None
     for ground, ranks in (
         (Ground.MISMATCH, frozenset() if behind else _mismatched(positions)),
         (Ground.STACK, rare),
         (Ground.NO_ANSWER, blind),
-        (Ground.SILENT, _silent(by_rank.values())),
     ):
         if ranks and 2 * len(ranks) <= len(by_rank):
             return ground, ranks
@@ -211,13 +213,20 @@ def _blind(by_rank: Mapping[int, Witness]) -> frozenset[int]:
 
 
 def _silent(witnesses: Iterable[Witness]) -> frozenset[int]:
-    """Return the ranks that were noticed, if all others have been heard since the middle of their silence."""
-    noticed = {witness.rank: witness.silent for witness in witnesses if witness.noticed}
-    others = [witness.silent for witness in witnesses if not witness.noticed]
+    """Return the ranks that were noticed, if the others have been heard since the middle of their silence: at least
+    half of them, and all whose nodes have answered. They go on then, so their stacks and sequence numbers are only
+    those of one moment, and blame none of them."""
+    noticed, others = {}, []
+    for witness in witnesses:
+        if witness.noticed:
+            noticed[witness.rank] = witness.silent
+        else:
+            others.append(witness)
     least = min((silent for silent in noticed.values() if silent is not None), default=None)
-    if least is None or None in noticed.values() or not others:
+    told = [witness.silent for witness in others if witness.digest is not None]
+    if least is None or None in noticed.values() or not told or 2 * len(told) < len(others):
         return frozenset()
-    return frozenset(noticed) if all(one is not None and 2 * one < least for one in others) else frozenset()
+    return frozenset(noticed) if all(one is not None and 2 * one < least for one in told) else frozenset()
 
 
 def _clusters(by_rank: Mapping[int, Witness], culprits: Collection[int]) -> tuple[Cluster, ...]:
