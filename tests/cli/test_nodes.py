@@ -85,6 +85,18 @@ def test_submit(
     assert [word for word in argv if word.startswith("--exclude")] == ([excluded] if excluded else [])
 
 
+@pytest.mark.parametrize(("avoid", "advised"), [("add", True), ("propose", False)])
+def test_sbatch_refuses_what_was_added(
+    command: Command, environ: dict[str, str], tmp_path: Path, avoid: str, advised: bool
+) -> None:
+    says = "sys.exit('sbatch: error: Requested node configuration is not available')"
+    done = command(
+        "submit", "--config", "job.yaml", "--avoid", avoid, **environ | {"PATH": fake(tmp_path, "sbatch", says)}
+    )
+    assert done.returncode == 1 and "Requested node configuration" in done.stderr
+    assert ("--avoid propose" in done.stderr.splitlines()[-1]) is advised, done
+
+
 def test_one_job_alone_proposes_nothing(command: Command, environ: dict[str, str], tmp_path: Path) -> None:
     environ |= {"XDG_STATE_HOME": str(tmp_path / "other")}
     remember(tmp_path / "other/ft-supervisor/nodes/big", jobs=1)

@@ -30,6 +30,7 @@ from ft_supervisor.submit.script import Plan
 REFUSED = 1
 """The exit code if sbatch refuses the job. If Slurm does not answer it is INTERRUPTED: trying again may help."""
 LOOK = "look whether it was submitted before you try again: squeue --me"
+WITHOUT = "without the nodes' exclusion it may be possible: --avoid propose"
 USAGE = "[OPTIONS] [SBATCH OPTIONS...] [-- CMD...]"
 INDEX_BOUND = 5.0
 """Seconds for the home folder's file system."""
@@ -122,6 +123,7 @@ def _run(
     options.refuse_environment(os.environ, users)
     for line in filter(None, (cluster.concerns(settings, note), *options.warnings(users, settings, fixed))):
         say(line)
+    asked_for = users
     users, told = avoided.options(users, avoid, settings, settings.active if size is None else size[0], environ)
     if told:
         say(told)
@@ -133,10 +135,11 @@ def _run(
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
         return 0
-    return _submit(text, plan, settings)
+    return _submit(text, plan, settings, WITHOUT if users != asked_for else "")
 
 
-def _submit(text: bytes, plan: Plan, settings: JobConfig) -> int:
+def _submit(text: bytes, plan: Plan, settings: JobConfig, refused: str) -> int:
+    """Submit the script. `refused`: a further line in case sbatch refuses it."""
     try:
         if options.given(plan.users, "wait") or os.environ.get("SBATCH_WAIT"):
             return _wait(text, plan.command_line)
@@ -149,8 +152,8 @@ def _submit(text: bytes, plan: Plan, settings: JobConfig) -> int:
         return 2
     except (Refused, Unanswered) as error:
         say(str(error))
-        if isinstance(error, Unanswered):
-            say(LOOK)
+        if line := LOOK if isinstance(error, Unanswered) else refused:
+            say(line)
         return INTERRUPTED if isinstance(error, Unanswered) else REFUSED
     except KeyboardInterrupt:
         say(LOOK)
