@@ -4,6 +4,7 @@ import pytest
 from tests.history.recordings import RECORDED, states, told
 
 from ft_supervisor.core.protocol.model import Failure
+from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.history.builder import build
 from ft_supervisor.history.cycles import cycles
 from ft_supervisor.history.fact import FactKind, JournalFacts, RunFact
@@ -157,3 +158,22 @@ def test_what_is_no_consequence(failure: Failure, cause: str, what: str) -> None
 def test_who_fails_while_it_is_stopped_makes_the_lost_node_no_later() -> None:
     loss = beaten(Failure(0, 0, exit_code=1, time=17.5)).cycles[0].loss
     assert loss is not None and loss.at == 10.0
+
+
+def test_the_culprit_of_a_hang_is_a_failure_though_no_agent_reported_it() -> None:
+    """All its workers run when the coordinator names it: it never exits by itself."""
+    culprit = Failure(1, 0, time=10.0, cause=Cause.HANG, silent=8.0, message="never entered all_reduce 5", rank=1)
+    led = [
+        RunFact(1.0, FactKind.TOOK_CHARGE, term=0, node=0),
+        RunFact(1.0, FactKind.CYCLE_BEGAN, term=0, cycle="0.0", group=(0, 1)),
+        RunFact(10.1, FactKind.CYCLE_FAILED, term=0, cycle="0.0", reason="rank 1 hangs", cause="hang"),
+        RunFact(10.2, FactKind.FIRST_FAILURE, term=0, cycle="0.0", failures=(culprit,)),
+        RunFact(10.3, FactKind.DECIDED, term=0, cycle="0.0", reason="rank 1 hangs", cause="hang", response="restart"),
+        RunFact(10.4, FactKind.CYCLE_BEGAN, term=0, cycle="0.1", group=(0, 1)),
+    ]
+    ended = JournalFacts(machine="coordinator", nodes=("n0", "n1"), node=0, per_node=1, first=1.0, last=30.0)
+    ended.facts = led
+    history = build("4242.0.0", [ended], None)
+    first, cycle = history.first_failure, history.cycles[0]
+    assert first is not None and (first.node, first.rank, first.failure.message) == ("n1", 1, culprit.message)
+    assert cycle.failures == (culprit,)

@@ -49,6 +49,33 @@ def test_a_card_says_what_was_done_and_what_it_cost() -> None:
     assert blamed(lost) == []
 
 
+def test_a_card_says_how_much_of_the_rule_s_budget_is_spent() -> None:
+    history = recorded("crash")
+    first, last = history.cycles
+    (card,) = cards(replace(history, cycles=(replace(first, budget=(1, 20)), last)))
+    assert card.answer == "restarted on the same nodes · restart 1 of 20"
+    assert "restart 1 of 20" in render_html.render(report("crash", cycles=(replace(first, budget=(1, 20)), last)))
+    (card,) = cards(replace(history, cycles=(replace(first, budget=(3, 3)),)))
+    assert card.answer == "no cycle followed · 3 of 3 restarts spent"
+
+
+def test_a_run_that_goes_on_has_not_ended_with_its_last_failure() -> None:
+    history = recorded("crash")
+    (card,) = cards(replace(history, cycles=history.cycles[:1], verdict=None))
+    assert card.answer == "no cycle has followed yet" and not card.final and cost(card) != "the job ended"
+
+
+def test_a_lost_node_s_card_counts_its_peers_failures() -> None:
+    first, last = recorded("crash").cycles
+    assert first.first is not None
+    first = replace(first, first=replace(first.first, consequence_of="node2 was not heard for 7 s"))
+    history = replace(recorded("crash"), cycles=(first, last))
+    (card,) = cards(history)
+    assert card.consequences in render_html.render(report("crash", cycles=history.cycles))
+    assert card.consequences == "1 worker of its peers failed as well: a consequence"
+    assert all(card.consequences == "" for card in cards(recorded("crash")))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_painted_parts_are_the_whole_time(case: str) -> None:
     history = recorded(case)

@@ -41,6 +41,8 @@ def _story(
 ) -> CycleStory:
     term, n = order(number)
     failed, failures = cycle.ended is CycleEnd.FAILED, [_ranked(each, cycle, per_node) for each in cycle.in_order()]
+    if not failures and cycle.first_failure is not None:  # no agent has reported the culprit of a hang as failed
+        failures = [each for each in cycle.first_failure.failures if each.cause is Cause.HANG]
     reason = cycle.reason_fact.reason if cycle.reason_fact else ""
     if not cycle.reason_fact and failures:
         reason = sentence(failures[0], _name(names, failures[0].infra_rank))
@@ -63,6 +65,7 @@ def _story(
         reason=reason if failed else "",
         rule=cycle.decided.rule if cycle.decided else "",
         response=cycle.decided.response if cycle.decided else "",
+        budget=cycle.decided.budget if cycle.decided else None,
         failures=tuple(failures),
         lost=lost,
         how=cycle.decided.how if cycle.decided else "",

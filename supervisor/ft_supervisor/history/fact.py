@@ -50,7 +50,7 @@ class FactKind(StrEnum):
     CYCLE_FAILED = auto()
     FIRST_FAILURE = auto()
     DECIDED = auto()
-    """`rule`, `response`, `how`, `why`"""
+    """`rule`, `response`, `how`, `why`, `budget`"""
     VERDICT_PROPOSED = auto()
     VERDICT_CLOSED = auto()
 
@@ -75,7 +75,8 @@ class FactKind(StrEnum):
 class RunFact:
     """One fact. `at` and `noticed` are seconds since the epoch. `node` is an infra_rank, None for a fact about no
     single node. `term` is the coordinator's; facts from agents have none. `cycle` is TERM.N. `cause`: a
-    core.protocol.settings.Cause, "growth", or "" for none. `rule`, `response`, `how`, `why`: those of a decision.
+    core.protocol.settings.Cause, "growth", or "" for none. `rule`, `response`, `how`, `why`: those of a decision;
+    `budget`: how often its rule has answered, and may.
     `excluded`: the nodes that rules had excluded when a cycle began; `choice`: why its nodes were chosen. `made`: how
     many of a node's workers went on in process, were warm, and were cold. `sign`: of training; `started`, `signed`:
     when the node had started its workers, and gave the sign.
@@ -100,6 +101,7 @@ class RunFact:
     takeover: bool = False
     how: str = ""
     why: str = ""
+    budget: tuple[int, int] | None = None
     made: tuple[int, int, int] | None = None
     sign: Sign | None = None
     started: float = 0.0
@@ -115,17 +117,18 @@ class RunFact:
 @dataclass
 class JournalFacts:
     """The contents of one journal. `node`: the infra_rank of the node that wrote it. `nodes`: the names of the job's
-    nodes by infra_rank; `rules`: the place of each rule, as FILE:LINE. `name`: the job's, as configured.
-    `first`, `last`: when the process's node began to look for its first coordinator, or the process its journal, and
-    the time of the last line, in seconds since the epoch. `torn`: number of incomplete
-    lines; `strange`: number of lines that make no sense; `full`: the journal reached its bound; `problem`: why the rest
-    could not be read."""
+    nodes by infra_rank; `rules`: the place of each rule, as FILE:LINE; `budgets`: how often each may answer. `name`:
+    the job's, as configured. `first`, `last`: when the process's node began to look for its first coordinator, or the
+    process its journal, and the time of the last line, in seconds since the epoch. `torn`: number of incomplete lines;
+    `strange`: number of lines that make no sense; `full`: the journal reached its bound; `problem`: why the rest could
+    not be read."""
 
     machine: str = ""
     run_id: str = ""
     node: int | None = None
     nodes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
+    budgets: tuple[int, ...] = ()
     name: str = ""
     per_node: int | None = None
     active: int | None = None

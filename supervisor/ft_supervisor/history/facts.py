@@ -105,6 +105,7 @@ class _Reader:
         journal.machine, journal.run_id = str(value["machine"]), str(job["run_id"])
         journal.node, journal.nodes = from_plain(begin["node"]["infra_rank"], Rank), tuple(map(str, job["nodes"]))
         journal.rules = tuple(str(rule["where"]) for rule in job["settings"]["rules"])
+        journal.budgets = tuple(int(rule["budget"]["max"]) for rule in job["settings"]["rules"])
         journal.name = job_name(str(job.get("policy", "")))
         journal.per_node, journal.active = from_plain(job["per_node"], Rank), from_plain(job["active"], Rank)
         self._offset = _plausible(datetime.fromisoformat(value["time"]).timestamp()) - self._now
@@ -128,7 +129,13 @@ class _Reader:
             message = event.get("message") if event.get("type") == "Received" else None
             if value["term"] is not None or _steps_down(actions):
                 reader = CoordinatorEventReader(
-                    at, value["term"], self.journal.node, self.journal.nodes, self.journal.rules, self._offset
+                    at,
+                    value["term"],
+                    self.journal.node,
+                    self.journal.nodes,
+                    self.journal.rules,
+                    self._offset,
+                    self.journal.budgets,
                 )
                 self.journal.facts += reader.facts(message if isinstance(message, dict) else {}, actions)
 

@@ -26,8 +26,8 @@ from ft_supervisor.history.fact import (
 @dataclass(frozen=True)
 class CoordinatorEventReader:
     """One event, at `at` (seconds since the epoch), in `term`, of the coordinator on the node with infra_rank `node`.
-    `nodes`: names by infra_rank; `rules`: the place of each rule; `offset`:
-    from the machine's clock to seconds since the epoch.
+    `nodes`: names by infra_rank; `rules`: the place of each rule, and `budgets` how often it may answer;
+    `offset`: from the machine's clock to seconds since the epoch.
 
     A journal may contain anything: KeyError, TypeError, ValueError, IndexError and AttributeError mean that its values
     are not the expected ones."""
@@ -38,6 +38,7 @@ class CoordinatorEventReader:
     nodes: tuple[str, ...]
     rules: tuple[str, ...]
     offset: float
+    budgets: tuple[int, ...] = ()
 
     def facts(self, message: dict[str, Any], actions: list[Any]) -> Iterator[RunFact]:
         """Yield the facts of the event. `message`: the message that the event brought, or {}."""
@@ -132,6 +133,7 @@ class CoordinatorEventReader:
                     response=response,
                     how=str(fact.get("how") or ""),
                     why=str(fact.get("why") or ""),
+                    budget=self._budget(fact),
                 )
             case "FirstFailure":
                 yield self._fact(FactKind.FIRST_FAILURE, cycle=cycle, failures=(failure_of(fact["failure"]),))
@@ -140,6 +142,11 @@ class CoordinatorEventReader:
                 kind = FactKind.VERDICT_PROPOSED if proposed else FactKind.VERDICT_CLOSED
                 verdict = from_plain({"ending": Ending.UNKNOWN.value, **fact["verdict"]}, Verdict)
                 yield self._fact(kind, reason=verdict.reason, verdict=verdict)
+
+    def _budget(self, fact: dict[str, Any]) -> tuple[int, int] | None:
+        """Return how often the rule of a Decided has answered, and may; None if no rule was needed."""
+        rule, spent = fact["rule"], int(fact.get("spent") or 0)
+        return (spent, self.budgets[rule]) if rule is not None and spent and self.budgets else None
 
     def _training(self, message: dict[str, Any], cycle: dict[str, Any]) -> RunFact:
         sign = from_plain(message["sign"], NodeSign)

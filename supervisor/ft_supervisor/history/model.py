@@ -146,14 +146,15 @@ class FirstFailedWorker:
 
 @dataclass(frozen=True)
 class CycleStory:
-    """One cycle. `number` is TERM.N, `n` the number of cycles before it. `nodes`: names by group_rank. `began`: why it
-    began; `choice`: why its nodes were chosen. `cause` is one of core.protocol.settings.Cause, `growth`, `other` (for
-    example where a takeover left it unclear) or `unknown` (no decision is recorded); "" for a cycle that did not fail.
-    `reason` is the decision's, else the first recorded one; `rule` the rule that decided, as FILE:LINE (rule N);
-    `response` its answer: restart, replace_node, gives_up; `how` and `why` the rung of the restart, "" where
-    workers.restart is process. `made`: None where no journal has it. `failures`: the workers that failed, in order of
-    time by their nodes' clocks; `first`: the one that counts as the cause, None if no worker failed. `lost`: its nodes
-    that were lost as it ended."""
+    """One cycle. `number` is TERM.N, `n` the number of cycles before it. `nodes`: names by group_rank. `began`: why
+    it began; `choice`: why its nodes were chosen. `cause` is one of core.protocol.settings.Cause, `growth`, `other`
+    (for example where a takeover left it unclear) or `unknown` (no decision is recorded); "" for a cycle that did
+    not fail. `reason` is the decision's, else the first recorded one; `rule` the rule that decided, as FILE:LINE
+    (rule N); `budget` how often it has answered, with this one, and may; `response` its answer: restart,
+    replace_node, gives_up; `how` and `why` the rung of the restart, "" where workers.restart is process. `made`:
+    None where no journal has it. `failures`: the workers that failed, in order of time by their nodes' clocks;
+    `first`: the one that counts as the cause, None if no worker failed. `lost`: its nodes that were lost as it
+    ended."""
 
     number: str
     term: int
@@ -177,6 +178,7 @@ class CycleStory:
     made: Made | None = None
     times: CycleTimes = field(default_factory=CycleTimes)
     first: FirstFailedWorker | None = None
+    budget: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

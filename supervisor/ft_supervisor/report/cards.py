@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.worker_words import sentence, what_it_said
-from ft_supervisor.core.words import UNKNOWN, duration, plain, rung
+from ft_supervisor.core.words import UNKNOWN, count, duration, plain, rung
 from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, History
 
 MOST_CARDS = 100
@@ -44,6 +44,12 @@ class Card:
         return bool(self.cycles[-1].failures) and not self.cycles[-1].lost
 
     @property
+    def consequences(self) -> str:
+        """A line about the workers that failed after a node was lost; "" where none did."""
+        workers = len(self.cycles[-1].failures) if self.failure and self.failure.consequence_of else 0
+        return f"{count(workers, 'worker')} of its peers failed as well: a consequence" if workers else ""
+
+    @property
     def numbers(self) -> str:
         """The cycles' numbers: `0.3`, or `0.0 to 0.10`."""
         first, last = self.cycles[0].number, self.cycles[-1].number
@@ -66,11 +72,11 @@ def cards(history: History) -> tuple[Card, ...]:
             Card(
                 cycles,
                 what_failed(last, failure),
-                _answer(last, later),
+                _answer(last, later, over=history.verdict is not None),
                 failure,
                 sum(known) if known else None,
                 bool(known) and len(known) < len([cycle for cycle in cycles if cycle.number in following]),
-                later is None,
+                later is None and history.verdict is not None,
             )
         )
     return tuple(found)
@@ -131,10 +137,13 @@ def _moved(cycle: CycleStory, later: CycleStory) -> list[tuple[str, str]]:
     return [(old, new) for old, new in zip(cycle.nodes, later.nodes, strict=False) if old != new]
 
 
-def _answer(cycle: CycleStory, later: CycleStory | None) -> str:
-    """Return what was done about the failure, by what followed it."""
+def _answer(cycle: CycleStory, later: CycleStory | None, *, over: bool) -> str:
+    """Return what was done about the failure, by what followed it, with the budget of the rule that answered. `over`:
+    the run has its verdict."""
+    used, most = cycle.budget or (0, 0)
     if later is None:
-        return "no cycle followed"
+        spent = f" · {used} of {count(most, 'restart')} spent" if used else ""
+        return ("no cycle followed" if over else "no cycle has followed yet") + spent
     how = rung(cycle.how, cycle.why)
     moved = [(old, new) for old, new in _moved(cycle, later) if new not in cycle.nodes]
     if len(later.nodes) != len(cycle.nodes):
@@ -144,4 +153,5 @@ def _answer(cycle: CycleStory, later: CycleStory | None) -> str:
         where += f" and {len(moved) - 3} more nodes were replaced" if len(moved) > 3 else ""
     else:
         where = "restarted on the same nodes"
-    return plain(" ".join(each for each in (where, how) if each))
+    budget = f" · restart {used} of {most}" if used else ""
+    return plain(" ".join(each for each in (where, how) if each) + budget)

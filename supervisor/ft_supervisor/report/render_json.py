@@ -21,6 +21,7 @@ of a run.
         "cycles": [
           {"number", "term", "n", "nodes": [names by group_rank], "start", "workers_up", "end", "ended",
            "began", "cause", "reason", "rule", "response",
+           "budget": null | [used, max],  of the rule, with this answer
            "how", "why",                  the rung of the restart; "" where workers.restart is process
            "made": null | {"in_process", "warm", "cold",     how many of its workers were made in each way
                            "unknown_nodes"},                 except on so many nodes, whose journals are missing
@@ -142,6 +143,7 @@ def _cycle(cycle: CycleStory, names: Sequence[str]) -> dict[str, Any]:
         "cause": cycle.cause,
         "reason": cycle.reason,
         "rule": cycle.rule,
+        "budget": cycle.budget,
         "response": cycle.response,
         "how": cycle.how,
         "why": cycle.why,

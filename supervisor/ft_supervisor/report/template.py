@@ -73,7 +73,7 @@ PAGE = """\
     <span class="soft">{{ card.answer }} &middot; cycle {{ card.numbers }}</span></span>
   <span class="cost">{{ cost(card) }}</span>
   {% if card.failure %}
-  {{ worker(card.failure, loop.last and not card.failure.consequence_of) }}
+  {{ worker(card.failure, card.consequences, loop.last and not card.failure.consequence_of) }}
   {% endif %}
 </div>
 {% endfor %}
@@ -83,9 +83,9 @@ PAGE = """\
 {% endif %}
 {% endmacro %}
 
-{% macro worker(failure, open) %}
+{% macro worker(failure, consequences, open) %}
 <details{% if open %} open{% endif %}><summary class="soft">
-  {%- if failure.consequence_of %}its peers failed as well: a consequence
+  {%- if consequences %}{{ consequences }}
   {%- elif failure.lines %}its last lines{% if failure.source %}, from {{ failure.source }}{% endif %}
   {%- else %}{{ NOTHING_PRINTED }}{% endif -%}
 </summary>
