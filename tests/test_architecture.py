@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "journal": CORE | {"core.agent", "core.coordinator", "core.daemon", "core.launch", "process", "run_folder"},
     "history": CORE | {"run_folder"},
     "report": CORE | {"history", "process", "run_folder", "ft_slurm"},  # it joins a run with what Slurm says of it
-    "status": CORE | {"process", "run_folder", "ft_slurm"},
+    "status": CORE | {"process", "run_folder", "ft_slurm", "report"},  # both give the same advice
     "evidence": CORE | {"process"},
     "agent": LOWER | {"core.agent", "evidence", "worker_server"},
     "coordinator": LOWER | {"core.coordinator"},

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import BOUND, wait_until
 
-from ft_supervisor.agent.notify import Beats, parse
+from ft_supervisor.agent.notify import Beats, parse, step_of
 from ft_supervisor.core.protocol.events import Beat
 
 SENDER = """
@@ -100,6 +100,12 @@ def test_parse() -> None:
     ):
         assert parse(data) == nothing
     assert parse(b"WATCHDOG_USEC=" + b"9" * 4000) == nothing
+
+
+def test_the_step_that_a_worker_names() -> None:
+    assert [step_of(said) for said in ("step 7", "Step: 1769, loss 2.1", "step=3/90", "step 7.5")] == [7, 1769, 3, 7]
+    for said in (None, "", "steps 7", "evaluating, step 7", "step x", f"step {2**53 + 1}", "step " + "9" * 30):
+        assert step_of(said) is None
 
 
 def test_the_newest_of_each_rank(beats: Beats, workers: list[Worker]) -> None:

@@ -75,6 +75,7 @@ FROM_NODES = (
     replace(failed(1), failures=(RAISES,)),
     messages.HangNoticed(0, 1, 1, C0, (HUNG,)),
     messages.StandsStill(0, 1, 1, C0, 600.0),
+    messages.AtStep(0, 1, 1, C0, 1769),
     messages.Evidence(0, 1, 1, C0, 1, (DIGEST,), ((0, (0,)),), ((0, "step 7"),), ((0, 1.5),)),
     RETURNED,
     messages.Unhealthy(0, 1, 1, Problem("disk", "a disk")),

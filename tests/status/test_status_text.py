@@ -299,8 +299,20 @@ def test_a_decided_restart_that_never_came_is_not_the_last_decision() -> None:
 def test_the_ranks_of_a_node_and_the_checkpoint() -> None:
     shot = replace(shot_of(small()), per_node=8, checkpoint=CheckpointStatus(1700, 920.0))
     found = text(seen(shot))
-    assert "Checkpoint    step 1700, written 1 min 23 s ago" in found.splitlines()
+    assert "Training      checkpoint 1700, 1 min 23 s old" in found.splitlines()
     assert "n1      active   8-15   0 ms ago  rack1" in found.splitlines()
+
+
+def test_the_step_that_the_training_has_come_to() -> None:
+    talk = small()
+    assert "Training" not in text(seen(shot_of(talk))), "no worker has named a step"
+    talk.hear(messages.AtStep(0, 0, 1, C0, 1769))
+    shot = shot_of(talk)
+    assert "Training      step 1769" in text(seen(shot)).splitlines()
+    talk.wait(20)
+    assert "Training step 1769 21 s ago" in words(seen(shot_of(talk)))
+    both = replace(shot, checkpoint=CheckpointStatus(1700, shot.time - 239))
+    assert "Training step 1769, checkpoint 1700, 4 min old" in words(seen(both))
 
 
 @pytest.mark.parametrize(

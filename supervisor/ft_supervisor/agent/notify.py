@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import os
+import re
 import select
 import socket
 import threading
@@ -17,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ft_supervisor.agent import local_sockets
+from ft_supervisor.core.protocol.bounds import MOST
 from ft_supervisor.core.protocol.events import Beat
 from ft_supervisor.core.words import one_line, plain
 from ft_supervisor.process.log import log
@@ -34,6 +36,8 @@ _AT_ONCE = 100
 """Messages of one worker that one call reads at most: a worker that never stops must not hold the main loop."""
 _STATUS = 200
 """Characters kept of STATUS=."""
+_STEP = re.compile(r"step[ =:]{1,2}([0-9]{1,16})(?![0-9])", re.ASCII | re.IGNORECASE)
+"""The training step in STATUS=, as worker.ping writes it."""
 _FOREVER = 2**64 - 1
 """WATCHDOG_USEC of a worker that must not be watched; 0 means that too."""
 
@@ -53,6 +57,12 @@ def parse(data: bytes) -> tuple[str | None, float | None, str | None]:
         if said is not None and (kind is None or _WEIGHT[said] > _WEIGHT[kind]):
             kind = said
     return kind, after, status
+
+
+def step_of(status: str | None) -> int | None:
+    """Return the training step with which a STATUS= begins; None if it begins with none, or with one beyond MOST."""
+    found = _STEP.match(status or "")
+    return int(found[1]) if found and int(found[1]) <= MOST else None
 
 
 class Beats:
@@ -161,7 +171,9 @@ class Beats:
         if status is not None:
             self._statuses[local_rank] = status
         if kind is not None:
-            self._beats[local_rank] = _merged(self._beats.get(local_rank), Beat(local_rank, kind, after))
+            self._beats[local_rank] = _merged(
+                self._beats.get(local_rank), Beat(local_rank, kind, after, step_of(status))
+            )
         return True
 
     def _refuse(self, local_rank: int, sender: int | None, length: int) -> None:
@@ -185,4 +197,5 @@ def _merged(old: Beat | None, new: Beat) -> Beat:
     if old is None:
         return new
     kind = max(old.kind, new.kind, key=_WEIGHT.__getitem__)
-    return Beat(new.local_rank, kind, old.after if new.after is None else new.after)
+    after, step = (old.after if new.after is None else new.after), (old.step if new.step is None else new.step)
+    return Beat(new.local_rank, kind, after, step)

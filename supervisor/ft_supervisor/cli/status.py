@@ -77,7 +77,7 @@ def status(
       status    version, run_id, job, time, interval, phase, coordinator, wanted, cycle,
                 waits, lost_after, nodes (an object for each), per_node, candidates, members,
                 spares, survives, budgets, ends_in, slurm_away, decision, verdict, cost,
-                checkpoint, events; null if there is none
+                step, checkpoint, events; null if there is none
     """
     raise typer.Exit(guarded(lambda: _run((job, config, run_dir), watch, as_json, everything)))
 
@@ -111,9 +111,9 @@ class StatusPrinter:
         """Return whether stdout is a terminal on which lines can be redrawn."""
         return not self.as_json and self.console.is_terminal and not self.console.is_dumb_terminal
 
-    def lines(self, seen: JobStatus) -> list[Text]:
-        """Return the lines, as wide as the terminal."""
-        return render(seen, self.console.width, everything=self.everything, events=self.events)
+    def lines(self, seen: JobStatus, height: int | None = None) -> list[Text]:
+        """Return the lines, as wide as the terminal. `height`: at most so many."""
+        return render(seen, self.console.width, everything=self.everything, events=self.events, height=height)
 
     def once(self, seen: JobStatus, *, indent: int | None = 1) -> None:
         """Print all of the state, on stdout; for people, on stderr if nothing is known of the job."""
@@ -176,10 +176,7 @@ class StatusWatch:
             self._show.once(seen, indent=None)
 
     def _fitting(self, seen: JobStatus) -> list[Text]:
-        lines, height = self._show.lines(seen), self._show.console.height
-        if len(lines) <= height:
-            return lines
-        return [*lines[: height - 1], Text(f"... {len(lines) - height + 1} more lines", "dim")]
+        return self._show.lines(seen, self._show.console.height)
 
 
 def _told(seen: JobStatus) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.coordinator.cycles import Cycles
-from ft_supervisor.core.protocol.coordinator_facts import Decided
+from ft_supervisor.core.protocol.coordinator_facts import CycleFailed, Decided
 from ft_supervisor.core.protocol.model import JobPhase, job_name
 from ft_supervisor.core.protocol.ranks import format_ranks, parse_ranks
 from ft_supervisor.core.protocol.settings import Match, OnExhausted, Response
@@ -22,6 +22,7 @@ from ft_supervisor.run_folder.snapshot import (
     NodeRole,
     NodeStatus,
     Snapshot,
+    StepStatus,
     VerdictStatus,
     WaitStatus,
 )
@@ -67,6 +68,7 @@ def snapshot(machine: CoordinatorMachine, now: float, wall: float) -> Snapshot:
         lost_after=job.timeouts.node_lost,
         per_node=job.per_node,
         cost=machine.state.account.cost(now),
+        step=_step(machine, wall - now),
     )
 
 
@@ -79,6 +81,13 @@ def _spares(nodes: tuple[NodeStatus, ...], needed: int) -> int:
     """Return how many standbys could replace a node. `needed`: those that a first cycle will make active."""
     waiting = sum(entry.count for entry in nodes if entry.role is NodeRole.STANDBY and not entry.draining)
     return max(0, waiting - needed)
+
+
+def _step(machine: CoordinatorMachine, epoch: float) -> StepStatus | None:
+    if machine.state.step is None:
+        return None
+    step, at = machine.state.step
+    return StepStatus(step, at + epoch)
 
 
 def _waits(machine: CoordinatorMachine, now: float) -> WaitStatus | None:
@@ -236,7 +245,8 @@ def _decision(machine: CoordinatorMachine, epoch: float) -> DecisionStatus | Non
     cycle = None if last.fact.cycle is None else str(last.fact.cycle)
     what = render(leads_to, cycles.job).event
     at, rung = last.at + epoch, (None if how is None else how.value, None if why is None else why.value)
-    return DecisionStatus(what, last.fact.reason, rule, cycle, at, *rung)
+    cause = leads_to.cause if isinstance(leads_to, CycleFailed | Decided) else None
+    return DecisionStatus(what, last.fact.reason, rule, cycle, at, *rung, None if cause is None else cause.value)
 
 
 def _verdict(machine: CoordinatorMachine) -> VerdictStatus | None:

@@ -137,7 +137,7 @@ class StatusFile:
             return shot
         if cycle is not None and cycle.started is None and former.cycle is not None and former.cycle.name == cycle.name:
             cycle = former.cycle
-        return replace(shot, cycle=cycle, decision=shot.decision or former.decision)
+        return replace(shot, cycle=cycle, decision=shot.decision or former.decision, step=shot.step or former.step)
 
 
 def _term(data: bytes, run_id: str) -> int | None:

@@ -51,16 +51,32 @@ def table(name: str) -> tuple[Advice, ...]:
     )
 
 
+def row(anchor: str) -> Advice:
+    """Return the row with this anchor, which is one of advice.yaml's."""
+    return next(each for each in _rows() if each.anchor == anchor)
+
+
+def by_ending(ending: Ending) -> tuple[Advice, ...]:
+    """Return the row for a verdict that ended so; () if there is none."""
+    return tuple(each for each in _rows() if ending in each.endings)
+
+
+def by_cause(cause: str) -> tuple[Advice, ...]:
+    """Return the row for a failure of this Cause; () if there is none."""
+    return tuple(each for each in _rows() if cause in each.causes)
+
+
+def _rows() -> tuple[Advice, ...]:
+    return (*table("over"), *table("running"))
+
+
 def advised(history: History) -> tuple[Advice, ...]:
     """Return what fits the run: the row of its verdict, and that of its last failure's cause; () after a success."""
-    rows = (*table("over"), *table("running"))
     ending = history.verdict.ending if history.verdict else Ending.UNKNOWN
     if ending is Ending.TRAINED:
         return ()
     last = next((cycle.cause for cycle in reversed(history.cycles) if cycle.ended is CycleEnd.FAILED), "")
-    found = [row for row in rows if ending in row.endings]
-    found += [row for row in rows if last and last in row.causes]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys((*by_ending(ending), *by_cause(last))))
 
 
 def markdown(name: str) -> str:

@@ -11,6 +11,7 @@ entry, so that 10,000 of them take some lines and not megabytes; `status --json`
      "waits": null | {"nodes", "enough", "left"},   the nodes that a first cycle waits for
      "lost_after",                        seconds of silence after which a node is lost
      "per_node",                          workers of each node
+     "step": null | {"step", "time"},         the training step that rank 0's node has told last, and when
      "checkpoint": null | {"step", "time"},   the number in checkpoint.step_file, and when that was written
      "events": [{"time", "text"}],        the last EVENTS that people may want to see, the newest last
      "cycle": null | {"name", "number", "started", "size"},
@@ -21,7 +22,7 @@ entry, so that 10,000 of them take some lines and not megabytes; `status --json`
      "members", "spares", "survives",     counts; survives: nodes that may still die at the same moment
      "budgets": [{"rule", "match", "action", "used", "max", "window"}],
      "ends_in", "slurm_away",             seconds until Slurm's time limit, null for none; Slurm does not answer
-     "decision": null | {"what", "reason", "rule", "cycle", "time", "how", "why"},
+     "decision": null | {"what", "reason", "rule", "cycle", "time", "how", "why", "cause"},
      "verdict": null | {"outcome", "reason", "exit_code", "again", "final"},
      "cost": null | {"first_start", "training", "detection", "stop", "decision", "waiting", "rendezvous", "starting",
                      "end", "unknown",    seconds by what they went into; their sum is the time so far
@@ -155,7 +156,8 @@ class BudgetStatus:
 @dataclass(frozen=True)
 class DecisionStatus:
     """The newest decision. `what` is cycle_started for the first cycle; cycle_failed while a failed cycle is stopped,
-    and then restart, replace_node or gives_up. `how`, `why`: the rung of the restart, as in Decided."""
+    and then restart, replace_node or gives_up. `how`, `why`: the rung of the restart, as in Decided. `cause`: the
+    failure's core.protocol.settings.Cause, None where there is none."""
 
     what: str
     reason: str
@@ -164,6 +166,7 @@ class DecisionStatus:
     time: Moment
     how: str | None = None
     why: str | None = None
+    cause: str | None = None
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,14 @@ class VerdictStatus:
     exit_code: ExitCode
     again: str
     final: bool
+
+
+@dataclass(frozen=True)
+class StepStatus:
+    """The newest training step that is known. `time`: when it was told."""
+
+    step: Count
+    time: Moment
 
 
 @dataclass(frozen=True)
@@ -203,7 +214,8 @@ class Snapshot:
     the same moment. `spares`: standbys that can replace a node, and that no first cycle needs. `ends_in`: seconds until
     Slurm's time limit; None if there is none, or it is not known. `slurm_away`: Slurm did not answer when it was last
     asked. `cost`: the account of the job's time, of this coordinator's alone after a takeover. `per_node`: workers of
-    each node. `checkpoint`: None without a step file. `events`: the last EVENTS of this coordinator."""
+    each node. `step`: None as long as no worker has named one. `checkpoint`: None without a step file. `events`: the
+    last EVENTS of this coordinator."""
 
     version: int
     run_id: str
@@ -231,6 +243,7 @@ class Snapshot:
     per_node: Count = 0
     checkpoint: CheckpointStatus | None = None
     events: tuple[EventStatus, ...] = ()
+    step: StepStatus | None = None
 
     def count(self, role: NodeRole) -> int:
         """Return the number of nodes with this role."""

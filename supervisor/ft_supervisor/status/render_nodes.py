@@ -5,7 +5,7 @@ Nodes with a remark get a line each; the other nodes of a role share one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -25,6 +25,8 @@ MOST = 30
 
 _MORE = len("  n[] and 10000 more")
 """Columns of a line with a list of nodes beside their numbers, about."""
+_LIST = 64
+"""Letters that a list of nodes may have in any case: a name may be longer than a narrow terminal's line."""
 
 _ROLE_STYLES = {
     NodeRole.ACTIVE: "green",
@@ -120,6 +122,7 @@ def _table(lines: list[_Line], width: int, columns: list[str]) -> list[Text]:
             widths.pop(column, None)
     rest = sum(widths[column] + 2 for column in widths if column != "NODE")
     widths["NODE"] = max(6, min(widths["NODE"], width - rest))
+    lines = _with_short_names(lines, widths["NODE"])
     found = [Text(_cells({column: column for column in widths}, widths)[:width].rstrip(), "dim")]
     for line in lines:
         text = _cells(line.cells, widths)
@@ -133,6 +136,26 @@ def _table(lines: list[_Line], width: int, columns: list[str]) -> list[Text]:
     return found
 
 
+def _with_short_names(lines: list[_Line], room: int) -> list[_Line]:
+    """Return the lines with names that fit: without their domains if these are longer, and then without their middle,
+    because the numbers in which names differ are mostly at the end."""
+    names = [line.cells["NODE"] for line in lines]
+    short = [name.partition(".")[0] for name in names]
+    if max(map(len, names)) <= room or len(set(short)) < len(set(names)):
+        short = names
+    return [
+        replace(line, cells=line.cells | {"NODE": _without_middle(name, room)})
+        for line, name in zip(lines, short, strict=True)
+    ]
+
+
+def _without_middle(name: str, room: int) -> str:
+    if len(name) <= room:
+        return name
+    end = (room - 1) * 2 // 3
+    return f"{name[: room - 1 - end]}…{name[-end:]}"
+
+
 def _cells(cells: dict[str, str], widths: dict[str, int]) -> str:
     return "".join(f"{_cut(cells[column], width):<{width}}  " for column, width in widths.items())
 
@@ -142,10 +165,10 @@ def _cut(text: str, width: int) -> str:
 
 
 def _folded(role: NodeRole, ranks: list[int], shot: Snapshot, width: int, *, plain: bool) -> list[Text]:
-    """Return the number of nodes in a role, and their names as Slurm writes them, on two lines at most."""
+    """Return the number of nodes in a role, and their names as Slurm writes them, on a few lines at most."""
     more = "" if plain else " more"
-    text = f"{len(ranks)}{more} {role.value}: {fold([shot.names[rank] for rank in ranks], width - _MORE)}"
-    wrapped = wrap(text, width, 2)
-    if len(wrapped) > 2:
-        wrapped = [wrapped[0], _cut(f"{wrapped[1][: width - 2].rstrip()} …", width)]
+    text = f"{len(ranks)}{more} {role.value}: {fold([shot.names[rank] for rank in ranks], max(_LIST, width - _MORE))}"
+    wrapped, most = wrap(text, width, 2), 2 + 2 * _LIST // width
+    if len(wrapped) > most:
+        wrapped = [*wrapped[: most - 1], _cut(f"{wrapped[most - 1][: width - 2].rstrip()} …", width)]
     return [Text(piece, _ROLE_STYLES.get(role, "")) for piece in wrapped]

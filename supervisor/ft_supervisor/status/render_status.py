@@ -9,8 +9,9 @@ from rich.text import Text
 from ft_supervisor.core.protocol.cost import Cost
 from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.words import count, duration, rung
+from ft_supervisor.report.advice import text as plain_text
 from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot
-from ft_supervisor.status import render_nodes, silence
+from ft_supervisor.status import render_nodes, silence, what_to_do
 from ft_supervisor.status.judgement import JobStatus, RunState
 from ft_supervisor.status.words import clock, wrap
 
@@ -19,6 +20,8 @@ RULES = 6
 _LABEL = 13
 _WIDE = 60
 """Columns. In a terminal of this width or more the labels have a column of their own."""
+_OLD_STEP = 15.0
+"""Seconds. A step that was told within this time is the present one, as far as people are concerned."""
 _STATE_STYLES = {
     RunState.RUNNING: "bold green",
     RunState.STALE: "bold red",
@@ -27,26 +30,55 @@ _STATE_STYLES = {
 }
 
 
-def render(seen: JobStatus, width: int, *, everything: bool = False, events: bool = False) -> list[Text]:
+def render(
+    seen: JobStatus, width: int, *, everything: bool = False, events: bool = False, height: int | None = None
+) -> list[Text]:
     """Return lines of at most `width` columns, which is at least 20. `everything`: each node has a line; `events`: the
-    last events follow."""
+    last events follow. `height`: at most so many lines; nodes are left out first, as the last events say more."""
     width = max(20, width)
+    shot = seen.files.snapshot
+    head, nodes, tail = _head(seen, width), [], []
+    if shot is not None:
+        nodes = [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is RunState.ENDED)]
+        tail = _events(shot, width) if events else []
+    return [*head, *nodes, *tail] if height is None else _fitting(head, nodes, tail, height)
+
+
+def _fitting(head: list[Text], nodes: list[Text], tail: list[Text], height: int) -> list[Text]:
+    if len(head) + len(nodes) + len(tail) <= height:
+        return [*head, *nodes, *tail]
+    room = max(0, height - len(head) - len(tail) - 1)
+    shown = nodes[:room] if room > 2 else []  # an empty line, a table's head and one node
+    cut = [*head, *shown, _more(len(nodes) - len(shown)), *tail]
+    return cut if len(cut) <= height else [*cut[: height - 1], _more(len(head) + len(nodes) + len(tail) - height + 1)]
+
+
+def _more(lines: int) -> Text:
+    return Text(f"... {lines} more lines", "dim")
+
+
+def _head(seen: JobStatus, width: int) -> list[Text]:
     shot = seen.files.snapshot
     left = [] if seen.left is None else _wrapped(f"! {seen.left.sentence(seen.wall)}", width, "bold red", indent=2)
     lines = [*left, *_headline(seen, width)]
     for note in seen.notes:
         lines += _wrapped(f"! {note}", width, "yellow", indent=2)
+    for advice in what_to_do.advised(seen):
+        lines += _row("What to do", f"{plain_text(advice.do)} (docs/3am.md#{advice.anchor})", width)
     if seen.slurm is not None and seen.slurm.state and shot is None:
         reason = f" ({seen.slurm.reason})" if seen.slurm.reason else ""
         lines += _row("Slurm", f"{seen.slurm.state}{reason}", width)
     if shot is not None:
         for label, text, style in _rows(seen, shot):
             lines += _row(label, text, width, style)
-        lines += [Text(""), *render_nodes.render(shot, width, everything, ended=seen.state is RunState.ENDED)]
-        if events and shot.events:
-            lines.append(Text(""))
-            for event in shot.events:
-                lines += _wrapped(f"{clock(event.time, shot.time)}  {event.text}", width, "dim", indent=10)
+    return lines
+
+
+def _events(shot: Snapshot, width: int) -> list[Text]:
+    lines = [Text("")] if shot.events else []
+    for event in shot.events:
+        text = f"{clock(event.time, shot.time)}  {event.text}"
+        lines += _wrapped(text, width, "dim", indent=10 if width >= _WIDE else 2)
     return lines
 
 
@@ -95,9 +127,8 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         began = "" if shot.cycle.started is None else f", began {duration(now - shot.cycle.started)} ago"
         wanted = "" if shot.cycle.size == shot.wanted else f" of the {shot.wanted} wanted"
         yield "Cycle", f"{shot.cycle.name} on {count(shot.cycle.size, 'node')}{wanted}{began}", ""
-    if shot.checkpoint is not None:
-        written = duration(max(0.0, now - shot.checkpoint.time))
-        yield "Checkpoint", f"step {shot.checkpoint.step}, written {written} ago", ""
+    if shot.step is not None or shot.checkpoint is not None:
+        yield "Training", _training(shot, now), ""
     if shot.cost is not None and shot.cycle is not None and (shot.cycle.number or shot.cost.lost):
         yield "Lost so far", _lost(shot.cost, shot.cycle.number), ""
     yield "Nodes", ", ".join(f"{number} {role}" for role, number in _counts(shot)), ""
@@ -123,6 +154,17 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
         yield "Last decision", f"{when}: {what}{decision.reason}{rule}", ""
     if seen.state is not RunState.ENDED and shot.verdict is not None:
         yield "Proposed", f"{shot.verdict.outcome}: {shot.verdict.reason}", "bold"
+
+
+def _training(shot: Snapshot, now: float) -> str:
+    """Return how far the training has come, such as `step 1769, checkpoint 1700, 4 min old`."""
+    told = []
+    if shot.step is not None:
+        age = now - shot.step.time
+        told.append(f"step {shot.step.step}" + (f" {duration(age)} ago" if age > _OLD_STEP else ""))
+    if shot.checkpoint is not None:
+        told.append(f"checkpoint {shot.checkpoint.step}, {duration(max(0.0, now - shot.checkpoint.time))} old")
+    return ", ".join(told)
 
 
 def _lost(cost: Cost, restarts: int) -> str:

@@ -26,6 +26,7 @@ from ft_supervisor.core.agent.states import (
     fact_of,
     workers_of,
 )
+from ft_supervisor.core.agent.step_news import StepNews
 from ft_supervisor.core.agent.stillness_notice import StillnessNotice
 from ft_supervisor.core.coordinator.policy import ignored
 from ft_supervisor.core.protocol import agent_facts as facts
@@ -70,6 +71,7 @@ class Lifecycle:
         self._do = do
         self._hangs = HangDetector(job, node, epoch)
         self._first_sign = FirstSign(job.per_node)
+        self._steps = StepNews()
         self._notice = HangNotice(self._hangs, follower, do, self._ignores)
         self._stillness = StillnessNotice(job, follower, do)
         self._in_process = job.settings.restart is RestartMode.IN_PROCESS
@@ -148,6 +150,7 @@ class Lifecycle:
         self._hangs.start(run.group_rank, now)
         self._notice.begin()
         self._first_sign.start(now)
+        self._steps.begin(run.group_rank)
         self._stillness.begin(now)
         self._do(Start(run))
 
@@ -204,6 +207,8 @@ class Lifecycle:
             self.progressed(self.running)
         if isinstance(self.state, Active) and self._first_sign.beat(beat, now):
             self._send_sign(self.state.run.cycle, now)
+        self._steps.beat(beat)
+        self._tell_step(now)
 
     def first_line(self, cycle: Cycle, now: float) -> None:
         """See events.FirstLine."""
@@ -212,6 +217,10 @@ class Lifecycle:
 
     def _send_sign(self, cycle: Cycle, now: float) -> None:
         self._follower.send(messages.Training, cycle=cycle, sign=self._first_sign.at(now))
+
+    def _tell_step(self, now: float) -> None:
+        if isinstance(self.state, Active) and (step := self._steps.due(now)) is not None:
+            self._follower.send(messages.AtStep, cycle=self.state.run.cycle, step=step)
 
     def seen(self, seen: WorkersSeen, now: float) -> None:
         """Note the workers' signs of work."""
@@ -320,7 +329,8 @@ class Lifecycle:
         self._do(leave)
 
     def tick(self, now: float) -> None:
-        """Look for workers that hang."""
+        """Look for workers that hang, and tell their step."""
+        self._tell_step(now)
         if isinstance(self.state, Active):
             cycle = self.state.run.cycle
             self._stillness.tick(cycle, now)

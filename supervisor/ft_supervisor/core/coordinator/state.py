@@ -36,6 +36,8 @@ class CoordinatorState:
         self.commit = VerdictCommit()
         self.interruptions = Interruptions(job, now)
         self.account = Account(job, now - waited, epoch)
+        self.step: tuple[int, float] | None = None
+        """The newest training step that a node has told in this term, and when."""
         self._epoch = epoch
         self._known = Heights().with_(memory)
         self._cycles_known = 0
@@ -45,6 +47,7 @@ class CoordinatorState:
         """Another view of the training, for the term that this coordinator has just come to lead."""
         term = self.leadership.election.term
         assert term is not None
+        self.step = None
         self.cycles = Cycles(self.job, self.leadership.members, term, now)
         self.joining = Joining(self.job, self.leadership.members, self.cycles.selection, now)
 
@@ -91,6 +94,8 @@ class CoordinatorState:
         """A node has sent a message of our term."""
         member.heard = now
         self.account.hear(message, now)
+        if isinstance(message, messages.AtStep):
+            self.step = message.step, now
 
     def learn(self, message: messages.Register, now: float) -> None:
         """A node has registered."""

@@ -182,11 +182,12 @@ class WorkersGone:
 class Beat:
     """A worker's notification by systemd's notify protocol. `kind`: of all since the last look the first of trigger (it
     reports itself as hung), stopping, ready and beat. `after`: seconds of silence after which it hangs, if it has
-    sent that; 0: never."""
+    sent that; 0: never. `step`: the training step that it has named, None if it has not."""
 
     local_rank: int
     kind: str
     after: float | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True)

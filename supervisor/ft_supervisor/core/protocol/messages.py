@@ -152,6 +152,17 @@ class Training:
 
 
 @dataclass(frozen=True)
+class AtStep:
+    """Workers of `cycle` on this node have named this training step. The node of rank 0 sends it now and then."""
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle
+    step: Count
+
+
+@dataclass(frozen=True)
 class Stopping:
     """This node has received a Stop, and its agent answers. A node that does not within
     `timeouts.probe` is suspected to hang. WorkersStopped follows when the workers have ended."""
@@ -353,6 +364,7 @@ OfWorkers = (
     | WorkersSucceeded
     | WorkersCompleted
     | Training
+    | AtStep
     | Stopping
     | WorkersStopped
 )
@@ -365,6 +377,7 @@ OF_WORKERS: tuple[type, ...] = (
     WorkersSucceeded,
     WorkersCompleted,
     Training,
+    AtStep,
     Stopping,
     WorkersStopped,
 )
@@ -378,6 +391,7 @@ ToCoordinator = (
     | WorkersSucceeded
     | WorkersCompleted
     | Training
+    | AtStep
     | Stopping
     | WorkersStopped
     | RosterKept
@@ -397,6 +411,7 @@ TO_COORDINATOR: tuple[type, ...] = (
     WorkersSucceeded,
     WorkersCompleted,
     Training,
+    AtStep,
     Stopping,
     WorkersStopped,
     RosterKept,

@@ -55,7 +55,7 @@ def from_node(message: messages.ToCoordinator, job: Job, known: Heights) -> str:
             | messages.HangNoticed(cycle=cycle, failures=failures)
         ):
             return _past(cycle, message.term) or _failures(failures, message.infra_rank, job)
-        case messages.StandsStill(cycle=cycle):
+        case messages.StandsStill(cycle=cycle) | messages.AtStep(cycle=cycle):
             return _past(cycle, message.term)
         case messages.Evidence(cycle=cycle):
             return _past(cycle, message.term) or _evidence(message, job)
