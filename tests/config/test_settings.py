@@ -56,7 +56,10 @@ def test_hang(site: Site) -> None:
 
 
 ONE = "give one of them; write two entries for two"
-URL = "it must be an http or https URL, or env:NAME or file:PATH where that is"
+URL = (
+    "a URL may be a secret: write it into a file that only you can read (file:/home/me/.hook), or a variable of the "
+    "job's environment (env:HOOK)"
+)
 
 
 def test_notify(site: Site) -> None:
@@ -73,7 +76,8 @@ def test_notify(site: Site) -> None:
     [
         ("{when: verdict}", "", f"has neither command nor webhook; {ONE}"),
         ("{command: [x], webhook: 'http://h'}", "", f"has both command and webhook; {ONE}"),
-        ("{webhook: 'ftp://h'}", ".webhook", f"is 'ftp://h'; {URL}"),
+        ("{webhook: 'https://h/secret'}", ".webhook", f"is neither env:NAME nor file:PATH; {URL}"),
+        ("{webhook: 'htps://h/secret'}", ".webhook", f"is neither env:NAME nor file:PATH; {URL}"),
         (
             "{when: ever, command: [x]}",
             ".when",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socketserver
 import sys
 import threading
 import time
@@ -85,8 +86,8 @@ def test_too_many_of_a_kind_are_counted(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def posts() -> Iterator[tuple[str, list[bytes], list[int]]]:
-    """A web server: its URL, what was posted, and the codes that it answers next (200 afterwards)."""
+def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[bytes], list[int]]]:
+    """A web server: its URL, also in $HOOK, what was posted, and the codes that it answers next (200 afterwards)."""
     got: list[bytes] = []
     answers: list[int] = []
 
@@ -103,32 +104,34 @@ def posts() -> Iterator[tuple[str, list[bytes], list[int]]]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/secret", got, answers
+        url = f"http://127.0.0.1:{server.server_port}/secret"
+        monkeypatch.setenv("HOOK", url)
+        yield url, got, answers
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
 
 
-@pytest.mark.parametrize("how", ["plain", "env", "file"])
-def test_a_webhook(
-    how: str, posts: tuple[str, list[bytes], list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+HOOK = Notify((), (), "env:HOOK")
+
+
+@pytest.mark.parametrize("how", ["env", "file"])
+def test_a_webhook(how: str, posts: tuple[str, list[bytes], list[int]], tmp_path: Path) -> None:
     url, got, _ = posts
-    monkeypatch.setenv("HOOK", url)
     (tmp_path / "hook").write_text(f"{url}\n")
-    webhook = {"plain": url, "env": "env:HOOK", "file": f"file:{tmp_path / 'hook'}"}[how]
+    webhook = {"env": "env:HOOK", "file": f"file:{tmp_path / 'hook'}"}[how]
     assert deliver(Notify((), (), webhook), b"{}")
     assert got == [b"{}"]
 
 
 def test_it_is_tried_again(posts: tuple[str, list[bytes], list[int]], capfd: pytest.CaptureFixture[str]) -> None:
-    url, got, answers = posts
+    _, got, answers = posts
     answers += [500] * (ATTEMPTS - 1)
-    assert deliver(Notify((), (), url), b"{}", pause=0.0)
+    assert deliver(HOOK, b"{}", pause=0.0)
     assert len(got) == ATTEMPTS and capfd.readouterr().err == ""
     answers += [403] * ATTEMPTS
-    assert not deliver(Notify((), (), url), b"{}", pause=0.0)
+    assert not deliver(HOOK, b"{}", pause=0.0)
     said = capfd.readouterr().err
     assert "event=notice_failed" in said and "HTTP 403" in said and "secret" not in said
 
@@ -138,15 +141,55 @@ def test_it_is_tried_again(posts: tuple[str, list[bytes], list[int]], capfd: pyt
     [
         (Notify((), (), "env:NO_SUCH_VARIABLE"), "no URL there"),
         (Notify((), (), "file:/no/such/file"), "No such file or directory"),
-        (Notify((), (), "http://127.0.0.1:1/secret"), "refused"),
         (Notify((), ("/no/such/command",)), "/no/such/command"),
         (Notify((), ("sh", "-c", "echo that went wrong >&2; exit 3")), "exit code 3: that went wrong"),
+        (Notify((), ("sh", "-c", "kill -s 50 $$")), "killed by signal 50"),
     ],
 )
 def test_what_goes_wrong_is_one_line(notify: Notify, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert not deliver(notify, b"{}", pause=0.0)
     err = capfd.readouterr().err
     assert err.count("\n") == 1 and said in err and "secret" not in err
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://127.0.0.1:1/secret", "refused"),
+        ("http://127.0.0.1:secret/", "no URL there"),
+        ("http://127.0.0.1:1/a secret", "no URL there"),
+        ("http://127.0.0.1:1/\N{SNOWMAN}secret", "no URL there"),
+        ("ftp://127.0.0.1/secret", "no URL there"),
+        ("secret", "no URL there"),
+        ("", "no URL there"),
+    ],
+)
+def test_a_bad_url_is_not_shown(
+    url: str, said: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOOK", url)
+    assert not deliver(HOOK, b"{}", pause=0.0)
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1 and said in err and "secret" not in err
+
+
+def test_a_server_that_does_not_speak_http(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(b"SSH-2.0-secret\r\n")
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("HOOK", f"http://127.0.0.1:{server.server_address[1]}/secret")
+        try:
+            assert not deliver(HOOK, b"{}", pause=0.0)
+        finally:
+            server.shutdown()
+            thread.join()
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1 and "not an HTTP answer" in err and "secret" not in err
 
 
 def test_a_command_that_hangs_is_killed_with_its_children(
@@ -172,6 +215,16 @@ def test_a_command_that_hangs_is_killed_with_its_children(
     finally:
         os.close(reader)
     assert "it took more than" in capfd.readouterr().err
+
+
+def test_one_that_hangs_delays_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    told = Notifier(telling(Notify((), ("sleep", "5")), Notify((), appends(file))), "n0")
+    began = time.monotonic()
+    told.send(VERDICT)
+    while not written(file):
+        assert time.monotonic() - began < 4.0
+        time.sleep(0.02)
 
 
 def test_nothing_waits_for_a_command_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Sends notices to commands and webhooks, in one thread: neither the main loop nor a decision ever waits for them.
+"""Sends notices to commands and webhooks, in a thread for each: neither the main loop nor a decision ever waits for
+them, and one that hangs delays no other.
 
 A notice is JSON, one object:
 
@@ -20,13 +21,14 @@ import getpass
 import json
 import os
 import queue
-import signal
+import re
 import subprocess
 import threading
 import time
 import urllib.request
 from collections import Counter
 from contextlib import suppress
+from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,7 @@ PAUSE = 5.0
 EVERY = 60.0
 """Seconds between two notices of one kind; those that come sooner are counted."""
 MOST = 64
-"""Notices that wait, at most."""
+"""Notices that wait for one command or webhook, at most."""
 
 
 class Notifier:
@@ -62,15 +64,17 @@ class Notifier:
             "user": user_name(),
             "node": node,
         }
-        self._queue: queue.Queue[tuple[Notify, bytes]] = queue.Queue(MOST)
+        self._queues: list[tuple[Notify, queue.Queue[bytes]]] = []
         self._sent: dict[NoticeKind, float] = {}
         self._more: Counter[NoticeKind] = Counter()
-        if job.settings.notify:
-            threading.Thread(target=self._deliver, name="notices", daemon=True).start()
+        for notify in job.settings.notify:
+            waiting: queue.Queue[bytes] = queue.Queue(MOST)
+            self._queues.append((notify, waiting))
+            threading.Thread(target=_deliver, args=(notify, waiting), name="notices", daemon=True).start()
 
     def send(self, notice: Notice) -> None:
         """Send a notice to all that want its kind. Never waits. A verdict always goes out."""
-        wanting = [notify for notify in self._job.settings.notify if not notify.kinds or notice.kind in notify.kinds]
+        wanting = [waiting for notify, waiting in self._queues if not notify.kinds or notice.kind in notify.kinds]
         now = clock.now()
         late = now - self._sent.get(notice.kind, float("-inf")) < EVERY
         if late and notice.kind is not NoticeKind.VERDICT:
@@ -78,14 +82,14 @@ class Notifier:
             return
         self._sent[notice.kind] = now
         body = json.dumps(self._document(notice)).encode()
-        for notify in wanting:
-            with suppress(queue.Full):  # all hang: the newest are dropped
-                self._queue.put_nowait((notify, body))
+        for waiting in wanting:
+            with suppress(queue.Full):  # it hangs: the newest are dropped
+                waiting.put_nowait(body)
 
     def flush(self, bound: float) -> bool:
         """Return whether all notices are delivered, or given up, within `bound` seconds."""
         until = time.monotonic() + bound
-        while self._queue.unfinished_tasks:
+        while any(waiting.unfinished_tasks for _, waiting in self._queues):
             if time.monotonic() >= until:
                 return False
             time.sleep(0.02)
@@ -105,13 +109,14 @@ class Notifier:
             "more": more,
         }
 
-    def _deliver(self) -> None:
-        while True:
-            notify, body = self._queue.get()
-            try:
-                deliver(notify, body)
-            finally:
-                self._queue.task_done()
+
+def _deliver(notify: Notify, waiting: queue.Queue[bytes]) -> None:
+    while True:
+        body = waiting.get()
+        try:
+            deliver(notify, body)
+        finally:
+            waiting.task_done()
 
 
 def deliver(notify: Notify, body: bytes, pause: float = PAUSE) -> bool:
@@ -149,7 +154,7 @@ def _run(command: tuple[str, ...], body: bytes) -> str:
         return ""
     last = said.decode(errors="replace").strip().splitlines()[-1:]
     code = process.returncode
-    how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+    how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
     return one_line(": ".join([how, *last]))
 
 
@@ -164,21 +169,18 @@ def _post(webhook: str, body: bytes) -> str:
         return f"HTTP {error.code}"
     except OSError as error:
         return one_line(str(getattr(error, "reason", "") or error.strerror or type(error).__name__))
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, InvalidURL):
         return "no URL there"
+    except HTTPException as error:
+        return f"not an HTTP answer ({type(error).__name__})"
     return ""
 
 
 def _url(webhook: str) -> str:
     """Return the URL itself. Raises OSError, KeyError, ValueError where there is none."""
     kind, _, where = webhook.partition(":")
-    if kind == "env":
-        url = os.environ[where].strip()
-    elif kind == "file":
-        url = Path(where).read_text().strip()
-    else:
-        url = webhook
-    if not url.startswith(("http://", "https://")):
+    url = (os.environ[where] if kind == "env" else Path(where).read_text()).strip()
+    if not re.fullmatch(r"https?://[!-~]+", url):
         raise ValueError("no http URL")
     return url
 

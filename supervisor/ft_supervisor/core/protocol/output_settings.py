@@ -66,9 +66,6 @@ class NoticeKind(StrEnum):
     """The job is over."""
 
 
-_WEBHOOK = r"https?://\S+|(env|file):\S+"
-
-
 @dataclass(frozen=True)
 class Notify:
     """One command or one webhook that gets notices, as JSON. `kinds`: () for all of them."""
@@ -84,6 +81,6 @@ class Notify:
     ] = ()
     webhook: Annotated[
         str,
-        keys.Text("an http or https URL, or env:NAME or file:PATH where that is", _WEBHOOK, 2000),
-        "Gets each notice by POST; a URL that is a secret stands in a variable or a file.",
+        keys.Text("env:NAME or file:PATH", r"\S+", 2000),
+        "Gets each notice by POST. Its URL may be a secret: the variable (env:NAME) or the file (file:PATH) with it.",
     ] = ""
