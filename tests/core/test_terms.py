@@ -21,7 +21,8 @@ from tests.core.takeover import Takeover, ran
 
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import messages
-from ft_supervisor.core.protocol.actions import Mail
+from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, Fact, Mail
+from ft_supervisor.core.protocol.coordinator_facts import NodeLost
 from ft_supervisor.core.protocol.events import Received
 from ft_supervisor.core.protocol.messages import Continue, Prepare, Run, Standby
 from ft_supervisor.core.protocol.model import Memory, Roster
@@ -204,3 +205,37 @@ def test_a_register_that_names_nodes_that_the_job_does_not_have_is_none(memory: 
     talk = Talk()
     assert talk.register(0, memory=memory) == []
     assert "message_dropped" in talk.logged
+
+
+# -- in charge again
+
+
+class Told(Takeover):
+    """It keeps the facts that the coordinator has announced."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+        super().__init__()
+
+    def _answer(self, actions: list[CoordinatorAction]) -> list[object]:
+        self.facts += [action.fact for action in actions if isinstance(action, Announce)]
+        return super()._answer(actions)
+
+
+def test_in_its_second_time_in_charge_a_node_is_not_lost_since_the_first() -> None:
+    """A node trains under another coordinator, and never calls this one again: that it has been heard long ago says
+    nothing. It is lost when it has been silent for node_lost since this coordinator is in charge again."""
+    talk = Told()
+    talk.take(0, 1, 2, 3, 4)
+    talk.register(3, memory=Memory(6))
+    assert talk.machine.term is None
+    talk.silent = {4}
+    talk.wait(300)
+    talk.promise(0, 1, 2, 3)
+    assert talk.machine.term is not None
+    again = talk.now
+    talk.wait(TIMEOUTS.node_lost - 2 * BEAT)
+    assert not [fact for fact in talk.facts if isinstance(fact, NodeLost)]
+    talk.wait(4 * BEAT)
+    (lost,) = [fact for fact in talk.facts if isinstance(fact, NodeLost)]
+    assert (lost.infra_rank, lost.heard) == (4, again)

@@ -23,8 +23,10 @@ def told(case: str, only: str = "") -> list[JournalFacts]:
 
 
 def states(history: History, node: int) -> list[str]:
-    """Return the states of a node, with its cycles, without the starts of workers."""
-    spans = [span for span in history.nodes[node].spans if span.state is not SpanState.STARTING]
+    """Return the states of a node, with its cycles, without the starts of workers and the times until a failure was
+    noticed."""
+    parts = (SpanState.STARTING, SpanState.UNNOTICED)
+    spans = [span for span in history.nodes[node].spans if span.state not in parts]
     return [f"{span.state} {span.cycle}".strip() for span in spans]
 
 

@@ -197,3 +197,20 @@ def test_what_a_deposed_coordinator_says_later_is_left_out() -> None:
 def test_nothing_at_all_is_no_history() -> None:
     history = build("4242.0.0", [], None)
     assert (history.nodes, history.cycles, history.start, history.training, history.ratio) == ((), (), None, None, None)
+
+
+def test_a_node_does_not_train_between_a_failure_and_its_notice() -> None:
+    """A worker of node1 was silent for two seconds before that was noticed: node0, which waited for it, did not train
+    either."""
+    history = recorded("hang")
+    cycle = history.cycles[0]
+    assert cycle.loss is not None and cycle.loss.detection == pytest.approx(2.0, abs=0.1)
+    for node in history.nodes[:2]:
+        (unnoticed,) = [span for span in node.spans if span.state is SpanState.UNNOTICED]
+        assert unnoticed.start == pytest.approx(cycle.loss.at) and unnoticed.cycle == cycle.number
+        assert unnoticed.end is not None and unnoticed.end - unnoticed.start > 1.9
+        assert all(
+            span.end <= unnoticed.start
+            for span in node.spans
+            if span.state is SpanState.ACTIVE and span.cycle == cycle.number and span.end
+        )

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,6 +29,16 @@ def test_a_picture_is_made_of_any_run(case: str) -> None:
     assert kinds <= {rect.get("class") for rect in root.iter(f"{SVG}rect")}
     assert all(f".{kind} {{" in drawn for kind in kinds)
     assert "var(" not in drawn and "<script" not in drawn and "href" not in drawn
+
+
+def test_the_picture_s_legend_fits_into_it() -> None:
+    root = ElementTree.fromstring(draw(recorded("crash"), "a run"))
+    letter = 7.0  # pixels of an average letter at 11 pixels, about
+    words = [
+        (float(each.get("x", "0")), each.text or "") for each in root.iter(f"{SVG}text") if each.get("class") == "soft"
+    ]
+    assert len(words) == 6 and all(x + letter * len(text) < float(root.get("width", "0")) for x, text in words)
+    assert all(one[0] + 6 * len(one[1]) < other[0] - 16 for one, other in pairwise(words))
 
 
 def test_names_in_a_picture_stay_texts() -> None:

@@ -15,7 +15,7 @@ from ft_supervisor.history import clocks, game_days
 from ft_supervisor.history.cycles import cycles
 from ft_supervisor.history.fact import FactKind, JournalFacts, RunFact
 from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, History, Takeover
-from ft_supervisor.history.nodes import nodes, with_starts
+from ft_supervisor.history.nodes import nodes, with_parts
 
 
 def build(
@@ -59,7 +59,7 @@ def build(
     )
     return History(
         run_id=run_id,
-        nodes=with_starts(nodes([*sorted([*led, *uncovered], key=_when), *ends], names), stories),
+        nodes=with_parts(nodes([*sorted([*led, *uncovered], key=_when), *ends], names), stories),
         cycles=stories,
         takeovers=_takeovers(led, agents, names),
         start=start,

@@ -42,6 +42,8 @@ class SpanState(StrEnum):
     """It has a place in a cycle that has not failed, and the workers do not train yet."""
     ACTIVE = "active"
     """It trains: it runs workers of a cycle that has not failed."""
+    UNNOTICED = "unnoticed"
+    """Its cycle has failed, and the coordinator has not noticed that yet."""
     STOPPED = "stopped"
     """Its cycle has failed; it waits for the next one."""
     LOST = "lost"
@@ -52,8 +54,8 @@ class SpanState(StrEnum):
 
 @dataclass(frozen=True)
 class Span:
-    """A time in which a node had one state. `end` None: until the end of the known time. Starting and active nodes
-    have a `cycle` and a `group_rank`; lost and excluded ones have a `reason`, "" if none is recorded."""
+    """A time in which a node had one state. `end` None: until the end of the known time. Starting, active and unnoticed
+    nodes have a `cycle` and a `group_rank`; lost and excluded ones have a `reason`, "" if none is recorded."""
 
     state: SpanState
     start: float

@@ -19,17 +19,32 @@ def nodes(facts: Iterable[RunFact], names: Sequence[str]) -> tuple[NodeStory, ..
     return tuple(NodeStory(each.rank, each.name, tuple(each.spans)) for each in spans)
 
 
-def with_starts(stories: Sequence[NodeStory], cycles: Sequence[CycleStory]) -> tuple[NodeStory, ...]:
-    """Return the nodes with the time apart in which a cycle's workers were starting. A cycle without any sign of
+def with_parts(stories: Sequence[NodeStory], cycles: Sequence[CycleStory]) -> tuple[NodeStory, ...]:
+    """Return the nodes with the times apart in which a cycle's workers were starting, and in which it had failed and
+    that was not noticed. A cycle without any sign of
     training has not trained, if another one of the run has such a sign, or it still runs."""
     tells = any(cycle.times.training is not None for cycle in cycles)
     began = {
         cycle.number: cycle.times.training if tells or cycle.ended is CycleEnd.RUNNING else cycle.start
         for cycle in cycles
     }
-    return tuple(
-        replace(node, spans=tuple(part for span in node.spans for part in _parts(span, began))) for node in stories
+    failed = {cycle.number: cycle.loss.at for cycle in cycles if cycle.ended is CycleEnd.FAILED and cycle.loss}
+    parts = (
+        tuple(part for span in node.spans for one in _parts(span, began) for part in _until(one, failed))
+        for node in stories
     )
+    return tuple(replace(node, spans=spans) for node, spans in zip(stories, parts, strict=True))
+
+
+def _until(span: Span, failed: dict[str, float]) -> Iterator[Span]:
+    """Yield the span in two parts, if its cycle failed in it. `failed`: when each cycle did."""
+    at = failed.get(span.cycle)
+    if span.state is not SpanState.ACTIVE or at is None or (span.end is not None and at >= span.end):
+        yield span
+        return
+    if at > span.start:
+        yield replace(span, end=at)
+    yield replace(span, state=SpanState.UNNOTICED, start=max(at, span.start))
 
 
 def _parts(span: Span, began: dict[str, float | None]) -> Iterator[Span]:

@@ -19,6 +19,7 @@ _FILLS = {
     "active": "training",
     "starting": "starting",
     "standby": "standby",
+    "unnoticed": "detection",
     "stopped": "stopping",
     "lost": "detection",
     "excluded": "excluded",
@@ -27,7 +28,8 @@ _LEGEND = {
     "active": "training, with its cycle",
     "starting": "workers start",
     "standby": "standby",
-    "stopped": "stopping, and waiting for the next cycle",
+    "unnoticed": "failed, not noticed yet",
+    "stopped": "stopping, and waiting",
     "lost": "lost",
 }
 
@@ -41,12 +43,12 @@ def draw(history: History, title: str) -> str:
         for y, (name, row) in ((_TOP + _HIGH * i, each) for i, each in enumerate(drawn))
     ]
     below = _TOP + _HIGH * len(drawn)
-    legend, x = [], 12
+    legend, x = [], 12.0
     for kind, words in _LEGEND.items():
-        hatch = f'<rect class="hatch" x="{x}" y="{below + 34}" width="16" height="12"/>' if kind == "lost" else ""
-        legend.append(f'<rect class="{kind}" x="{x}" y="{below + 34}" width="16" height="12"/>{hatch}')
-        legend.append(f'<text class="soft" x="{x + 22}" y="{below + 44}">{words}</text>')
-        x += 44 + 7 * len(words)
+        hatch = f'<rect class="hatch" x="{x:g}" y="{below + 34}" width="16" height="12"/>' if kind == "lost" else ""
+        legend.append(f'<rect class="{kind}" x="{x:g}" y="{below + 34}" width="16" height="12"/>{hatch}')
+        legend.append(f'<text class="soft" x="{x + 22:g}" y="{below + 44}">{words}</text>')
+        x += 36 + 6.5 * len(words)
     height = below + 60
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {height}" width="{_WIDE}" height="{height}"'

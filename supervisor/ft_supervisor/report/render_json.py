@@ -40,12 +40,12 @@ of a run.
      "left_running": null | {"why", "ends_it", "since", "until"},
      "contradictions": [lines], "notes": [lines]}
 
-`state` is one of standby, starting, active, stopped, lost, excluded; `ended` of a cycle one of running, success,
-failed, ended, unknown; `exit_code` of a record has sacct's form, "75:0"; `step` is "" for the job's own record.
-`consequence_of` is "", or the earlier loss of another node: the errors of its peers' workers are consequences. `faults`
-are those of a game day, from RUN_DIR/RUN_ID/faults.jsonl. `left_running`: the newest run has its verdict, and the job
-still runs in Slurm; `ends_it` is the command that ends it there, `until` the time at which a node stops waiting to end
-it itself.
+`state` is one of standby, starting, active, unnoticed, stopped, lost, excluded; `ended` of a cycle one of running,
+success, failed, ended, unknown; `exit_code` of a record has sacct's form, "75:0"; `step` is "" for the job's own
+record. `consequence_of` is "", or the earlier loss of another node: the errors of its peers' workers are consequences.
+`faults` are those of a game day, from RUN_DIR/RUN_ID/faults.jsonl. `left_running`: the newest run has its verdict, and
+the job still runs in Slurm; `ends_it` is the command that ends it there, `until` the time at which a node stops waiting
+to end it itself.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ code { font: .88em ui-monospace, monospace; background: var(--panel); padding: 0
 .training { background: var(--training); fill: var(--training); }
 .first, .standby { background: var(--standby); fill: var(--standby); }
 .starting { background: var(--starting); fill: var(--starting); }
-.detection, .lost { background: var(--detection); fill: var(--detection); }
+.detection, .unnoticed, .lost { background: var(--detection); fill: var(--detection); }
 .stopping, .stopped { background: var(--stopping); fill: var(--stopping); }
 .waiting { background: var(--waiting); fill: var(--waiting); }
 .again { background: var(--again); fill: var(--again); }

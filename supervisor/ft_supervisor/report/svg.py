@@ -35,6 +35,7 @@ _ORDER = (
     SpanState.STANDBY,
     SpanState.STARTING,
     SpanState.ACTIVE,
+    SpanState.UNNOTICED,
     SpanState.STOPPED,
     SpanState.EXCLUDED,
     SpanState.LOST,
@@ -71,7 +72,7 @@ def timeline(history: History) -> Markup:
     )
     more = len(history.nodes) - len(nodes)
     left_out = f'<p class="soft">and {count(more, "more node")}, which are in the JSON</p>' if more else ""
-    return Markup(f"{tables[0]}{_legend(bool(history.faults))}{folded}{left_out}")
+    return Markup(f"{tables[0]}{_legend(nodes, bool(history.faults))}{folded}{left_out}")
 
 
 def _table(rows: str, history: History, scale: _Scale) -> str:
@@ -194,17 +195,21 @@ def _round(seconds: float) -> str:
     return duration(seconds) if seconds >= 10 else f"{seconds:g} s"
 
 
-def _legend(faults: bool) -> str:
+def _legend(nodes: Iterable[NodeStory], faults: bool) -> str:
+    seen = {str(span.state) for node in nodes for span in node.spans}
     words = {
         "active": "training, with its cycle",
         "starting": "workers start",
         "standby": "standby",
+        "unnoticed": "failed, and not noticed yet",
         "stopped": "stopping, and waiting for the next cycle",
         "lost": "lost",
         "excluded": "excluded",
     }
     parts = []
     for name, text in words.items():
+        if name not in seen:
+            continue
         hatch = '<rect class="hatch" width="100%" height="100%"/>' if name in ("lost", "excluded") else ""
         parts.append(f'<span><svg><rect class="{name}" width="100%" height="100%"/>{hatch}</svg>{text}</span>')
     parts.append("<span>dashed: a failure, or a takeover</span>")

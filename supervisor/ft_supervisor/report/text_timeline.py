@@ -18,6 +18,7 @@ MOST_NODES = 40
 _MARKS = {
     SpanState.STANDBY: ".",
     SpanState.STARTING: ":",
+    SpanState.UNNOTICED: "?",
     SpanState.STOPPED: "-",
     SpanState.LOST: "x",
     SpanState.EXCLUDED: "!",
@@ -26,12 +27,16 @@ _STYLES = {
     SpanState.STARTING: "yellow",
     SpanState.ACTIVE: "green",
     SpanState.STANDBY: "cyan",
+    SpanState.UNNOTICED: "bold red",
     SpanState.STOPPED: "yellow",
     SpanState.LOST: "bold red",
     SpanState.EXCLUDED: "magenta",
 }
 _TROUBLE = (SpanState.LOST, SpanState.EXCLUDED)
-_LEGEND = "a digit: active, in the cycle that ends with it; : starting; . standby; - stopped; x lost; ! excluded"
+_LEGEND = (
+    "a digit: active, in the cycle that ends with it; : starting; . standby; ? failed, not noticed yet; - stopped; "
+    "x lost; ! excluded"
+)
 
 
 def timeline(history: History, width: int) -> Iterator[RenderableType]:
