@@ -1,7 +1,9 @@
 """Tests the account that a coordinator keeps of the job's time: the one of its own cycles, and that of a successor."""
 
+from dataclasses import replace
+
 import pytest
-from tests.core.machines import C0, TIMEOUTS, Talk, failed, stopped
+from tests.core.machines import C0, TIMEOUTS, Talk, failed, node, stopped
 from tests.core.takeover import Takeover
 
 from ft_supervisor.core.protocol import messages
@@ -74,6 +76,17 @@ def test_lines_are_signs_until_there_is_a_heartbeat() -> None:
     talk.hear(trains(0, cycle, Sign.LINE))
     talk.wait(5.0)
     assert not talk.machine.state.account.training and cost_of(talk).part(Part.STARTING) >= 4.9
+
+
+def test_gpus_are_known_when_each_node_has_told_its_own() -> None:
+    talk = Talk()
+    assert cost_of(talk).gpus is None
+    for rank, gpus in ((0, 8), (1, 8), (2, 4), (3, 8)):
+        assert cost_of(talk).gpus is None
+        register = messages.Register(replace(node(rank), gpus=gpus), 1, 1, 0, 20000, None, Memory())
+        talk.machine.state.account.hear(register, talk.now)
+    assert len(talk.machine.job.nodes) == 4 and cost_of(talk).gpus == 28
+    assert cost_of(talk).gpu_hours(1800.0) == 14.0
 
 
 def test_a_successor_knows_its_own_time_alone() -> None:

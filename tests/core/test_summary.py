@@ -10,6 +10,7 @@ from tests.core.takeover import Takeover
 
 from ft_supervisor.core.protocol import codec
 from ft_supervisor.core.protocol.actions import Tell, WriteVerdict
+from ft_supervisor.core.protocol.cost import Cost
 from ft_supervisor.core.protocol.model import Cycle, Memory, Outcome, Verdict
 from ft_supervisor.core.protocol.orders import ORDERS, VerdictDecided
 from ft_supervisor.core.protocol.summary import MOST_NAMES, MOST_REASON, Summary, Tally, head, line
@@ -29,9 +30,10 @@ SUCCESS = Verdict(Outcome.SUCCESS, "done")
         (Summary(9, 11, 0, tuple("abcdefgh")), "success, 9 cycles, 11 nodes replaced (a,b,c,d,e,f,g,h and 3 more)"),
         (Summary(4, takeovers=1), "success, 4 cycles, coordinator replaced"),
         (
-            Summary(4, 1, 0, ("n3",), 7.0, takeovers=2),
+            Summary(4, 1, 0, ("n3",), 7.0, takeovers=2, exact=False),
             "success, 4 cycles, coordinator replaced, at least 1 node replaced (n3), at least 7 s lost",
         ),
+        (Summary(2, lost=7.0, takeovers=1), "success, 2 cycles, coordinator replaced, 7 s lost"),
     ],
 )
 def test_line(summary: Summary, expected: str) -> None:
@@ -69,10 +71,10 @@ def test_nodes_that_went() -> None:
     counts = tally()
     counts.started((), (0, 1, 2, 3))
     counts.started((0, 1, 2, 3), (0, 1, 4))  # two went, one came
-    assert counts.summary(2, 0, 4.26) == Summary(2, 1, 1, ("n2", "n3"), 4.3)
+    assert counts.summary(2, 0, Cost(detection=3.26, starting=1.0)) == Summary(2, 1, 1, ("n2", "n3"), 4.3)
     counts.started((0, 1, 4), (0, 1, 4, 2))  # growing is no replacing
     counts.started((0, 1, 4, 2), (0, 1, 4, 5))  # the same node once more is not counted twice
-    assert counts.summary(4, 0, 0.0) == Summary(4, 1, 1, ("n2", "n3"))
+    assert counts.summary(4, 0, Cost(training=9.0)) == Summary(4, 1, 1, ("n2", "n3"))
 
 
 GROUPS = st.lists(st.lists(st.integers(0, 29), min_size=1, max_size=12, unique=True), min_size=1, max_size=12)
@@ -85,7 +87,7 @@ def test_a_node_that_left_the_group_is_counted_once(groups: list[list[int]]) -> 
         counts.started(former, group)
         went |= set(former) - set(group)
         former = group
-    summary = counts.summary(len(groups), 0, 0.0)
+    summary = counts.summary(len(groups), 0, Cost())
     assert summary.replaced + summary.dropped == len(went)
     assert set(summary.names) <= {f"n{rank}" for rank in went}
     assert len(summary.names) == min(len(went), MOST_NAMES)

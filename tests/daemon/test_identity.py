@@ -89,7 +89,16 @@ def test_a_domain_that_cannot_be_told() -> None:
     ],
 )
 def test_a_worker_a_gpu(environ: dict[str, str], expected: int) -> None:
-    assert build(replace(CONFIG, per_node="gpu"), **environ)[0].per_node == expected
+    job, node, _ = build(replace(CONFIG, per_node="gpu"), **environ)
+    assert job.per_node == expected == node.gpus
+    assert build(CONFIG, **environ)[1].gpus == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"), [({}, None), ({"CUDA_VISIBLE_DEVICES": ""}, 0), ({"SLURM_GPUS_ON_NODE": "many"}, None)]
+)
+def test_gpus_are_never_guessed(environ: dict[str, str], expected: int | None) -> None:
+    assert build(CONFIG, **environ)[1].gpus == expected
 
 
 @pytest.mark.parametrize("environ", [{}, {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, {"CUDA_VISIBLE_DEVICES": ""}])

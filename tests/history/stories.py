@@ -22,7 +22,7 @@ from ft_supervisor.core.protocol.ledger import EMPTY
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job, Memory, Node, Outcome, Verdict
 from ft_supervisor.journal.journal import LIMIT, Journal
 
-NODES = tuple(Node(rank, f"n{rank}", f"10.0.0.{rank}") for rank in range(3))
+NODES = tuple(Node(rank, f"n{rank}", f"10.0.0.{rank}", gpus=4) for rank in range(3))
 JOB = Job(
     run_id="17.0.0",
     nodes=tuple(node.name for node in NODES),

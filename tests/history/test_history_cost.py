@@ -28,7 +28,7 @@ def _line(line: bytes) -> bytes:
 
 
 def assert_equal(one: Cost, other: Cost) -> None:
-    assert one.exact == other.exact
+    assert (one.exact, one.nodes, one.workers, one.gpus) == (other.exact, other.nodes, other.workers, other.gpus)
     for part in Part:
         assert one.part(part) == pytest.approx(other.part(part), abs=0.02), part
 
@@ -54,6 +54,7 @@ def test_the_same_job_has_the_same_cost_in_all_views(tmp_path: Path) -> None:
     assert before.cost is not None and before.cost.exact and before.cost.lost > 2.0
     account = leader.machine.state.account.cost(leader.now)
     assert_equal(account, before.cost)
+    assert account.gpus == 12 and account.gpu_hours(3600.0) == 12.0
     assert account.whole == pytest.approx(leader.now - began, abs=0.02), "it begins with the daemon"
     every = report(tmp_path, "")
     assert every.cost is not None

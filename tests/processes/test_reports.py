@@ -7,7 +7,10 @@ from typing import Any
 
 from tests.processes.harness import BOUND, COMMAND, PYTHONPATH, QUICK, Job, StartJob, until
 
-from ft_supervisor.core.protocol.cost import LOST
+from ft_supervisor.core.protocol.cost import LOST, Part
+
+EQUAL = 0.003
+"""Seconds: each part is rounded to milliseconds."""
 
 
 def report(job: Job, *options: str) -> subprocess.CompletedProcess[str]:
@@ -44,10 +47,16 @@ def cycles(job: Job) -> list[dict[str, Any]]:
 
 
 def trains_again(job: Job) -> dict[str, Any] | None:
-    """Return its run once the report has the second cycle's first sign of training."""
+    """Return its run once the report has a second of the second cycle's training: all nodes have told it by then."""
     run = only_run(job)
     up = [cycle["workers_up"] for cycle in run.get("cycles", [])]
-    return run if len(up) == 2 and up[1] is not None else None
+    return run if len(up) == 2 and up[1] is not None and run["until"] - up[1] > 1.0 else None
+
+
+def status_after(job: Job, whole: float) -> dict[str, Any] | None:
+    """Return the account in its status, once that is of more than so many seconds."""
+    cost: dict[str, Any] = json.loads((job.run_folder / "status.json").read_text())["cost"]
+    return cost if sum(cost[part] for part in Part) > whole else None
 
 
 def test_a_job_is_told_while_it_runs_and_after_its_end(start: StartJob) -> None:
@@ -62,13 +71,20 @@ def test_a_job_is_told_while_it_runs_and_after_its_end(start: StartJob) -> None:
     assert (first["ended"], first["cause"], second["ended"]) == ("failed", "exit", "running")
     assert first["loss"]["stop"] is not None and first["loss"]["worker_start"] is not None
     assert live["cost"]["exact"] and live["cost"]["starting"] > 0
+    shown = until(lambda: status_after(job, live["cost"]["whole"]), "the same in status")
     job.finish()
     job.assert_end(0, "success")
 
     over = only_run(job)
-    for part in ("lost", "first_start", *LOST):
-        assert abs(over["cost"][part] - live["cost"][part]) < 0.05, (part, live["cost"], over["cost"])
-    assert over["cost"]["training"] >= live["cost"]["training"] and over["cost"]["exact"]
+    before, after = live["cost"], over["cost"]
+    for part in ("first_start", *LOST):  # the same to the millisecond in the report and in status, live and afterwards
+        assert abs(after[part] - before[part]) < EQUAL and abs(after[part] - shown[part]) < EQUAL, (part, before, after)
+    passed = after["whole"] - before["whole"]
+    more = after["training"] + after["end"] - before["training"] - before["end"]
+    assert 0 < passed < BOUND and abs(more - passed) < EQUAL and after["exact"]
+    verdict = json.loads((job.run_folder / "verdict.json").read_text())
+    lost = round(after["lost"])
+    assert (f" {lost} s lost" in verdict["summary"]) == (lost > 0), verdict["summary"]
     assert abs(over["cost"]["whole"] - (over["ended"] - over["start"])) < 0.05
     first, second = over["cycles"]
     assert (first["ended"], second["ended"]) == ("failed", "success")

@@ -68,7 +68,7 @@ def build(config: JobConfig, step: StepEnvironment, environ: Mapping[str, str]) 
         policy=config.policy,
         preload=config.preload,
     )
-    node = Node(step.infra_rank, step.node_name, addr, domain_id)
+    node = Node(step.infra_rank, step.node_name, addr, domain_id, _known_gpus(environ))
     return job, node, warnings + why_none
 
 
@@ -125,12 +125,21 @@ def _per_node(config: JobConfig, environ: Mapping[str, str]) -> int:
     return config.per_node
 
 
-def _gpus(environ: Mapping[str, str]) -> int:
+def _known_gpus(environ: Mapping[str, str]) -> int | None:
+    """Return the same, None also for what is no number: it is for people alone."""
+    try:
+        return _gpus(environ)
+    except IdentityError:
+        return None
+
+
+def _gpus(environ: Mapping[str, str]) -> int | None:
+    """Return how many GPUs the step has on this node; None if nothing says so."""
     if (visible := environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return _devices(visible)
     if (count := _number(environ, "SLURM_GPUS_ON_NODE")) is not None:
         return count
-    return _devices(environ.get("SLURM_STEP_GPUS", ""))
+    return _devices(environ["SLURM_STEP_GPUS"]) if "SLURM_STEP_GPUS" in environ else None
 
 
 def _devices(value: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ft_supervisor.core.protocol.cost import Cost, cost
+from ft_supervisor.core.protocol.cost import Cost, cost, gpus_of
 from ft_supervisor.core.protocol.model import Verdict
 from ft_supervisor.history import clocks, game_days
 from ft_supervisor.history.cycles import cycles
@@ -49,6 +49,7 @@ def build(
     proposed = next((fact for fact in led if fact.kind is FactKind.VERDICT_PROPOSED), None)
     over = closed or (proposed if verdict else None)
     start, ended = _start(journals, ahead), over.at if over else None
+    gpus = {node: count for each in journals for node, count in each.gpus.items()}
     account = _cost(
         stories,
         start,
@@ -56,6 +57,7 @@ def build(
         over=ended is not None or verdict is not None,
         nodes=len(names),
         per_node=per_node,
+        gpus=gpus_of(gpus, len(names)),
     )
     return History(
         run_id=run_id,
@@ -98,13 +100,14 @@ def _cost(
     over: bool,
     nodes: int,
     per_node: int | None,
+    gpus: int | None,
 ) -> Cost | None:
     """Return the account of the run's time; it is partial where a coordinator's journal is missing."""
     if start is None or until is None:
         return None
     partial = any(story.times.began is None or not story.choice or story.ended is CycleEnd.UNKNOWN for story in stories)
     times = [story.times for story in stories]
-    return cost(start, until, times, over=over, partial=partial, nodes=nodes, per_node=per_node or 0)
+    return cost(start, until, times, over=over, partial=partial, nodes=nodes, per_node=per_node or 0, gpus=gpus)
 
 
 def _off(journal: JournalFacts, ahead: dict[int, float]) -> float:

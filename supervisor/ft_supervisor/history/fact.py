@@ -118,10 +118,10 @@ class RunFact:
 class JournalFacts:
     """The contents of one journal. `node`: the infra_rank of the node that wrote it. `nodes`: the names of the job's
     nodes by infra_rank; `rules`: the place of each rule, as FILE:LINE; `budgets`: how often each may answer. `name`:
-    the job's, as configured. `first`, `last`: when the process's node began to look for its first coordinator, or the
-    process its journal, and the time of the last line, in seconds since the epoch. `torn`: number of incomplete lines;
-    `strange`: number of lines that make no sense; `full`: the journal reached its bound; `problem`: why the rest could
-    not be read."""
+    the job's, as configured. `gpus`: those of nodes, by infra_rank, that have told a coordinator. `first`, `last`: when
+    the process's node began to look for its first coordinator, or the process its journal, and the time of the last
+    line, in seconds since the epoch. `torn`: number of incomplete lines; `strange`: number of lines that make no sense;
+    `full`: the journal reached its bound; `problem`: why the rest could not be read."""
 
     machine: str = ""
     run_id: str = ""
@@ -132,6 +132,7 @@ class JournalFacts:
     name: str = ""
     per_node: int | None = None
     active: int | None = None
+    gpus: dict[int, int] = field(default_factory=dict)
     first: float | None = None
     last: float | None = None
     facts: list[RunFact] = field(default_factory=list)

@@ -127,6 +127,8 @@ class _Reader:
             self.journal.facts += self._agent.facts(at, event, actions)
         elif self.journal.machine == "coordinator":
             message = event.get("message") if event.get("type") == "Received" else None
+            if isinstance(message, dict) and message["type"] == "Register":
+                self._gpus(message["node"])
             if value["term"] is not None or _steps_down(actions):
                 reader = CoordinatorEventReader(
                     at,
@@ -138,6 +140,10 @@ class _Reader:
                     self.journal.budgets,
                 )
                 self.journal.facts += reader.facts(message if isinstance(message, dict) else {}, actions)
+
+    def _gpus(self, node: dict[str, Any]) -> None:
+        if node.get("gpus") is not None:
+            self.journal.gpus[from_plain(node["infra_rank"], Rank)] = from_plain(node["gpus"], Rank)
 
 
 def _steps_down(actions: list[Any]) -> bool:

@@ -14,7 +14,8 @@ of a run.
           "unknown", "whole", "lost", "exact",          the sum, what failures cost, false: "at least" these
           "effective_training_time_ratio",              "at most", unless exact
           "node_hours", "lost_node_hours",              of all nodes of the job, spares included
-          "worker_hours", "lost_worker_hours", "gpus",  gpus: these are GPU-hours
+          "worker_hours", "lost_worker_hours",
+          "gpus", "gpu_hours", "lost_gpu_hours",        of all nodes, null unless each node has told its GPUs
           "steps_twice"},                               training steps done again, null if no step is known
         "active", "per_node",             as configured: nodes that train, workers on each
         "nodes": [{"infra_rank", "name", "spans": [{"state", "start", "end", "cycle", "group_rank", "reason"}]}],
@@ -115,6 +116,8 @@ def _cost(cost: Cost) -> dict[str, Any]:
         "worker_hours": cost.worker_hours(cost.whole),
         "lost_worker_hours": cost.worker_hours(cost.lost),
         "gpus": cost.gpus,
+        "gpu_hours": cost.gpu_hours(cost.whole),
+        "lost_gpu_hours": cost.gpu_hours(cost.lost),
         "steps_twice": cost.steps_twice,
     }
 

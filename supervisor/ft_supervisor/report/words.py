@@ -123,7 +123,8 @@ def hours(history: History) -> str:
         return ""
     told = [f"{cost.node_hours(cost.whole):.2f} node-hours, {cost.node_hours(cost.lost):.2f} of them lost"]
     if cost.gpus:
-        told.append(f"{cost.worker_hours(cost.whole):.2f} GPU-hours, {cost.worker_hours(cost.lost):.2f} of them lost")
+        hours, lost = cost.gpu_hours(cost.whole), cost.gpu_hours(cost.lost)
+        told.append(f"{hours:.2f} GPU-hours, {lost:.2f} of them lost")
     if cost.steps_twice is not None:
         told.append(f"{count(cost.steps_twice, 'step')} done twice")
     return "; ".join(told)

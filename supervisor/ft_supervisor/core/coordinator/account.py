@@ -13,7 +13,7 @@ from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, Fact
-from ft_supervisor.core.protocol.cost import Cost, CycleTimes, cost, happened
+from ft_supervisor.core.protocol.cost import Cost, CycleTimes, cost, gpus_of, happened
 from ft_supervisor.core.protocol.model import Cycle, Failure, Job
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.signs import CycleSigns, NodeSign, beats
@@ -63,6 +63,8 @@ class Account:
         self._cycles: list[_CycleAccount] = []
         self._signs: dict[int, tuple[Cycle, NodeSign, float]] = {}
         """The newest sign of each node, and when it came."""
+        self._gpus: dict[int, int] = {}
+        """Those of each node that has told them."""
 
     def saw(self, actions: Sequence[CoordinatorAction], current: CurrentCycle, now: float) -> None:
         """Take the actions that followed from one event. `current`: the newest cycle after it."""
@@ -86,6 +88,7 @@ class Account:
             partial=self._partial,
             nodes=len(self._job.nodes),
             per_node=self._job.per_node,
+            gpus=gpus_of(self._gpus, len(self._job.nodes)),
         )
 
     @property
@@ -105,6 +108,8 @@ class Account:
 
     def hear(self, message: messages.ToCoordinator, now: float) -> None:
         """Take a message that the coordinator has accepted, before the actions that it leads to."""
+        if isinstance(message, messages.Register) and message.node.gpus is not None:
+            self._gpus[message.infra_rank] = message.node.gpus
         match message:
             case messages.Training(infra_rank=node, cycle=cycle, sign=sign):
                 self._signs[node] = cycle, sign, now

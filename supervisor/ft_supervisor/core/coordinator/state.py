@@ -123,7 +123,7 @@ class CoordinatorState:
         return self.cycles.tally.summary(
             max(self._cycles_known, cycle.n + 1 if cycle else 0),
             self.leadership.takeovers,
-            self.account.cost(now, over=True).lost,
+            self.account.cost(now, over=True),
         )
 
     def lost(self) -> str:

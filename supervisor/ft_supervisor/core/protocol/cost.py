@@ -22,7 +22,7 @@ first line that rank 0 prints. The last node's sign counts for the cycle. All ti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from math import inf
@@ -74,9 +74,9 @@ class CycleTimes:
 @dataclass(frozen=True)
 class Cost:
     """Seconds by part; their sum is `whole`. `partial`: a time before the account's start, or a journal, is missing, so
-    that the run has lost at least this. `nodes`: the job's, with its spares; `workers`: those of all its nodes; `gpus`:
-    each worker has a GPU. `steps_twice`: training steps that were done again after failures; None if no job has told
-    its steps."""
+    that the run has lost at least this. `nodes`: the job's, with its spares; `workers`, `gpus`: those of all its nodes;
+    `gpus` is None unless each node has told its own. `steps_twice`: training steps that were done again after
+    failures; None if no job has told its steps."""
 
     first_start: Duration = 0.0
     training: Duration = 0.0
@@ -91,7 +91,7 @@ class Cost:
     partial: bool = False
     nodes: Count = 0
     workers: Count = 0
-    gpus: bool = False
+    gpus: Count | None = None
     steps_twice: Count | None = None
 
     def part(self, part: Part) -> float:
@@ -124,8 +124,12 @@ class Cost:
         return self.nodes * seconds / 3600
 
     def worker_hours(self, seconds: float) -> float:
-        """Return the same for the workers of all nodes; these are GPU-hours if `gpus`."""
+        """Return the same for the workers of all nodes."""
         return self.workers * seconds / 3600
+
+    def gpu_hours(self, seconds: float) -> float | None:
+        """Return the same for the GPUs of all nodes; None if they are not known."""
+        return None if self.gpus is None else self.gpus * seconds / 3600
 
 
 def split(start: float, until: float, cycles: Sequence[CycleTimes], *, over: bool = False) -> dict[Part, float]:
@@ -154,13 +158,18 @@ def cost(
     partial: bool = False,
     nodes: int = 0,
     per_node: int = 0,
-    gpus: bool = False,
+    gpus: int | None = None,
     steps_twice: int | None = None,
 ) -> Cost:
     """Return the account; `start`, `until`, `cycles` and `over` as in `split`. Each part is rounded to milliseconds.
     `per_node`: workers on each of the job's `nodes`; the other arguments are those of Cost."""
     parts = {part.value: round(seconds, 3) for part, seconds in split(start, until, cycles, over=over).items()}
     return Cost(**parts, partial=partial, nodes=nodes, workers=nodes * per_node, gpus=gpus, steps_twice=steps_twice)
+
+
+def gpus_of(told: Mapping[int, int], nodes: int) -> int | None:
+    """Return how many GPUs a job has. `told`: by infra_rank; None unless each of its `nodes` is there."""
+    return sum(told.values()) if nodes and len(told) == nodes else None
 
 
 def happened(

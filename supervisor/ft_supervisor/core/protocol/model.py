@@ -199,12 +199,14 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class Node:
-    """A node's identity, for the job's life. Peers connect to `addr`; `domain_id` is "" where there is none."""
+    """A node's identity, for the job's life. Peers connect to `addr`; `domain_id` is "" where there is none. `gpus`:
+    how many Slurm has given to the step there; None if its environment does not say."""
 
     infra_rank: Rank
     name: Name
     addr: Name
     domain_id: Name = ""
+    gpus: Rank | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ft_supervisor.core.protocol.bounds import Count, Name
+from ft_supervisor.core.protocol.cost import Cost
 from ft_supervisor.core.protocol.model import Outcome, Verdict
 from ft_supervisor.core.words import count, names, one_line
 
@@ -20,8 +21,8 @@ class Summary:
 
     `cycles`: how many there were. `replaced`: nodes whose place another one took; `dropped`: nodes that were left out
     without one; `names`: the first MOST_NAMES of both. `lost`: seconds that failures cost,
-    by core.protocol.cost. `takeovers`: how often this coordinator took over.
-    After a takeover the other numbers cover only its own time, so they are lower bounds.
+    by core.protocol.cost; at least these unless `exact`. `takeovers`: how often this coordinator took over; after one
+    the numbers of nodes cover only its own time, so they are lower bounds.
     """
 
     cycles: Count = 0
@@ -30,6 +31,7 @@ class Summary:
     names: tuple[Name, ...] = ()
     lost: float = 0.0
     takeovers: Count = 0
+    exact: bool = True
 
 
 class Tally:
@@ -48,10 +50,11 @@ class Tally:
         self._replaced |= dict.fromkeys(node for node in gone[:new] if node not in self._dropped)
         self._dropped |= dict.fromkeys(node for node in gone[new:] if node not in self._replaced)
 
-    def summary(self, cycles: int, takeovers: int, lost: float) -> Summary:
+    def summary(self, cycles: int, takeovers: int, cost: Cost) -> Summary:
         """Return the counts; see Summary."""
         names = tuple(self._nodes[node] for node in (*self._replaced, *self._dropped))
-        return Summary(cycles, len(self._replaced), len(self._dropped), names[:MOST_NAMES], round(lost, 1), takeovers)
+        replaced, dropped = len(self._replaced), len(self._dropped)
+        return Summary(cycles, replaced, dropped, names[:MOST_NAMES], round(cost.lost, 1), takeovers, exact=cost.exact)
 
 
 def head(verdict: Verdict, run_id: str) -> str:
@@ -76,7 +79,7 @@ def line(summary: Summary, verdict: Verdict, run_id: str) -> str:
         shown = names(summary.names, summary.replaced + summary.dropped, ",")
         parts.append(f"{least}{' and '.join(moved)} ({shown})")
     if round(summary.lost):
-        parts.append(f"{least}{round(summary.lost)} s lost")
+        parts.append(f"{'' if summary.exact else 'at least '}{round(summary.lost)} s lost")
     if verdict.outcome is not Outcome.SUCCESS:
         parts.append(one_line(verdict.reason, MOST_REASON))
     return ", ".join(parts)
