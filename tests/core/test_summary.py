@@ -163,4 +163,4 @@ def test_the_largest_summary_still_goes_over_the_link() -> None:
     names = tuple(f"{'x' * 250}{i}" for i in range(10_000))
     counts = Tally(names)
     counts.started(range(5000), range(5000, 10_000))
-    assert len(codec.encode(VerdictDecided(SUCCESS, "", counts.summary(2, 0, 0.0)))) < codec.MAX_BYTES
+    assert len(codec.encode(VerdictDecided(SUCCESS, "", counts.summary(2, 0, Cost())))) < codec.MAX_BYTES
