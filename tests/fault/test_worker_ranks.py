@@ -31,3 +31,11 @@ def test_a_noted_child_of_the_agent_is_a_worker() -> None:
     processes = {pid: Process(parent, "S", "python", 1, False) for pid, parent in ((child, 5), (stranger, 6))}
     assert find._workers(5, processes, {child: 3, stranger: 4}) == (Worker(3, child),)
     assert find._workers(5, processes, {}) == ()
+
+
+def test_a_process_that_a_worker_has_left_behind_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, orphan = 2**22 + 1, 2**22 + 2
+    processes = {pid: Process(5, "S", "sleep", 1, False) for pid in (worker, orphan)}
+    monkeypatch.setattr(find, "_words", lambda _pid, _name: [b"RANK=3", b"LOCAL_RANK=0"])
+    assert find._workers(5, processes, {worker: 3}) == (Worker(3, worker),)
+    assert find._workers(5, processes, {}) == (Worker(3, worker), Worker(3, orphan))  # the agent has noted nothing yet

@@ -96,8 +96,8 @@ class Starter:
         """Note that all workers of `run` have been started, with these pids by local rank."""
         if self.control is not None:
             self.control.renew()
-            first = run.group_rank * self._job.per_node
-            self._note({pid: first + local_rank for local_rank, pid in pids.items()})
+        first = run.group_rank * self._job.per_node
+        self._note({pid: first + local_rank for local_rank, pid in pids.items()})
         if self.warm is not None:
             self.warm.plan.began(self._places, now)
 
@@ -108,8 +108,7 @@ class Starter:
     def release(self) -> None:
         """Forget the cycle, once none of its workers runs."""
         self._places.clear()
-        if self.control is not None:
-            self._note({})
+        self._note({})
         if self._agent is not None:
             self._agent.release()
 

@@ -42,8 +42,11 @@ def stacks(pid: int, name: str, since: Since, until: float) -> str | None:
 
 
 def advice(name: str) -> str:
-    """Return what to do for stacks, where there were none."""
+    """Return what to do for stacks, where there were none. `name`: the signal that was sent; "" if none was."""
+    none = "No stacks: no worker server of torch, no py-spy that may look at this process"
+    if not name:
+        return f"{none}. Install py-spy."
     return (
-        f"No stacks: no worker server of torch, no py-spy that may look at this process, and it does not print them "
-        f"at {name}. Install py-spy, or call faulthandler.register(signal.{name}, all_threads=True) in the script."
+        f"{none}, and it does not print them at {name}. "
+        f"Install py-spy, or call faulthandler.register(signal.{name}, all_threads=True) in the script."
     )

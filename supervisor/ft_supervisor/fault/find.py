@@ -167,11 +167,12 @@ def _child(parent: int, module: bytes, processes: Mapping[int, tree.Process]) ->
 
 
 def _workers(agent: int, processes: Mapping[int, tree.Process], noted: Mapping[int, int]) -> tuple[Worker, ...]:
-    """`noted`: the ranks by pid that the agent has written down."""
+    """`noted`: the ranks by pid that the agent has written down. While there are any, no other process is a worker:
+    one that a worker has left behind is the agent's child too, with the worker's environment."""
     found = []
     for pid, process in sorted(processes.items()):
-        if process.parent == agent and not process.dead:
-            is_worker, rank = (True, noted[pid]) if pid in noted else worker_rank(_words(pid, "environ"))
+        if process.parent == agent and not process.dead and (pid in noted or not noted):
+            is_worker, rank = (True, noted[pid]) if noted else worker_rank(_words(pid, "environ"))
             if is_worker:
                 found.append(Worker(rank, pid))
     return tuple(found)

@@ -1,5 +1,7 @@
-"""The file in a node's own folder in which its agent notes the rank of each worker, by pid, where that is in no other
-place: a worker that was started ahead of its cycle has no RANK in /proc/PID/environ."""
+"""The file in a node's own folder in which its agent notes the rank of each worker, by pid.
+
+/proc/PID/environ does not tell: a worker that was started ahead of its cycle has no RANK there, one may write over it,
+and a process that a worker has left behind has the worker's."""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def write(folder: Path, ranks: Mapping[int, int]) -> None:
 
 
 def read(folder: Path) -> dict[int, int]:
-    """Return the ranks of the present workers, by pid; none where the agent notes none."""
+    """Return the ranks of the present workers, by pid; none while no cycle runs."""
     try:
         return {int(pid): int(rank) for pid, rank in json.loads(path(folder).read_bytes()).items()}
     except (OSError, ValueError, AttributeError, TypeError):

@@ -12,7 +12,7 @@ from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.words import count, one_line, plain
 from ft_supervisor.stacks.messages import Told
 
-_TEXT = 1 << 20
+_LINE = 4000
 
 
 def explanation(told: Sequence[Told]) -> Explanation:
@@ -30,7 +30,8 @@ def text(told: Sequence[Told], silent: Sequence[str], rank: int | None) -> str:
         lines.append(f"no answer from {', '.join(silent)}")
     for one in sorted(told, key=lambda one: one.rank):
         if one.text and rank in (None, one.rank):
-            lines += ["", f"=== rank {one.rank} ({one.node}, local {one.digest.local_rank})", plain(one.text, _TEXT)]
+            lines += ["", f"=== rank {one.rank} ({one.node}, local {one.digest.local_rank})"]
+            lines += [plain(line, _LINE) for line in one.text.splitlines()]
     return "\n".join(lines) + "\n"
 
 
