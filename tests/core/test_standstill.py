@@ -1,7 +1,7 @@
 """A cycle stands still when all of its nodes do."""
 
-from ft_supervisor.core.coordinator.standstill import MISSED, Standstill
-from ft_supervisor.core.protocol.activity import interval
+from ft_supervisor.core.coordinator.standstill import Standstill
+from ft_supervisor.core.protocol.activity import gap
 
 AFTER = 600.0
 
@@ -27,6 +27,6 @@ def test_one_that_works_again_ends_it() -> None:
 def test_a_report_that_is_not_repeated_is_forgotten() -> None:
     cycle = Standstill(AFTER)
     cycle.hear(0, 600.0, 1000.0)
-    old = 1000.0 + MISSED * interval(AFTER)
+    old = 1000.0 + gap(AFTER)
     assert cycle.lasts([0], old) is not None
     assert cycle.lasts([0], old + 1) is None

@@ -20,7 +20,14 @@ from ft_supervisor.evidence.gather import Gathering, Worker
 WAITS = """
 import faulthandler, os, signal, sys, threading, time
 {}
+def main_waits():
+    frame, names = sys._current_frames()[threading.main_thread().ident], []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return "wait" in names and "start" not in names
 def waits_for_ever():
+    while not main_waits(): time.sleep(0.01)
     print("there", flush=True)
     while True: time.sleep(1000)
 threading.Thread(target=waits_for_ever, name="stuck").start()

@@ -15,8 +15,10 @@ import torch
 from tests.agent.harness import BOUND, wait_until
 
 from ft_supervisor import worker_server
+from ft_supervisor.agent.activity import look
 from ft_supervisor.core.protocol.evidence import Digest, EvidenceSource
-from ft_supervisor.evidence import server
+from ft_supervisor.evidence import kernel, server
+from ft_supervisor.evidence.footprint import Footprints
 from ft_supervisor.evidence.gather import Gathering, Worker
 
 WORLD = """
@@ -81,8 +83,9 @@ def world(tmp_path: Path, sockets: Path) -> Iterator[World]:
         process.wait(BOUND)
 
 
-def taken(pids: list[int], sockets: Path) -> tuple[Digest, ...]:
-    gathering = Gathering([Worker(rank, rank, pid) for rank, pid in enumerate(pids)], sockets)
+def taken(pids: list[int], sockets: Path, footprints: Footprints | None = None) -> tuple[Digest, ...]:
+    workers = [Worker(rank, rank, pid) for rank, pid in enumerate(pids)]
+    gathering = Gathering(workers, sockets, footprints=footprints)
     wait_until(lambda: gathering.wait(1.0), "the evidence")
     return gathering.digests()
 
@@ -114,6 +117,33 @@ def test_the_record_is_there_at_once_while_the_gil_is_held(world: World, sockets
     assert data is not None and b'"collective_seq_id":3' in data
     assert server.ask(sockets / str(pids[1]), server.TRACEBACK, time.monotonic() + 0.3) is None
     assert server.ask(sockets / "1", server.TRACE, began + BOUND) is None
+
+
+def test_a_look_is_no_sign_of_work(world: World, sockets: Path) -> None:
+    """torch's server writes each traceback to a file of the worker, and /proc/PID/io counts that."""
+    pids, footprints = world(ASLEEP), Footprints()
+    wait_until(lambda: entered(taken(pids, sockets)[0], "dp") == 4, "the other rank's next collective")
+
+    def written() -> list[int]:
+        return [one.written for one in look(dict(enumerate(pids)), {}, {}, footprints)]
+
+    before, counted = written(), kernel.written(pids[1])
+    for _ in range(2):
+        taken(pids, sockets, footprints)
+    assert written() == before and kernel.written(pids[1]) > counted
+
+
+def test_the_record_is_there_however_often_one_has_looked(world: World, sockets: Path) -> None:
+    """A traceback takes a thread of the server for as long as the GIL is held, and it has 32."""
+    pids = world(GIL)
+    path = sockets / str(pids[1])
+    for _ in range(server.WAITING):
+        assert server.ask(path, server.TRACEBACK, time.monotonic() + 0.1) is None
+    wait_until(lambda: server.unanswered(path) == server.WAITING, "requests that wait")
+    for _ in range(2):
+        assert entered(taken(pids, sockets)[1], "dp") == 3
+    wait_until(lambda: server.unanswered(path) == server.WAITING, "no more of them")
+    assert server.unanswered(sockets / str(pids[0])) == 0
 
 
 def test_this_torch_has_what_is_used_of_it() -> None:

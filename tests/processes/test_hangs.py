@@ -10,18 +10,19 @@ from tests.processes.harness import BOUND, CALM, COMMAND, Job, StartJob, until
 
 AFTER = 4.0
 SLOW = pytest.mark.slow("test_hangs.py::test_the_culprit_is_named[gil]")
+QUIET = pytest.mark.slow("test_hangs.py::test_a_world_without_heartbeats_is_noticed[spinning]")
 CULPRIT = "rank 1 (node0, local 1)"
 SCRIPT = str(Path(__file__).with_name("hanging_worker.py"))
 
 
-def worker(how: str) -> dict[str, object]:
-    return {"per_node": 2, "command": [sys.executable, SCRIPT, how]}
+def worker(*how: str) -> dict[str, object]:
+    return {"per_node": 2, "command": [sys.executable, SCRIPT, *how]}
 
 
-def world(start: StartJob, how: str, after: float = AFTER) -> Job:
-    """Start four ranks on two nodes."""
-    hang = {"after": f"{after:g}s", "first": f"{BOUND:g}s"}
-    return start(nodes=2, active=2, timeouts=CALM, job={"hang": hang, "workers": worker(how)})
+def world(start: StartJob, *how: str, after: float = AFTER, **more: object) -> Job:
+    """Start four ranks on two nodes. `more`: keys of `hang`."""
+    hang = {"after": f"{after:g}s", "first": f"{BOUND:g}s", **more}
+    return start(nodes=2, active=2, timeouts=CALM, job={"hang": hang, "workers": worker(*how)})
 
 
 @pytest.mark.parametrize(
@@ -51,9 +52,28 @@ def test_the_culprit_is_named(how: str, words: str, start: StartJob) -> None:
 
 
 def test_nobody_is_named_where_all_are_slow(start: StartJob) -> None:
-    job = world(start, "slow", 30.0)  # no load of the machine takes that long
+    job = world(start, "slow", after=30.0)  # no load of the machine takes that long
     assert set(job.end().values()) == {0}
     assert not job.all("hang_heard") and not job.all("hang_explained")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "spinning",
+        pytest.param("asleep", marks=QUIET),
+        pytest.param("gil", marks=QUIET),
+        pytest.param("loader", marks=QUIET),
+    ],
+)
+def test_a_world_without_heartbeats_is_noticed(how: str, start: StartJob) -> None:
+    job = world(start, how, "quiet", auto=True)
+    told = job.wait("hang_explained")
+    first, _, reason = told["reason"].partition(": ")
+    assert first.startswith("no worker has done anything for "), f"{told}\n{job.output}"
+    assert reason.startswith(f"{CULPRIT} never entered all_reduce 3 of group default_pg"), f"{told}\n{job.output}"
+    assert reason.endswith(" UTC") and "; 3 others wait in it since " in reason
+    assert job.wait("restart")["reason"] == told["reason"]
 
 
 def test_stacks_of_a_running_job(start: StartJob) -> None:

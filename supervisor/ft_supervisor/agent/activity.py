@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,8 @@ from ft_supervisor.core.protocol.activity import Activity
 from ft_supervisor.core.protocol.events import WorkersSeen
 from ft_supervisor.core.protocol.evidence import Digest
 from ft_supervisor.core.protocol.model import Cycle
+from ft_supervisor.evidence import kernel
+from ft_supervisor.evidence.footprint import Footprints
 from ft_supervisor.evidence.gather import BOUND, Gathering
 from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
@@ -38,23 +39,31 @@ class Looks:
         cycle: Cycle,
         pids: Mapping[int, int],
         output: Mapping[int, int],
+        footprints: Footprints,
         stacks: Callable[[], Gathering | None] | None = None,
     ) -> None:
-        """Look at the workers of `cycle`, by local rank; `output` as for `look`. `stacks` begins to take evidence
-        where stacks are wanted. While a look is under way there is no other."""
+        """Look at the workers of `cycle`, by local rank; `output` and `footprints` as for `look`. `stacks` begins to
+        take evidence where stacks are wanted. While a look is under way there is no other."""
         if self._work is None or self._work.wait(0):
             gathering = stacks() if stacks is not None else None
-            work = partial(self._look, cycle, dict(pids), dict(output), gathering)
+            work = partial(self._look, cycle, dict(pids), dict(output), footprints, gathering)
             self._work = Background("look at workers", work, file_failed)
 
     def _look(
-        self, cycle: Cycle, pids: Mapping[int, int], output: Mapping[int, int], gathering: Gathering | None
+        self,
+        cycle: Cycle,
+        pids: Mapping[int, int],
+        output: Mapping[int, int],
+        footprints: Footprints,
+        gathering: Gathering | None,
     ) -> None:
-        stacks: tuple[tuple[int, str], ...] = ()
+        digests: tuple[Digest, ...] = ()
         if gathering is not None:
             gathering.wait(BOUND)
-            stacks = tuple((digest.local_rank, _place(digest)) for digest in gathering.digests())
-        self._seen(WorkersSeen(cycle, look(pids, output), stacks))
+            digests = gathering.digests()
+        entered = {digest.local_rank: sum(one.sequence for one in digest.collectives) for digest in digests}
+        stacks = tuple((digest.local_rank, _place(digest)) for digest in digests)
+        self._seen(WorkersSeen(cycle, look(pids, output, entered, footprints), stacks))
 
 
 def _place(digest: Digest) -> str:
@@ -73,9 +82,12 @@ class _Counts:
     written: int = 0
 
 
-def look(pids: Mapping[int, int], output: Mapping[int, int]) -> tuple[Activity, ...]:
+def look(
+    pids: Mapping[int, int], output: Mapping[int, int], entered: Mapping[int, int], footprints: Footprints
+) -> tuple[Activity, ...]:
     """Return what each of these workers has done since its start, by local rank. `output`: the bytes that came through
-    its pipes. Those that have ended are left out. Raises OSError when /proc cannot be read."""
+    its pipes; `entered`: its collectives, where they are known; `footprints`: what it has written only because it was
+    looked at. Workers that have ended are left out. Raises OSError when /proc cannot be read."""
     processes = scan()
     found = []
     for local_rank, pid in sorted(pids.items()):
@@ -86,11 +98,12 @@ def look(pids: Mapping[int, int], output: Mapping[int, int]) -> tuple[Activity, 
                 Activity(
                     local_rank,
                     output.get(local_rank, 0),
-                    own.written,
+                    footprints.without(pid, own.written),
                     own.read,
                     own.cpu,
                     below.written,
                     own.waited + below.cpu + below.waited,
+                    entered.get(local_rank, 0),
                 )
             )
     return tuple(found)
@@ -114,11 +127,5 @@ def _counts(pid: int) -> _Counts | None:
         return None
     fields = text[text.rindex(")") + 2 :].split()
     cpu, waited = (sum(map(int, fields[part])) / _TICK for part in (_CPU, _WAITED))
-    io: dict[str, int] = {}
-    with suppress(OSError):  # another user's process, or a kernel without task accounting
-        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
-        io = {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
-    read, written = (
-        sum(io.get(name, 0) for name in names) for names in (("rchar", "read_bytes"), ("wchar", "write_bytes"))
-    )
-    return _Counts(cpu, waited, read, written)
+    io = kernel.totals(pid)
+    return _Counts(cpu, waited, io.get("rchar", 0) + io.get("read_bytes", 0), kernel.written(pid))

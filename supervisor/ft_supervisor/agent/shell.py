@@ -257,7 +257,7 @@ class Shell:
             case LookAtWorkers(cycle, stacks):
                 pids, evidence = self._workers.pids(), self._workers.evidence
                 take = partial(evidence.look_at_stacks, pids) if stacks else None
-                self._looks.begin(cycle, pids, evidence.output(), take)
+                self._looks.begin(cycle, pids, evidence.output(), evidence.footprints, take)
             case GatherEvidence(cycle, number):
                 pids = self._workers.pids()
                 work = self._workers.evidence.take_stacks(pids)

@@ -25,6 +25,7 @@ from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Failure, Job, Node
 from ft_supervisor.core.protocol.settings import Cause, Hang, RestartMode
 from ft_supervisor.core.words import one_line
+from ft_supervisor.evidence.footprint import Footprints
 from ft_supervisor.evidence.gather import Gathering, Worker
 
 _LAST_WORDS = 0.1
@@ -58,6 +59,7 @@ class WorkerEvidence:
         self._beats = Beats()
         self._kills: dict[int, Counter | None] = {}
         self._exited: set[int] = set()
+        self.footprints = Footprints()
         self._printed = True
         """Whether rank 0 is not here, or its first line was reported."""
 
@@ -209,7 +211,7 @@ class WorkerEvidence:
             )
             for local_rank, pid in sorted(pids.items())
         ]
-        return Gathering(workers, stack_files.sockets(self._job), self._began, keep)
+        return Gathering(workers, stack_files.sockets(self._job), self._began, keep, self.footprints)
 
     def first_line(self) -> FirstLine | None:
         """Return the event that rank 0, if it is on this node, has printed something; once in each cycle."""

@@ -7,6 +7,7 @@ py_spy      stacks by py-spy
 printed     stacks that a worker prints at a signal (faulthandler), where it catches that
 kernel      what proc(5) tells of a process's threads
 stack       a stack's hash, and the line of it that people know; pure
+footprint   what a look itself makes a worker write
 digest      a worker's digest, cut to its bound; pure
 
 Nothing here stops a worker or changes it: a signal is sent only to a process that catches it.

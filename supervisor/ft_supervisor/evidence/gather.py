@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ft_supervisor.core.protocol.evidence import Collective, Digest, EvidenceSource
 from ft_supervisor.evidence import digest, kernel, printed, py_spy, recorder, server, stack
+from ft_supervisor.evidence.footprint import Footprints
 from ft_supervisor.process.background import Background
 from ft_supervisor.process.log import file_failed
 from ft_supervisor.process.tree import descendants
@@ -56,14 +57,17 @@ class Gathering:
         sockets: Path,
         began: float = 0.0,
         keep: Callable[[Worker, str], None] | None = None,
+        footprints: Footprints | None = None,
     ) -> None:
         """`sockets`: the folder of worker_server.FOLDER; `began`: when the cycle began, in seconds since the epoch, as
         records may tell of former ones. `keep` is called with each worker's text, in its thread; its errors are logged.
+        `footprints` is told what the looks cost.
         """
         self._until = time.monotonic() + BOUND
         self._sockets = sockets
         self._began = began
         self._keep = keep
+        self._footprints = footprints or Footprints()
         self._found = {worker.local_rank: _Found(Digest(worker.local_rank)) for worker in workers}
         self._work = {
             worker.local_rank: Background(f"stacks of rank {worker.rank}", partial(self._take, worker), file_failed)
@@ -92,7 +96,8 @@ class Gathering:
     def _take(self, worker: Worker) -> None:
         found = self._found[worker.local_rank]
         try:
-            self._look(worker, found)
+            with self._footprints.of(worker.pid):
+                self._look(worker, found)
         finally:
             if self._keep is not None:
                 self._keep(worker, self.text(worker.local_rank))
@@ -155,8 +160,9 @@ class Gathering:
 
     def _stacks(self, worker: Worker, pid: int, state: str) -> tuple[str, tuple[stack.Frame, ...], EvidenceSource]:
         """Return the stacks for people, the main thread's frames, and who has told them."""
-        stopped = state in digest.STOPPED
-        if not stopped and (data := server.ask(self._socket(pid), server.TRACEBACK, self._bound(_SERVER))):
+        stopped, path = state in digest.STOPPED, self._socket(pid)
+        asks = not stopped and server.unanswered(path) < server.WAITING
+        if asks and (data := server.ask(path, server.TRACEBACK, self._bound(_SERVER))):
             text = data.decode(errors="replace")
             if frames := stack.by_faulthandler(text):
                 return text, frames, EvidenceSource.WORKER_SERVER

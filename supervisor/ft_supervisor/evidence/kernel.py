@@ -30,6 +30,18 @@ def state(pid: int) -> str:
     return words[:1]
 
 
+def totals(pid: int) -> dict[str, int]:
+    """Return the counts of /proc/PID/io; {} for another user's process, or without task accounting in the kernel."""
+    lines = _read(Path(f"/proc/{pid}/io")).splitlines()
+    return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
+
+
+def written(pid: int) -> int:
+    """Return the bytes that the process has written since its start: to anything, and again those that go to disks."""
+    counts = totals(pid)
+    return counts.get("wchar", 0) + counts.get("write_bytes", 0)
+
+
 def catches(pid: int, number: int) -> bool:
     """Return whether the process catches this signal (SigCgt in proc(5))."""
     for line in _read(Path(f"/proc/{pid}/status")).splitlines():

@@ -13,7 +13,20 @@ TRACE, TRACEBACK = "fr_trace_json", "dump_traceback"
 """Handlers of the server."""
 MOST = 32 << 20
 """Bytes of an answer that are read."""
+WAITING = 3
+"""Connections without an answer from which on a server is not asked for a traceback: more would use up its threads."""
 _PIECE = 1 << 16
+_CONNECTED = "03"
+
+
+def unanswered(path: Path) -> int:
+    """Return how many connections the server has that are not closed, by /proc/net/unix: nearly all of them wait for
+    an answer. Each takes one of its 32 threads, for as long as the GIL is held."""
+    try:
+        lines = Path("/proc/net/unix").read_text(errors="replace").splitlines()
+    except OSError:
+        return 0
+    return sum(line.endswith(f" {path}") and line.split()[5] == _CONNECTED for line in lines)
 
 
 class _Connection(http.client.HTTPConnection):

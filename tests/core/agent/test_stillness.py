@@ -82,6 +82,22 @@ def test_work_is_never_taken_for_a_hang(name: str, work: Callable[[Activity, flo
     assert not any(play(work, 40)), name
 
 
+def test_collectives_alone_are_work() -> None:
+    """Workers may use no CPU time while the GPU works. What they enter is known only where stacks are looked at."""
+    stillness, looked = Stillness(AFTER, 1), 0
+    for look in range(40):
+        now = look * interval(AFTER)
+        entered = 5 + look if stillness.wants_stacks(now) else 0
+        looked += entered > 0
+        stillness.look([Activity(0, sequence=entered)], now)
+        assert stillness.still_for(now) == 0.0
+    assert looked > 3
+
+
+def test_collectives_that_are_not_known_are_no_work() -> None:
+    assert play(lambda one, now: replace(one, sequence=0 if now % 100 else 5), 10)[-1] == 600.0
+
+
 def test_an_evaluation_without_a_line_is_no_hang() -> None:
     """It neither writes nor reads, and enters no collective; but it is not in one place all the time."""
     places = iter(["forward", "backward", "item", "forward", "item", "loss"] * 100)

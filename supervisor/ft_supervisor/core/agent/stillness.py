@@ -8,9 +8,9 @@ CPU time counts as still only if its main thread had one and the same stack in S
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ft_supervisor.core.protocol.activity import Activity, interval
+from ft_supervisor.core.protocol.activity import Activity, gap
 
 SAMPLES = 3
 """Equal stacks that show that a worker which uses CPU time goes nowhere."""
@@ -47,12 +47,12 @@ class Stillness:
         before, self._workers = self._workers, {}
         for activity in seen:
             worker = before.get(activity.local_rank)
-            late = worker is None or now - worker.at > 3 * interval(self._after)
-            if worker is None or late or _works(worker.last, activity, now - worker.at):
+            if worker is None or now - worker.at > gap(self._after) or _works(worker.last, activity, now - worker.at):
                 worker = _Worker(now, now, activity, now)
             elif activity.cpu - worker.last.cpu > _CPU * (now - worker.at):
                 worker.idle_since = now
-            worker.last, worker.at = activity, now
+            entered = activity.sequence or worker.last.sequence
+            worker.last, worker.at = replace(activity, sequence=entered), now
             self._workers[activity.local_rank] = worker
 
     def beat(self, local_rank: int, now: float) -> None:
@@ -91,10 +91,11 @@ class Stillness:
 
 def _works(last: Activity, seen: Activity, seconds: float) -> bool:
     """Return whether the totals of these looks, so many seconds apart, show work."""
-    exact = ("output", "written", "sequence")
+    exact = ("output", "written")
     grown = {name: getattr(seen, name) - getattr(last, name) for name in ("read", "below_written")}
     return (
         any(getattr(seen, name) != getattr(last, name) for name in exact)
+        or 0 < last.sequence != seen.sequence > 0
         or any(not 0 <= more < _BYTES for more in grown.values())
         or not 0 <= seen.below_cpu - last.below_cpu < max(_BELOW_CPU * seconds, 0.05)
     )

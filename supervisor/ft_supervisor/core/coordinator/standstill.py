@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ft_supervisor.core.protocol.activity import interval
-
-MISSED = 3
-"""Reports of a node that may be lost in a row before its last one counts no more."""
+from ft_supervisor.core.protocol.activity import gap
 
 
 class Standstill:
-    """The nodes of one cycle. A node repeats its report at each look at its workers (protocol.activity.interval)."""
+    """The nodes of one cycle. A node repeats its report at each look at its workers; if it misses too many its last one
+    counts no more (protocol.activity)."""
 
     def __init__(self, after: float) -> None:
-        self._bound = MISSED * interval(after)
+        self._bound = gap(after)
         self._still: dict[int, tuple[float, float]] = {}
         """By infra_rank since when the node's workers have done nothing, and when it last said so."""
 
