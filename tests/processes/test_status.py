@@ -73,7 +73,7 @@ def when(job: Job, what: str, **wanted: object) -> dict[str, Any]:
 
 def test_from_the_first_cycle_to_the_end(start: StartJob, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    job = start(nodes=3, active=2, timeouts=QUICK, candidates=3)
+    job = start(nodes=3, active=2, timeouts=QUICK, candidates=3, worker=["beats"])
     workers = in_place(job, 2)
     roles = {"node0": "active", "node1": "active", "node2": "standby"}
     status = when(job, "a running job", phase="running", cycle="0.0", roles=roles)
@@ -81,7 +81,9 @@ def test_from_the_first_cycle_to_the_end(start: StartJob, tmp_path_factory: pyte
     assert (status["spares"], status["members"], status["survives"]) == (1, 3, 1)
     assert [(budget["left"], budget["max"]) for budget in status["budgets"]] == [(10, 10)]
     assert all(node["heartbeat_age"] < 9 for node in status["nodes"])
+    assert until(lambda: told(job)["status"]["step"], "the training's step")["step"] == 1769
     code, text = ask(job)
+    assert "Training      step 1769" in text, text
     assert code == 0 and "2 active, 1 standby" in text and max(map(len, text.splitlines())) <= 80
 
     job.fail(workers[1])

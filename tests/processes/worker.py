@@ -44,7 +44,7 @@ def complain(_number: int, _frame: object) -> None:
 def beat(notify: socket.socket) -> None:
     """As any client of sd_notify does."""
     if not Path(f"silent-{os.environ['RANK']}").exists():
-        notify.send(b"WATCHDOG=1\nSTATUS=training")
+        notify.send(b"WATCHDOG=1\nSTATUS=step 1769, training")
 
 
 def checkpoint() -> None:

@@ -5,16 +5,18 @@ import re
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 from tests.history.recordings import CASES, recorded
 from tests.report.report_texts import controls, evil, report, row, sacct
 
 from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
 from ft_supervisor.history.model import Fault, NodeStory, Span, SpanState
 from ft_supervisor.report import render_html, render_json, render_text
+from ft_supervisor.report.cards import blame
 from ft_supervisor.report.model import join
 from ft_supervisor.report.render_text import MOST_CYCLES, MOST_FAULTS
 from ft_supervisor.report.text_timeline import MOST_NODES
-from ft_supervisor.report.words import clock, moment
+from ft_supervisor.report.words import LIVE, clock, moment, outcome, verdict_line
 from ft_supervisor.run_folder.left_running import LeftRunning
 
 KILL = Fault(100.0, "kill", "node", "node1")
@@ -172,6 +174,27 @@ def test_brief_is_five_lines(case: str) -> None:
     assert len(lines) == 5 and all(lines)
     assert lines[0].startswith("test, job 4242: ")
     assert len(render_text.brief(evil()).splitlines()) == 5 and not controls(render_text.brief(evil()))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_at_eighty_columns_no_line_is_cut_and_the_end_says_how_it_ended(case: str) -> None:
+    told = report(case)
+    lines = text(told, width=80).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    last = " ".join(" ".join(lines[-6:]).split())
+    assert verdict_line(told.runs[0], outcome(told.runs[0], told)) in last
+    assert last.endswith(" ".join(blame(told.runs[0]).split()))
+    name, _, _, time, _ = render_text.brief(told).splitlines()
+    assert max(len(name), len(time)) <= 80
+
+
+def test_a_run_whose_journal_has_just_grown_runs() -> None:
+    history = recorded("running")
+    assert history.until is not None
+    for age, word in ((5.0, "running"), (LIVE + 1, "no verdict"), (-5.0, "no verdict")):
+        told = join("4242", [history], [], now=history.until + age)
+        assert outcome(history, told) == word
+        assert render_text.brief(told).splitlines()[0] == f"test, job 4242: {word}"
 
 
 def test_equal_failures_are_one_row() -> None:

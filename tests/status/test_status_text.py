@@ -313,6 +313,10 @@ def test_the_step_that_the_training_has_come_to() -> None:
     assert "Training step 1769 21 s ago" in words(seen(shot_of(talk)))
     both = replace(shot, checkpoint=CheckpointStatus(1700, shot.time - 239))
     assert "Training step 1769, checkpoint 1700, 4 min old" in words(seen(both))
+    newer = replace(shot, checkpoint=CheckpointStatus(1780, shot.time + 1))
+    assert "Training step 1780, checkpoint 1780, 0 ms old" in words(seen(newer)), "the step was told before it"
+    back = replace(shot, checkpoint=CheckpointStatus(1780, shot.time - 60))
+    assert "Training step 1769, checkpoint 1780, 1 min" in words(seen(back)), "it has begun anew from there"
 
 
 @pytest.mark.parametrize(

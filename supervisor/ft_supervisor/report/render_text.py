@@ -67,7 +67,7 @@ def brief(report: Report) -> str:
     word = outcome(newest, report)
     do = [text(row.do) for row in advised(newest)][:1] or ["nothing to do" if newest.verdict else "it goes on"]
     lines = [f"{job_title(report)}: {chip(newest) or word}", verdict_line(newest, word), blame(newest)]
-    return "".join(f"{one_line(line)}\n" for line in [*lines, time_line(newest), *do])
+    return "".join(f"{one_line(line)}\n" for line in [*lines, time_line(newest, short=True), *do])
 
 
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:

@@ -12,6 +12,9 @@ from ft_supervisor.core.words import UNKNOWN, count, duration, plain, rung
 from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailedWorker, History, NodeStory, SpanState
 from ft_supervisor.report.model import Report
 
+LIVE = 30.0
+"""Seconds. A run whose journals have grown within this time runs; while a job runs they come some seconds late."""
+
 
 def moment(at: float | None) -> str:
     """Return date and time in the reader's time zone. `at`: seconds since the epoch; None: unknown."""
@@ -49,8 +52,11 @@ def outcome(history: History, report: Report) -> str:
     """Return how the run ended, in one word, or in a few words if it has no verdict."""
     if history.verdict is not None:
         return history.verdict.outcome.value
-    if report.running and history is report.runs[0]:
+    newest = history is report.runs[0]
+    if report.running and newest:
         return "running, Slurm says"
+    if newest and history.until is not None and 0 <= report.now - history.until < LIVE:
+        return "running"
     return "no verdict" if history.start is not None else "nothing known"
 
 
@@ -164,9 +170,9 @@ def summary(history: History) -> list[str]:
     return lines
 
 
-def time_line(history: History) -> str:
+def time_line(history: History, *, short: bool = False) -> str:
     """Return how long the run trained, and what failures cost."""
-    of = f"{ratio(history)} of the time (effective training time ratio)"
+    of = f"{ratio(history)} of the time" + ("" if short else " (effective training time ratio)")
     return f"trained {duration(history.training)}, {of}; failures took {lost(history)}"
 
 

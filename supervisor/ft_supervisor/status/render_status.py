@@ -10,7 +10,7 @@ from ft_supervisor.core.protocol.cost import Cost
 from ft_supervisor.core.protocol.model import JobPhase
 from ft_supervisor.core.words import count, duration, rung
 from ft_supervisor.report.advice import text as plain_text
-from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot
+from ft_supervisor.run_folder.snapshot import NodeRole, Snapshot, StepStatus
 from ft_supervisor.status import render_nodes, silence, what_to_do
 from ft_supervisor.status.judgement import JobStatus, RunState
 from ft_supervisor.status.words import clock, wrap
@@ -158,12 +158,14 @@ def _rows(seen: JobStatus, shot: Snapshot) -> Iterator[tuple[str, str, str]]:
 
 def _training(shot: Snapshot, now: float) -> str:
     """Return how far the training has come, such as `step 1769, checkpoint 1700, 4 min old`."""
-    told = []
-    if shot.step is not None:
-        age = now - shot.step.time
-        told.append(f"step {shot.step.step}" + (f" {duration(age)} ago" if age > _OLD_STEP else ""))
-    if shot.checkpoint is not None:
-        told.append(f"checkpoint {shot.checkpoint.step}, {duration(max(0.0, now - shot.checkpoint.time))} old")
+    step, checkpoint, told = shot.step, shot.checkpoint, []
+    if step is not None and checkpoint is not None and checkpoint.time > step.time and checkpoint.step > step.step:
+        step = StepStatus(checkpoint.step, checkpoint.time)  # steps are told now and then
+    if step is not None:
+        age = now - step.time
+        told.append(f"step {step.step}" + (f" {duration(age)} ago" if age > _OLD_STEP else ""))
+    if checkpoint is not None:
+        told.append(f"checkpoint {checkpoint.step}, {duration(max(0.0, now - checkpoint.time))} old")
     return ", ".join(told)
 
 
