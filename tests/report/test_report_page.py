@@ -293,6 +293,20 @@ def test_in_a_browser_a_fault_is_seen_in_its_row_and_lines_go_through_all(
 
 
 @pytest.mark.slow("the same page read as text")
+@pytest.mark.parametrize("width", [1280, 800, 380])
+def test_in_a_browser_the_times_below_the_rows_do_not_touch(chromium: Browser, tmp_path: Path, width: int) -> None:
+    start = recorded("crash").start
+    assert start is not None
+    for number, length in enumerate((7.5, 58.0, 113.0, 193.0, 1000.0, 3599.0, 7100.0, 20_000.0, 88_000.0, 600_000.0)):
+        page = tmp_path / f"{number}.html"
+        page.write_text(render_html.render(report("crash", until=start + length)))
+        chromium.open(page, width)
+        labels = chromium.evaluate(LABELS)
+        assert len(labels) >= 2 and labels[-1]["right"] <= width
+        assert all(one["right"] + 2 < other["left"] for one, other in pairwise(labels)), (length, labels)
+
+
+@pytest.mark.slow("the same page read as text")
 def test_in_a_browser_other_people_s_texts_do_nothing(chromium: Browser, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(render_html.render(evil()))

@@ -28,7 +28,30 @@ _LEAST = 0.25
 """The least width of a span in per cent: a failure of 50 ms in an hour has to be visible."""
 _LABELLED = 4.0
 """The least width in per cent of a span with its cycle's number in it; a telephone needs three times as much."""
-_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
+_STEPS = (
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    14400,
+    43200,
+    86400,
+    172800,
+    604800,
+)
 _FLASH = "M0 12 L-6 0 H6 Z"
 """The shape of a fault's mark, in pixels from its place in the row."""
 _ORDER = (
@@ -180,12 +203,12 @@ def _marks(history: History, scale: _Scale) -> str:
 
 def _axis(scale: _Scale) -> Iterator[str]:
     length = scale.end - scale.start
-    step = next((each for each in _STEPS if length / each <= 8), length / 8)
+    step = next((each for each in _STEPS if length / each <= 6), length / 6)
     ticks = [scale.start + i * step for i in range(int(length / step) + 1)]
     for number, at in enumerate(ticks):
         x = scale.x(at)
         odd = ' class="odd"' if number % 2 else ""
-        anchor = "start" if x < 4 else "end" if x > 92 else "middle"
+        anchor = "start" if x < 4 else "end" if x > 94 else "middle"
         label = clock(at) if at == scale.start else f"+{_round(at - scale.start)}"
         yield f'<line x1="{x:.3f}%" x2="{x:.3f}%" y1="0" y2="5"/>'
         yield f'<text{odd} x="{x:.3f}%" y="17" text-anchor="{anchor}">{label}</text>'
