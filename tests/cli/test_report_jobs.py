@@ -120,8 +120,8 @@ def test_exit_codes_that_the_policy_keeps(slurm: FakeSacct) -> None:
         (["--since", ""], "is no time"),
         (["--since", "today", "--state", "victorious"], "--state: 'victorious' is not one of success, failed,"),
         (["--since", "today", "--state", ""], "--state: '' is not one of"),
-        (["--since", "today", "--html", "x.html"], "neither JOB nor --html"),
-        (["7", "--since", "today"], "neither JOB nor --html"),
+        (["--since", "today", "--brief"], "neither JOB nor --brief"),
+        (["7", "--since", "today"], "neither JOB nor --brief"),
         (["--state", "failed"], "go with --since"),
         (["--fix-exit-codes"], "go with --since"),
         (["--since", "today", "--config", "none.yaml"], "none.yaml"),
@@ -189,22 +189,64 @@ def test_a_month_of_jobs_is_soon_listed(slurm: FakeSacct) -> None:
     assert time.monotonic() - began < 60
 
 
-def test_the_ratio_of_jobs_and_the_best_interval(slurm: FakeSacct) -> None:
-    from tests.history.recordings import RECORDED
+def a_job_with_journals(slurm: FakeSacct, name: str = "7.0.0") -> None:
+    """Put a recorded run of job 7, which took 13 s, below `runs`, and Slurm's record of it."""
+    from tests.history.recordings import RECORDED, recorded
 
-    folder = slurm.folder / "runs"
-    shutil.copytree(RECORDED / "crash/4242.0.0", folder / "7.0.0")
-    done = report(slurm, "--since", "30d", "--ettr", "--save", "2", "--every", "3600", "--run-dir", "runs")
-    text = done.stdout
-    assert done.returncode == 0, done
-    assert "training / (scheduled + queued), at most:" in text
-    assert "lost by cause: exit " in text and "mean time between failures: " in text
-    assert "a checkpoint of 2.0 s is best taken every " in text and "of the time instead of" in text
-    value = json.loads(report(slurm, "--since", "30d", "--ettr", "--json", "--run-dir", "runs").stdout)["efficiency"]
-    assert value["all"]["failures"] == 1 and 0 < value["jobs"]["7"]["ettr"] <= 1
-    assert value["jobs"]["8"]["ettr"] is None
+    start = int(recorded("crash").start or 0)
+    shutil.copytree(RECORDED / "crash/4242.0.0", slurm.folder / "runs" / name)
+    times = {"Submit": start - 100, "Start": start, "End": start + 60}
+    slurm.rows(row(7, UID=ME, JobID="123_4", **times), FAILED)
 
 
-def test_the_options_of_the_ratio_go_with_since(slurm: FakeSacct) -> None:
-    done = report(slurm, "--ettr")
+def test_the_ratio_of_jobs_and_what_was_lost(slurm: FakeSacct) -> None:
+    a_job_with_journals(slurm)
+    done = report(slurm, "--since", "30d", "--run-dir", "runs", "--save", "0.01", "--every", "60")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = lines(done)
+    assert told[0].startswith("JOB OUTCOME SLURM ETTR END (") and told[2].startswith("123_4 success COMPLETED <")
+    text = "\n".join(told)
+    assert (
+        "effective training time ratio at most " in text and " of 2 min 40 s in 1 job (1 more without journals)" in text
+    )
+    assert "queued 1 min 40 s" in text and "lost by cause: exit " in text and "lost by node: node1 " in text
+    assert "1 failure, one in " in text and "a checkpoint costs 10 ms; best every " in text
+    assert text.endswith(" won")
+
+
+def test_the_account_as_json(slurm: FakeSacct) -> None:
+    a_job_with_journals(slurm)
+    value = json.loads(report(slurm, "--since", "30d", "--json", "--run-dir", "runs").stdout)["efficiency"]
+    one = value["jobs"]["7"]
+    assert one == value["all"], "the other job has no journals"
+    assert one["failures"] == 1 and 0 < one["ettr"] <= 1 and not one["exact"]
+    assert sum(one["parts"].values()) == pytest.approx(one["available"], abs=0.01) == pytest.approx(160, abs=1)
+    assert one["checkpoints"] == {"number": 0, "cost": None, "every": None} and one["interval"] is None
+    assert value["jobs"]["8"]["ettr"] is None and value["jobs"]["8"]["parts"] is None
+
+
+def test_the_page_of_many_jobs(slurm: FakeSacct) -> None:
+    a_job_with_journals(slurm)
+    done = report(slurm, "--since", "30d", "--run-dir", "runs", "--html", "jobs.html")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "jobs.html\n", "")
+    page = (slurm.folder / "jobs.html").read_text()
+    assert page.startswith("<!DOCTYPE html>") and "123_4" in page and "Lost by cause" in page
+    done = report(slurm, "--since", "30d", "--html", "nowhere/jobs.html")
+    assert done.returncode == 2 and "nowhere" in done.stderr
+
+
+def test_journals_that_cannot_be_read_are_a_note(slurm: FakeSacct) -> None:
+    a_job_with_journals(slurm)
+    (slurm.folder / "runs/8").write_text("")
+    journals = slurm.folder / "runs/7.0.0/journal"
+    shutil.rmtree(journals)
+    journals.write_text("no folder")
+    done = report(slurm, "--since", "30d", "--run-dir", "runs")
+    assert "effective training time" not in done.stdout and "ETTR" not in done.stdout
+    assert done.returncode in (0, 4), done
+
+
+def test_the_options_of_checkpoints_go_with_since(slurm: FakeSacct) -> None:
+    done = report(slurm, "--save", "3")
     assert done.returncode == 2 and "go with --since" in done.stderr
+    assert report(slurm, "--since", "30d", "--ettr").returncode == 2, "it is shown without an option"

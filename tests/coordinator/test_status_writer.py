@@ -16,6 +16,7 @@ from tests.run_folder.test_snapshot import successor
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.coordinator.status_writer import SOONEST, StatusFile, StatusWriter
 from ft_supervisor.core.protocol.coordinator_facts import CycleFailed, MajorityBack, TooFewNodes
+from ft_supervisor.core.protocol.events import CheckpointSeen
 from ft_supervisor.core.protocol.model import Cycle, Job
 from ft_supervisor.core.protocol.settings import Cause, OnExhausted
 from ft_supervisor.process import atomic
@@ -128,6 +129,20 @@ def test_nothing_waits_for_a_file_system_that_hangs(
     for piece in last:
         wait_for(piece)
     assert there(tmp_path).run_id == "1.0.0"
+
+
+def test_each_new_checkpoint_is_told_once(tmp_path: Path, talk: Talk) -> None:
+    told: list[CheckpointSeen] = []
+    writer = StatusWriter(at(tmp_path), "n0", told.append)
+    for number, (step, written) in enumerate([(None, 0), (10, 5000), (10, 5000), (12, 6000.5)]):
+        if step is not None:
+            (tmp_path / "step").write_text(f"{step}")
+            os.utime(tmp_path / "step", (written, written))
+        writer.beat(talk.machine, number * EVERY)
+        assert writer._writing is not None and writer._writing.wait(BOUND)
+    assert told == [CheckpointSeen(10, 5000.0), CheckpointSeen(12, 6000.5)]
+    before = talk.machine.cycle
+    assert talk.machine.handle(told[0], talk.now) == [] and talk.machine.cycle == before, "for the journal alone"
 
 
 def test_a_repeated_failure_is_logged_once(tmp_path: Path, talk: Talk, capfd: pytest.CaptureFixture[str]) -> None:

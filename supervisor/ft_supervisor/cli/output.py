@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from ft_supervisor.process import atomic
+
 
 def put(text: str) -> bool:
     """Print the text as it is, on stdout. Return False when the reader is gone (`| head`). Raises OSError when it
@@ -26,6 +28,14 @@ def put(text: str) -> bool:
             raise
         return False
     return True
+
+
+def write_file(text: str, path: Path) -> None:
+    """Write the whole text or nothing; into a pipe or a device, which stays in its place, directly. Raises OSError."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_text(text, encoding="utf-8")
+        return
+    atomic.replace(path, text.encode())
 
 
 def reader_leaves(seconds: float) -> bool:

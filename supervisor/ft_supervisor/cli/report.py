@@ -43,14 +43,13 @@ def report(
     fix_exit_codes: Annotated[
         bool, typer.Option("--fix-exit-codes", help="Make the verdict's exit code their DerivedExitCode, too.")
     ] = False,
-    ettr: Annotated[
-        bool, typer.Option("--ettr", help="Add how much of the time went into training, and what the rest did.")
-    ] = False,
     save: Annotated[
-        float | None, typer.Option("--save", metavar="SECONDS", min=0.001, help="How long a checkpoint takes.")
+        float | None,
+        typer.Option("--save", metavar="SECONDS", min=0.001, help="How long a checkpoint takes, if not measured."),
     ] = None,
     every: Annotated[
-        float | None, typer.Option("--every", metavar="SECONDS", min=0.001, help="The time between two checkpoints.")
+        float | None,
+        typer.Option("--every", metavar="SECONDS", min=0.001, help="The time between two, if not measured."),
     ] = None,
 ) -> None:
     """Tells a job's story: its nodes, cycles and failures, why, and the time that they took.
@@ -66,7 +65,7 @@ def report(
       ft-supervisor report 1234 --html report.html     one file, to look at or to send
       ft-supervisor report --since yesterday           how my jobs ended, whatever Slurm calls it
       ft-supervisor report --since now-7days --state failed,interrupted
-      ft-supervisor report --since 30d --ettr --save 40 --every 3600
+      ft-supervisor report --since 30d --html jobs.html       with ETTR, and what the rest of the time went into
 
     \b
     Exit codes:
@@ -77,13 +76,13 @@ def report(
     """
     if since is None and (state is not None or fix_exit_codes):
         raise typer.Exit(complain("--state and --fix-exit-codes go with --since"))
-    if since is not None and (job is not None or html is not None):
-        raise typer.Exit(complain("--since lists all jobs: it goes with neither JOB nor --html"))
-    if since is None and (ettr or save is not None or every is not None):
-        raise typer.Exit(complain("--ettr, --save and --every go with --since"))
+    if since is not None and (job is not None or brief):
+        raise typer.Exit(complain("--since lists all jobs: it goes with neither JOB nor --brief"))
+    if since is None and (save is not None or every is not None):
+        raise typer.Exit(complain("--save and --every go with --since"))
     if since is not None:
-        asked = since, state, config, run_dir, fix_exit_codes, ettr or save is not None, save, every
-        raise typer.Exit(guarded(lambda: _many(asked, as_json)))
+        asked = since, state, config, run_dir, fix_exit_codes, save, every
+        raise typer.Exit(guarded(lambda: _many(asked, as_json, html)))
     raise typer.Exit(guarded(lambda: _one(job, config, run_dir, as_json, html, brief)))
 
 
@@ -120,7 +119,7 @@ def _write(told: Report, as_json: bool, html: Path | None, brief: bool) -> int:
     return OK if told.has_journal else IN_PART
 
 
-def _many(asked: tuple[Any, ...], as_json: bool) -> int:
+def _many(asked: tuple[Any, ...], as_json: bool, html: Path | None) -> int:
     """List all jobs of the user since then, and return the exit code."""
     from ft_slurm.errors import SlurmError
     from ft_slurm.sacct_jobs import BadTime
@@ -129,12 +128,17 @@ def _many(asked: tuple[Any, ...], as_json: bool) -> int:
     try:
         query = report_jobs.ListQuery(*asked)
         listing = report_jobs.gather(query, os.environ)
-    except (find.WrongUse, BadTime) as error:
+        if html is not None:
+            report_jobs.write_page(listing, query, html)
+    except (find.WrongUse, BadTime, OSError) as error:
         return complain(error)
     except SlurmError as error:
         complain(error)
         return NOTHING_KNOWN
-    put(report_jobs.as_json(listing, query) if as_json else report_jobs.as_text(listing, query))
+    if as_json:
+        put(report_jobs.as_json(listing, query))
+    else:
+        put(report_jobs.as_text(listing, query) if html is None else f"{html}\n")
     code = IN_PART if listing.notes else OK
     if listing.hangs:
         os._exit(code)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ft_slurm.errors import NoCommands, SlurmError
-from ft_supervisor.process import atomic
+from ft_supervisor.cli.output import write_file
 from ft_supervisor.process.background import Background, Hangs
 from ft_supervisor.report import render_html, render_json, render_text
 from ft_supervisor.report.model import Report, join
@@ -80,8 +80,5 @@ def as_json(report: Report) -> str:
 
 
 def write_page(report: Report, path: Path) -> None:
-    """Write the whole page or nothing; into a pipe or a device, which stays in its place, directly. Raises OSError."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        path.write_text(render_html.render(report), encoding="utf-8")
-        return
-    atomic.replace(path, render_html.render(report).encode())
+    """Write the whole page or nothing. Raises OSError."""
+    write_file(render_html.render(report), path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,8 +13,9 @@ from ft_slurm import sacct_jobs
 from ft_slurm.cli_client import CliClient
 from ft_slurm.errors import NoCommands
 from ft_supervisor import config as configuration
+from ft_supervisor.cli.output import write_file
 from ft_supervisor.config.defaults import built_in
-from ft_supervisor.report import efficiency_text, jobs_sources, jobs_text
+from ft_supervisor.report import efficiency_text, jobs_page, jobs_sources, jobs_text
 from ft_supervisor.report.jobs import OUTCOMES
 from ft_supervisor.report.jobs_sources import Listing
 from ft_supervisor.run_folder.find import WrongUse
@@ -22,14 +24,13 @@ from ft_supervisor.run_folder.find import WrongUse
 @dataclass(frozen=True)
 class ListQuery:
     """The options of the list. `states`: words of OUTCOMES, with commas; None for all. `fix`: correct
-    DerivedExitCodes. `ettr`: account for the jobs' time; `save`, `every`: seconds of a checkpoint, and between two."""
+    DerivedExitCodes. `save`, `every`: seconds of a checkpoint, and between two, in place of what was measured."""
 
     since: str
     states: str | None = None
     config: Path | None = None
     run_dir: Path | None = None
     fix: bool = False
-    ettr: bool = False
     save: float | None = None
     every: float | None = None
 
@@ -48,8 +49,7 @@ def gather(query: ListQuery, environ: Mapping[str, str]) -> Listing:
     index = environ if query.config is None and query.run_dir is None else None
     jobs_sources.read_verdicts(listing, templates, index, of_all=query.fix)
     listing.jobs = [job for job in listing.jobs if job.outcome in wanted]
-    if query.ettr:
-        jobs_sources.read_accounts(listing, templates, index)
+    jobs_sources.read_accounts(listing, templates, index, time.time())
     if query.fix:
         jobs_sources.fix_exit_codes(client, listing)
     return listing
@@ -57,7 +57,7 @@ def gather(query: ListQuery, environ: Mapping[str, str]) -> Listing:
 
 def as_json(listing: Listing, query: ListQuery) -> str:
     """Return the JSON; see jobs_text."""
-    more = {"efficiency": efficiency_text.document(listing, query.save)} if query.ettr else {}
+    more = {"efficiency": efficiency_text.document(listing, query.save, query.every)}
     return jobs_text.as_json(listing, query.since, more)
 
 
@@ -67,8 +67,13 @@ def as_text(listing: Listing, query: ListQuery) -> str:
         width: int | None = os.get_terminal_size(1).columns or 80
     except OSError:
         width = None
-    more = efficiency_text.lines(listing, query.save, query.every) if query.ettr else []
+    more = efficiency_text.lines(listing, query.save, query.every)
     return jobs_text.as_text(listing, query.since, width, more)
+
+
+def write_page(listing: Listing, query: ListQuery, path: Path) -> None:
+    """Write the whole page or nothing. Raises OSError."""
+    write_file(jobs_page.render(listing, query.since, query.save, query.every), path)
 
 
 def _states(text: str | None) -> frozenset[str]:

@@ -20,6 +20,7 @@ from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import actions
 from ft_supervisor.core.protocol.codec import encode
 from ft_supervisor.core.protocol.events import (
+    CheckpointSeen,
     CloseHeld,
     CoordinatorEvent,
     Heard,
@@ -53,7 +54,7 @@ LAST_FILES_BOUND = 2.0
 LAST_NOTICE_BOUND = 2.0
 """Seconds for notices that are still being sent then; the verdict's was sent `close_grace` before."""
 
-Item = Received | Promised | StepRead | SlurmToldUs | VerdictWritten | VerdictFileFound | StoreLost
+Item = Received | Promised | StepRead | CheckpointSeen | SlurmToldUs | VerdictWritten | VerdictFileFound | StoreLost
 Inbox = queue.SimpleQueue[Item]
 
 
@@ -84,7 +85,7 @@ class Loop:
         self._writing: list[Background[None]] = []
         self._looking: Background[None] | None = None
         self._step: Background[None] | None = None
-        self._status = StatusWriter(job, machine.node.name)
+        self._status = StatusWriter(job, machine.node.name, inbox.put)
         self._notices = Notices(job.run_id)
         self._notifier = Notifier(job, machine.node.name)
         self._evidence = NodeEvidence(job)

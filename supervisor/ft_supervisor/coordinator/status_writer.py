@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from ft_supervisor.coordinator.recent_events import RecentEvents
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol.actions import Fact
+from ft_supervisor.core.protocol.events import CheckpointSeen
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.process import atomic
 from ft_supervisor.process.background import Background
@@ -44,9 +46,9 @@ SOONEST = 0.5
 class StatusWriter:
     """Takes snapshots and writes them in threads. Its methods are for the main thread."""
 
-    def __init__(self, job: Job, node: str) -> None:
-        """`node`: the name of this node."""
-        self._file = StatusFile(Path(job.run_folder), job.settings.step_file)
+    def __init__(self, job: Job, node: str, tell: Callable[[CheckpointSeen], None] | None = None) -> None:
+        """`node`: the name of this node; `tell` gets each new checkpoint, in a thread."""
+        self._file = StatusFile(Path(job.run_folder), job.settings.step_file, tell)
         self._events = RecentEvents(job, node)
         self._writing: Background[None] | None = None
         self._written_at = float("-inf")
@@ -82,10 +84,13 @@ class StatusWriter:
 class StatusFile:
     """The file <run folder>/status.json. A write replaces it as a whole, or leaves it as it was."""
 
-    def __init__(self, run_folder: Path, step_file: str = "") -> None:
-        """`step_file`: the path of checkpoint.step_file, "" without one."""
+    def __init__(
+        self, run_folder: Path, step_file: str = "", tell: Callable[[CheckpointSeen], None] | None = None
+    ) -> None:
+        """`step_file`: the path of checkpoint.step_file, "" without one; `tell` gets each new checkpoint."""
         self._path = run_folder / NAME
         self._step_file = step_file
+        self._tell = tell
         self._checkpoint: CheckpointStatus | None = None
         self._former: Snapshot | None = None
         """The last snapshot of the coordinator that was in charge before this one's term."""
@@ -122,6 +127,8 @@ class StatusFile:
                 known = self._checkpoint is not None and self._checkpoint.time == written
                 if not known and (step := step_in(path)) is not None:
                     self._checkpoint = CheckpointStatus(step, written)
+                    if self._tell is not None:
+                        self._tell(CheckpointSeen(step, written))
         return self._checkpoint
 
     def _there(self) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ft_supervisor.core.protocol.cost import Cost, cost, gpus_of
 from ft_supervisor.core.protocol.model import Verdict
 from ft_supervisor.history import clocks, game_days
+from ft_supervisor.history.checkpoints import checkpoints
 from ft_supervisor.history.cycles import cycles
 from ft_supervisor.history.fact import FactKind, JournalFacts, RunFact
 from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, History, Takeover
@@ -72,6 +73,11 @@ def build(
         cost=account if everything else None,
         per_node=per_node,
         name=next((each.name for each in journals if each.name), ""),
+        checkpoints=checkpoints(
+            (each for journal in journals for each in journal.checkpoints),
+            [[at - _off(each, ahead) for at in part] for each in journals for part in each.beats if part],
+            stories,
+        ),
         active=next((each.active for each in journals if each.active is not None), None),
         faults=game_days.placed(faults, names, ahead, stories),
         notes=(*notes, *clocks.notes(ahead, names)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from types import NoneType
@@ -140,6 +141,11 @@ class JournalFacts:
     strange: int = 0
     full: bool = False
     problem: str = ""
+    checkpoints: list[tuple[int, float]] = field(default_factory=list)
+    """(step, written) of those that a coordinator in charge has seen."""
+    beats: list[array[float]] = field(default_factory=list)
+    """Times of the heartbeats of local rank 0, in seconds since the epoch, if they are wanted; between two parts some
+    may be missing."""
 
 
 # -- helpers for dumped values

@@ -10,24 +10,29 @@ Of a coordinator's journal only the part counts in which the coordinator was in 
 from __future__ import annotations
 
 import json
+import re
+from array import array
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from ft_supervisor.core.protocol.bounds import Duration, Rank
+from ft_supervisor.core.protocol.bounds import Count, Duration, Rank
 from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.model import job_name
+from ft_supervisor.history.checkpoints import MOST_BEATS
 from ft_supervisor.history.fact import LATEST, JournalFacts, announced
 from ft_supervisor.history.from_agent import AgentEventReader
 from ft_supervisor.history.from_coordinator import CoordinatorEventReader
 
 VERSION = 2
 """Version of the journal's format (journal.journal)."""
+_NOW = re.compile(rb'"now":([0-9]{1,15}(?:\.[0-9]{1,15})?),')
 
 
-def facts(lines: Iterable[bytes]) -> JournalFacts:
-    """Return the facts of one journal. `lines`: its lines with line ends, followed by its read-only part."""
-    reader = _Reader()
+def facts(lines: Iterable[bytes], *, beats: bool = False) -> JournalFacts:
+    """Return the facts of one journal. `lines`: its lines with line ends, followed by its read-only part. `beats`:
+    whether the times of heartbeats are wanted, too."""
+    reader = _Reader(beats)
     for line in lines:
         if not reader.read(line):
             break
@@ -35,8 +40,9 @@ def facts(lines: Iterable[bytes]) -> JournalFacts:
 
 
 class _Reader:
-    def __init__(self) -> None:
-        self.journal = JournalFacts()
+    def __init__(self, beats: bool) -> None:
+        self.journal = JournalFacts(beats=[array("d")])
+        self._room = MOST_BEATS if beats else 0
         self._offset: float | None = None
         self._quiet = b""
         self._agent = AgentEventReader(None, 0)
@@ -60,7 +66,11 @@ class _Reader:
 
     def _skips(self, line: bytes) -> bool:
         """Return whether the line is a heartbeat after each worker's first one: most of such a journal."""
-        return not self._agent.waits_for_beats and b'"event":{"type":"Beat"' in line and b'"actions":[]' in line
+        skips = not self._agent.waits_for_beats and b'"event":{"type":"Beat"' in line and b'"actions":[]' in line
+        if skips and self._room > 0 and b'"local_rank":0,' in line and (now := _NOW.search(line, 0, 200)):
+            self._room -= 1
+            self.journal.beats[-1].append(_plausible(float(now[1]) + (self._offset or 0.0)))
+        return skips
 
     def end(self) -> JournalFacts:
         """Return the result."""
@@ -89,9 +99,10 @@ class _Reader:
             self.journal.torn += 1
         elif "journal" in value:
             return self._header(value)
-        elif "full" in value:
-            self.journal.full = True
-        elif "rest" not in value:
+        elif "rest" in value:
+            self.journal.full |= "full" in value
+            self.journal.beats.append(array("d"))
+        else:
             self._event(value)
         return True
 
@@ -126,6 +137,9 @@ class _Reader:
         if self.journal.machine == "agent":
             self.journal.facts += self._agent.facts(at, event, actions)
         elif self.journal.machine == "coordinator":
+            if event.get("type") == "CheckpointSeen" and value["term"] is not None:
+                seen = from_plain(event["step"], Count), _plausible(float(event["written"]))
+                self.journal.checkpoints.append(seen)
             message = event.get("message") if event.get("type") == "Received" else None
             if isinstance(message, dict) and message["type"] == "Register":
                 self._gpus(message["node"])

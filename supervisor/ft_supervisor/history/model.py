@@ -184,6 +184,16 @@ class CycleStory:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint, of which the step file told. `at`: when that was written; `cost`: seconds for which the training
+    stood still, None where no heartbeats tell."""
+
+    step: int
+    at: float
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
 class Takeover:
     """Another coordinator took charge of a running job. `gap`: seconds since the first agent lost the former one, None
     if no agent's journal has that."""
@@ -224,7 +234,8 @@ class History:
     else the one that a coordinator recorded. `name`: the job's, as configured, "" if it has none. `per_node`: workers
     on each node; `active`: nodes that are to train. `faults`: those of a game day, in order. `notes`: missing or odd
     files, one line each, for people. `left`: the note in the run's folder on a job that still ran in Slurm after its
-    verdict. `cost`: the account of the run's time, None without a journal."""
+    verdict. `cost`: the account of the run's time, None without a journal. `checkpoints`: in order of time, () without
+    checkpoint.step_file."""
 
     run_id: str
     nodes: tuple[NodeStory, ...]
@@ -242,6 +253,7 @@ class History:
     notes: tuple[str, ...] = field(default=())
     left: LeftRunning | None = None
     cost: Cost | None = None
+    checkpoints: tuple[Checkpoint, ...] = ()
 
     @property
     def first_failure(self) -> FirstFailedWorker | None:

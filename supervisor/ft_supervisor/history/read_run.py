@@ -17,6 +17,7 @@ from ft_supervisor.core.protocol.model import Verdict
 from ft_supervisor.core.words import count
 from ft_supervisor.history import game_days
 from ft_supervisor.history.builder import build
+from ft_supervisor.history.checkpoints import MOST_JOURNALS
 from ft_supervisor.history.fact import JournalFacts
 from ft_supervisor.history.facts import facts
 from ft_supervisor.history.model import CycleStory, Fault, FirstFailedWorker, History
@@ -41,9 +42,10 @@ _LONGEST = 1000
 """Characters of one line that are shown."""
 
 
-def read(folder: Path, budget: int = BUDGET) -> History:
+def read(folder: Path, budget: int = BUDGET, *, costs: bool = False) -> History:
     """Return the history of the run in `folder`. Files that cannot be read get a line in its notes; without any journal
-    it has no cycles. `budget`: bytes of agents' journals to read."""
+    it has no cycles. `budget`: bytes of agents' journals to read. `costs`: read the times of heartbeats, which tell
+    what checkpoints cost, and not the workers' last lines."""
     notes: list[str] = []
     verdict = _verdict(folder, notes)
     faults = _faults(folder / game_days.NAME, notes)
@@ -57,7 +59,9 @@ def read(folder: Path, budget: int = BUDGET) -> History:
             unread += 1
             continue
         budget -= size
-        contents.append(_read_journal(path, name, folder, notes))
+        beats = costs and sum(map(_beats, contents)) < MOST_JOURNALS
+        beats = beats and any(each.checkpoints for each in contents)  # the coordinators' come first
+        contents.append(_read_journal(path, name, folder, notes, beats=beats))
         contents[-1].nodes = names.setdefault(
             contents[-1].nodes, contents[-1].nodes
         )  # thousands of them, in thousands of journals
@@ -70,7 +74,16 @@ def read(folder: Path, budget: int = BUDGET) -> History:
         notes[MOST_NOTES:] = [f"and {len(notes) - MOST_NOTES} more lines like these"]
     notes += [*_missing(history, contents), *history.notes]
     left = _left(folder, notes) if verdict else None
-    return replace(history, notes=tuple(notes), cycles=_with_outputs(history.cycles, folder), left=left)
+    return replace(
+        history,
+        notes=tuple(notes),
+        left=left,
+        cycles=history.cycles if costs else _with_outputs(history.cycles, folder),
+    )
+
+
+def _beats(journal: JournalFacts) -> bool:
+    return any(journal.beats)
 
 
 def _verdict(folder: Path, notes: list[str]) -> Verdict | None:
@@ -154,14 +167,14 @@ def _journals(folder: Path, notes: list[str]) -> list[tuple[str, Path]]:
     return [*(each for each in found if not each[0].startswith("daemon")), *daemons[:MOST_DAEMONS]]
 
 
-def _read_journal(path: Path, name: str, folder: Path, notes: list[str]) -> JournalFacts:
+def _read_journal(path: Path, name: str, folder: Path, notes: list[str], *, beats: bool) -> JournalFacts:
     where = path.relative_to(folder)
     try:
         if name.startswith("daemon"):
             journal = facts(_lines(path, 1))
         else:
             rest = [path.with_suffix(f".{part}.jsonl") for part in ("rest-old", "rest")]
-            journal = facts(chain(_lines(path), *(_lines(part) for part in rest if part.exists())))
+            journal = facts(chain(_lines(path), *(_lines(part) for part in rest if part.exists())), beats=beats)
     except (OSError, smallfile.NotSmall) as error:
         notes.append(f"{where}: {_problem(error)}")
         return JournalFacts()

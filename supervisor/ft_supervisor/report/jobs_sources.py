@@ -14,8 +14,9 @@ from ft_slurm.cli_client import CliClient
 from ft_slurm.errors import Refused, SlurmError
 from ft_supervisor.core.protocol.model import Outcome
 from ft_supervisor.history import read_run
-from ft_supervisor.process.background import Background
-from ft_supervisor.report.efficiency import Efficiency, of_job
+from ft_supervisor.process.background import Background, Hangs
+from ft_supervisor.report.efficiency import Efficiency
+from ft_supervisor.report.job_time import of_job
 from ft_supervisor.report.jobs import ListedJob, join, judge
 from ft_supervisor.run_folder import run_index, runs, verdict_file
 from ft_supervisor.run_folder.runs import Wanted
@@ -27,7 +28,7 @@ FILES_BOUND = 10.0
 """Seconds to wait for the verdicts' files of all jobs together."""
 JOURNALS_BOUND = 120.0
 """Seconds to wait for the journals of all jobs together."""
-JOURNALS = 64 * 1024 * 1024
+JOURNALS = 16 * 1024 * 1024
 """Bytes of agents' journals that are read for one run."""
 CHANGE_BOUND = 20.0
 """Seconds to wait for one change in the database."""
@@ -86,25 +87,37 @@ def read_verdicts(
 
 
 def read_accounts(
-    listing: Listing, templates: Sequence[str], index: Mapping[str, str] | None, bound: float = JOURNALS_BOUND
+    listing: Listing,
+    templates: Sequence[str],
+    index: Mapping[str, str] | None,
+    now: float,
+    bound: float = JOURNALS_BOUND,
 ) -> None:
-    """Read the journals of all runs of each job that has begun, for the accounts of their time. `bound`: seconds; jobs
-    that were not read by then have no account."""
-    jobs = [job for job in listing.jobs if job.row.start is not None]
+    """Read the journals of all runs of each job that has begun, the newest jobs first, for the accounts of their time.
+    `now`: seconds since the epoch; `bound`: seconds; jobs that were not read by then have no account."""
+    jobs = [job for job in reversed(listing.jobs) if any(row.start is not None for row in job.records)]
     found: dict[int, Efficiency] = {}
+    problems: list[str] = []
 
     def read() -> None:
         for job in jobs:
             try:
                 folders = next(filter(None, (_runs(place, job) for place in _places(job, templates, index))), [])
-                histories = [read_run.read(folder, JOURNALS) for folder in folders]
-            except OSError:
+                histories = [read_run.read(folder, JOURNALS, costs=True) for folder in folders]
+            except OSError as error:
+                problems.append(f"{job.row.name}: {error}")
                 histories = []
-            found[job.row.job_id] = of_job(job.records, histories)
+            found[job.row.job_id] = of_job(job.records, histories, now)
 
-    if jobs and not Background("journals", read).wait(bound):
-        listing.hangs = True
-        listing.notes.append(f"not all journals were read within {bound:g} s: some jobs have no ratio")
+    if jobs:
+        try:
+            Background("journals", read).result(bound)
+        except Hangs:
+            listing.hangs = True
+            listing.notes.append(f"not all journals were read within {bound:g} s: the oldest jobs have no ratio")
+    if problems:
+        many = f", and of {len(problems) - 1} more" if len(problems) > 1 else ""
+        listing.notes.append(f"the journals cannot be read of job {problems[0]}{many}")
     listing.accounts = dict(found)
 
 

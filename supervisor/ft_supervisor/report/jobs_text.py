@@ -14,7 +14,16 @@ since the epoch; null stands for unknown values; Slurm's exit codes have sacct's
         "slurm": {"state", "exit_code", "derived_exit_code", "start", "end", "nodes"}}],
      "fixed": [{"job", "derived_exit_code"}],   the changes by --fix-exit-codes
      "notes": [missing data, for people],
-     "efficiency": {"jobs": {ID: ...}, "all", "best_interval"}}   with --ettr; see report.efficiency
+     "efficiency": {"jobs": {ID: SUM}, "all": SUM}}
+
+SUM is the account of one job's time, or of all jobs' that have journals; docs/jobs.md explains it:
+
+    {"ettr", "exact",                     0 to 1; whether nothing is missing, else it is at most that
+     "available", "parts": {PART: ...},   seconds; the parts (report.efficiency) add up to it; null without journals
+     "failures", "between_failures",      seconds of training per failure, null without one
+     "lost_by_cause", "lost_by_node",     seconds by name
+     "checkpoints": {"number", "cost", "every"},   seconds, as measured; null where nothing tells
+     "interval": null | {"save", "every", "best", "waste", "least", "won"}}   by Young's and Daly's rule
 """
 
 from __future__ import annotations
@@ -29,16 +38,18 @@ from rich.cells import cell_len, set_cell_size
 from ft_slurm.records import ExitCode
 from ft_supervisor.core.protocol.model import Outcome
 from ft_supervisor.core.words import count, one_line, plain
+from ft_supervisor.report.efficiency import Efficiency
 from ft_supervisor.report.jobs import ListedJob
 from ft_supervisor.report.jobs_sources import Listing
-from ft_supervisor.report.words import zone
+from ft_supervisor.report.words import share, zone
 
 VERSION = 1
 NARROW = 110
 """Columns. In a narrower terminal a job's summary has a line of its own."""
-_HEAD = ("JOB", "  OUTCOME", "SLURM", "END", "NAME")
-_MOST = (16, 13, 20, 11, 16)
-"""Width of each column in a terminal. The last column is cut first: NAME down to _LEAST, then END as a whole."""
+_HEAD = ("JOB", "  OUTCOME", "SLURM", "ETTR", "END", "NAME")
+_MOST = (16, 13, 20, 8, 11, 16)
+"""Width of each column in a terminal. The last column is cut first: NAME down to _LEAST, then END as a whole. ETTR is
+left out if no job has one; `<` before it: at most that."""
 _LEAST = 4
 _MARK = "! "
 MOST_REASON = 60
@@ -92,7 +103,7 @@ def as_text(listing: Listing, since: str, width: int | None, more: Sequence[str]
     """Return a line for each job, followed by remarks. `width`: the terminal's columns, in which each line fits; None
     for a pipe, where nothing is cut. `more`: further lines."""
     jobs = listing.jobs
-    lines = _table(jobs, width) if jobs else [f"no such jobs since {plain(since)}"]
+    lines = _table(listing, width) if jobs else [f"no such jobs since {plain(since)}"]
     contradicting = sum(job.contradicts for job in jobs)
     if contradicting:
         lines.append(f"!: Slurm says otherwise ({contradicting} of {count(len(jobs), 'job')})")
@@ -109,16 +120,19 @@ def as_text(listing: Listing, since: str, width: int | None, more: Sequence[str]
     return "".join(f"{line}\n" for line in (_fold(lines, width) if width is not None else lines))
 
 
-def _table(jobs: Sequence[ListedJob], width: int | None) -> list[str]:
-    rows = [_cells(job) for job in jobs]
-    head = tuple(f"{name} ({zone()})" if name == "END" else name for name in _HEAD)
+def _table(listing: Listing, width: int | None) -> list[str]:
+    rows = [_cells(job, listing.accounts.get(job.row.job_id)) for job in listing.jobs]
+    ratios = any(cells[_HEAD.index("ETTR")] for cells, _ in rows)
+    shown = [number for number, name in enumerate(_HEAD) if ratios or name != "ETTR"]
+    rows = [(tuple(cells[number] for number in shown), text) for cells, text in rows]
+    head = tuple(f"{_HEAD[number]} ({zone()})" if _HEAD[number] == "END" else _HEAD[number] for number in shown)
     columns = zip(head, *(cells for cells, _ in rows), strict=True)
     sizes = [max(cell_len(cell) for cell in column) for column in columns]
     narrow = width is not None and width < NARROW
     if width is not None:
-        sizes = [min(size, most) for size, most in zip(sizes, _MOST, strict=True)]
-        if (rest := width - sum(sizes[:4]) - 2 * 4) < _LEAST:  # of a name; END is left out rather than cut
-            sizes = sizes[: 4 if rest + 2 >= 0 else 3]
+        sizes = [min(size, _MOST[number]) for size, number in zip(sizes, shown, strict=True)]
+        if (rest := width - sum(sizes[:-1]) - 2 * len(sizes[:-1])) < _LEAST:  # of a name; END is left out, not cut
+            sizes = sizes[: -1 if rest + 2 >= 0 else -2]
     last = "" if narrow else "SUMMARY"
     lines = [_line(head, sizes, last, width)]
     for cells, text in rows:
@@ -128,16 +142,17 @@ def _table(jobs: Sequence[ListedJob], width: int | None) -> list[str]:
     return lines
 
 
-def _cells(job: ListedJob) -> tuple[tuple[str, ...], str]:
+def _cells(job: ListedJob, account: Efficiency | None) -> tuple[tuple[str, ...], str]:
     row = job.row
+    ratio = "" if account is None or account.ettr is None else f"{'' if account.exact else '<'}{share(account.ettr)}"
     end = "" if row.end is None else f"{datetime.fromtimestamp(row.end).astimezone():%m-%d %H:%M}"
     code = "" if row.exit_code in (None, ExitCode(0, 0)) else f" {row.exit_code}"
     outcome = f"{_MARK if job.contradicts else '  '}{job.outcome}"
-    cells = (plain(row.name), outcome, f"{plain(job.state.name)}{code}", end, plain(row.job_name))
-    return cells, _summary(job)
+    cells = (plain(row.name), outcome, f"{plain(job.state.name)}{code}", ratio, end, plain(row.job_name))
+    return cells, summary(job)
 
 
-def _summary(job: ListedJob) -> str:
+def summary(job: ListedJob) -> str:
     """Return the verdict's line, for a job that did not succeed with the beginning of the reason."""
     if job.verdict is None:
         return ""

@@ -50,9 +50,9 @@ def render(report: Report) -> str:
     return _template().render(report=report).lstrip()  # the macros before it leave empty lines
 
 
-@cache
-def _template() -> Template:
-    environment = Environment(
+def environment() -> Environment:
+    """Return what a page's template is made with: every value is escaped."""
+    return Environment(
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,
@@ -60,10 +60,15 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+@cache
+def _template() -> Template:
+    page = environment()
     functions: list[Callable[..., object]] = [advised, blamed, cards, clock, consequence, cost, count, decision, deed]
     functions += [duration, first_failing, game_day, lost, markup, moment, outcome, percent, ran, spoken, hours, ratio]
     functions += [timeline, title, whole]
-    environment.globals |= {function.__name__: function for function in functions} | {
+    page.globals |= {function.__name__: function for function in functions} | {
         "CSS": Markup(CSS),
         "DEFINITIONS": DEFINITIONS,
         "MOST_CARDS": MOST_CARDS,
@@ -80,7 +85,7 @@ def _template() -> Template:
         "titles_of": _titles,
         "verdict_line": verdict_line,
     }
-    return environment.from_string(PAGE)
+    return page.from_string(PAGE)
 
 
 def _shown(value: object) -> object:

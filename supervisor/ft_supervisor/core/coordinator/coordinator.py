@@ -23,6 +23,7 @@ from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.protocol import messages, orders
 from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, Leave, Tell
 from ft_supervisor.core.protocol.events import (
+    CheckpointSeen,
     CloseHeld,
     CoordinatorEvent,
     Heard,
@@ -113,6 +114,8 @@ class CoordinatorMachine:
             case StepRead(step):
                 if self.role is Role.LEADING:
                     self._follow(self.state.cycles.step_read(step, self.state.standing(now)), now)
+            case CheckpointSeen():
+                pass
             case SlurmToldUs(said):
                 self._hear_slurm(said, now)
             case Tick():
