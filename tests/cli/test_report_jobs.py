@@ -195,8 +195,8 @@ def a_job_with_journals(slurm: FakeSacct, name: str = "7.0.0") -> None:
 
     start = int(recorded("crash").start or 0)
     shutil.copytree(RECORDED / "crash/4242.0.0", slurm.folder / "runs" / name)
-    times = {"Submit": start - 100, "Start": start, "End": start + 60}
-    slurm.rows(row(7, UID=ME, JobID="123_4", **times), FAILED)
+    mine = row(7, UID=ME, JobID="123_4", Submit=start - 100, Start=start, End=start + 60)
+    slurm.rows(mine, FAILED)
 
 
 def test_the_ratio_of_jobs_and_what_was_lost(slurm: FakeSacct) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from tests.simulation import node_memory
 from tests.simulation.clockwork import Breach
 from tests.simulation.draw import draw
 from tests.simulation.plan import Plan, parse
@@ -98,10 +99,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time (default: all cores)")
     parser.add_argument("--replay", metavar="SEED|PLAN", help="print the history of one job")
     parser.add_argument("--match", default="", metavar="REGEX", help="with --replay: only these lines")
+    parser.add_argument("--node-memory", action="store_true", help="failures per job with and without node memory")
     options = parser.parse_args(arguments)
     if options.seeds < 1 or options.jobs < 1 or options.first_seed < 0:
         parser.error("--seeds and --jobs are at least 1, --first-seed is not negative")
     try:
+        if options.node_memory:
+            print(node_memory.table())
+            return 0
         if options.replay is not None:
             return _replay(options.replay, options.match)
         return _run(range(options.first_seed, options.first_seed + options.seeds), options.jobs, sys.stderr)

@@ -29,14 +29,14 @@ _KINDS = {
     "stopping": ("stop",),
     "waiting": ("decision", "waiting", "rendezvous"),
     "starting": ("starting",),
-    "standby": ("requeued", "queued"),
+    "queued": ("requeued", "queued"),
     "end": ("end", "outside"),
     "unknown": ("unknown",),
 }
 """The colours of report.style, each with its parts."""
 _WORDS = {
     "waiting": "deciding, waiting for nodes",
-    "standby": "queued",
+    "queued": "queued",
     "end": "ending, and outside of ft-supervisor",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -33,22 +33,20 @@ class Blamed:
 def blamed(history: History, *, goes_on: bool) -> list[Blamed]:
     """Return what each cycle's end has cost; the `lost` of all add up to the account's. `goes_on`: the job had another
     run after this one, which did again what no checkpoint had."""
-    cost = history.cost
     until = history.ended or history.until
-    if cost is None or history.start is None or until is None:
+    if history.cost is None or history.start is None or until is None:
         return []
     ends = [_stopped(cycle.times, history.start) for cycle in history.cycles]
     repeated = dict(_repeated(history, ends, until, goes_on=goes_on))
     over = history.ended is not None or history.verdict is not None
     times = [cycle.times for cycle in history.cycles]
     found: list[Blamed] = []
-    after = cost.lost
+    after = _lost(history.start, until, times, over)
     for index in reversed(range(max(0, len(ends) - MOST), len(ends))):
         cycle, end = history.cycles[index], ends[index]
         if end is None:
             continue
-        parts = split(history.start, min(max(end, history.start), until), times, over=over)
-        before = min(after, sum(parts[part] for part in LOST))
+        before = min(after, _lost(history.start, min(end, until), times, over))
         failed = cycle.ended is CycleEnd.FAILED
         counts = failed and cycle.cause not in (Cause.DRAIN, "growth")
         cause = cycle.cause if failed else REQUEUE if index == len(ends) - 1 else UNKNOWN
@@ -57,6 +55,11 @@ def blamed(history: History, *, goes_on: bool) -> list[Blamed]:
     if after > 0:
         found.append(Blamed(UNKNOWN, "", False, after, None))
     return found[::-1]
+
+
+def _lost(start: float, until: float, times: Sequence[CycleTimes], over: bool) -> float:
+    parts = split(start, until, times, over=over)
+    return sum(parts[part] for part in LOST)
 
 
 def _stopped(cycle: CycleTimes, start: float) -> float | None:

@@ -15,6 +15,7 @@ PALETTE = {
     "detection": ("#c8324a", "#e0566c"),
     "stopping": ("#7d1f2f", "#9c3346"),
     "waiting": ("#c3ccd5", "#475262"),
+    "queued": ("#a9c1dd", "#36506e"),
     "again": ("#9a5fc0", "#a777cf"),
     "excluded": ("#5a4a66", "#7c6b8a"),
     "unknown": ("#e3e7ed", "#2b3340"),
@@ -55,13 +56,14 @@ code { font: .88em ui-monospace, monospace; background: var(--panel); padding: 0
 .stack .training, .stack .detection, .stack .stopping, .stack .again { color: #fff; }
 .stack .starting { color: #1c2330; }
 .stack .first { color: #fff; }
-.stack .waiting { color: var(--fg); }
+.stack .waiting, .stack .queued { color: var(--fg); }
 .training { background: var(--training); fill: var(--training); }
 .first, .standby { background: var(--standby); fill: var(--standby); }
 .starting { background: var(--starting); fill: var(--starting); }
 .detection, .unnoticed, .lost { background: var(--detection); fill: var(--detection); }
 .stopping, .stopped { background: var(--stopping); fill: var(--stopping); }
 .waiting { background: var(--waiting); fill: var(--waiting); }
+.queued { background: var(--queued); fill: var(--queued); }
 .again { background: var(--again); fill: var(--again); }
 .excluded { background: var(--excluded); fill: var(--excluded); }
 .unknown { background: var(--unknown); fill: var(--unknown); }
