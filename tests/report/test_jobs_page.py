@@ -26,9 +26,11 @@ CHROMIUM = browser.installed()
 LONG = "a-very-long-name-without-any-blank-at-which-it-could-be-broken"
 
 
-def jobs(number: int, **fields: str) -> Listing:
+def jobs(number: int, job_name: str = "train") -> Listing:
     records, histories = docs_job()
-    rows = [replace(each, job_id=job, name=f"123_{job}", **fields) for job in range(number) for each in records]
+    rows = [
+        replace(each, job_id=job, name=f"123_{job}", job_name=job_name) for job in range(number) for each in records
+    ]
     return Listing(join(rows), accounts={job: of_job(records, histories, 10_000.0) for job in range(number)})
 
 
