@@ -15,8 +15,8 @@ from tests.run_folder.test_snapshot import successor
 
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.coordinator.status_writer import SOONEST, StatusFile, StatusWriter
+from ft_supervisor.core.protocol.checkpoint import CheckpointSeen
 from ft_supervisor.core.protocol.coordinator_facts import CycleFailed, MajorityBack, TooFewNodes
-from ft_supervisor.core.protocol.events import CheckpointSeen
 from ft_supervisor.core.protocol.model import Cycle, Job
 from ft_supervisor.core.protocol.settings import Cause, OnExhausted
 from ft_supervisor.process import atomic

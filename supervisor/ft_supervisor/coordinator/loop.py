@@ -18,9 +18,9 @@ from ft_supervisor.coordinator.snapshot_of import spares
 from ft_supervisor.coordinator.status_writer import StatusWriter
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol import actions
+from ft_supervisor.core.protocol.checkpoint import CheckpointSeen
 from ft_supervisor.core.protocol.codec import encode
 from ft_supervisor.core.protocol.events import (
-    CheckpointSeen,
     CloseHeld,
     CoordinatorEvent,
     Heard,

@@ -22,7 +22,7 @@ from ft_supervisor.coordinator.recent_events import RecentEvents
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
 from ft_supervisor.core.protocol.actions import Fact
-from ft_supervisor.core.protocol.events import CheckpointSeen
+from ft_supervisor.core.protocol.checkpoint import CheckpointSeen
 from ft_supervisor.core.protocol.model import Job
 from ft_supervisor.process import atomic
 from ft_supervisor.process.background import Background

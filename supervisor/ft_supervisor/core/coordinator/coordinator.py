@@ -22,8 +22,8 @@ from ft_supervisor.core.coordinator.verdict_commit import Stage
 from ft_supervisor.core.protocol import coordinator_facts as facts
 from ft_supervisor.core.protocol import messages, orders
 from ft_supervisor.core.protocol.actions import Announce, CoordinatorAction, Leave, Tell
+from ft_supervisor.core.protocol.checkpoint import CheckpointSeen
 from ft_supervisor.core.protocol.events import (
-    CheckpointSeen,
     CloseHeld,
     CoordinatorEvent,
     Heard,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ft_supervisor.core.protocol.activity import Activity
-from ft_supervisor.core.protocol.bounds import Count, Moment
+from ft_supervisor.core.protocol.checkpoint import CheckpointSeen
 from ft_supervisor.core.protocol.evidence import Digest
 from ft_supervisor.core.protocol.health_types import CheckOutcome
 from ft_supervisor.core.protocol.messages import ToAgent, ToCoordinator
@@ -55,15 +55,6 @@ class StepRead:
     """After ReadStep: the step of the job's newest checkpoint; None if no file with a number in it exists."""
 
     step: int | None
-
-
-@dataclass(frozen=True)
-class CheckpointSeen:
-    """The job's step file was written at `written` (seconds since the epoch, by the file system's clock). It changes
-    nothing; the journal keeps it, so that reports know what was done twice."""
-
-    step: Count
-    written: Moment
 
 
 @dataclass(frozen=True)
