@@ -228,7 +228,8 @@ def test_in_its_second_time_in_charge_a_node_is_not_lost_since_the_first() -> No
     talk = Told()
     talk.take(0, 1, 2, 3, 4)
     talk.register(3, memory=Memory(6))
-    assert talk.machine.term is None
+    led = talk.machine.term
+    assert led is None
     talk.silent = {4}
     talk.wait(300)
     talk.promise(0, 1, 2, 3)
