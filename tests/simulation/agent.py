@@ -15,7 +15,7 @@ from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.agent.node_workers import NodeWorkers, WorkersState
 from ft_supervisor.core.protocol import actions
 from ft_supervisor.core.protocol.actions import AgentAction
-from ft_supervisor.core.protocol.events import AgentEvent, EvidenceTaken, Looked, Tick
+from ft_supervisor.core.protocol.events import AgentEvent, EvidenceTaken, Looked, Tick, WorkersSeen
 from ft_supervisor.core.protocol.evidence import TAKING, Collective, Digest, EvidenceSource
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import Cycle, Memory
@@ -128,6 +128,8 @@ class SimAgent(Process):
                 case actions.ReleaseWorkers(cycle, functions):
                     if self.node.workers is not None and self.node.workers.cycle == cycle:
                         self.node.workers.release(functions)
+                case actions.LookAtWorkers():
+                    self.clock.after(self.clock.between(0.001, 0.2), self.do, self._look_at, action)
                 case actions.GatherEvidence():
                     self.clock.after(self.clock.between(0.01, TAKING), self.do, self._evidence, action)
                 case actions.DropParked():
@@ -167,13 +169,21 @@ class SimAgent(Process):
             workers.start()
             self.world.moment("running", self.node.rank)
 
+    def _look_at(self, look: actions.LookAtWorkers) -> None:
+        """Tell what the workers of this cycle have done, if they are still there."""
+        workers = self.node.workers
+        if workers is not None and workers.cycle == look.cycle and not self.node.frozen:
+            activity, stack = workers.activity()
+            self.feed(WorkersSeen(look.cycle, (activity,), ((0, stack),) if look.stacks else ()))
+
     def _evidence(self, taking: actions.GatherEvidence) -> None:
-        """Tell which collective the workers have entered, if they are still there."""
+        """Tell which collective the workers have entered, if they are still there. In some jobs that is not known."""
         workers = self.node.workers
         digests: tuple[Digest, ...] = ()
         if workers is not None and workers.cycle == taking.cycle:
             entered = Collective("all", 6 if workers.hangs else 7, "all_reduce")
-            digests = (Digest(0, source=EvidenceSource.WORKER_SERVER, collectives=(entered,)),)
+            known = () if self.world.plan.seed % 3 == 0 else (entered,)
+            digests = (Digest(0, source=EvidenceSource.WORKER_SERVER, collectives=known),)
         self.feed(EvidenceTaken(taking.cycle, taking.number, digests))
 
     def _drop_parked(self) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.clockwork import Breach
 from tests.simulation.endings import HARMLESS, Endings
+from tests.simulation.hang_checks import HangChecks
 from tests.simulation.plan import Fault
 from tests.simulation.workers import SimWorkers
 
@@ -28,8 +29,7 @@ from ft_supervisor.core.coordinator.leadership import Role
 from ft_supervisor.core.protocol.actions import Fact
 from ft_supervisor.core.protocol.agent_facts import MailDropped
 from ft_supervisor.core.protocol.codec import CodecError, decode, encode
-from ft_supervisor.core.protocol.coordinator_facts import HangExplained, MessageDropped, NodeLost, TookCharge
-from ft_supervisor.core.protocol.evidence import ANSWERS
+from ft_supervisor.core.protocol.coordinator_facts import MessageDropped, NodeLost, TookCharge
 from ft_supervisor.core.protocol.messages import (
     TO_AGENT,
     TO_COORDINATOR,
@@ -67,8 +67,7 @@ class Checks(Endings):
         self.terms: dict[int, SimCoordinator] = {}
         self.progressed: set[Cycle] = set()
         """The cycles in which some worker has made progress."""
-        self.hanging: set[int] = set()
-        """The infra_ranks of nodes whose workers have ever hung."""
+        self.hangs = HangChecks(world)
         self.again = 0
         """How often workers were called again in the processes in which they were parked."""
         self._fresh: dict[Cycle, bool] = {}
@@ -212,14 +211,6 @@ class Checks(Endings):
             self._lost.get(coordinator, set()).discard(message.infra_rank)
             self._world.moment("joining", message.infra_rank)
 
-    def _explained(self, fact: HangExplained) -> None:
-        """Check that all were asked in time, and that only a node is blamed that hangs or has not answered."""
-        if fact.seconds < ANSWERS and fact.silent:
-            raise Breach("hang", f"the round ends after {fact.seconds:g} s, and {fact.silent} have not answered")
-        node = fact.infra_rank
-        if node is not None and node not in fact.silent and node not in self.hanging:
-            raise Breach("hang", f"n{node} is blamed for the hang of {fact.cycle}")
-
     def heard(self, coordinator: SimCoordinator, ranks: Iterable[int]) -> None:
         """Note that a coordinator has received these nodes' heartbeats, or that their time begins anew for it."""
         known = self._heard.setdefault(coordinator, {})
@@ -228,8 +219,7 @@ class Checks(Endings):
     def coordinator_announced(self, coordinator: SimCoordinator, fact: Fact) -> None:
         """Check that a coordinator gives up only nodes that were silent for long enough."""
         self.announced(fact)
-        if isinstance(fact, HangExplained):
-            self._explained(fact)
+        self.hangs.announced(coordinator, fact)
         if isinstance(fact, TookCharge):
             self.heard(coordinator, range(len(self._world.nodes)))
         closing = coordinator.machine is not None and coordinator.machine.role is Role.CLOSING

@@ -90,6 +90,8 @@ class Injector:
                 node.workers.fail(Failure(node.rank, 0, signal="SIGKILL"))
             case "hang" if node.workers is not None:
                 node.workers.hang()
+            case "still" if node.workers is not None:
+                node.workers.stand_still(fault.seconds)
             case "worker" if node.parked is not None:
                 node.parked.gone()
             case "agent":

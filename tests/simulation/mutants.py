@@ -5,6 +5,7 @@ A mutant replaces classes or functions of the core: (module, name, replacement).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from tests.simulation import (
 from tests.simulation.themes import Theme
 from tests.simulation.world import Machines
 
-from ft_supervisor.core.agent import agent, follower
+from ft_supervisor.core.agent import agent, follower, stillness, stillness_notice
 from ft_supervisor.core.agent.agent import AgentMachine
 from ft_supervisor.core.coordinator import coordinator, cycles, failure_decision, hang_round, leadership, state
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
@@ -91,6 +92,11 @@ def _part(name: str, part: type, *breaks: str, theme: Theme | None = None) -> Mu
 def _node_workers(part: type, *breaks: str, theme: Theme = themes.parking) -> Mutant:
     """Return a mutant of the machine of one node's workers."""
     return Mutant(part.__name__, breaks, theme, parts=((sim_agent, "NodeWorkers", part),))
+
+
+def _hang(name: str, *breaks: str, part: tuple[ModuleType, str, object], theme: Theme = themes.hanging) -> Mutant:
+    """Return a mutant of what is done about a hang."""
+    return Mutant(name, breaks, theme, parts=(part,))
 
 
 def _last_deed(part: type, *breaks: str, theme: Theme | None = None) -> Mutant:
@@ -228,17 +234,23 @@ OTHERS = (
         themes.parking,
         parts=((state, "Cycles", broken_cycles.WaitsOnlyForTheFirstToStop),),
     ),
-    Mutant(
-        "StopsAtTheFirstAnswer",
-        ("hang",),
-        themes.hanging,
-        parts=((hang_round, "HangRounds", broken_hang.StopsAtTheFirstAnswer),),
+    _hang("StopsAtTheFirstAnswer", "hang", part=(hang_round, "HangRounds", broken_hang.StopsAtTheFirstAnswer)),
+    _hang("BlamesOneThatWaits", "hang", part=(hang_round, "explain", broken_hang.blames_somebody)),
+    _hang("NeverEnds", "hang", part=(hang_round, "ANSWERS", math.inf)),
+    _hang("ChargesTheFirst", "hang", part=(hang_round, "HangRounds", broken_hang.ChargesTheFirst)),
+    *(
+        _hang(name, *breaks, part=part, theme=themes.standing)
+        for name, breaks, part in (
+            ("StopsWhatItIsToTell", ("still",), (hang_round, "HangRounds", broken_hang.StopsWhatItIsToTell)),
+            ("OneNodeIsStill", ("still",), (hang_round, "Standstill", broken_hang.OneNodeIsStill)),
+            ("NoNodeIsStill", ("6",), (hang_round, "Standstill", broken_hang.NoNodeIsStill)),
+            ("IsStillTooEarly", ("still",), (stillness_notice, "Stillness", broken_hang.IsStillTooEarly)),
+        )
     ),
-    Mutant(
-        "BlamesOneThatWaits",
-        ("hang",),
-        themes.hanging,
-        parts=((hang_round, "explain", broken_hang.blames_somebody),),
+    *(
+        _hang(f"SeesNothing-{sign}", "still", part=(stillness, "_works", works), theme=themes.standing)
+        for sign in ("output", "written", "read", "below_written", "below_cpu", "sequence")
+        for works in (broken_hang.works_without_a_sign(sign),)
     ),
     _agent(broken_parking.RunsTheScriptAheadForNothing, "3", theme=themes.ailing),
     Mutant(

@@ -10,7 +10,7 @@ KINDS = (
     *("freeze-agent", "freeze-coordinator", "freeze-daemon", "freeze-children", "freeze-node"),
     *("cut-node", "cut-pair", "cut-way", "split", "reset"),
     *("signal", "cancel", "repeat", "files", "outside", "stranger", "squatter"),
-    *("sick", "unable", "drain", "limit", "hang"),
+    *("sick", "unable", "drain", "limit", "hang", "still"),
     *("launch-term", "launch-int"),
 )
 """The kinds of faults.
@@ -21,7 +21,8 @@ on. unable: it cannot start workers from now on. drain: Slurm answers that it dr
 that the job ends in so many seconds. stranger: a foreign process on the network sets the exit barrier's keys in the
 store of this node's coordinator. squatter: a foreign process has the first port on this node, with a store that claims
 to be the job's and has another configuration. outside: a foreign process sets permanent_close in that store.
-hang: its workers hang, and the agent notices it at once.
+hang: its workers hang, and the agent notices it at once. still: its workers do nothing for so many seconds, 0 for ever,
+and those that wait for them neither.
 launch-term, launch-int: this signal is sent to `launch` alone, where the job has one."""
 
 MOMENTS = (
@@ -44,6 +45,8 @@ reach it. hangs: it does not answer."""
 PEERS = ("independent", "crash", "hang")
 """Behaviours of workers when a worker of their world is gone: go on, fail, or wait for ever."""
 
+AUTO = ("notify", "restart")
+"""Values of hang.auto."""
 
 HABITS = ("parks", "never", "dies", "lies", "plain")
 """Behaviour of workers that are asked to leave their function: they park within PARK_TIME; they do nothing, like one
@@ -77,7 +80,7 @@ class Plan:
     slurmctld's behaviour at the job's end, from SLURM. `slow`: longest delay of a packet; `work`: length of a cycle,
     both in seconds. `gentle`: these faults must not touch any training worker, and the job succeeds (invariant 8).
     `launch`: whether `launch` has started the job, on node 0. `in_process`: workers.restart is in_process; `habits`:
-    (infra_rank, one of HABITS), where its workers do not park.
+    (infra_rank, one of HABITS), where its workers do not park. `auto`: hang.auto, "" where nothing is watched.
     """
 
     seed: int
@@ -96,6 +99,7 @@ class Plan:
     launch: bool = False
     in_process: bool = False
     habits: tuple[tuple[int, str], ...] = ()
+    auto: str = ""
     faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
@@ -120,6 +124,8 @@ class Plan:
             words.append("in_process=1")
         if self.habits:
             words.append("habits=" + ",".join(f"{rank}.{habit}" for rank, habit in self.habits))
+        if self.auto:
+            words.append(f"auto={self.auto}")
         return " ".join([*words, *map(str, self.faults)])
 
 
@@ -159,6 +165,8 @@ def parse(text: str) -> Plan:
                 plan = replace(plan, in_process=value == "1")
             case "habits":
                 plan = replace(plan, habits=tuple(_habit(pair) for pair in value.split(",")))
+            case "auto" if value in AUTO:
+                plan = replace(plan, auto=value)
             case "gentle":
                 plan = replace(plan, gentle=value == "1")
             case _:

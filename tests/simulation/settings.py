@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.plan import Plan
 
 from ft_supervisor.core.protocol.settings import (
+    AutoHang,
     Backoff,
     Budget,
     Check,
@@ -26,6 +27,8 @@ CHECK = Check("c", ("c",), timeout=1.0, when=tuple(When))
 INTERVAL = 3.0
 """Seconds between two rounds of checks on a standby."""
 PAUSE = 2.0
+AFTER = 8.0
+"""Seconds in which no worker does anything, where that is watched."""
 NEVER = 1e6
 """Seconds without heartbeats that are no hang: simulated workers say themselves that they hang."""
 
@@ -56,6 +59,8 @@ def settings(plan: Plan, grace: float) -> Settings:
     interruption = Interruption(before_end=5.0, grace=grace, poll=5.0, drain_now=drain, requeue=requeue)
     restart = RestartMode.IN_PROCESS if plan.in_process else RestartMode.PROCESS
     hang = Hang(after=NEVER, first=NEVER) if any(fault.kind == "hang" for fault in plan.faults) else None
+    if plan.auto:
+        hang = Hang(after=AFTER, first=NEVER, auto=AutoHang(plan.auto))
     return Settings(
         restart=restart, rules=rules, health=health, placement=placement, interruption=interruption, hang=hang
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tests.simulation.plan import ACTOR, HABITS, IN_CHARGE, Fault, Plan
+from tests.simulation.settings import AFTER
 
 Theme = Callable[[random.Random, Plan], Plan]
 
@@ -272,6 +273,25 @@ def hanging(dice: random.Random, plan: Plan) -> Plan:
     return replace(_long(dice, plan, at), nodes=nodes, active=active, peers="hang", faults=tuple(faults))
 
 
+def standing(dice: random.Random, plan: Plan) -> Plan:
+    """Plan workers that do nothing for a while, or for ever, where that is watched, and something else meanwhile."""
+    nodes = dice.randint(2, 5)
+    active, auto = dice.randint(1, nodes), dice.choice(("restart", "restart", "notify"))
+    faults, at = [], dice.uniform(6.0, 10.0)
+    for _ in range(dice.randint(0, 2)):
+        short, long = dice.uniform(0.3, 0.97) * AFTER, dice.uniform(1.0, 2.0) * AFTER
+        seconds = dice.choice((short, long, 0.0 if auto == "restart" else long))
+        faults.append(_fault("still", at, [dice.randrange(nodes)], seconds))
+        if dice.random() < 0.4:
+            kind = dice.choice(("coordinator", "cut-node", "freeze-node", "freeze-agent", "reset", "worker", "hang"))
+            lasting = dice.uniform(1.0, 9.0) if kind.startswith(("cut", "freeze")) else 0.0
+            where = dice.choice((IN_CHARGE, dice.randrange(nodes)))
+            faults.append(_fault(kind, at + dice.uniform(0.0, AFTER + 5.0), [where], lasting))
+        at += 2 * AFTER + dice.uniform(10.0, 15.0)
+    peers = dice.choice(("hang", "hang", "independent"))
+    return replace(_long(dice, plan, at), nodes=nodes, active=active, auto=auto, peers=peers, faults=tuple(faults))
+
+
 THEMES: tuple[Theme, ...] = (
     gentle,
     see_saw,
@@ -286,4 +306,6 @@ THEMES: tuple[Theme, ...] = (
     crashes,
     parking,
     renewed,
+    hanging,
+    standing,
 )

@@ -11,10 +11,13 @@ belongs to the node until their process dies or is called again; then it gets a 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.plan import Plan
 
 from ft_supervisor.core.agent.node_workers import WorkersState
 from ft_supervisor.core.protocol.actions import StopWorkers
+from ft_supervisor.core.protocol.activity import Activity
 from ft_supervisor.core.protocol.events import Beat, WorkerProgressed
 from ft_supervisor.core.protocol.messages import Run
 from ft_supervisor.core.protocol.model import KILL_BOUND, Cycle, Failure
@@ -35,6 +38,13 @@ PARKED_LIFE = 8.0
 """Seconds after which parked workers that do not stay die, at most."""
 DEED = 0.2
 """Seconds between two deeds."""
+TRACES = ("output", "written", "read", "below_written", "below_cpu", "sequence", "stack")
+"""What shows that workers do something: one of the totals, or a stack that changes while they use CPU time."""
+
+
+def trace(plan: Plan) -> str:
+    """Return which of TRACES the workers of this job leave."""
+    return TRACES[plan.seed // 2 % len(TRACES)]
 
 
 @dataclass(eq=False)
@@ -56,6 +66,11 @@ class SimWorkers:
     """Whether a process that they have started goes on in spite of their report."""
     hangs: bool = False
     """Whether it hangs: all others have entered a collective that it has not."""
+    _still_since: float | None = None
+    """Since when they do nothing; None while they work."""
+    _last_still: tuple[float, float] = (0.0, 0.0)
+    _moves_since: float = 0.0
+    _worked: float = 0.0
     _called: bool = False
     _killed: bool = False
     _lag: float = 0.0
@@ -74,6 +89,7 @@ class SimWorkers:
     def start(self) -> None:
         """Begin to work. All workers of a cycle take about as long."""
         agent, plan, clock = self.agent, self.agent.world.plan, self.agent.clock
+        self._moves_since = agent.world.now
         self._lag = agent.node.stood_still()
         if (agent.node.rank, self.cycle.n) in plan.fails:
             clock.after(clock.between(0.0, plan.work), self.fail, Failure(agent.node.rank, 0, exit_code=1))
@@ -113,8 +129,60 @@ class SimWorkers:
         """Let one of them do nothing from now on, which the agent notices."""
         if self.alive and not self.over:
             self.over = self.hangs = True
-            self.agent.world.checks.hanging.add(self.agent.node.rank)
+            self._rest()
+            self.agent.world.checks.hangs.hangs(self, noticed=True)
             self.agent.do(self.agent.feed, Beat(0, "trigger"))
+
+    # -- doing nothing, which only shows from outside
+
+    def stand_still(self, seconds: float) -> None:
+        """Let them do nothing for so long, 0 for ever; those that wait for them do nothing then, too."""
+        if not self.alive or self.over:
+            return
+        self.hangs = True
+        self.agent.world.checks.hangs.hangs(self, noticed=False)
+        self._pause(seconds)
+        for node in self.agent.world.nodes:
+            other = node.workers
+            waits = other is not None and other is not self and other.cycle == self.cycle and not other.over
+            if waits and other is not None and self.agent.world.plan.peers != "independent":
+                self.agent.clock.after(self.agent.clock.between(0.0, 1.0), other._pause, seconds)
+
+    def _pause(self, seconds: float) -> None:
+        self._rest()
+        if seconds:
+            self.agent.clock.after(seconds, self._go_on)
+        else:
+            self.over = True
+
+    def _rest(self) -> None:
+        if self._still_since is None:
+            self._worked += self.agent.world.now - self._moves_since
+            self._still_since = self.agent.world.now
+
+    def _go_on(self) -> None:
+        if self._still_since is not None and not self.over:
+            self._last_still = self._still_since, self.agent.world.now
+            self._still_since, self._moves_since, self.hangs = None, self.agent.world.now, False
+
+    def stood_still(self) -> tuple[float, float]:
+        """Return for how long they do nothing, or last did, and how long ago that ended, in seconds."""
+        now = self.agent.world.now
+        if self._still_since is not None:
+            return now - self._still_since, 0.0
+        start, end = self._last_still
+        return end - start, now - end
+
+    def activity(self) -> tuple[Activity, str]:
+        """Return what can be seen of them from outside, and their stack. Work shows in one of several ways; some spin
+        where they wait."""
+        world, rank = self.agent.world, self.agent.node.rank
+        worked = self._worked + (0.0 if self._still_since is not None else world.now - self._moves_since)
+        stack = "waits" if self._still_since is not None else f"works {worked}"
+        if (shown := trace(world.plan)) == "stack":
+            return Activity(0, cpu=world.now), stack
+        total: Any = worked if shown == "below_cpu" else int(worked * 1e6)
+        return replace(Activity(0, cpu=world.now if rank % 2 else worked), **{shown: total}), stack
 
     def _fail(self, failure: Failure) -> None:
         if self._called and not failure.lives:
@@ -135,6 +203,8 @@ class SimWorkers:
             return
         if lag > 0.0 or node.frozen:
             self.agent.clock.after(max(lag, 0.1), self._finish)
+        elif self._still_since is not None:
+            self.agent.clock.after(0.5, self._finish)
         elif not self._complete():
             if self.agent.world.plan.peers == "hang":
                 self.agent.clock.after(0.5, self._finish)
@@ -142,6 +212,7 @@ class SimWorkers:
                 self.fail(Failure(node.rank, 0, signal="SIGABRT"))
         elif self._called:
             self.waits = True
+            self._rest()
             self.agent.world.checks.returned(self.cycle, node.rank)
             self.agent.do(self._return)
             self.agent.world.moment("returning", node.rank)

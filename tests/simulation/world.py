@@ -14,7 +14,7 @@ from tests.simulation.network import Network
 from tests.simulation.node import SimNode
 from tests.simulation.plan import Plan
 from tests.simulation.process import Process
-from tests.simulation.settings import PAUSE, settings
+from tests.simulation.settings import AFTER, PAUSE, settings
 from tests.simulation.slurmctld import Slurmctld
 from tests.simulation.words import brief
 
@@ -70,6 +70,8 @@ def end_bound(plan: Plan) -> float:
         cycle += t.join
     if plan.policy == "pause":
         cycle += 3 * PAUSE
+    if plan.auto:
+        cycles += (plan.restarts + plan.nodes + 1) * (AFTER + 10.0)
     slurm = 0.0 if plan.slurm == "lives" else LAST_DEED
     return slurm + disturbed + t.join + cycles + t.takeover + t.stop_grace + t.close_grace + KILL_BOUND + 30.0
 
