@@ -1,9 +1,11 @@
 """The command line from outside: what it refuses, what it prints, and what it does not import."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,22 @@ HELP = [
     ("policy", "explain"),
     ("schema",),
 ]
+
+
+def pages(command: Command, words: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the page of help of this command, and those of all below it."""
+    text = command(*words, "--help", COLUMNS="80").stdout
+    yield text
+    for name in re.findall(r"^  ([a-z]+)  ", text.partition("\nCommands:\n")[2], re.M):
+        yield from pages(command, (*words, name))
+
+
+def test_each_page_of_help_fits_80_columns(command: Command) -> None:
+    found = list(pages(command))
+    assert len(found) > 15
+    wide = [line for page in found for line in page.splitlines() if len(line) > 80]
+    cut = [line for page in found for line in page.partition("\nCommands:\n")[2].splitlines() if line.endswith("...")]
+    assert (wide, cut) == ([], [])
 
 
 @pytest.mark.parametrize("words", [(), ("--config", "x"), *HELP])

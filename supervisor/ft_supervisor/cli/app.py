@@ -70,24 +70,25 @@ def top(
 
     \b
     Examples:
-      ft-supervisor launch --config job.yaml                     in a batch script
-      ft-supervisor launch --config job.yaml -- python train.py  the same with another command
-      ft-supervisor submit --config job.yaml --spares 2          writes the batch script, and submits it
-      ft-supervisor local --config job.yaml -N 4                 on this machine, without Slurm
-      ft-supervisor status 1234                                  what is going on in job 1234?
-      ft-supervisor logs 1234 --failed                           what did the failed workers print?
-      ft-supervisor stacks 1234                                  what do its workers do just now?
-      ft-supervisor list                                         which runs are known here?
-      ft-supervisor verdict 1234                                 how did job 1234 end?
-      ft-supervisor fault kill coordinator --job 1234            game day: does job 1234 survive?
-      ft-supervisor validate job.yaml                            is the file right?
-      ft-supervisor doctor --config job.yaml                     what is wrong here?
-      ft-supervisor policy explain --config job.yaml             which settings apply, and where from?
+      ft-supervisor submit --config job.yaml --spares 2     on Slurm
+      ft-supervisor launch --config job.yaml                in a batch script
+      ft-supervisor local --config job.yaml -N 4            here, without Slurm
+      ft-supervisor status 1234                             what is going on?
+      ft-supervisor report 1234                             what happened?
+      ft-supervisor logs 1234 --failed                      what was printed?
+      ft-supervisor stacks 1234                             what do workers do?
+      ft-supervisor list                                    which runs are known?
+      ft-supervisor verdict 1234                            how did it end?
+      ft-supervisor fault kill coordinator --job 1234       does it survive?
+      ft-supervisor validate job.yaml                       is the file right?
+      ft-supervisor doctor --config job.yaml                what is wrong here?
+      ft-supervisor policy explain --config job.yaml        which settings apply?
 
     Without a command, `ft-supervisor --config job.yaml` is the daemon that srun starts, one task on each node:
 
     \b
-      srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 --mpi=none ft-supervisor --config job.yaml
+      srun --no-kill --kill-on-bad-exit=0 --wait=0 --ntasks-per-node=1 --mpi=none
+        ft-supervisor --config job.yaml
 
     \b
     Exit codes:

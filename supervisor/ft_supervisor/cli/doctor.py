@@ -28,7 +28,9 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON, when all is looked at.")] = False,
 ) -> None:
-    """Looks at what a job needs, here: a line each that says ok, warn or fail, and what to do.
+    """Checks that this machine has what a job needs.
+
+    Each check is a line that says ok, warn or fail, and what to do.
 
     On a login node it looks at Slurm and the installation; in a batch script or under salloc also at the job and, by
     srun, at all of its nodes; on a machine without Slurm at the machine. It takes 75 seconds at most, and leaves
@@ -42,7 +44,9 @@ def doctor(
 
     \b
     Exit codes:
-      0  nothing says fail       1  something does       2  the command line is wrong
+      0  nothing says fail
+      1  something does
+      2  the command line is wrong
     """
     raise typer.Exit(_run(config, as_json))
 

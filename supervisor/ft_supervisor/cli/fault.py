@@ -91,7 +91,7 @@ MOMENT = ("at_step", "wait", "at_random", "seed", "every", "count")
 
 @app.callback()
 def top() -> None:
-    """Kills, freezes or cuts off parts of a running job of one's own, to see it survive.
+    """Kills or freezes parts of your running job, to see it survive.
 
     Only where the job's policy says `faults: {allow: true}`. Run it on a login node, on a node of the job, or on the
     machine on which `ft-supervisor local` runs. Each act is a line here, and in RUN_DIR/RUN_ID/faults.jsonl.
@@ -100,10 +100,10 @@ def top() -> None:
     Examples:
       ft-supervisor fault kill worker --job 1234 --rank 5
       ft-supervisor fault kill coordinator --job 1234
-      ft-supervisor fault kill worker --run-dir ft-runs --rank 5      the newest run in there
+      ft-supervisor fault kill worker --run-dir ft-runs --rank 5
       ft-supervisor fault freeze node --job 1234 --node n3 --for 20s
       ft-supervisor fault kill node --job 1234 --node n3 --at-step 1000
-      ft-supervisor fault kill any --job 1234 --random --seed 7 --every 60s --count 5
+      ft-supervisor fault kill any --job 1234 --random --every 60s --count 5
 
     \b
     Exit codes:
@@ -134,19 +134,23 @@ def _add(verb: Verb, help_: str, without: Collection[str] = ()) -> None:
 
 _add(
     Verb.KILL,
-    """SIGKILL. A node: its daemon and everything below it, at once. A coordinator: the one in charge.
+    """Kills with SIGKILL.
+
+    A node: its daemon and everything below it, at once. A coordinator: the one in charge.
 
     \b
     Examples:
       ft-supervisor fault kill worker --job 1234 --rank 5
       ft-supervisor fault kill daemon --job 1234 --node n3
-      ft-supervisor fault kill worker --job 1234 --random --seed 7 --count 5 --dry-run
+      ft-supervisor fault kill worker --job 1234 --random --count 5 --dry-run
     """,
     without=["lasting"],
 )
 _add(
     Verb.FREEZE,
-    """SIGSTOP, and SIGCONT when the time is over, even if this command is killed. Ctrl-C ends it at once.
+    """Freezes with SIGSTOP, for a time.
+
+    SIGCONT follows when the time is over, even if this command is killed. Ctrl-C ends it at once.
 
     A node that stood still for longer than timeouts.node_lost has been replaced. When it goes on, its old workers run
     for some milliseconds more until they are killed, beside the new ones; a write that was under way completes.
@@ -159,7 +163,7 @@ _add(
 )
 _add(
     Verb.THAW,
-    """SIGCONT, before a freeze is over.
+    """Ends a freeze before its time is over.
 
     \b
     Example:

@@ -15,7 +15,9 @@ from ft_supervisor.launch import shell
 
 
 def launch(config: Config, command: Command = None) -> None:
-    """Runs the job on all nodes of the allocation by srun, and exits with the job's verdict.
+    """Runs the job on all nodes of the allocation.
+
+    It starts srun, and exits with the job's verdict.
 
     srun's own exit code does not tell how a job ended that has lost a node; this command's does. Make it the last
     line of the batch script.

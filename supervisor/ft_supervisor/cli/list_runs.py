@@ -29,7 +29,7 @@ def list_runs(
     \b
     Examples:
       ft-supervisor list
-      ft-supervisor list --json | jq -r '.runs[] | select(.state == "running") | .job'
+      ft-supervisor list --json | jq -r '.runs[].job'
 
     \b
     Exit codes:

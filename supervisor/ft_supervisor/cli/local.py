@@ -24,7 +24,9 @@ def local(
     ] = False,
     command: Command = None,
 ) -> None:
-    """Runs the job on this machine: one daemon for each pretended node, node0 and so on. Ctrl-C ends all of it.
+    """Runs the job on this machine, without Slurm.
+
+    It starts one daemon for each pretended node, node0 and so on. Ctrl-C ends all of it.
 
     Those beyond the job's `nodes.active` are hot spares. To see one used, kill a daemon: their process ids are in
     RUN_DIR/RUN_ID/local.json.

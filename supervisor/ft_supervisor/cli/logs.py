@@ -60,7 +60,7 @@ def logs(
     \b
     Exit codes:
         0  printed; with -f: the job has ended
-        2  the command line or the configuration is wrong, or a file cannot be read
+        2  wrong command line or configuration, or a file cannot be read
         3  nothing is known of this job, or this worker has printed nothing
       130  -f was ended by Ctrl-C
     """

@@ -43,18 +43,19 @@ def nodes(
     \b
     Examples:
       ft-supervisor nodes
-      ft-supervisor nodes --forgive gpu-a17            it was repaired
+      ft-supervisor nodes --forgive gpu-a17     it was repaired
       ft-supervisor nodes --json
 
     \b
     Exit codes:
       0  shown, or forgiven
-      2  the command line or the configuration is wrong, or the folder cannot be read
+      2  wrong command line or configuration, or the folder cannot be read
       3  a file system does not answer
 
     \b
-    --json prints one object: version (1), notes, and nodes, the worst first, each with node, weight,
-    jobs (how many name it), causes (a count for each), last (seconds since the epoch), avoided.
+    --json prints one object: version (1), notes, and nodes, the worst first, each
+    with node, weight, jobs (how many name it), causes (a count for each), last
+    (seconds since the epoch), avoided.
     """
     raise typer.Exit(guarded(lambda: _run(config, forgive, as_json)))
 

@@ -54,7 +54,7 @@ def explain(
     Examples:
       ft-supervisor policy explain --config job.yaml
       ft-supervisor policy explain --config job.yaml timeouts failures
-      ft-supervisor policy explain --json                 what applies on this cluster, for any job
+      ft-supervisor policy explain --json          what applies here, for any job
     """
     raise typer.Exit(guarded(lambda: _run(keys or [], config, as_json)))
 

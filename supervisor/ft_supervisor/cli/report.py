@@ -52,27 +52,27 @@ def report(
         typer.Option("--every", metavar="SECONDS", min=0.001, help="The time between two, if not measured."),
     ] = None,
 ) -> None:
-    """Tells a job's story: its nodes, cycles and failures, why, and the time that they took.
+    """Shows what happened to a job, why, and what it cost.
 
     It is made from the journals and the verdict in run_dir and from Slurm's accounting, as far as they exist; for a
     running job, up to now. It has all runs of the job, the newest first.
 
     \b
     Examples:
-      ft-supervisor report 1234                        from anywhere that sees the job's files
-      ft-supervisor report 1234_5                      a task of a job array, as Slurm prints it
-      ft-supervisor report 1234 --brief                five lines
-      ft-supervisor report 1234 --html report.html     one file, to look at or to send
-      ft-supervisor report --since yesterday           how my jobs ended, whatever Slurm calls it
+      ft-supervisor report 1234                     in any folder
+      ft-supervisor report 1234_5                   a task of a job array
+      ft-supervisor report 1234 --brief             five lines
+      ft-supervisor report 1234 --html report.html  one file, to send
+      ft-supervisor report --since yesterday        how my jobs ended
       ft-supervisor report --since now-7days --state failed,interrupted
       ft-supervisor report --since 30d --html jobs.html       with ETTR, and what the rest of the time went into
 
     \b
     Exit codes:
         0  the report is complete
-        2  the command line or the configuration is wrong, or FILE cannot be written
-        3  nothing is known of this job; with --since: Slurm's accounting does not answer
-        4  known in part: its newest run has no journal that can be read; with --since: see the notes
+        2  wrong command line or configuration, or FILE cannot be written
+        3  nothing is known of this job; --since: Slurm's accounting is away
+        4  known in part: the newest run has no journal; --since: see the notes
     """
     if since is None and (state is not None or fix_exit_codes):
         raise typer.Exit(complain("--state and --fix-exit-codes go with --since"))

@@ -19,7 +19,7 @@ class SchemaKind(StrEnum):
 
 
 def schema(of: Annotated[SchemaKind, typer.Argument(help="Of a job's file or of a policy.")] = SchemaKind.JOB) -> None:
-    """Prints the JSON Schema (draft 2020-12) of job.yaml or of a cluster's policy.
+    """Prints the JSON Schema of job.yaml or of a policy.
 
     It describes each key by itself. `ft-supervisor validate` also checks how keys fit one another.
 

@@ -30,7 +30,9 @@ def stacks(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Prints what the workers of a running job do: which ranks look alike, which stand out, then the stacks.
+    """Prints what the workers of a running job do just now.
+
+    First which ranks look alike, and which stand out; then the stacks.
 
     It does not disturb the workers: no signal is sent, and none is stopped. It asks torch's worker server in each
     worker, which answers even while the GIL is held, else py-spy, else the kernel. Run it on a login node, on a node of
@@ -40,7 +42,7 @@ def stacks(
     Examples:
       ft-supervisor stacks 1234
       ft-supervisor stacks 1234 --rank 37
-      ft-supervisor stacks --run-dir ft-runs              the newest run in there
+      ft-supervisor stacks --run-dir ft-runs       the newest run in there
       ft-supervisor stacks 1234 --json
 
     \b

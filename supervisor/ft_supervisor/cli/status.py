@@ -45,7 +45,7 @@ def status(
         bool, typer.Option("--all", help="A line for each node, also for those without any news.")
     ] = False,
 ) -> None:
-    """Shows a job's nodes, training cycle, coordinator, budgets, spares and last decision.
+    """Shows the state of a job now: nodes, cycle, budgets, spares.
 
     It reads files in run_dir, so it works on a login node as well as on any of the job's, and asks Slurm only where
     these do not have the answer. A job's id is enough, in any folder; without one it takes the newest run below the
@@ -54,7 +54,7 @@ def status(
     \b
     Examples:
       ft-supervisor status 1234
-      ft-supervisor status --watch                        the newest run below the current folder
+      ft-supervisor status --watch                 the newest run in this folder
       ft-supervisor status 1234 --json | jq .status.phase
 
     \b
@@ -71,13 +71,14 @@ def status(
       state     running, stale, ended, pending, unknown or none
       job, folder, age (seconds since status was taken), notes (a list of lines)
       verdict   outcome, reason, exit_code, again; null while there is none
-      left_running   why, ends_it (a command), since, until: the job has its verdict and still runs
-                in Slurm; else null
+      left_running   why, ends_it (a command), since, until: the job has its
+                verdict and still runs in Slurm; else null
       slurm     state, reason; null if Slurm was not asked
-      status    version, run_id, job, time, interval, phase, coordinator, wanted, cycle,
-                waits, lost_after, nodes (an object for each), per_node, candidates, members,
-                spares, survives, budgets, ends_in, slurm_away, decision, verdict, cost,
-                step, checkpoint, events; null if there is none
+      status    version, run_id, job, time, interval, phase, coordinator,
+                wanted, cycle, waits, lost_after, nodes (an object for each),
+                per_node, candidates, members, spares, survives, budgets,
+                ends_in, slurm_away, decision, verdict, cost, step,
+                checkpoint, events; null if there is none
     """
     raise typer.Exit(guarded(lambda: _run((job, config, run_dir), watch, as_json, everything)))
 

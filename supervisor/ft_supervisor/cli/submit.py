@@ -77,7 +77,9 @@ def submit(
     ] = Avoid.PROPOSE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the batch script, and submit nothing.")] = False,
 ) -> None:
-    """Writes a batch script with the options that the job needs, and submits it by sbatch. Prints the job's id.
+    """Writes a batch script, and submits it by sbatch.
+
+    The script has the options that the job needs. The job's id is printed.
 
     Options of sbatch's are passed on, and go before ours; those that the job would not survive are refused. What
     follows -- replaces the file's workers.command. Nodes are not shared with other jobs, unless you give -s.
@@ -92,8 +94,10 @@ def submit(
 
     \b
     Exit codes:
-      0  submitted       1  sbatch refuses         2  wrong configuration or options
-                        75  Slurm does not answer
+       0  submitted
+       1  sbatch refuses
+       2  wrong configuration or options
+      75  Slurm does not answer
     """
     words, command = ctx.meta[_WORDS]
     raise typer.Exit(guarded(lambda: _run(config, spares, avoid, dry_run, words, command)))

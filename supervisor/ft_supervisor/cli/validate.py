@@ -26,9 +26,11 @@ def validate(
         Path | None, typer.Option("--config", metavar="FILE", parser=Path, help="One more of them.")
     ] = None,
 ) -> None:
-    """Checks each FILE: one line each; exit code 0, or 2 when one of them is wrong. A job would refuse to start
-    with such a file, with the same message. A command or script that does not exist here is a warning, as it may on
-    the nodes.
+    """Checks files of jobs and policies.
+
+    Each FILE gets one line. The exit code is 0, or 2 when one of them is wrong. A job would refuse to start with such a
+    file, with the same message. A command or script that does not exist here is a warning, as it may exist on the
+    nodes.
 
     A job is checked together with its cluster's policy and the environment, a policy above default.yaml alone.
 

@@ -25,7 +25,9 @@ def verdict(
     config: find.RunConfig = None,
     run_dir: find.RunDir = None,
 ) -> None:
-    """Prints how a job ended and exits with its code; with 75 when there is no verdict (yet).
+    """Prints how a job ended, and exits with its code.
+
+    The code is 75 when there is no verdict (yet).
 
     Of several runs of a job (srun called twice, or the job requeued) the newest counts. A file with the
     verdict's name that is no verdict counts as a failure, 1. A run_dir that may not be read is 2; one that does not
@@ -33,8 +35,8 @@ def verdict(
 
     \b
     Examples:
-      ft-supervisor verdict --config job.yaml          in the batch script, after its srun line
-      ft-supervisor verdict 1234                       from anywhere that sees the job's files
+      ft-supervisor verdict --config job.yaml   in a batch script, after srun
+      ft-supervisor verdict 1234                in any folder
       ft-supervisor verdict 1234 --run-dir ft-runs/1234
     """
     raise typer.Exit(guarded(lambda: _run(job, config, run_dir)))
