@@ -56,6 +56,11 @@ def test_stacks(lab: Lab) -> None:
     assert done.returncode == 0 and "no answer from n1" in done.stdout, done
     assert [f"=== rank {rank} (n{node}, " in done.stdout for rank, node in enumerate((0, 3, 2))] == [True] * 3, done
     assert time.monotonic() - began < 90
+    lab.stop_daemon("slurmctld")
+    try:
+        assert_refused(ask(lab, "stacks", str(job.id)), 75, "Slurm does not answer")
+    finally:
+        lab.start_daemon("slurmctld")
     hurry(job)
     job.ends("COMPLETED", "0:0")
     assert job.rows(2) == [], job.told
