@@ -15,9 +15,8 @@ from tests.simulation.settings import AFTER
 from tests.simulation.workers import trace
 
 from ft_supervisor.core.agent.stillness import SAMPLES
-from ft_supervisor.core.coordinator.standstill import MISSED
 from ft_supervisor.core.protocol.actions import Fact
-from ft_supervisor.core.protocol.activity import interval
+from ft_supervisor.core.protocol.activity import gap, interval
 from ft_supervisor.core.protocol.coordinator_facts import (
     CycleFailed,
     Decided,
@@ -117,7 +116,7 @@ class HangChecks:
         """Check that all workers of the cycle have done nothing for as long as the settings say. A node's last report
         counts for a while."""
         world = self._world
-        old = MISSED * interval(AFTER) + DELAY
+        old = gap(AFTER) + DELAY
         least = 0.99 * AFTER if trace(world.plan) != "stack" else (SAMPLES - 2) * interval(AFTER)
         for node in world.nodes:
             workers = node.workers
