@@ -17,7 +17,7 @@ from tests.agent.harness import BOUND, wait_until
 from ft_supervisor import worker_server
 from ft_supervisor.agent.activity import look
 from ft_supervisor.core.protocol.evidence import Digest, EvidenceSource
-from ft_supervisor.evidence import kernel, server
+from ft_supervisor.evidence import kernel, recorder, server
 from ft_supervisor.evidence.footprint import Footprints
 from ft_supervisor.evidence.gather import Gathering, Worker
 
@@ -26,7 +26,7 @@ import ctypes, os, sys, time
 import torch, torch.distributed as dist
 rank = int(os.environ["RANK"])
 dist.init_process_group("gloo")
-group = dist.new_group([0, 1], group_desc="dp")
+group = dist.new_group([0, 1], group_desc="dp"); dist.barrier()
 for _ in range(3):
     dist.all_reduce(torch.ones(3, 4), group=group)
 print("there", flush=True)
@@ -154,6 +154,17 @@ def test_this_torch_has_what_is_used_of_it() -> None:
     (entry,) = [one for one in entry_points(group="torch.backends") if one.name == "ft_supervisor"]
     assert entry.load() is worker_server.start, "./scripts/setup-venv installs the entry point"
     assert hasattr(torch, "_import_device_backends"), "torch calls the entry point in it"
+
+
+def test_this_torch_records_what_is_read(world: World, sockets: Path) -> None:
+    data = server.ask(sockets / str(world(ASLEEP)[0]), server.TRACE, time.monotonic() + BOUND)
+    record = recorder.parse(data or b"")
+    assert record is not None
+    entries = record["entries"]
+    assert {entry["process_group"][1] for entry in entries} == {recorder.DEFAULT, "dp"}
+    read = {"record_id", "collective_seq_id", "profiling_name", "input_sizes", "is_p2p", "time_created_ns"}
+    assert all(read <= entry.keys() for entry in entries), entries
+    assert abs(time.time() - entries[0]["time_created_ns"] / 1e9) < BOUND
 
 
 def test_handlers_of_this_torch(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_stacks_of_a_running_job(start: StartJob) -> None:
     assert {one["digest"]["source"] for one in told["workers"]} == {"worker_server"}
     done = command(*runs, "--rank", "1")
     first, _, stacks = done.stdout.partition("\n\n")
-    assert first.startswith("4 ranks on 2 nodes:\n  ranks 1: hanging_worker.py:") and "stands out (behind)" in first
+    assert first.startswith("4 ranks on 2 nodes:\n  rank 1: hanging_worker.py:") and "stands out (behind)" in first
     assert stacks.startswith("=== rank 1 (node0, local 1)") and "=== rank 2" not in stacks and "culprit" in stacks
     assert command(*runs, "--rank", "9").returncode == 3
     assert not {line.event for line in job.lines} & {"worker_failed", "cycle_failed", "agent_dies"}

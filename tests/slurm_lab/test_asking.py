@@ -34,7 +34,7 @@ def answer(lab: Lab, *words: str) -> str:
 def test_stacks(lab: Lab) -> None:
     job = dawdling(lab, "stacks", JOB)
     said = answer(lab, "stacks", str(job.id))
-    assert said.startswith("3 ranks on 3 nodes:\n  ranks "), said
+    assert said.startswith("3 ranks on 3 nodes:\n  rank"), said
     assert [line for line in said.splitlines() if line.startswith("===")] == [
         f"=== rank {rank} (n{rank}, local 0)" for rank in range(3)
     ]

@@ -21,7 +21,7 @@ TOLD = [
 def test_clusters_first_and_each_stack_in_its_own_lines() -> None:
     assert render.text(TOLD, ["n3"], None) == (
         "3 ranks on 3 nodes:\n"
-        "  ranks 1: loader.py:3 in load; last entered all_reduce 6 of group dp  <- stands out (behind)\n"
+        "  rank 1: loader.py:3 in load; last entered all_reduce 6 of group dp  <- stands out (behind)\n"
         "  ranks 0,2: train.py:9 in step; last entered all_reduce 7 of group dp\n"
         "no answer from n3\n"
         "\n=== rank 0 (n0, local 0)\nA\n"

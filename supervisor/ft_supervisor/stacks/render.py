@@ -9,6 +9,7 @@ from ft_supervisor.core.coordinator.culprits import Witness, explain
 from ft_supervisor.core.protocol.codec import to_plain
 from ft_supervisor.core.protocol.evidence import Cluster, Explanation
 from ft_supervisor.core.protocol.ranks import parse_ranks
+from ft_supervisor.core.protocol.worker_words import ranks
 from ft_supervisor.core.words import count, one_line, plain
 from ft_supervisor.stacks.messages import Told
 
@@ -46,7 +47,7 @@ def _cluster(cluster: Cluster, found: Explanation) -> str:
     what = f"last entered {entered.operation} {entered.sequence} of group {entered.group}" if entered else ""
     parts = [part for part in (cluster.frame, what) if part] or ["nothing is known"]
     mark = f"  <- stands out ({found.ground})" if _stands_out(cluster, found) else ""
-    return one_line(f"ranks {cluster.ranks}: {'; '.join(parts)}") + mark
+    return one_line(f"{ranks(parse_ranks(cluster.ranks))}: {'; '.join(parts)}") + mark
 
 
 def _stands_out(cluster: Cluster, found: Explanation) -> bool:
