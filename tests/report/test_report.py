@@ -246,8 +246,8 @@ def test_a_game_day_is_told_from_a_bad_one() -> None:
     shown = text(report(faults=faults))
     assert "a game day: ft-supervisor fault has hit it 2 times" in shown, "a thaw hurts nobody"
     assert f"{clock(start + 3)} kill node1 (cycle 0.0)\n" in shown
-    assert f"{clock(start + 4)} freeze worker, rank 5 on node0, for 20 s, seed 7 (cycle 1.1)\n" in shown
-    assert "thaw worker, rank 5 on node0, seed 7 (told to end)\n" in shown
+    assert f"{clock(start + 4)} freeze rank 5 (node0, local 0), for 20 s, seed 7 (cycle 1.1)\n" in shown
+    assert "thaw rank 5 (node0, local 0), seed 7 (told to end)\n" in shown
     assert "game day" not in text()
     many = text(report(faults=faults[:1] * 1000))
     assert f"the last {MOST_FAULTS} of 1000" in many and len(many.splitlines()) < 200

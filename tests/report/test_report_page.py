@@ -104,7 +104,7 @@ def test_a_game_day_and_a_consequence_are_told() -> None:
     page = render_html.render(a_game_day())
     text = Tree(page).text
     assert "a game day: ft-supervisor fault has hit it 2 times" in text
-    assert "kill worker, rank 1 on node1" in text and "kill elsewhere" in text
+    assert "kill rank 1 (node1, local 0)" in text and "kill elsewhere" in text
     assert "A node was lost first: node2 was not heard for 7 s." in text
     assert page.count('class="fault" x=') == 1, "in the row of its node"
     assert "game day" not in render_html.render(report("crash"))

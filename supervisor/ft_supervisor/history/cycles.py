@@ -13,7 +13,7 @@ from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.core.protocol.worker_words import sentence
 from ft_supervisor.history.fact import FactKind, RunFact
 from ft_supervisor.history.known import CycleFacts, collect, order
-from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, Loss, LostNode, Made
+from ft_supervisor.history.model import CycleEnd, CycleStory, FirstFailedWorker, HangStory, Loss, LostNode, Made
 
 
 def cycles(
@@ -73,8 +73,17 @@ def _story(
         made=_made(cycle),
         loss=_loss(cycle, later, at, proposed) if failed else None,
         times=_times(n, cycle, at if failed else None),
+        hang=_hang(cycle, names) if failed and cause == Cause.HANG else None,
     )
     return _with_first(story, cycle.first_failure, names)
+
+
+def _hang(cycle: CycleFacts, names: Sequence[str]) -> HangStory | None:
+    """Return why the cycle hung. It may have ended for another hang, or another worker, than what was explained."""
+    found = cycle.explained
+    if found is None or found.explanation is None or cycle.failed is None or cycle.failed.reason != found.reason:
+        return None
+    return HangStory(found.reason, "" if found.node is None else _name(names, found.node), found.explanation)
 
 
 def _made(cycle: CycleFacts) -> Made | None:
@@ -166,11 +175,14 @@ def _between(start: float | None, end: float | None) -> float | None:
 
 def _with_first(story: CycleStory, named: RunFact | None, names: Sequence[str]) -> CycleStory:
     """Return the cycle with its first failure: the one that the coordinator has named, else the earliest, by the nodes'
-    clocks, of those that failed by themselves; none if no worker failed. `named`: the coordinator's fact."""
-    if story.ended is not CycleEnd.FAILED or not story.failures:
+    clocks, of those that failed by themselves; none if no worker failed, or who began a hang is not known. `named`: the
+    coordinator's fact."""
+    hung = story.hang is not None  # its workers were stopped before they failed
+    if story.ended is not CycleEnd.FAILED or (named is None if hung else not story.failures):
         return story
-    failure = min(story.failures, key=lost_a_peer)
-    if named is not None:
+    if named is None:
+        failure = min(story.failures, key=lost_a_peer)
+    else:
         failure = named.failures[0]
         who = failure.infra_rank, failure.local_rank
         rank = next((each.rank for each in story.failures if (each.infra_rank, each.local_rank) == who), failure.rank)

@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Any
 
 from ft_supervisor.core.protocol.codec import from_plain, to_plain
+from ft_supervisor.core.protocol.evidence import Explanation
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.core.protocol.signs import Sign
 
@@ -50,6 +51,8 @@ class FactKind(StrEnum):
     """`group`, `choice`, `excluded`"""
     CYCLE_FAILED = auto()
     FIRST_FAILURE = auto()
+    HANG_EXPLAINED = auto()
+    """`node`: the culprits', None if they are on several or are not known; `explanation`"""
     DECIDED = auto()
     """`rule`, `response`, `how`, `why`, `budget`"""
     VERDICT_PROPOSED = auto()
@@ -80,7 +83,7 @@ class RunFact:
     `budget`: how often its rule has answered, and may.
     `excluded`: the nodes that rules had excluded when a cycle began; `choice`: why its nodes were chosen. `made`: how
     many of a node's workers went on in process, were warm, and were cold. `sign`: of training; `started`, `signed`:
-    when the node had started its workers, and gave the sign.
+    when the node had started its workers, and gave the sign. `explanation`: of a hang.
 
     Raises ValueError if a value cannot be a number, a time or a cycle."""
 
@@ -105,6 +108,7 @@ class RunFact:
     budget: tuple[int, int] | None = None
     made: tuple[int, int, int] | None = None
     sign: Sign | None = None
+    explanation: Explanation | None = None
     started: float = 0.0
     signed: float = 0.0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.coordinator_facts import why_lost
+from ft_supervisor.core.protocol.evidence import Explanation
 from ft_supervisor.core.protocol.model import Ending, Verdict
 from ft_supervisor.core.protocol.ranks import parse_ranks
 from ft_supervisor.core.protocol.signs import NodeSign
@@ -135,6 +136,11 @@ class CoordinatorEventReader:
                     why=str(fact.get("why") or ""),
                     budget=self._budget(fact),
                 )
+            case "HangExplained":
+                found = from_plain(fact["explanation"], Explanation)
+                explained = self._fact(FactKind.HANG_EXPLAINED, cycle=cycle, reason=reason, explanation=found)
+                blamed = fact["infra_rank"]
+                yield explained if blamed is None else replace(explained, node=int(blamed))
             case "FirstFailure":
                 yield self._fact(FactKind.FIRST_FAILURE, cycle=cycle, failures=(failure_of(fact["failure"]),))
             case "VerdictProposed" | "VerdictClosed":

@@ -26,6 +26,7 @@ class CycleFacts:
     began: RunFact | None = None
     failed: RunFact | None = None
     first_failure: RunFact | None = None
+    explained: RunFact | None = None
     decided: RunFact | None = None
     failures: set[Failure] = field(default_factory=set)
     made: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -142,6 +143,8 @@ def _add(cycle: CycleFacts, fact: RunFact) -> None:
             cycle.failed = cycle.failed or fact
         case FactKind.FIRST_FAILURE:
             cycle.first_failure = fact
+        case FactKind.HANG_EXPLAINED:
+            cycle.explained = fact
         case FactKind.DECIDED:
             cycle.decided = fact
         case FactKind.TRAINING if fact.sign is not None:

@@ -30,7 +30,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ft_supervisor.core.protocol.cost import Cost, CycleTimes
+from ft_supervisor.core.protocol.evidence import Explanation, Ground
 from ft_supervisor.core.protocol.model import Failure, Verdict
+from ft_supervisor.core.protocol.ranks import parse_ranks
+from ft_supervisor.core.protocol.settings import Culprit
 from ft_supervisor.run_folder.left_running import LeftRunning
 
 
@@ -147,6 +150,28 @@ class FirstFailedWorker:
 
 
 @dataclass(frozen=True)
+class HangStory:
+    """Why a cycle hung, after all of its workers were looked at. `reason`: one line, with the culprits' place in the
+    program. `node`: the culprits', "" if they are on several nodes, or who began it is not known."""
+
+    reason: str
+    node: str
+    explanation: Explanation
+
+    @property
+    def culprit(self) -> Culprit:
+        """Whether it is known which ranks began it, as a rule has it."""
+        return Culprit.UNKNOWN if self.explanation.ground is Ground.NONE else Culprit.KNOWN
+
+    @property
+    def line(self) -> str:
+        """The culprits' place in the program, as "dataloader.py:1284 in __next__"; "" if unknown, or not the same."""
+        mine = set(parse_ranks(self.explanation.culprits))
+        lines = {one.frame for one in self.explanation.clusters if mine.issuperset(parse_ranks(one.ranks))}
+        return lines.pop() if mine and len(lines) == 1 else ""
+
+
+@dataclass(frozen=True)
 class CycleStory:
     """One cycle. `number` is TERM.N, `n` the number of cycles before it. `nodes`: names by group_rank. `began`: why
     it began; `choice`: why its nodes were chosen. `cause` is one of core.protocol.settings.Cause, `growth`, `other`
@@ -156,7 +181,7 @@ class CycleStory:
     replace_node, gives_up; `how` and `why` the rung of the restart, "" where workers.restart is process. `made`:
     None where no journal has it. `failures`: the workers that failed, in order of time by their nodes' clocks;
     `first`: the one that counts as the cause, None if no worker failed. `lost`: its nodes that were lost as it
-    ended."""
+    ended. `hang`: why it hung, None if it did not end for that, or its workers could not be looked at."""
 
     number: str
     term: int
@@ -181,6 +206,7 @@ class CycleStory:
     times: CycleTimes = field(default_factory=CycleTimes)
     first: FirstFailedWorker | None = None
     budget: tuple[int, int] | None = None
+    hang: HangStory | None = None
 
 
 @dataclass(frozen=True)

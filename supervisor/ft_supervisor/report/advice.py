@@ -14,7 +14,7 @@ import yaml
 from markupsafe import Markup, escape
 
 from ft_supervisor.core.protocol.model import Ending
-from ft_supervisor.core.protocol.settings import Cause
+from ft_supervisor.core.protocol.settings import Cause, Culprit
 from ft_supervisor.history.model import CycleEnd, History
 
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -24,7 +24,7 @@ _CODE = re.compile(r"`([^`]*)`")
 @dataclass(frozen=True)
 class Advice:
     """One row. `anchor`: its place in docs/3am.md. `see`, `means`, `do`: Markdown, one line each. `endings`, `causes`:
-    it fits a job that ended so, or a failure with that cause."""
+    it fits a job that ended so, or a failure with that cause; `culprit`: if so much is known of who began a hang."""
 
     anchor: str
     see: str
@@ -32,6 +32,7 @@ class Advice:
     do: str
     endings: frozenset[Ending]
     causes: frozenset[Cause]
+    culprit: Culprit | None = None
 
 
 @cache
@@ -46,6 +47,7 @@ def table(name: str) -> tuple[Advice, ...]:
             row["do"],
             frozenset(map(Ending, row.get("endings", ()))),
             frozenset(map(Cause, row.get("causes", ()))),
+            Culprit(row["culprit"]) if "culprit" in row else None,
         )
         for row in rows
     )
@@ -61,9 +63,9 @@ def by_ending(ending: Ending) -> tuple[Advice, ...]:
     return tuple(each for each in _rows() if ending in each.endings)
 
 
-def by_cause(cause: str) -> tuple[Advice, ...]:
-    """Return the row for a failure of this Cause; () if there is none."""
-    return tuple(each for each in _rows() if cause in each.causes)
+def by_cause(cause: str, culprit: Culprit | None = None) -> tuple[Advice, ...]:
+    """Return the row for a failure of this Cause; () if there is none. `culprit`: of a hang, if that was looked for."""
+    return tuple(each for each in _rows() if cause in each.causes and each.culprit is culprit)
 
 
 def _rows() -> tuple[Advice, ...]:
@@ -75,8 +77,11 @@ def advised(history: History) -> tuple[Advice, ...]:
     ending = history.verdict.ending if history.verdict else Ending.UNKNOWN
     if ending is Ending.TRAINED:
         return ()
-    last = next((cycle.cause for cycle in reversed(history.cycles) if cycle.ended is CycleEnd.FAILED), "")
-    return tuple(dict.fromkeys((*by_ending(ending), *by_cause(last))))
+    last = next((cycle for cycle in reversed(history.cycles) if cycle.ended is CycleEnd.FAILED), None)
+    found = by_ending(ending)
+    if last is not None:
+        found += by_cause(last.cause, last.hang.culprit if last.hang else None)
+    return tuple(dict.fromkeys(found))
 
 
 def markdown(name: str) -> str:

@@ -40,8 +40,9 @@ class Card:
 
     @property
     def own(self) -> bool:
-        """Whether a worker failed by itself, and not because a node was lost."""
-        return bool(self.cycles[-1].failures) and not self.cycles[-1].lost
+        """Whether a worker failed, or hung, by itself, and not because a node was lost."""
+        last = self.cycles[-1]
+        return (bool(last.failures) or last.hang is not None) and not last.lost
 
     @property
     def consequences(self) -> str:
@@ -100,8 +101,10 @@ def blamed(history: History) -> list[str]:
 
 
 def what_failed(cycle: CycleStory, failure: FirstFailedWorker | None) -> str:
-    """Return the cycle's failure in one line. Of a hang the decision's reason: it names the culprits, where the worker
+    """Return the cycle's failure in one line. Of a hang what was found out: it names the culprits, where the worker
     whose silence was noticed first is often one that waits for them."""
+    if cycle.hang is not None:
+        return plain(cycle.hang.reason)
     if failure is not None and not failure.consequence_of and not (cycle.cause == Cause.HANG and cycle.reason):
         return plain(sentence(failure.failure, failure.node))
     return plain(cycle.reason or cycle.cause)

@@ -57,7 +57,7 @@ class Efficiency:
     """The account of one job, or of several. `parts`: seconds by the names of PARTS, which add up to `available`.
     `known`: there are journals. `exact`: nothing is missing; if not, the ratio is at most `ettr`. `failures`: cycles
     that failed, drains and growth not counted. `by_cause`, `by_node`: seconds that the ends of cycles have cost, with
-    the work that was repeated, the greatest first."""
+    the work that was repeated, the greatest first; `by_hang`: the same of hangs, by who began them, and where."""
 
     parts: Mapping[str, float] = field(default_factory=dict)
     known: bool = False
@@ -65,6 +65,7 @@ class Efficiency:
     failures: int = 0
     by_cause: tuple[tuple[str, float], ...] = ()
     by_node: tuple[tuple[str, float], ...] = ()
+    by_hang: tuple[tuple[str, float], ...] = ()
     saves: Saves = Saves()
 
     def part(self, name: str) -> float:
@@ -104,6 +105,7 @@ def total(each: Iterable[Efficiency]) -> Efficiency:
         failures=sum(one.failures for one in known),
         by_cause=_sum(one.by_cause for one in known),
         by_node=_sum(one.by_node for one in known),
+        by_hang=_sum(one.by_hang for one in known),
         saves=sum((one.saves for one in known), Saves()),
     )
 

@@ -42,7 +42,7 @@ def lines(listing: Listing, save: float | None, every: float | None) -> list[str
     lost = [(TITLES[name], whole.part(name)) for name in PARTS if name != "training" and whole.part(name) > 0]
     lost.sort(key=lambda each: -each[1])
     found.append(f"trained {duration(whole.part('training'))}; the rest: {_pairs(lost, len(lost))}")
-    for name, pairs in (("cause", whole.by_cause), ("node", whole.by_node)):
+    for name, pairs in (("cause", whole.by_cause), ("node", whole.by_node), ("hang", whole.by_hang)):
         if pairs:
             found.append(f"lost by {name}: {_pairs(pairs, SHOWN)}")
     return [*found, *advice(whole, save, every)]
@@ -72,6 +72,7 @@ def _plain(account: Efficiency, save: float | None, every: float | None) -> dict
         "between_failures": account.between_failures,
         "lost_by_cause": dict(account.by_cause),
         "lost_by_node": dict(account.by_node),
+        "lost_by_hang": dict(account.by_hang),
         "checkpoints": {
             "number": account.saves.number,
             "cost": account.saves.each,

@@ -41,9 +41,10 @@ def text(log: FailedLog) -> str:
 
 
 def _of(cycle: CycleStory, history: History, folder: Path) -> FailedLog:
-    if not cycle.failures:
+    failures = (cycle.first.failure,) if cycle.hang and cycle.first else cycle.failures
+    if not failures:
         return FailedLog(cycle.number, cycle.reason, None, ())
-    failure, per_node = cycle.failures[0], history.per_node
+    failure, per_node = failures[0], history.per_node
     kept = tuple(failure.last_lines.splitlines())
     name = next((node.name for node in history.nodes if node.infra_rank == failure.infra_rank), "")
     if name not in cycle.nodes or per_node is None or failure.local_rank < 0:

@@ -55,6 +55,7 @@ def of_job(records: Sequence[JobRow], histories: Sequence[History], now: float) 
         failures=sums.failures,
         by_cause=ranked(sums.causes),
         by_node=ranked(sums.nodes),
+        by_hang=ranked(sums.hangs),
         saves=sums.saves,
     )
 
@@ -68,6 +69,7 @@ class _Sums:
     parts: defaultdict[str, float] = field(default_factory=_seconds)
     causes: defaultdict[str, float] = field(default_factory=_seconds)
     nodes: defaultdict[str, float] = field(default_factory=_seconds)
+    hangs: defaultdict[str, float] = field(default_factory=_seconds)
     failures: int = 0
     saves: Saves = field(default_factory=Saves)
     exact: bool = True
@@ -114,6 +116,8 @@ def _add(sums: _Sums, start: _Start, *, followed: bool) -> None:
             sums.failures += each.counts
             if each.node:
                 sums.nodes[each.node] += cost
+            if each.hang:
+                sums.hangs[each.hang] += cost
         repeats = goes_on or len(history.cycles) > 1
         sums.exact &= history.cost.exact and not (repeats and not history.checkpoints)
     told = bool(start.runs) and start.runs[-1].ended is not None  # else its journals end before it has

@@ -110,6 +110,10 @@ PAGE = """\
 <h3>Lost by node that failed first</h3>
 {{ table(["node", "lost", "of all time"], whole.by_node, whole.available) }}
 {% endif %}
+{% if whole.by_hang %}
+<h3>Lost by hang</h3>
+{{ table(["began by", "lost", "of all time"], whole.by_hang, whole.available) }}
+{% endif %}
 {% endif %}
 {% if listing.jobs %}
 <h3>Jobs</h3>

@@ -22,6 +22,7 @@ SUM is the account of one job's time, or of all jobs' that have journals; docs/j
      "available", "parts": {PART: ...},   seconds; the parts (report.efficiency) add up to it; null without journals
      "failures", "between_failures",      seconds of training per failure, null without one
      "lost_by_cause", "lost_by_node",     seconds by name
+     "lost_by_hang",                      the same of hangs, by who began them, and where
      "checkpoints": {"number", "cost", "every"},   seconds, as measured; null where nothing tells
      "interval": null | {"save", "every", "best", "waste", "least", "won"}}   by Young's and Daly's rule
 """

@@ -9,6 +9,7 @@ from itertools import pairwise
 from ft_supervisor.core.protocol.cost import LOST, CycleTimes, split
 from ft_supervisor.core.protocol.settings import Cause
 from ft_supervisor.history.model import CycleEnd, CycleStory, History
+from ft_supervisor.report.words import culprits
 
 MOST = 1000
 """Failures of a run, the newest, that are told apart: the work grows with the square of their number."""
@@ -21,13 +22,14 @@ REQUEUE = "requeue"
 class Blamed:
     """What the end of one cycle has cost. `cause`: as in CycleStory, or REQUEUE; `node`: the one that failed first, ""
     if none did. `counts`: it is a failure, and no drain or growth. `lost`: of the run's account; `repeated`: training
-    that was done again, None if the job tells no checkpoints."""
+    that was done again, None if the job tells no checkpoints. `hang`: who began it, and where; "" for no hang."""
 
     cause: str
     node: str
     counts: bool
     lost: float
     repeated: float | None
+    hang: str = ""
 
 
 def blamed(history: History, *, goes_on: bool) -> list[Blamed]:
@@ -50,7 +52,8 @@ def blamed(history: History, *, goes_on: bool) -> list[Blamed]:
         failed = cycle.ended is CycleEnd.FAILED
         counts = failed and cycle.cause not in (Cause.DRAIN, "growth")
         cause = cycle.cause if failed else REQUEUE if index == len(ends) - 1 else UNKNOWN
-        found.append(Blamed(cause, _node(cycle) if counts else "", counts, after - before, repeated.get(index)))
+        node, hang = (_node(cycle), culprits(cycle)) if counts else ("", "")
+        found.append(Blamed(cause, node, counts, after - before, repeated.get(index), hang))
         after = before
     if after > 0:
         found.append(Blamed(UNKNOWN, "", False, after, None))
@@ -89,4 +92,6 @@ def _repeated(
 def _node(cycle: CycleStory) -> str:
     if cycle.lost:
         return min(cycle.lost, key=lambda each: each.at).node
+    if cycle.hang is not None:
+        return cycle.hang.node or UNKNOWN
     return cycle.first.node if cycle.first is not None else UNKNOWN

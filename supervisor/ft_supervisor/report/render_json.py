@@ -30,7 +30,8 @@ of a run.
                          "message", "error_file", "time", "text"}],
            "lost": [{"node", "at"}],      of its nodes, as it ended
            "loss": null | {"at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"},
-           "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source", "stacks", "consequence_of"}}],
+           "first_failure": null | {"cycle", "node", "rank", "text", "lines", "source", "stacks", "consequence_of"},
+           "hang": null | {"text", "culprits", "ground", "node", "line"}}],   what was found out; culprits: ranks
         "takeovers": [{"at", "term", "node", "gap"}],
         "first_failure": null | that of the last cycle in which a worker failed,
         "faults": [{"at", "act", "target", "node", "rank", "seconds", "seed", "note", "cycle"}],
@@ -60,7 +61,7 @@ from ft_slurm.records import AccountingRecord
 from ft_supervisor.core.protocol.cost import Cost, Part
 from ft_supervisor.core.protocol.model import Failure, Verdict
 from ft_supervisor.core.protocol.worker_words import sentence
-from ft_supervisor.history.model import CycleStory, FirstFailedWorker, History
+from ft_supervisor.history.model import CycleStory, FirstFailedWorker, HangStory, History
 from ft_supervisor.report.model import JobStart, Report
 from ft_supervisor.run_folder import left_running
 
@@ -155,6 +156,7 @@ def _cycle(cycle: CycleStory, names: Sequence[str]) -> dict[str, Any]:
         "lost": [asdict(node) for node in cycle.lost],
         "loss": asdict(cycle.loss) if cycle.loss else None,
         "first_failure": _first(cycle.first) if cycle.first else None,
+        "hang": _hang(cycle.hang) if cycle.hang else None,
     }
 
 
@@ -173,6 +175,16 @@ def _failure(failure: Failure, names: Sequence[str]) -> dict[str, Any]:
         "error_file": failure.error_file,
         "time": failure.time,
         "text": sentence(failure, name or f"node {failure.infra_rank}"),
+    }
+
+
+def _hang(hang: HangStory) -> dict[str, Any]:
+    return {
+        "text": hang.reason,
+        "culprits": hang.explanation.culprits,
+        "ground": hang.explanation.ground.value,
+        "node": hang.node or None,
+        "line": hang.line,
     }
 
 

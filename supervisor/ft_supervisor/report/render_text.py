@@ -145,7 +145,8 @@ def _faults(history: History) -> Iterator[RenderableType]:
         yield _indented([f"the last {len(some)} of {len(history.faults)}; --json has all"])
     cycles = (f" (cycle {plain(fault.cycle)})" if fault.cycle else "" for fault in some)
     yield _indented(
-        f"{clock(fault.at, history.start)} {deed(fault)}{cycle}" for fault, cycle in zip(some, cycles, strict=True)
+        f"{clock(fault.at, history.start)} {deed(fault, history.per_node)}{cycle}"
+        for fault, cycle in zip(some, cycles, strict=True)
     )
 
 

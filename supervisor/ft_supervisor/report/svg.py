@@ -178,7 +178,7 @@ def _label(span: Span, scale: _Scale) -> str:
 
 def _hit(fault: Fault, scale: _Scale) -> str:
     """Return a fault's mark, a triangle whose tip is at the moment."""
-    title = escape(f"{deed(fault)}\n{clock(fault.at)}")
+    title = escape(f"{deed(fault, scale.per_node)}\n{clock(fault.at)}")
     return f'<svg class="fault" x="{scale.x(fault.at):.3f}%"><path d="{_FLASH}"><title>{title}</title></path></svg>'
 
 

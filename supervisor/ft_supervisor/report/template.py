@@ -172,7 +172,7 @@ PAGE = """\
   {% for fault in history.faults[:MOST_FAULTS] %}
   <tr>
     {{ cell("at", clock(fault.at, history.start)) }}
-    {{ cell("fault", deed(fault), "wide") }}
+    {{ cell("fault", deed(fault, history.per_node), "wide") }}
     {{ cell("in cycle", fault.cycle) }}
   </tr>
   {% endfor %}

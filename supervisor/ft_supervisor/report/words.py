@@ -7,7 +7,9 @@ from datetime import datetime
 from itertools import pairwise
 
 from ft_supervisor.core.protocol.model import Again, Outcome, Verdict
-from ft_supervisor.core.protocol.worker_words import sentence
+from ft_supervisor.core.protocol.ranks import parse_ranks
+from ft_supervisor.core.protocol.settings import Culprit
+from ft_supervisor.core.protocol.worker_words import ranks, sentence, worker
 from ft_supervisor.core.words import UNKNOWN, count, duration, plain, rung
 from ft_supervisor.history.model import CycleEnd, CycleStory, Fault, FirstFailedWorker, History, NodeStory, SpanState
 from ft_supervisor.report.model import Report
@@ -182,10 +184,11 @@ def game_day(faults: Sequence[Fault]) -> str:
     return f"a game day: ft-supervisor fault has hit it {'once' if number == 1 else f'{number} times'}"
 
 
-def deed(fault: Fault) -> str:
-    """Return what a fault did, and to which target."""
-    rank = "" if fault.rank is None else f", rank {fault.rank}"
-    where = fault.node if fault.target == "node" else f"{fault.target}{rank} on {fault.node}"
+def deed(fault: Fault, per_node: int | None) -> str:
+    """Return what a fault did, and to which target. `per_node`: workers on each node, None if that is not known."""
+    where = fault.node if fault.target == "node" else f"{fault.target} on {fault.node}"
+    if fault.rank is not None:
+        where = worker(fault.rank, fault.node, fault.rank % per_node) if per_node else f"rank {fault.rank}"
     how = [f"{fault.act} {where}"]
     if fault.seconds is not None:
         how.append(f"for {duration(fault.seconds)}")
@@ -206,6 +209,20 @@ def why(cycle: CycleStory) -> str:
         return words[cycle.ended]
     rule = f", {cycle.rule.rpartition('/')[2]}" if cycle.rule else ""
     return plain(f"{cycle.cause}: {cycle.reason} [{decision(cycle) or 'no decision'}{rule}]")
+
+
+def culprits(cycle: CycleStory) -> str:
+    """Return who began the cycle's hang, and where: `rank 5 (n2, local 1) in train.py:9`; "who began it is not known";
+    "" for a cycle that did not hang, or whose workers were not looked at."""
+    if cycle.hang is None:
+        return ""
+    if cycle.hang.culprit is Culprit.UNKNOWN:
+        return "who began it is not known"
+    numbers = parse_ranks(cycle.hang.explanation.culprits)
+    who = f"{ranks(numbers)} ({cycle.hang.node})" if cycle.hang.node else ranks(numbers)
+    if len(numbers) == 1 and cycle.first is not None:
+        who = worker(cycle.first.rank, cycle.first.node, cycle.first.failure.local_rank)
+    return plain(f"{who} in {cycle.hang.line}" if cycle.hang.line else who)
 
 
 def decision(cycle: CycleStory) -> str:
