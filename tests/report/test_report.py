@@ -353,7 +353,7 @@ def test_the_json_has_its_documented_keys(case: str) -> None:
     assert set(run["nodes"][0]["spans"][0]) == {"state", "start", "end", "cycle", "group_rank", "reason"}
     assert set(run["cycles"][0]) == {
         *("number", "term", "n", "nodes", "start", "workers_up", "end", "ended", "began", "cause", "reason", "rule"),
-        *("budget", "response", "how", "why", "made", "failures", "lost", "loss", "first_failure"),
+        *("budget", "response", "how", "why", "made", "failures", "lost", "loss", "first_failure", "hang"),
     }
     assert set(run["cycles"][0]["loss"]) == {
         *("at", "detection", "stop", "decision", "rendezvous", "worker_start", "resumed", "total"),

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.ledger import Ledger
-from ft_supervisor.core.protocol.model import Cycle, Job
+from ft_supervisor.core.protocol.model import Cycle, Job, Node
 from ft_supervisor.core.protocol.ranks import format_ranks
+from ft_supervisor.core.protocol.worker_words import workers_of_node
 from ft_supervisor.core.quorum.members import Member, Members
 
 
@@ -46,6 +47,10 @@ class CurrentCycle:
     def _become(self, name: Cycle, group: Sequence[int], started: float | None) -> None:
         self.name, self.group, self.pending, self.started = name, tuple(group), set(group), started
         self.progressed, self._completed, self._released = False, {}, 0
+
+    def workers_of(self, node: Node) -> str:
+        """Return the workers of a node of the group, for people."""
+        return workers_of_node(self.group.index(node.infra_rank), self._job.per_node, node.name)
 
     def returned(self, node: int, functions: int) -> set[int]:
         """Note that the workers of this node have returned from so many functions. Return the nodes that are to get

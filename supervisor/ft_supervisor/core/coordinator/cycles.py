@@ -152,7 +152,7 @@ class Cycles:
         else:
             pending = member.node.infra_rank in self.current.pending
             if pending if memory.unhealthy is not None else self.phase is Phase.RUNNING:  # or its peers were faster
-                self._trouble(policy.trouble_of_idle(member.node, memory, self.cycle), now)
+                self._trouble(policy.trouble_of_idle(member.node, memory, self.current), now)
             self._stand_by(member)
             self._stopped(member, now)
 
@@ -191,7 +191,7 @@ class Cycles:
             return
         if self.phase is Phase.RUNNING and self.current.has(member) and message.infra_rank in self.current.pending:
             # Unasked: the message that says why was lost.
-            self._trouble(policy.trouble_without_failure(member.node, "stopped its workers", charged=True), now)
+            self._trouble(policy.trouble_of_workers(member.node, self.current, "stopped"), now)
         self._stopped(member, now)
 
     def _hear_active(self, message: messages.OfWorkers, member: Member, now: float) -> None:
@@ -209,7 +209,7 @@ class Cycles:
                 for failure in failures:
                     self._trouble(policy.trouble_of_failure(member.node, failure), now)
                 if not failures:
-                    self._trouble(policy.trouble_without_failure(member.node, "workers failed", charged=True), now)
+                    self._trouble(policy.trouble_of_workers(member.node, self.current, "failed"), now)
 
     def _look_at_hang(self, now: float, message: hang_round.Told | None = None) -> None:
         if message is not None and self.phase is Phase.RUNNING:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
+from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.protocol.ledger import Ledger
 from ft_supervisor.core.protocol.model import (
     AGENT_RANK,
     Again,
-    Cycle,
     Ending,
     Failure,
     Job,
@@ -72,15 +72,20 @@ def trouble_without_failure(node: Node, what: str, *, charged: bool) -> Trouble:
     return Trouble(f"{node.name}: {what}", Cause.EXIT if charged else None, node.infra_rank, charged=charged)
 
 
-def trouble_of_idle(node: Node, memory: Memory, cycle: Cycle) -> Trouble:
+def trouble_of_workers(node: Node, cycle: CurrentCycle, what: str) -> Trouble:
+    """Return the trouble of an active node whose workers did that, and it is not known which of them, or why."""
+    return Trouble(f"{cycle.workers_of(node)} {what}", Cause.EXIT, node.infra_rank)
+
+
+def trouble_of_idle(node: Node, memory: Memory, cycle: CurrentCycle) -> Trouble:
     """Return the trouble of an active node that runs nothing, and whose workers of `cycle` have not succeeded."""
     if memory.unhealthy is not None:
         return trouble_of_check(node, memory.unhealthy)
     if memory.failures:
         return trouble_of_failure(node, memory.failures[0])
-    if memory.newest == cycle:
-        return trouble_without_failure(node, "its workers are gone", charged=True)
-    return trouble_without_failure(node, f"it never ran cycle {cycle}", charged=False)
+    if memory.newest == cycle.name:
+        return trouble_of_workers(node, cycle, "disappeared")
+    return trouble_without_failure(node, f"it never ran cycle {cycle.name}", charged=False)
 
 
 def trouble_of_given_up(job: Job, gone: Sequence[int]) -> Trouble:

@@ -36,6 +36,13 @@ def ranks_of_node(group_rank: int, per_node: int) -> range:
     return range(group_rank * per_node, (group_rank + 1) * per_node)
 
 
+def workers_of_node(group_rank: int, per_node: int, node: str) -> str:
+    """Return all workers of a node: `ranks 4-7 (gpu-a17)`, or `rank 4 (gpu-a17, local 0)` if there is one."""
+    if per_node == 1:
+        return worker(group_rank, node, 0)
+    return f"{ranks(ranks_of_node(group_rank, per_node))} ({node})"
+
+
 def sentence(failure: Failure, node: str) -> str:
     """Return who has failed and what it said, in one line: `rank 2 (n3, local 0): ValueError: loss is nan`,
     `rank 2 (n3, local 0) was killed by SIGKILL`. `node`: the node's name."""
