@@ -29,28 +29,8 @@ _LEAST = 0.25
 _LABELLED = 4.0
 """The least width in per cent of a span with its cycle's number in it; a telephone needs three times as much."""
 _STEPS = (
-    0.1,
-    0.2,
-    0.5,
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    14400,
-    43200,
-    86400,
-    172800,
-    604800,
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200),
+    *(86400, 172800, 604800),
 )
 _FLASH = "M0 12 L-6 0 H6 Z"
 """The shape of a fault's mark, in pixels from its place in the row."""
