@@ -1,5 +1,7 @@
 """Tests the account of a run's time: its parts add up to the whole, whatever is known."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,27 @@ def test_the_parts_add_up_to_the_whole_and_none_is_negative(
 def test_time_that_passes_takes_nothing_away(times: list[CycleTimes], one: float, more: float) -> None:
     before, after = split(0.0, one, times), split(0.0, one + more, times)
     assert all(after[part] >= before[part] - 1e-6 for part in Part)
+
+
+def test_training_since_the_last_checkpoint_is_done_again() -> None:
+    def failed(training: float, saved: float | None, step: int | None) -> CycleTimes:
+        times = CycleTimes(
+            began=training - 5, training=training, happened=training + 50, ended=training + 60, failed=True
+        )
+        return replace(times, saved=saved, step=step)
+
+    last = CycleTimes(began=295.0, training=300.0)
+    one, two = failed(10.0, 40.0, 100), failed(100.0, 140.0, 300)
+    account = cost(0.0, 400.0, [one, two, last])
+    assert (account.repeated, account.repeated_known) == (20.0 + 10.0, True)
+    assert account.steps_twice == 30 * 200 / 40, "by the speed of the second cycle: the first one's begin is not known"
+    account = cost(0.0, 400.0, [one, failed(100.0, 90.0, 100), last])
+    assert (account.repeated, account.steps_twice) == (20.0 + 50.0, None), "all of a cycle without a checkpoint"
+    account = cost(0.0, 400.0, [one, failed(100.0, None, None), last])
+    assert (account.repeated, account.repeated_known) == (20.0, False)
+    assert cost(0.0, 400.0, [one]).repeated is None, "nothing has trained since"
+    assert cost(0.0, 400.0, [failed(10.0, None, None), last]).repeated is None, "there is no step file"
+    assert not cost(0.0, 400.0, [one, two, last], partial=True).repeated_known
 
 
 def test_a_run_with_a_failure() -> None:

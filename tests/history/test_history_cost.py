@@ -8,6 +8,7 @@ from tests.history.smalljob import SmallJob
 from tests.history.test_history_today import EPOCH, _timed, beat_until, send_heartbeats, trains
 
 from ft_supervisor.core.protocol.cost import Cost, Part
+from ft_supervisor.core.protocol.events import StepRead
 from ft_supervisor.core.protocol.model import Failure
 from ft_supervisor.history.builder import build
 from ft_supervisor.history.facts import facts
@@ -46,6 +47,8 @@ def test_the_same_job_has_the_same_cost_in_all_views(tmp_path: Path) -> None:
     beat_until(job, lambda: True, 8)
     failed = job.active()[1]
     job.finish_workers(failed, Failure(failed.rank, 0, exit_code=3, time=EPOCH + job.now))
+    beat_until(job, lambda: leader.machine.state.account._cycles[-1].failed)
+    job._post(job.hosts[0], "coordinator", StepRead(40, 2.5))  # as from a step file, 2.5 s old
     beat_until(job, lambda: trains(job, {first}))
     beat_until(job, lambda: True, 5)
     send_heartbeats(job)
@@ -54,6 +57,7 @@ def test_the_same_job_has_the_same_cost_in_all_views(tmp_path: Path) -> None:
     assert before.cost is not None and before.cost.exact and before.cost.lost > 2.0
     account = leader.machine.state.account.cost(leader.now)
     assert_equal(account, before.cost)
+    assert account.repeated == before.cost.repeated and 0 < (account.repeated or 0) <= 2.5
     assert account.gpus == 12 and account.gpu_hours(3600.0) == 12.0
     assert account.whole == pytest.approx(leader.now - began, abs=0.02), "it begins with the daemon"
     every = report(tmp_path, "")

@@ -105,10 +105,13 @@ def test_a_hang_s_card_names_whom_the_decision_names() -> None:
 def test_what_it_cost_is_told_as_far_as_it_is_known() -> None:
     history = recorded("crash")
     assert history.cost is not None
-    known = replace(history.cost, nodes=4, workers=32, gpus=16, steps_twice=30, partial=False, unknown=0.0)
+    known = replace(history.cost, nodes=4, workers=32, gpus=16, partial=False, unknown=0.0)
+    known = replace(known, repeated=40.0, repeated_known=True, steps_twice=30)
     told = hours(replace(history, cost=known))
-    assert "node-hours" in told and "GPU-hours" in told and told.endswith("30 steps done twice")
+    assert "node-hours" in told and "GPU-hours" in told
+    assert told.endswith("; 40 s of training done twice, about 30 steps")
     assert "GPU" not in hours(replace(history, cost=replace(known, gpus=None)))
+    assert "; at least 40 s of training" in hours(replace(history, cost=replace(known, repeated_known=False)))
     assert hours(replace(history, cost=None)) == ""
     for cost_, least in ((known, False), (replace(known, partial=True), True)):
         page = render_html.render(report("crash", cost=cost_))

@@ -4,6 +4,7 @@ wait for it."""
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,13 +41,15 @@ def read_step(job: Job, tell: Callable[[StepRead], None]) -> Background[None]:
     bounds.MOST. An error is logged."""
 
     def work() -> None:
-        step = None
+        step, age = None, None
         try:
-            step = step_in(Path(job.settings.step_file))
+            path = Path(job.settings.step_file)
+            step = step_in(path)
+            age = None if step is None else max(0.0, time.time() - path.stat().st_mtime)
         except FileNotFoundError:
             pass  # there is no checkpoint yet
         finally:
-            tell(StepRead(step))
+            tell(StepRead(step, age))
 
     return Background("the step of the newest checkpoint", work, file_failed)
 

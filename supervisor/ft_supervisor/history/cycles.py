@@ -141,6 +141,8 @@ def _times(n: int, cycle: CycleFacts, happened_at: float | None) -> CycleTimes:
         failed=cycle.ended is CycleEnd.FAILED,
         stopped=cycle.all_over(),
         decided=decided.at if decided else None,
+        saved=cycle.saved,
+        step=cycle.step,
     )
 
 

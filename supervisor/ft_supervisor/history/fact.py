@@ -55,6 +55,8 @@ class FactKind(StrEnum):
     """`node`: the culprits', None if they are on several or are not known; `explanation`"""
     DECIDED = auto()
     """`rule`, `response`, `how`, `why`, `budget`"""
+    STEP_READ = auto()
+    """The newest cycle has failed. `step`: of the newest checkpoint; `saved`: when it was written."""
     VERDICT_PROPOSED = auto()
     VERDICT_CLOSED = auto()
 
@@ -83,7 +85,7 @@ class RunFact:
     `budget`: how often its rule has answered, and may.
     `excluded`: the nodes that rules had excluded when a cycle began; `choice`: why its nodes were chosen. `made`: how
     many of a node's workers went on in process, were warm, and were cold. `sign`: of training; `started`, `signed`:
-    when the node had started its workers, and gave the sign. `explanation`: of a hang.
+    when the node had started its workers, and gave the sign. `explanation`: of a hang. `step`, `saved`: see STEP_READ.
 
     Raises ValueError if a value cannot be a number, a time or a cycle."""
 
@@ -111,6 +113,8 @@ class RunFact:
     explanation: Explanation | None = None
     started: float = 0.0
     signed: float = 0.0
+    step: int | None = None
+    saved: float | None = None
 
     def __post_init__(self) -> None:
         whole = all(type(each) in (int, NoneType) for each in (self.term, self.node))

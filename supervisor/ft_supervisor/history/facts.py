@@ -20,7 +20,7 @@ from ft_supervisor.core.protocol.bounds import Count, Duration, Rank
 from ft_supervisor.core.protocol.codec import from_plain
 from ft_supervisor.core.protocol.model import job_name
 from ft_supervisor.history.checkpoints import MOST_BEATS
-from ft_supervisor.history.fact import LATEST, JournalFacts, announced
+from ft_supervisor.history.fact import LATEST, FactKind, JournalFacts, RunFact, announced
 from ft_supervisor.history.from_agent import AgentEventReader
 from ft_supervisor.history.from_coordinator import CoordinatorEventReader
 
@@ -143,6 +143,10 @@ class _Reader:
             message = event.get("message") if event.get("type") == "Received" else None
             if isinstance(message, dict) and message["type"] == "Register":
                 self._gpus(message["node"])
+            if event.get("type") == "StepRead" and value["term"] is not None and event.get("age") is not None:
+                step, age = from_plain(event["step"], Count), from_plain(event["age"], Duration)
+                saved = _plausible(at - age)
+                self.journal.facts.append(RunFact(at, FactKind.STEP_READ, value["term"], step=step, saved=saved))
             if value["term"] is not None or _steps_down(actions):
                 reader = CoordinatorEventReader(
                     at,

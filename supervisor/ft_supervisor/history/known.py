@@ -19,8 +19,8 @@ class CycleFacts:
     workers (`runs`), had the first heartbeat of each (`beats`), ran nothing of the cycle any more (`over`), and
     succeeded. `signs`: those that nodes have sent to their coordinator; `told`: the failures that they have sent.
     `tells`: whether the run has such signs at all, and then whether heartbeats are among them; None for a run of an
-    older version, and for a cycle whose coordinator's journal is missing. `end`: when the cycle ended, None while it
-    runs."""
+    older version, and for a cycle whose coordinator's journal is missing. `saved`, `step`: of the newest checkpoint
+    after the failure. `end`: when the cycle ended, None while it runs."""
 
     group: tuple[int, ...] = ()
     began: RunFact | None = None
@@ -38,6 +38,8 @@ class CycleFacts:
     signs: CycleSigns = field(default_factory=CycleSigns)
     told: set[Failure] = field(default_factory=set)
     tells: bool | None = None
+    saved: float | None = None
+    step: int | None = None
     ended: CycleEnd = CycleEnd.RUNNING
     end: float | None = None
 
@@ -113,6 +115,8 @@ def collect(facts: Iterable[RunFact], verdict: Verdict | None, proposed: RunFact
     for fact in facts:
         if fact.kind in (FactKind.NODE_LOST, FactKind.NODE_LEFT) and fact.node is not None:
             missing.setdefault(fact.node, []).append(fact.noticed or fact.at)
+        if fact.kind is FactKind.STEP_READ and found and (last := found[max(found, key=order)]).failed:
+            last.saved, last.step = fact.saved, fact.step
         if fact.cycle:
             _add(found.setdefault(fact.cycle, CycleFacts()), fact)
     for cycle in found.values():

@@ -16,7 +16,8 @@ of a run.
           "node_hours", "lost_node_hours",              of all nodes of the job, spares included
           "worker_hours", "lost_worker_hours",
           "gpus", "gpu_hours", "lost_gpu_hours",        of all nodes, null unless each node has told its GPUs
-          "steps_twice"},                               training steps done again, null if no step is known
+          "repeated", "repeated_known",                 training done again after failures, false: at least this
+          "steps_twice"},                               about so many steps in it; all by checkpoint.step_file, or null
         "active", "per_node",             as configured: nodes that train, workers on each
         "nodes": [{"infra_rank", "name", "spans": [{"state", "start", "end", "cycle", "group_rank", "reason"}]}],
         "cycles": [
@@ -119,6 +120,8 @@ def _cost(cost: Cost) -> dict[str, Any]:
         "gpus": cost.gpus,
         "gpu_hours": cost.gpu_hours(cost.whole),
         "lost_gpu_hours": cost.gpu_hours(cost.lost),
+        "repeated": cost.repeated,
+        "repeated_known": cost.repeated_known,
         "steps_twice": cost.steps_twice,
     }
 

@@ -133,8 +133,10 @@ def hours(history: History) -> str:
     if cost.gpus:
         hours, lost = cost.gpu_hours(cost.whole), cost.gpu_hours(cost.lost)
         told.append(f"{hours:.2f} GPU-hours, {lost:.2f} of them lost")
-    if cost.steps_twice is not None:
-        told.append(f"{count(cost.steps_twice, 'step')} done twice")
+    if cost.repeated is not None:
+        least = "" if cost.repeated_known else "at least "
+        steps = "" if cost.steps_twice is None else f", about {count(cost.steps_twice, 'step')}"
+        told.append(f"{least}{duration(cost.repeated)} of training done twice{steps}")
     return "; ".join(told)
 
 

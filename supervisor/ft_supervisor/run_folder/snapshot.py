@@ -27,7 +27,7 @@ entry, so that 10,000 of them take some lines and not megabytes; `status --json`
      "cost": null | {"first_start", "training", "detection", "stop", "decision", "waiting", "rendezvous", "starting",
                      "end", "unknown",    seconds by what they went into; their sum is the time so far
                      "partial",           a former coordinator's time is missing
-                     "nodes", "workers", "gpus", "steps_twice"}}
+                     "nodes", "workers", "gpus", "repeated", "repeated_known", "steps_twice"}}
 
 `role` is one of active, standby, excluded, unhealthy, unregistered, lost, left; `what` one of cycle_started,
 cycle_failed, restart, replace_node, gives_up; `how` and `why` are the rung of a restart, null where workers.restart is

@@ -35,6 +35,8 @@ class _CycleAccount:
     lost: list[float] = field(default_factory=list)
     stopped: float | None = None
     decided: float | None = None
+    saved: float | None = None
+    step: int | None = None
 
     def times(self, *, beat: bool) -> CycleTimes:
         return CycleTimes(
@@ -47,6 +49,8 @@ class _CycleAccount:
             failed=self.failed,
             stopped=self.stopped,
             decided=self.decided,
+            saved=self.saved,
+            step=self.step,
         )
 
 
@@ -126,6 +130,11 @@ class Account:
                 self._leave(message.infra_rank, cycle, now)
             case messages.Goodbye():
                 self._leave(message.infra_rank, None, now)
+
+    def read_step(self, step: int | None, age: float | None, now: float) -> None:
+        """Take what the job's step file has after a failure; see StepRead."""
+        if (newest := self._newest(None)) is not None and newest.failed and step is not None and age is not None:
+            newest.step, newest.saved = step, now - age
 
     def _newest(self, cycle: Cycle | None) -> _CycleAccount | None:
         """Return the newest cycle, if it is this one; None stands for any."""

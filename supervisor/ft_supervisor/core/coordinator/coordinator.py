@@ -111,7 +111,8 @@ class CoordinatorMachine:
                 self._decide(verdict, now)
             case CloseHeld(verdict):
                 self._close_held(verdict, now)
-            case StepRead(step):
+            case StepRead(step, age):
+                self.state.account.read_step(step, age, now)
                 if self.role is Role.LEADING:
                     self._follow(self.state.cycles.step_read(step, self.state.standing(now)), now)
             case CheckpointSeen():

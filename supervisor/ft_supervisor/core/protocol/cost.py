@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from itertools import pairwise
 from math import inf
 
 from ft_supervisor.core.protocol.bounds import Count, Duration
@@ -58,7 +59,7 @@ class CycleTimes:
     None if that was before the account's start. `started`: the last node had started its workers. `training`: the first
     sign of training. `ended`: it could not go on (`failed`), all had succeeded, or the verdict was proposed.
     `happened`: the failure itself. `stopped`: nothing of it could run any more; `decided`: it was decided what follows.
-    """
+    `saved`: the newest checkpoint was written; its step is `step`. Both as read after the cycle had failed."""
 
     first: bool = False
     began: float | None = None
@@ -69,14 +70,17 @@ class CycleTimes:
     failed: bool = False
     stopped: float | None = None
     decided: float | None = None
+    saved: float | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True)
 class Cost:
     """Seconds by part; their sum is `whole`. `partial`: a time before the account's start, or a journal, is missing, so
     that the run has lost at least this. `nodes`: the job's, with its spares; `workers`, `gpus`: those of all its nodes;
-    `gpus` is None unless each node has told its own. `steps_twice`: training steps that were done again after
-    failures; None if no job has told its steps."""
+    `gpus` is None unless each node has told its own. `repeated`: of the training, what was done again
+    after failures, by checkpoint.step_file; at least this unless `repeated_known`, None if that tells nothing.
+    `steps_twice`: about so many steps were done in that time; None if their speed is not known."""
 
     first_start: Duration = 0.0
     training: Duration = 0.0
@@ -92,6 +96,8 @@ class Cost:
     nodes: Count = 0
     workers: Count = 0
     gpus: Count | None = None
+    repeated: Duration | None = None
+    repeated_known: bool = True
     steps_twice: Count | None = None
 
     def part(self, part: Part) -> float:
@@ -159,12 +165,21 @@ def cost(
     nodes: int = 0,
     per_node: int = 0,
     gpus: int | None = None,
-    steps_twice: int | None = None,
 ) -> Cost:
     """Return the account; `start`, `until`, `cycles` and `over` as in `split`. Each part is rounded to milliseconds.
     `per_node`: workers on each of the job's `nodes`; the other arguments are those of Cost."""
     parts = {part.value: round(seconds, 3) for part, seconds in split(start, until, cycles, over=over).items()}
-    return Cost(**parts, partial=partial, nodes=nodes, workers=nodes * per_node, gpus=gpus, steps_twice=steps_twice)
+    repeated, known, steps = _repeated(cycles)
+    return Cost(
+        **parts,
+        partial=partial,
+        nodes=nodes,
+        workers=nodes * per_node,
+        gpus=gpus,
+        repeated=repeated,
+        repeated_known=known and not partial,
+        steps_twice=steps,
+    )
 
 
 def gpus_of(told: Mapping[int, int], nodes: int) -> int | None:
@@ -182,6 +197,30 @@ def happened(
     if node_lost or not failures:
         times += lost
     return min(times, default=None)
+
+
+def _repeated(cycles: Sequence[CycleTimes]) -> tuple[float | None, bool, int | None]:
+    """Return the seconds of training that were done again, whether all are known, and the steps in them. What trains
+    after a failure begins at the last checkpoint, so that all training since that is done again. The steps follow from
+    the speed between two such checkpoints."""
+    seconds, known, steps, trained = 0.0, True, 0, 0.0
+    told, before = False, None
+    for cycle, later in pairwise(cycles):
+        if cycle.failed and cycle.training is not None and cycle.ended is not None and later.training is not None:
+            if cycle.saved is None or cycle.step is None:
+                known = False
+            else:
+                told = True
+                seconds += max(0.0, _ran(cycle.ended, cycle.happened) - max(cycle.training, cycle.saved))
+                if before is not None and cycle.step > before and cycle.saved > cycle.training:
+                    steps, trained = steps + cycle.step - before, trained + cycle.saved - cycle.training
+        before = cycle.step
+    return round(seconds, 3) if told else None, known, round(steps * seconds / trained) if trained else None
+
+
+def _ran(ended: float, happened: float | None) -> float:
+    """Return until when a cycle trained that has ended."""
+    return ended if happened is None else min(happened, ended)
 
 
 def _marks(cycles: Sequence[CycleTimes], over: bool) -> Iterator[tuple[Part, float | None]]:
@@ -210,7 +249,7 @@ def _of_cycle(
         else:
             yield (starting if cycle.training is None else Part.TRAINING), next_
         return
-    ran = cycle.ended if cycle.happened is None else min(cycle.happened, cycle.ended)
+    ran = _ran(cycle.ended, cycle.happened)
     silent = starting if tells else Part.UNKNOWN
     yield (silent if cycle.training is None else Part.TRAINING), ran
     if not cycle.failed:

@@ -52,9 +52,11 @@ class VerdictWritten:
 
 @dataclass(frozen=True)
 class StepRead:
-    """After ReadStep: the step of the job's newest checkpoint; None if no file with a number in it exists."""
+    """After ReadStep: the step of the job's newest checkpoint; None if no file with a number in it exists. `age`: how
+    many seconds before this event the file was written; None without a step, or if that is not known."""
 
     step: int | None
+    age: float | None = None
 
 
 @dataclass(frozen=True)
