@@ -17,7 +17,9 @@ coordinator knows. Each second belongs to exactly one Part, so the parts add up 
     unknown       in a cycle, but nothing tells whether its workers trained
 
 The sign of training of a node is the first heartbeat of each of its workers. In a run without any heartbeat it is the
-first line that rank 0 prints. The last node's sign counts for the cycle. All times are seconds of one clock.
+first line that rank 0 prints. The last node's sign counts for the cycle. A first collective is no sign, as
+nothing tells of it when it happens: a run without heartbeat and line has unknown time. After a takeover a coordinator's
+own account is partial; the report has all coordinators' journals. All times are seconds of one clock.
 """
 
 from __future__ import annotations
