@@ -20,8 +20,9 @@ def worker(*how: str) -> dict[str, object]:
 
 
 def world(start: StartJob, *how: str, after: float = AFTER, **more: object) -> Job:
-    """Start four ranks on two nodes. `more`: keys of `hang`."""
-    hang = {"after": f"{after:g}s", "first": f"{BOUND:g}s", **more}
+    """Start four ranks on two nodes. `more`: keys of `hang`. `auto` is off: on a busy machine workers that load torch
+    do nothing for seconds."""
+    hang = {"after": f"{after:g}s", "first": f"{BOUND:g}s", "auto": "off", **more}
     return start(nodes=2, active=2, timeouts=CALM, job={"hang": hang, "workers": worker(*how)})
 
 
@@ -52,7 +53,7 @@ def test_the_culprit_is_named(how: str, words: str, start: StartJob) -> None:
 
 
 def test_nobody_is_named_where_all_are_slow(start: StartJob) -> None:
-    job = world(start, "slow", after=30.0)  # no load of the machine takes that long
+    job = world(start, "slow", after=30.0, auto="notify")  # no load of the machine takes that long
     assert set(job.end().values()) == {0}
     assert not job.all("hang_heard") and not job.all("hang_explained")
 
@@ -67,7 +68,7 @@ def test_nobody_is_named_where_all_are_slow(start: StartJob) -> None:
     ],
 )
 def test_a_world_without_heartbeats_is_noticed(how: str, start: StartJob) -> None:
-    job = world(start, how, "quiet", auto=True)
+    job = world(start, how, "quiet", after=15.0, auto=True)
     told = job.wait("hang_explained")
     first, _, reason = told["reason"].partition(": ")
     assert first.startswith("no worker has done anything for "), f"{told}\n{job.output}"
