@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -76,7 +77,7 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     # torch's server looks up every peer's name, for its log alone, on the one thread that serves all clients: a lost
     # packet would stop it for a second. Without any attempt only /etc/hosts is asked.
     os.environ["RES_OPTIONS"] = "attempts:0"
-    job, node, keys = begin.job, begin.node, Keys(begin.job.run_id)
+    job, node, keys, began = begin.job, begin.node, Keys(begin.job.run_id), clock.now()
     listen.bind(job).close()  # fails early, before the slow import, when no port is free
     from ft_supervisor.store import tcp  # takes seconds (torch): the daemon's death is noticed meanwhile
 
@@ -85,6 +86,7 @@ def _serve(begin: Begin, link: Link, inbox: Inbox) -> NoReturn:
     port = sock.getsockname()[1]
     store = tcp.serve(sock)
     now = clock.now()
+    begin = replace(begin, waited=begin.waited + now - began)  # the account of the job's time has the import, too
     machine = CoordinatorMachine(job, node, begin.incarnation, begin.memory, now, begin.epoch, begin.waited)
     journal = Journal.open(Path(job.local_folder), f"coordinator-{begin.incarnation}", begin, now, journal_failed)
     loop = Loop(job, machine, journal, store, link, inbox, _exporter(machine, now))
