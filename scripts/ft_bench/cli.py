@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ft_bench import (
+    agent_death,
     daemon,
     ending,
     faults,
@@ -32,7 +33,7 @@ from ft_supervisor.process import tree
 
 SECTIONS: Mapping[str, Sequence[Callable[[bool], list[report.Row]]]] = {
     "rendezvous": [rendezvous.measure],
-    "faults": [faults.measure],
+    "faults": [faults.measure, agent_death.measure],
     "restart": [restart.measure, promotion.measure, repeated.measure, warm_worker.measure, parking.measure],
     "hang": [hang.measure],
     "takeover": [takeover.measure, takeover.measure_many],
@@ -47,7 +48,8 @@ Prints a table: medians and 95th percentiles of n repetitions, the target, torch
 EXAMPLES = """\
 what:
   rendezvous  N agents join at one moment, in threads of a few processes: until the last one gets its Run
-  faults      8 nodes, a worker is killed: until the other nodes know, and until all workers run again
+  faults      8 nodes, a worker is killed: until the other nodes know, and until all workers run again; an
+              agent is killed beside a spare
   restart     workers that train with torch, one raises: until all have made a step again, started cold, warm, and in
               the same process; a node dies, and its spare is parked; what 100 restarts leave in a process; what warm
               workers cost; 1,000 agents whose workers are parked

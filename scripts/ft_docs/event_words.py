@@ -21,6 +21,7 @@ WORDS: dict[str, str] = {
     "job_left_running": "The job could not be ended in Slurm. `ends_it` is the command that does, and `status` has it.",
     "left_behind": "Processes that even SIGKILL does not end, as they hang in the kernel (a dead file system, a GPU).",
     "link_lost": "A child has sent a message that the daemon cannot read, and is treated as dead.",
+    "not_told": "The coordinator could not be told at once that the agent is gone. The next agent tells it.",
     "no_local_folder": "`/tmp/ft-UID/` cannot be made or belongs to another user. The node leaves with 75.",
     "not_requeued": "Slurm did not requeue the job. `does_it` is the command that does.",
     "nothing_to_complete": "No batch script ends the job, but there is nothing to end: it has none, or is over.",

@@ -31,7 +31,7 @@ The store has no authentication: see [Security](../operators.md#security)."""
 KEYS = {
     "hello": ("the coordinator", "The store's owner: run id, protocol, infra_rank, the configuration's checksum."),
     "policy": ("the coordinator", "Its configuration, so that a node whose own differs can name the first such key."),
-    "inbox": ("agents", "A queue: the agents' messages to the coordinator."),
+    "inbox": ("agents; daemons", "A queue: messages to the coordinator. A daemon says there that its agent is gone."),
     "permanent_close": ("the coordinator, once", "The verdict. Nothing follows it; a node that sees it ends by it."),
     "pulse": ("the coordinator, each heartbeat", "Round, term, lease: it is in charge, and has a majority."),
     "mail": ("the coordinator", "A queue for one connection of a node's agent: the coordinator's messages to it."),

@@ -78,6 +78,7 @@ FROM_NODES = (
     messages.AtStep(0, 1, 1, C0, 1769),
     messages.Evidence(0, 1, 1, C0, 1, (DIGEST,), ((0, (0,)),), ((0, "step 7"),), ((0, 1.5),)),
     RETURNED,
+    messages.AgentGone(0, 1, 1, C0, (Failure(1, -1, message="killed by SIGKILL"),), progressed=True),
     messages.Unhealthy(0, 1, 1, Problem("disk", "a disk")),
     messages.ToldToEnd(0, 1, 1, "SIGTERM"),
 )

@@ -21,6 +21,22 @@ def test_a_killed_agent_is_replaced_and_its_workers_go_with_it(start: StartJob) 
     assert len(job.all("agent_lost")) == 1 and not job.all("node_lost")
 
 
+def test_a_spare_takes_the_place_of_a_killed_agent_at_once(start: StartJob) -> None:
+    """CALM: the silence of a node is noticed after 40 s, and the next agent takes seconds to be there."""
+    job = start(nodes=3, active=2, worker=["family"])
+    former = {int(job.worker(1, kind=kind)["pid"]) for kind in ("worker", "child", "orphan")}
+    job.worker(0)
+    os.kill(job.pid("agent", "node1"), signal.SIGKILL)
+    assert job.wait("restart", used=1)["reason"] == "the agent of node1: killed by SIGKILL"
+    assert not job.all("registered", infra_rank=1, incarnation=2)
+    assert not former & set(job.processes("node1")), job.output
+    assert job.worker(1, restart=1).said == "node2"
+    job.wait("registered", infra_rank=1, incarnation=2)
+    job.finish()
+    job.assert_end(0, "success", "all workers of cycle 0.1 exited with 0")
+    assert not job.all("node_lost") and not job.all("suspect")
+
+
 @pytest.mark.slow("test_daemon_process.py::test_a_silent_agent_is_replaced_with_its_memory_and_all_below_it_gone")
 def test_a_silent_agent_is_replaced_by_its_daemon(start: StartJob) -> None:
     job = start(nodes=2, active=2, timeouts=CALM | {"agent": "3s"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ft_supervisor.core.daemon.child_watch import ChildWatch
-from ft_supervisor.core.daemon.daemon import DaemonMachine, State
+from ft_supervisor.core.daemon.daemon import AGENT, DaemonMachine, State
 from ft_supervisor.core.daemon.last_deed import LastDeed, Step
 from ft_supervisor.core.daemon.leaving import Leaving
 from ft_supervisor.core.protocol import actions
@@ -70,6 +70,15 @@ class ServesWhileItLeaves(DaemonMachine):
         super()._coordinator_exited(status, now)
         if ending:
             self._become(State.SERVING)
+
+
+class SaysItBeforeTheSweep(DaemonMachine):
+    """Says that an agent is gone when it is about to kill it, and so before its workers are."""
+
+    def _tick(self, now: float) -> None:
+        super()._tick(now)
+        if actions.KillChild(AGENT) in self._actions:
+            self._actions = [*self._agent_end.gone(self.memory), *self._actions]
 
 
 class KeepsTheFormerDeadline(ChildWatch):

@@ -28,6 +28,16 @@ class HeedsOlderTerms(AgentMachine):
         super()._mail(message, now)
 
 
+class BelievesWhatIsSaidOfFormerAgents(CoordinatorMachine):
+    """Takes the end of any agent of a node for that of its present one."""
+
+    def _receive(self, message: messages.ToCoordinator, now: float) -> None:
+        member = self.members.get(message.infra_rank)
+        if isinstance(message, messages.AgentGone) and member is not None and member.register is not None:
+            message = replace(message, incarnation=member.incarnation)
+        super()._receive(message, now)
+
+
 class IgnoresNewerPromises(CoordinatorMachine):
     """Goes on in its term with nodes that have promised a higher one."""
 

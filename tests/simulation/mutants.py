@@ -271,6 +271,8 @@ OTHERS = (
         themes.parking,
         parts=((cycles, "CurrentCycle", broken_parking.ReleasesTheFirst),),
     ),
+    _daemon(broken_daemon.SaysItBeforeTheSweep, "1", "10", theme=themes.agent_deaths),
+    _coordinator(broken_takeover.BelievesWhatIsSaidOfFormerAgents, "1", "10", theme=themes.agent_deaths),
     _launch(broken_launch.ExitsAsSrunDoes, "code"),
     _launch(broken_launch.BelievesAnyLaunchsVerdict, "code"),
     _launch(broken_launch.WaitsForNoLateVerdict, "code"),

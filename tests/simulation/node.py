@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.agent import SimAgent
 from tests.simulation.coordinator import SimCoordinator
 from tests.simulation.launch import HOST
-from tests.simulation.network import Host
+from tests.simulation.network import Channel, Host
 from tests.simulation.process import Process
 from tests.simulation.words import brief
 from tests.simulation.workers import ORPHAN_TIME, SimWorkers
@@ -25,6 +25,7 @@ from ft_supervisor.core.protocol.events import (
     VerdictFileFound,
 )
 from ft_supervisor.core.protocol.health_types import CheckOutcome, Result, Round
+from ft_supervisor.core.protocol.messages import ToCoordinator
 from ft_supervisor.core.protocol.model import Node, Verdict
 from ft_supervisor.core.protocol.orders import Checked, Order, Promise, Sick, SlurmSaid, Terminate
 
@@ -90,6 +91,9 @@ class SimDaemon(Process):
                     node.coordinator.do(node.coordinator.feed, events.SlurmToldUs(said))
                 case actions.Tell(Promise(term)) if node.coordinator is not None:
                     node.coordinator.do(node.coordinator.feed, events.Promised(term))
+                case actions.Push(host, _, message):
+                    there = node.world.nodes[int(host)]
+                    Channel(node.world.network, node.host, there.host).send(there.receive, message)
                 case actions.CopyVerdict(verdict, shared):
                     node.kept = node.kept or verdict
                     if not shared:
@@ -185,6 +189,12 @@ class SimNode:
         if coordinator is not None and coordinator.alive:
             coordinator.die()
             self.world.after(0.03, self.daemon.do, self.daemon.feed, ChildExited("coordinator", "gone"))
+
+    def receive(self, message: ToCoordinator) -> None:
+        """Put a message that has come to this host into the inbox of the coordinator's store, if one listens."""
+        coordinator = self.coordinator
+        if coordinator is not None and coordinator.alive and coordinator.listening:
+            coordinator.do(coordinator.store.push, message)
 
     # -- the whole node
 

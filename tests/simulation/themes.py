@@ -254,6 +254,25 @@ def renewed(dice: random.Random, plan: Plan) -> Plan:
     return replace(plan, candidates=1, habits=habits, slow=0.05, faults=tuple(faults))
 
 
+def agent_deaths(dice: random.Random, plan: Plan) -> Plan:
+    """Plan agents that die or stand still while their daemons live; what a daemon said of one comes again later."""
+    nodes = dice.randint(2, 5)
+    faults, at = [], dice.uniform(5.0, 9.0)
+    for _ in range(dice.randint(2, 4)):
+        rank = dice.choice((IN_CHARGE, dice.randrange(nodes), dice.randrange(nodes)))
+        kind = dice.choice(("agent", "agent", "freeze-agent"))
+        moment = dice.choice(("", "", "joining", "ordering", "stopping", "promoting"))
+        faults.append(_fault(kind, dice.uniform(0.0, 0.5) if moment else at, [rank], 20.0, moment))
+        if dice.random() < 0.5:
+            faults.append(_fault("agent", at + dice.uniform(0.1, 4.0), [rank]))
+        if dice.random() < 0.3:
+            more = dice.choice(("coordinator", "daemon", "cut-node", "node", "worker", "reset"))
+            faults.append(_fault(more, at + dice.uniform(0.0, 3.0), [dice.choice((IN_CHARGE, rank))], 5.0))
+        faults.append(_fault("repeat", at + dice.uniform(0.0, 6.0), [IN_CHARGE], float(dice.randint(3, 12))))
+        at += dice.uniform(4.0, 12.0)
+    return replace(_long(dice, plan, at), nodes=nodes, active=dice.randint(1, nodes - 1), faults=tuple(faults))
+
+
 def hanging(dice: random.Random, plan: Plan) -> Plan:
     """Plan workers that hang, and something else while all are asked what their workers do."""
     nodes = dice.randint(3, 5)

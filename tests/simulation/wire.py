@@ -27,6 +27,7 @@ from ft_supervisor.core.protocol.events import (
 )
 from ft_supervisor.core.protocol.messages import ToAgent, ToCoordinator
 from ft_supervisor.core.protocol.model import Cycle, Verdict
+from ft_supervisor.core.protocol.orders import Reached
 from ft_supervisor.core.quorum import lease
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Wire:
             return
         self.connection, self.answered = connection, self.clock.now
         self._silence.begin(self.clock.now)
+        self.agent.node.tell_daemon("agent", Reached(str(candidate), PORT))
         self.agent.feed(Connected(candidate, self.number, round_, asked, PORT))
         if self.abandoned:
             return

@@ -44,6 +44,7 @@ from ft_supervisor.core.protocol.actions import (
 from ft_supervisor.core.protocol.events import (
     AgentEvent,
     CheckAnswered,
+    Connected,
     EvidenceTaken,
     Terminated,
     Tick,
@@ -198,7 +199,10 @@ class Shell:
             self._kill_first()
         match item:
             case FromWire():
-                self._handle(*self._wire.receive(item, clock.now()))
+                received = self._wire.receive(item, clock.now())
+                if any(isinstance(event, Connected) for event in received) and (address := self._wire.address):
+                    self._link.send(orders.Reached(*address))
+                self._handle(*received)
             case Terminate(reason):
                 self._handle(Terminated(reason))
             case orders.Checked(cycle, problem):

@@ -17,6 +17,7 @@ from ft_slurm.errors import SlurmError
 from ft_supervisor.config.model import JobConfig
 from ft_supervisor.core.daemon.daemon import AGENT, COORDINATOR, DaemonMachine
 from ft_supervisor.core.protocol import actions
+from ft_supervisor.core.protocol.codec import encode
 from ft_supervisor.core.protocol.events import (
     ChecksDone,
     DaemonEvent,
@@ -41,6 +42,8 @@ from ft_supervisor.process.background import Background, wait_all
 from ft_supervisor.process.log import current_traceback, emit, file_failed, flush, journal_failed, log, say, setup
 from ft_supervisor.process.log_lines import Line, make_line, render
 from ft_supervisor.process.threads import guard
+from ft_supervisor.store import push as store_push
+from ft_supervisor.store.keys import Keys
 
 END_BOUND = 5.0
 """Seconds that the last sweep may take."""
@@ -137,6 +140,11 @@ def _end(children: Children, checks: Runner, code: int) -> NoReturn:
         os._exit(code)
 
 
+def _not_told(_: str, error: Exception) -> None:
+    """The coordinator waits for this node's next agent instead, or until the node has been silent for too long."""
+    log("not_told", "debug", error=str(error))
+
+
 class _Left(Exception):
     """The machine has said Leave, or the parent is gone."""
 
@@ -171,6 +179,7 @@ class _Shell:
         self._journal = Journal.open(Path(job.local_folder), "daemon", begin, now, journal_failed)
         self._writing: list[Background[Any]] = []
         self._looking: Background[Verdict | None] | None = None
+        self._pushing: Background[None] | None = None
 
     def loop(self, notes: Iterable[Line]) -> NoReturn:
         """Raises _Left at the end."""
@@ -259,6 +268,8 @@ class _Shell:
                     self._slurm.ask(urgent)
                 case actions.RunChecks(round_):
                     self._checks.begin(round_)
+                case actions.Push():
+                    self._push(action)
                 case actions.CopyVerdict(verdict, shared, summary):
                     self._writing += files.write_verdict(self._job, verdict, shared, summary)
                 case actions.LookForVerdict():
@@ -276,6 +287,13 @@ class _Shell:
         now = clock.now()
         begin = Begin(self._job, self._node, incarnation, memory, time.time() - now, self._machine.waited(now))
         self._children.spawn(child, begin)
+
+    def _push(self, push: actions.Push) -> None:
+        """Push the message, unless the former one is still under way."""
+        if self._pushing is not None and not self._pushing.wait(0):
+            return
+        queue, data, bound = Keys(self._job.run_id).inbox, encode(push.message), self._job.timeouts.coordinator
+        self._pushing = Background("push", lambda: store_push.push(push.host, push.port, queue, data, bound), _not_told)
 
     def _write(self, what: str, work: Any) -> None:
         self._writing = [piece for piece in self._writing if not piece.wait(0)]

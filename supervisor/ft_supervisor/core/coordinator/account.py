@@ -126,7 +126,11 @@ class Account:
                 | messages.HangNoticed(cycle=cycle, failures=failures)
             ):
                 self._fail(cycle, failures)
-            case messages.WorkersStopped(cycle=cycle) | messages.WorkersSucceeded(cycle=cycle):
+            case (
+                messages.WorkersStopped(cycle=cycle)
+                | messages.WorkersSucceeded(cycle=cycle)
+                | messages.AgentGone(cycle=Cycle() as cycle)
+            ):
                 self._leave(message.infra_rank, cycle, now)
             case messages.Goodbye():
                 self._leave(message.infra_rank, None, now)

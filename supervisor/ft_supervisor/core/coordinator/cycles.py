@@ -179,6 +179,8 @@ class Cycles:
         step = self._enter(standing)
         if isinstance(message, messages.WorkersStopped):
             self._hear_stopped(message, member, standing.now)
+        elif isinstance(message, messages.AgentGone):
+            self._hear_agent_gone(message, member, standing.now)
         elif message.cycle == self.cycle and self.current.has(member):
             self._hear_active(message, member, standing.now)
         return step
@@ -192,6 +194,21 @@ class Cycles:
         if self.phase is Phase.RUNNING and self.current.has(member) and message.infra_rank in self.current.pending:
             # Unasked: the message that says why was lost.
             self._trouble(policy.trouble_of_workers(member.node, self.current, "stopped"), now)
+        self._stopped(member, now)
+
+    def _hear_agent_gone(self, message: messages.AgentGone, member: Member, now: float) -> None:
+        """Nothing of the node's workers is left. It is not chosen before its next agent has registered."""
+        if member.agentless:
+            return
+        member.agentless = True
+        if message.cycle == self.cycle and self.current.has(member):
+            self.current.progressed |= message.progressed
+            if message.succeeded:
+                self._succeeded(member, now)
+        runs, node = self.phase is Phase.RUNNING, member.node
+        trouble = policy.trouble_of_dead_agent(node, message, self.current, runs=runs)
+        if trouble is not None and message.infra_rank in self.current.pending:
+            self._trouble(trouble, now)
         self._stopped(member, now)
 
     def _hear_active(self, message: messages.OfWorkers, member: Member, now: float) -> None:

@@ -44,4 +44,4 @@ class Joining:
 
     def _is_here(self, rank: int) -> bool:
         member = self._members.get(rank)
-        return member is not None and member.registered
+        return member is not None and member.registered and not member.agentless

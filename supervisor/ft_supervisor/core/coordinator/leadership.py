@@ -122,8 +122,8 @@ class Leadership:
                 "promises are asked for": self._role is not Role.PREPARING or self.election.asked_at is not None,
                 "messages wait only for promises": not self._early or self._role is Role.PREPARING,
                 "eligible nodes are members": self._role is not Role.LEADING or self.rosters.eligible <= listed,
-                "no workers run on a node that is lost or gone": not any(
-                    m.running and not m.here for m in self.members
+                "no workers run on a node that is lost or gone, or has no agent": not any(
+                    m.running and (m.agentless or not m.here) for m in self.members
                 ),
             },
         )

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from ft_supervisor.core.coordinator.current_cycle import CurrentCycle
 from ft_supervisor.core.protocol.ledger import Ledger
+from ft_supervisor.core.protocol.messages import AgentGone
 from ft_supervisor.core.protocol.model import (
     AGENT_RANK,
     Again,
@@ -86,6 +87,21 @@ def trouble_of_idle(node: Node, memory: Memory, cycle: CurrentCycle) -> Trouble:
     if memory.newest == cycle.name:
         return trouble_of_workers(node, cycle, "disappeared")
     return trouble_without_failure(node, f"it never ran cycle {cycle.name}", charged=False)
+
+
+def trouble_of_dead_agent(node: Node, message: AgentGone, cycle: CurrentCycle, *, runs: bool) -> Trouble | None:
+    """Return the trouble of an active node whose agent has ended before its workers of `cycle` have succeeded.
+
+    `runs`: nothing has ended the cycle yet. Else only an agent that failed itself is news: a failure of its workers was
+    told before, or their peers were faster.
+    """
+    if not runs and not any(failure.local_rank == AGENT_RANK for failure in message.failures):
+        return None
+    if message.cycle != cycle.name:
+        return trouble_without_failure(node, f"it never ran cycle {cycle.name}", charged=False)
+    if message.failures:
+        return trouble_of_failure(node, message.failures[0])
+    return trouble_of_workers(node, cycle, "disappeared")
 
 
 def trouble_of_given_up(job: Job, gone: Sequence[int]) -> Trouble:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from ft_supervisor.core.coordinator.interruptions import ASK_BOUND
+from ft_supervisor.core.daemon.agent_end import AgentEnd, with_own_failure
 from ft_supervisor.core.daemon.child_watch import ChildWatch
 from ft_supervisor.core.daemon.health import HealthMachine
 from ft_supervisor.core.daemon.leaving import Leaving
@@ -21,12 +22,10 @@ from ft_supervisor.core.protocol import daemon_facts as facts
 from ft_supervisor.core.protocol.actions import Announce, Tell
 from ft_supervisor.core.protocol.health_types import CheckOutcome
 from ft_supervisor.core.protocol.model import (
-    AGENT_RANK,
     EXIT_CODES,
     INTERRUPTED,
     KILL_BOUND,
     NO_PROMISE,
-    Failure,
     Job,
     Memory,
     Node,
@@ -51,9 +50,6 @@ MAX_CRASHES = 10
 AGENT_PAUSE = (0.1, 5.0)
 COORDINATOR_PAUSE = (0.2, 10.0)
 """Seconds before a child that has ended soon after its start is replaced: see ChildWatch."""
-
-HAS_CYCLE = (AgentState.CHECKING, AgentState.ACTIVE, AgentState.STOPPING)
-"""States of an agent that has been told to run a cycle."""
 
 
 class State(StrEnum):
@@ -94,6 +90,7 @@ class DaemonMachine:
         self.state = State.CHECKING if waits else State.SERVING
         self._fence_at: float | None = None
         self._agent_state = AgentState.JOINING
+        self._agent_end = AgentEnd(node)
         self._unled_since: float | None = now
         """When the search for the first coordinator began; None once a coordinator has led this node."""
         self._search = VerdictSearch(now)
@@ -217,6 +214,8 @@ class DaemonMachine:
         match order:
             case orders.Alive(state=AgentState() as state):
                 self._agent_alive(state, order, now)
+            case orders.Reached():
+                self._agent_end.reached(order, self._agent.incarnation)
             case orders.Remember(memory):
                 former, self.memory = self.memory, self.memory.newer(memory)
                 self._agent_state = self._agent_state if memory.newest == former.newest else AgentState.CHECKING
@@ -232,6 +231,7 @@ class DaemonMachine:
 
     def _agent_alive(self, state: AgentState, alive: orders.Alive, now: float) -> None:
         self._agent.heard(now)
+        self._agent_end.replaced()
         self._agent_state, joining = state, state is AgentState.JOINING
         self._met = self._met or now
         if self._search.heard(joining, alive.look, now):
@@ -254,6 +254,7 @@ class DaemonMachine:
         agent = self._agent
         self._announce(facts.AgentLost(status, agent.incarnation, agent.crashes))
         self._blame_agent(status, Cause.EXIT, now)
+        self._actions += self._agent_end.gone(self.memory)
         if agent.crashes >= MAX_CRASHES:
             self._end(INTERRUPTED, None, f"{MAX_CRASHES} agents in a row ended at once, the last: {status}", now)
         else:
@@ -360,6 +361,7 @@ class DaemonMachine:
             self._agent.forgive(late, now)
             self._coordinator.forgive(late, now)
         self._check(now)
+        self._actions += self._agent_end.say() if self._serving else []
         self._keep_agent(now)
         self._keep_coordinator(now)
         if self._agent.lives and not self._agent.doomed:
@@ -384,10 +386,8 @@ class DaemonMachine:
             self._blame_agent(f"not heard by its daemon for {silence:.1f} s", Cause.HANG, now, silence)
 
     def _blame_agent(self, what: str, cause: Cause, now: float, silent: float = 0.0) -> None:
-        if self.memory.newest is not None and self._agent_state in HAS_CYCLE and not self.memory.failures:
-            rank, at = self.node.infra_rank, self._epoch + now
-            failure = Failure(rank, AGENT_RANK, message=what, time=at, cause=cause, silent=silent)
-            self.memory = replace(self.memory, failures=(failure,))
+        at = self._epoch + now
+        self.memory = with_own_failure(self.memory, self.node, self._agent_state, what, cause, at, silent)
 
     def _announce(self, fact: facts.DaemonFact) -> None:
         self._do(Announce(fact))

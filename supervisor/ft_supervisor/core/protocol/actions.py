@@ -8,7 +8,7 @@ from ft_supervisor.core.protocol.agent_facts import AgentFact
 from ft_supervisor.core.protocol.coordinator_facts import CoordinatorFact
 from ft_supervisor.core.protocol.daemon_facts import DaemonFact
 from ft_supervisor.core.protocol.health_types import Round
-from ft_supervisor.core.protocol.messages import Run, ToAgent, ToCoordinator
+from ft_supervisor.core.protocol.messages import AgentGone, Run, ToAgent, ToCoordinator
 from ft_supervisor.core.protocol.model import Cycle, Memory, Verdict
 from ft_supervisor.core.protocol.orders import Order
 from ft_supervisor.core.protocol.summary import Summary
@@ -216,6 +216,15 @@ class CopyVerdict:
 
 
 @dataclass(frozen=True)
+class Push:
+    """Push this message into the inbox of the store at this address. It may be lost; a new one supersedes it."""
+
+    host: str
+    port: int
+    message: AgentGone
+
+
+@dataclass(frozen=True)
 class RunChecks:
     """Run these health checks; ChecksDone follows, within their own bounds."""
 
@@ -318,6 +327,7 @@ DaemonAction = (
     | Tell
     | RunChecks
     | CallSlurm
+    | Push
     | CopyVerdict
     | LookForVerdict
     | FinishFiles

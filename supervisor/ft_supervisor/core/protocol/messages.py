@@ -189,6 +189,24 @@ class WorkersStopped:
 
 
 @dataclass(frozen=True)
+class AgentGone:
+    """From the node's daemon: the agent of this incarnation has ended, and so has everything that it had started. Its
+    next agent will register. The daemon repeats this with each heartbeat until that agent is there.
+
+    `cycle`: the newest that the node knows. `succeeded`, `progressed`: whether its workers have done so in that cycle.
+    `failures`: at most the first one in that cycle, which may be the agent's own.
+    """
+
+    term: Term
+    infra_rank: Rank
+    incarnation: Ordinal
+    cycle: Cycle | None
+    failures: tuple[Failure, ...] = ()
+    succeeded: bool = False
+    progressed: bool = False
+
+
+@dataclass(frozen=True)
 class RosterKept:
     """This node's daemon keeps the roster with this stamp."""
 
@@ -367,6 +385,7 @@ OfWorkers = (
     | AtStep
     | Stopping
     | WorkersStopped
+    | AgentGone
 )
 """Messages about the state of a node's workers."""
 OF_WORKERS: tuple[type, ...] = (
@@ -380,6 +399,7 @@ OF_WORKERS: tuple[type, ...] = (
     AtStep,
     Stopping,
     WorkersStopped,
+    AgentGone,
 )
 
 ToCoordinator = (
@@ -394,6 +414,7 @@ ToCoordinator = (
     | AtStep
     | Stopping
     | WorkersStopped
+    | AgentGone
     | RosterKept
     | VerdictKept
     | Unhealthy
@@ -414,6 +435,7 @@ TO_COORDINATOR: tuple[type, ...] = (
     AtStep,
     Stopping,
     WorkersStopped,
+    AgentGone,
     RosterKept,
     VerdictKept,
     Unhealthy,

@@ -63,6 +63,14 @@ class Alive:
 
 
 @dataclass(frozen=True)
+class Reached:
+    """Agent to daemon: it is connected to the coordinator's store at this address."""
+
+    host: Name
+    port: Port
+
+
+@dataclass(frozen=True)
 class Remember:
     """Agent to daemon: keep this memory for the agent's successors."""
 
@@ -167,6 +175,7 @@ ORDERS: tuple[type, ...] = (
     Begin,
     Terminate,
     Alive,
+    Reached,
     Remember,
     Promise,
     Done,
@@ -182,6 +191,7 @@ Order = (
     Begin
     | Terminate
     | Alive
+    | Reached
     | Remember
     | Promise
     | Done

@@ -66,6 +66,10 @@ def from_node(message: messages.ToCoordinator, job: Job, known: Heights) -> str:
         case messages.WorkersStopped(cycle=cycle):
             more = "more parked workers than a node has" if message.parked > job.per_node else ""
             return more or _past(cycle, message.term)
+        case messages.AgentGone(cycle=cycle, failures=failures):
+            none = cycle is None and (failures or message.succeeded or message.progressed)
+            wrong = "news of no cycle" if none else _past(cycle, message.term)
+            return wrong or _failures(failures, message.infra_rank, job)
         case messages.RosterKept(stamp=(term, _)) if term > message.term:
             return "a roster of a term to come"
     return ""

@@ -30,6 +30,8 @@ class Member:
     """The newest cycle that it may be running; None also when that is not known."""
     asked: int | None = None
     """The term of our newest Prepare on its connection. A Register from before that Prepare is no answer to it."""
+    agentless: bool = False
+    """Its daemon has said that the agent of this incarnation has ended, with all that it had started."""
     lost: bool = False
     gone: bool = False
     """It has sent Goodbye: it runs nothing and does not come back."""
@@ -109,7 +111,7 @@ class Members:
 
     def present(self, now: float, silence: float) -> set[int]:
         """Return the nodes that have registered and were heard within `silence` seconds."""
-        return {m.node.infra_rank for m in self if m.registered and now - m.heard < silence}
+        return {m.node.infra_rank for m in self if m.registered and not m.agentless and now - m.heard < silence}
 
     def healthy(self, now: float, silence: float) -> set[int]:
         """Return the nodes that are present and run nothing, so that they can be chosen."""
@@ -125,7 +127,7 @@ class Members:
 
     def undecided(self, now: float, silence: float) -> bool:
         """Whether a node is here that cannot be chosen yet, but may become so, or be lost."""
-        return any(member.here and (member.running or now - member.heard >= silence) for member in self)
+        return any(m.here and (m.running or m.agentless or now - m.heard >= silence) for m in self)
 
     def domains(self) -> dict[int, str]:
         """Return each member's domain_id by infra_rank."""
@@ -133,5 +135,7 @@ class Members:
 
 
 def _is_newer(message: Register, known: Member) -> bool:
+    if known.agentless:
+        return message.incarnation > known.incarnation
     serial = known.register.serial if known.register else 0
     return (message.incarnation, message.serial) > (known.incarnation, serial)
