@@ -90,6 +90,8 @@ def test_another_user_s_file_counts_in_a_group_s_folder_alone(tmp_path: Path) ->
         "]}",
         '{"version": 1, "run_id": "12.0.0", "blames": [{"node": "a", "cause": "H", "cycle": "", "time": 1}]}',
         '{"version": 1, "run_id": "12.0.0", "blames": [{"node": "a", "cause": "hang", "cycle": "", "time": "1"}]}',
+        '{"version": 1, "run_id": "12.0.0", "blames": [{"node": "a", "cause": "hang", "cycle": "", "time": 1%s}]}'
+        % ("0" * 400),
     ],
 )  # fmt: skip
 def test_what_is_no_evidence_does_not_count(own: NodeFolder, text: str) -> None:

@@ -41,6 +41,8 @@ _LONGEST = 16 * 1024
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _CAUSE = re.compile(r"[a-z_]{1,30}")
 _FORGIVEN = "forgiven.json"
+_LATEST = 1e11
+"""Seconds since the epoch. A greater number is no time, and may be too large for a float."""
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -140,7 +142,7 @@ def forgiven(environ: Mapping[str, str], cluster: str | None) -> dict[str, float
     except (FileNotFoundError, smallfile.NotSmall, ValueError, RecursionError):
         return {}
     pairs = value.items() if isinstance(value, dict) else ()
-    return {name: float(at) for name, at in pairs if type(at) in (int, float)}
+    return {name: float(at) for name, at in pairs if type(at) in (int, float) and 0 <= at <= _LATEST}
 
 
 def forgive(environ: Mapping[str, str], cluster: str | None, names: Sequence[str], now: float) -> None:
@@ -198,7 +200,7 @@ def _entries(value: Mapping[str, Any]) -> list[Entry]:
 def _entry(value: object) -> Entry | None:
     match value:
         case {"node": str(node), "cause": str(cause), "cycle": str(cycle), "time": int() | float() as at}:
-            if _NODE.fullmatch(node) and _CAUSE.fullmatch(cause):
+            if _NODE.fullmatch(node) and _CAUSE.fullmatch(cause) and 0 <= at <= _LATEST:
                 return Entry(node, cause, cycle[:50], float(at))
     return None
 
