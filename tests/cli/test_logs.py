@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Command
 from tests.cli.runs import BOUND, a_run, end
 from tests.cli.test_report import runs
+from tests.history.recordings import recorded
+
+from ft_supervisor.report import failed_logs
 
 pytestmark = pytest.mark.usefixtures("no_slurm")
 
@@ -83,6 +87,18 @@ def test_the_workers_that_failed_first(command: Command, tmp_path: Path) -> None
     assert done.returncode == 0 and head.startswith("== cycle 0.0: ") and head.endswith("(logs/0.0/rank1.log)")
     assert lines == (tmp_path / "4242.0.0/logs/0.0/rank1.log").read_text().splitlines()[-40:] and lines
     assert "cycle 0.1 has not failed" in command("logs", "4242", "--failed", "--cycle", "0.1", "--run-dir", ".").stdout
+
+
+def test_the_worker_that_the_report_blames_and_not_a_peer_that_failed_before(tmp_path: Path) -> None:
+    cycle = recorded("crash").cycles[0]
+    assert cycle.first is not None and cycle.first.rank == 1
+    peer = replace(cycle.failures[0], infra_rank=0, rank=0, message="Connection reset by peer", time=1.0)
+    for rank in (0, 1):
+        put(tmp_path, f"{cycle.number}/rank{rank}.log", f"of rank {rank}\n")
+    (found,) = failed_logs.of_cycles([replace(cycle, failures=(peer, *cycle.failures))], tmp_path)
+    assert (found.rank, found.lines) == (1, ("of rank 1",))
+    (unknown,) = failed_logs.of_cycles([replace(cycle, first=None)], tmp_path)
+    assert (unknown.rank, unknown.lines) == (None, ())
 
 
 # -- followed

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ft_supervisor.core.words import plain
 from ft_supervisor.history import read_run
-from ft_supervisor.history.model import CycleEnd, CycleStory, History
+from ft_supervisor.history.model import CycleEnd, CycleStory
 from ft_supervisor.run_folder import worker_logs
 
 LINES = 40
@@ -27,8 +28,12 @@ class FailedLog:
 
 def gather(folder: Path) -> list[FailedLog]:
     """Return one entry for each failed cycle of the run in `folder`, in order."""
-    history = read_run.read(folder)
-    return [_of(cycle, history, folder) for cycle in history.cycles if cycle.ended is CycleEnd.FAILED]
+    return of_cycles(read_run.read(folder).cycles, folder)
+
+
+def of_cycles(cycles: Sequence[CycleStory], folder: Path) -> list[FailedLog]:
+    """Return one entry for each of these cycles that failed, of the worker that the report names. `folder`: the run's."""
+    return [_of(cycle, folder) for cycle in cycles if cycle.ended is CycleEnd.FAILED]
 
 
 def text(log: FailedLog) -> str:
@@ -40,16 +45,11 @@ def text(log: FailedLog) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _of(cycle: CycleStory, history: History, folder: Path) -> FailedLog:
-    failures = (cycle.first.failure,) if cycle.hang and cycle.first else cycle.failures
-    if not failures:
-        return FailedLog(cycle.number, cycle.reason, None, ())
-    failure, per_node = failures[0], history.per_node
-    kept = tuple(failure.last_lines.splitlines())
-    name = next((node.name for node in history.nodes if node.infra_rank == failure.infra_rank), "")
-    if name not in cycle.nodes or per_node is None or failure.local_rank < 0:
-        return FailedLog(cycle.number, cycle.reason, None, kept)
-    rank = cycle.nodes.index(name) * per_node + failure.local_rank
-    path = worker_logs.file(folder, cycle.number, rank)
+def _of(cycle: CycleStory, folder: Path) -> FailedLog:
+    first = cycle.first
+    if first is None or first.rank is None:
+        return FailedLog(cycle.number, cycle.reason, None, first.lines if first else ())
+    path = worker_logs.file(folder, cycle.number, first.rank)
     lines = worker_logs.last_lines(path, LINES)
-    return FailedLog(cycle.number, cycle.reason, rank, lines or kept, str(path.relative_to(folder)) if lines else "")
+    source = str(path.relative_to(folder)) if lines else ""
+    return FailedLog(cycle.number, cycle.reason, first.rank, lines or first.lines, source)
