@@ -176,6 +176,19 @@ def test_brief_is_five_lines(case: str) -> None:
     assert len(render_text.brief(evil()).splitlines()) == 5 and not controls(render_text.brief(evil()))
 
 
+def test_brief_advises_nothing_only_after_a_success() -> None:
+    history = replace(recorded("crash"), verdict=Verdict(Outcome.INTERRUPTED, "no coordinator with a majority"))
+    assert "nothing to do" in render_text.brief(report("crash"))
+    assert "docs/3am.md" in render_text.brief(join("4242", [history], [])).splitlines()[-1]
+    ended = join("4242", [replace(history, verdict=None, ended=None)], [])
+    assert "goes on" not in render_text.brief(ended) and "docs/3am.md" in render_text.brief(ended).splitlines()[-1]
+
+
+def test_brief_without_a_run_is_plain() -> None:
+    told = replace(join("4242", [], []), notes=["a file \x1b[2J\nof another"])
+    assert not controls(render_text.brief(told)) and len(render_text.brief(told).splitlines()) == 3
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_at_eighty_columns_no_line_is_cut_and_the_end_says_how_it_ended(case: str) -> None:
     told = report(case)

@@ -62,12 +62,19 @@ def render(report: Report, width: int | None = None) -> str:
 def brief(report: Report) -> str:
     """Return five lines: name and end, the reason, what failed, the time, and what to do."""
     if not report.runs:
-        return "\n".join([job_title(report), "no run is known", *report.notes][:5]) + "\n"
+        known = [job_title(report), "no run is known", *report.notes][:5]
+        return "".join(f"{one_line(line)}\n" for line in known)
     newest = report.runs[0]
     word = outcome(newest, report)
-    do = [text(row.do) for row in advised(newest)][:1] or ["nothing to do" if newest.verdict else "it goes on"]
+    do = [text(row.do) for row in advised(newest)][:1] or [_without_advice(newest, word)]
     lines = [f"{job_title(report)}: {chip(newest) or word}", verdict_line(newest, word), blame(newest)]
     return "".join(f"{one_line(line)}\n" for line in [*lines, time_line(newest, short=True), *do])
+
+
+def _without_advice(history: History, word: str) -> str:
+    if history.verdict is None:
+        return "it goes on" if word.startswith("running") else "look for the reason: ft-supervisor status, docs/3am.md"
+    return "nothing to do" if history.verdict.outcome is Outcome.SUCCESS else "look for the reason in docs/3am.md"
 
 
 def _parts(report: Report, width: int) -> Iterator[RenderableType]:
