@@ -30,6 +30,11 @@ def lines(tmp_path: Path, content: str | bytes, **environ: str) -> list[str]:
     return [message.replace(f"{tmp_path}/", "") for message in error.value.lines]
 
 
+def test_an_octal_number_that_is_too_long_to_be_printed(tmp_path: Path) -> None:
+    content = JOB.replace("active: 2", f"active: 0{'7' * 6000}")
+    assert "job.yaml:1: nodes.active: is 0777" in failing(tmp_path, content)
+
+
 # What is added to JOB (from line 3 on), where it is wrong, and words that the message must have.
 ADDED = [
     # keys

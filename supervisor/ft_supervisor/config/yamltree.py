@@ -38,6 +38,8 @@ class Damaged(Enum):
 
 DAMAGED = Damaged.VALUE
 """Stands for a value whose error is reported already."""
+_LONGEST = 40
+"""Characters of a number that is looked at. Python refuses to print an integer of thousands of digits."""
 _UNCLEAR = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*_[0-9_]*|[0-9_]+(:[0-9_]+)+)")
 _TYPE_NAMES = {list: "a list", dict: "a map", type(None): "nothing"}
 
@@ -72,7 +74,7 @@ class Value:
         numbers: 2:4 is 124 in base 60, 010 is 8, 1_000 is 1000. `example`: what 2:4 was meant for, "" for a number."""
         if not isinstance(self.data, int) or isinstance(self.data, bool):
             return None
-        if _UNCLEAR.fullmatch(self.text):
+        if len(self.text) <= _LONGEST and _UNCLEAR.fullmatch(self.text):
             digits = self.text.replace("_", "")
             right = example if example and ":" in digits else f"{self.data}"
             right += f", or {int(digits)}" if digits.isdecimal() and int(digits) != self.data else ""
