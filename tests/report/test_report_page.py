@@ -90,6 +90,12 @@ def test_the_page_tells_it_all() -> None:
         assert words in text, words
 
 
+def test_the_legend_has_dashed_lines_only_where_there_are_some() -> None:
+    assert "dashed: a failure" in render_html.render(report("crash"))
+    quiet = replace(recorded("crash"), cycles=(), takeovers=())
+    assert "dashed: a failure" not in render_html.render(join("4242", [quiet], []))
+
+
 def a_game_day() -> Report:
     """Return a history with a fault on node1 and one on an unknown node."""
     history = recorded("crash")

@@ -1,4 +1,4 @@
-"""Draws the page's timeline, with a row for each node, and a bar with the parts of each failure's time. Pure.
+"""Draws the page's timeline, with a row for each node. Pure.
 
 Positions along the time are in per cent of the width, so that they follow the window and letters keep their size.
 """
@@ -75,7 +75,7 @@ def timeline(history: History) -> Markup:
     )
     more = len(history.nodes) - len(nodes)
     left_out = f'<p class="soft">and {count(more, "more node")}, which are in the JSON</p>' if more else ""
-    return Markup(f"{tables[0]}{_legend(nodes, bool(history.faults))}{folded}{left_out}")
+    return Markup(f"{tables[0]}{_legend(nodes, bool(_moments(history)), bool(history.faults))}{folded}{left_out}")
 
 
 def _table(rows: str, history: History, scale: _Scale) -> str:
@@ -171,11 +171,17 @@ def _title(span: Span, end: float, per_node: int | None) -> str:
     return f"{what}\n{clock(span.start)} to {clock(end)}, {duration(end - span.start)}{reason}"
 
 
-def _marks(history: History, scale: _Scale) -> str:
-    """Return lines through all rows at the failures of cycles and at takeovers."""
+def _moments(history: History) -> list[float]:
+    """Return the times of the marks; none if there are more than MOST_MARKS."""
     moments = [cycle.loss.at for cycle in history.cycles if cycle.ended is CycleEnd.FAILED and cycle.loss]
     moments += [takeover.at for takeover in history.takeovers]
-    if not 0 < len(moments) <= MOST_MARKS:
+    return moments if len(moments) <= MOST_MARKS else []
+
+
+def _marks(history: History, scale: _Scale) -> str:
+    """Return lines through all rows at the failures of cycles and at takeovers."""
+    moments = _moments(history)
+    if not moments:
         return ""
     lines = (f'<line x1="{scale.x(at):.3f}%" x2="{scale.x(at):.3f}%" y1="0" y2="100%"/>' for at in moments)
     return f'<svg class="marks" aria-hidden="true">{"".join(lines)}</svg>'
@@ -198,7 +204,7 @@ def _round(seconds: float) -> str:
     return duration(seconds) if seconds >= 10 else f"{seconds:g} s"
 
 
-def _legend(nodes: Iterable[NodeStory], faults: bool) -> str:
+def _legend(nodes: Iterable[NodeStory], marks: bool, faults: bool) -> str:
     seen = {str(span.state) for node in nodes for span in node.spans}
     words = {
         "active": "training, with its cycle",
@@ -215,7 +221,8 @@ def _legend(nodes: Iterable[NodeStory], faults: bool) -> str:
             continue
         hatch = '<rect class="hatch" width="100%" height="100%"/>' if name in ("lost", "excluded") else ""
         parts.append(f'<span><svg><rect class="{name}" width="100%" height="100%"/>{hatch}</svg>{text}</span>')
-    parts.append("<span>dashed: a failure, or a takeover</span>")
+    if marks:
+        parts.append("<span>dashed: a failure, or a takeover</span>")
     if faults:
         flash = f'<svg class="fault" viewBox="-10 -1 20 14"><path d="{_FLASH}"/></svg>'
         parts.append(f"<span>{flash}ft-supervisor fault</span>")
