@@ -26,6 +26,13 @@ def test_below_home_without_the_variable(tmp_path: Path) -> None:
     assert look({"HOME": str(tmp_path)}, "1") == [IndexEntry(1, Path("/runs"))]
 
 
+def test_an_entry_that_is_removed_meanwhile_is_left_out(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    note(environ, "c", IndexEntry(7, Path("/runs")))
+    (tmp_path / "ft-supervisor/runs/c/8").symlink_to("removed")
+    assert [each.entry.job_id for each in run_index.newest(environ, 9)] == [7]
+
+
 def test_no_home_is_no_index(tmp_path: Path) -> None:
     note({}, "c", IndexEntry(1, Path("/runs")))
     assert look({}, "1") == []

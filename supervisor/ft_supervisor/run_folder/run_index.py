@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def look(environ: Mapping[str, str], name: str) -> list[IndexEntry]:
     found = []
     for path in top.glob(f"*/{name}"):
         if (entry := _read(path)) is not None:
-            found.append((path.stat().st_mtime, entry))
+            with suppress(FileNotFoundError):
+                found.append((path.stat().st_mtime, entry))
     return [entry for _, entry in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
@@ -87,7 +89,11 @@ def newest(environ: Mapping[str, str], most: int) -> list[NamedEntry]:
     top = _top(environ)
     if top is None or not top.is_dir():
         return []
-    places = [(path.stat().st_mtime, path) for path in top.glob("*/*") if _NAME.fullmatch(path.name)]
+    places = []
+    for path in top.glob("*/*"):
+        if _NAME.fullmatch(path.name):
+            with suppress(FileNotFoundError):  # another process has just removed it
+                places.append((path.stat().st_mtime, path))
     found: dict[tuple[str, int], NamedEntry] = {}
     for written, path in sorted(places, reverse=True):
         if len(found) >= 2 * most:  # a task of an array has two entries
