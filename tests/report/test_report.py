@@ -185,7 +185,7 @@ def test_brief_advises_nothing_only_after_a_success() -> None:
 
 
 def test_brief_without_a_run_is_plain() -> None:
-    told = replace(join("4242", [], []), notes=["a file \x1b[2J\nof another"])
+    told = replace(join("4242", [], []), notes=("a file \x1b[2J\nof another",))
     assert not controls(render_text.brief(told)) and len(render_text.brief(told).splitlines()) == 3
 
 

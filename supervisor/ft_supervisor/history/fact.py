@@ -127,9 +127,9 @@ class RunFact:
 class JournalFacts:
     """The contents of one journal. `node`: the infra_rank of the node that wrote it. `nodes`: the names of the job's
     nodes by infra_rank; `rules`: the place of each rule, as FILE:LINE; `budgets`: how often each may answer. `name`:
-    the job's, as configured. `gpus`: those of nodes, by infra_rank, that have told a coordinator. `first`, `last`: when
-    the process's node began to look for its first coordinator, or the process its journal, and the time of the last
-    line, in seconds since the epoch. `torn`: number of incomplete lines; `strange`: number of lines that make no sense;
+    the job's, as configured. `gpus`: those of nodes, by infra_rank, that have told a coordinator. `first`: when
+    the node began to look for its first coordinator, else when the journal begins; `last`: the time of the last line;
+    both in seconds since the epoch. `torn`: number of incomplete lines; `strange`: number of lines that make no sense;
     `full`: the journal reached its bound; `problem`: why the rest could not be read."""
 
     machine: str = ""

@@ -20,9 +20,9 @@ def nodes(facts: Iterable[RunFact], names: Sequence[str]) -> tuple[NodeStory, ..
 
 
 def with_parts(stories: Sequence[NodeStory], cycles: Sequence[CycleStory]) -> tuple[NodeStory, ...]:
-    """Return the nodes with the times apart in which a cycle's workers were starting, and in which it had failed and
-    that was not noticed. A cycle without any sign of
-    training has not trained, if another one of the run has such a sign, or it still runs."""
+    """Return the nodes with spans of their own for the time in which a cycle's workers were starting, and for that in
+    which a failure was not noticed yet. A cycle without a sign of training has not trained, if it still runs or another
+    cycle of the run has such a sign."""
     tells = any(cycle.times.training is not None for cycle in cycles)
     began = {
         cycle.number: cycle.times.training if tells or cycle.ended is CycleEnd.RUNNING else cycle.start

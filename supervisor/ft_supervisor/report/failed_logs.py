@@ -32,7 +32,7 @@ def gather(folder: Path) -> list[FailedLog]:
 
 
 def of_cycles(cycles: Sequence[CycleStory], folder: Path) -> list[FailedLog]:
-    """Return one entry for each of these cycles that failed, of the worker that the report names. `folder`: the run's."""
+    """Return an entry for each cycle that failed, of the worker that the report names. `folder`: the run's."""
     return [_of(cycle, folder) for cycle in cycles if cycle.ended is CycleEnd.FAILED]
 
 
