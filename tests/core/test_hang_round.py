@@ -345,3 +345,16 @@ def test_a_failure_ends_the_round_of_a_cycle_that_stands_still() -> None:
     assert mailed(play.hear(failed(1)), messages.Stop)
     play.wait(ANSWERS + BEAT)
     assert play.of(HangExplained) == []
+
+
+@pytest.mark.parametrize("node", [0, 2])
+def test_a_missed_heartbeat_makes_it_a_hang_that_the_rules_answer(node: int) -> None:
+    play = Still(AutoHang.NOTIFY, REPLACING)
+    for each in range(3):
+        play.still(each)
+    play.hear(notice(node))
+    for each in (0, 2):
+        play.hear(evidence(each))
+    assert mailed(play.hear(evidence(1, 6)), messages.Stop).keys() == {0, 1, 2}
+    assert play.explained.reason == f"rank 1 (n1, local 0) {TEXT}; 2 others wait in it since 22:13:20 UTC"
+    assert play.stop_all().replaced == (1,)

@@ -83,6 +83,8 @@ class HangRounds:
         self, node: int, failures: tuple[Failure, ...], now: float, still: float | None = None
     ) -> list[CoordinatorAction]:
         if self._round is not None:
+            if self._round.still is not None:  # heartbeats are missed as well: it is a hang like any other
+                self._round.still, self._round.noticed = None, {}
             self._round.noticed.setdefault(node, failures)
             return []
         self._number += 1
@@ -104,8 +106,8 @@ class HangRounds:
         """Ask those nodes that have not answered. One without a connection is asked when it registers."""
         assert self._round is not None
         wanted = self._current.take_evidence(self._round.number)
-        waiting = self._waiting(self._round)
-        members = [self._members.get(node) for node in nodes if node in waiting]
+        pending, answers = self._current.pending, self._round.answers
+        members = [self._members.get(node) for node in nodes if node in pending and node not in answers]
         return [member.mail(wanted) for member in members if member is not None and member.registered]
 
     def _waiting(self, of: _Round) -> set[int]:
