@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ft_supervisor.coordinator import files
 from ft_supervisor.coordinator.journal_copier import JournalCopier
 from ft_supervisor.coordinator.node_evidence import NodeEvidence
-from ft_supervisor.coordinator.notices import Notices
+from ft_supervisor.coordinator.notices import Notice, Notices
 from ft_supervisor.coordinator.notifier import Notifier
 from ft_supervisor.coordinator.snapshot_of import spares
 from ft_supervisor.coordinator.status_writer import StatusWriter
@@ -133,6 +133,7 @@ class Loop:
         if not self._ended and (data := self._store.get(self._keys.permanent_close)) is not None:
             self._end(data)
         self._handle(Tick())
+        self._notify(self._notices.low(self._machine.cycle, self._spares))
         self._status.beat(self._machine, clock.now())
         self._journal_copier.beat(self._machine, clock.now())
         if self._exporter is not None:
@@ -168,7 +169,7 @@ class Loop:
                 case actions.Announce(fact):
                     emit(render(fact, self._machine.job))
                     self._status.news(fact)
-                    self._notify(fact)
+                    self._notify(self._notices.of(fact, self._machine.cycle))
                     if (written := self._evidence.saw(fact)) is not None:
                         self._writing.append(written)
                 case actions.Mail(infra_rank, incarnation, connection, message):
@@ -190,11 +191,13 @@ class Loop:
                 case actions.Leave():
                     self._leave(action)
 
-    def _notify(self, fact: actions.Fact) -> None:
+    def _notify(self, notices: Iterable[Notice]) -> None:
         if self._job.settings.notify:
-            machine = self._machine
-            for notice in self._notices.of(fact, machine.cycle, lambda: spares(machine, clock.now())):
+            for notice in notices:
                 self._notifier.send(notice)
+
+    def _spares(self) -> int:
+        return spares(self._machine, clock.now())
 
     def _leave(self, leave: actions.Leave) -> NoReturn:
         """Send Done and end the process with the store. Not by sys.exit, which would wait for threads."""

@@ -36,11 +36,13 @@ class Notices:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._spares: int | None = None
-        """The spares at the last fact; None before the first cycle."""
+        """The spares when they were last counted; None before the first cycle."""
+        self._counts = False
+        """Whether a fact since then may have cost one."""
 
-    def of(self, fact: Fact, cycle: Cycle | None, spares: Callable[[], int]) -> list[Notice]:
-        """Return the notices that a fact leads to. `cycle`: the newest; `spares` counts the standbys that can replace a
-        node, which takes a while in a large job."""
+    def of(self, fact: Fact, cycle: Cycle | None) -> list[Notice]:
+        """Return the notices that a fact leads to. `cycle`: the newest."""
+        self._counts = self._counts or isinstance(fact, _MAY_COST_A_SPARE)
         found = []
         match fact:
             case facts.CycleStarted(begun, after=after) if begun.n:
@@ -52,9 +54,19 @@ class Notices:
                 found.append(Notice(f"{self._run_id}/no_progress/{hung}", NoticeKind.NO_PROGRESS, reason, hung))
             case facts.VerdictClosed(verdict):
                 found.append(self._verdict(verdict))
-        if cycle is not None and isinstance(fact, _MAY_COST_A_SPARE):
-            found += self._low(cycle, spares())
         return found
+
+    def low(self, cycle: Cycle | None, spares: Callable[[], int]) -> list[Notice]:
+        """Return the notice that the last spare is lost. For each heartbeat, and not for each fact: `spares`, which
+        counts the standbys that can replace a node, looks at all nodes, and hundreds may be lost at the same time."""
+        if cycle is None or not self._counts:
+            return []
+        self._counts = False
+        before, self._spares = self._spares, spares()
+        if self._spares or not before:
+            return []
+        text = "no spare is left: a node that is lost now cannot be replaced"
+        return [Notice(f"{self._run_id}/spares_low/{cycle}", NoticeKind.SPARES_LOW, text, cycle)]
 
     def _restart(self, cycle: Cycle, text: str) -> Notice:
         return Notice(f"{self._run_id}/restart/{cycle}", NoticeKind.RESTART, text, cycle)
@@ -62,11 +74,3 @@ class Notices:
     def _verdict(self, verdict: Verdict) -> Notice:
         text = f"the job has ended: {verdict.outcome.value} (exit code {verdict.exit_code}): {verdict.reason}"
         return Notice(f"{self._run_id}/verdict", NoticeKind.VERDICT, text, exit_code=verdict.exit_code)
-
-    def _low(self, cycle: Cycle, spares: int) -> list[Notice]:
-        """Look for the loss of the last spare."""
-        before, self._spares = self._spares, spares
-        if spares or not before:
-            return []
-        text = "no spare is left: a node that is lost now cannot be replaced"
-        return [Notice(f"{self._run_id}/spares_low/{cycle}", NoticeKind.SPARES_LOW, text, cycle)]
