@@ -238,6 +238,17 @@ waits_for_ever()
     assert "waits_for_ever" in path.read_text()
 
 
+def test_a_look_sends_no_signal(driven: Start, tmp_path: Path) -> None:
+    code = "trap 'echo saves and leaves' USR2; echo there; while :; do sleep 0.02; done"  # py-spy knows no shell
+    workers = driven(job(tmp_path, command=["sh", "-c", code]))
+    workers.call("start", run(FIRST))
+    wait_until(lambda: "there" in workers.log(), "the worker")
+    assert workers.call("evidence.look_at_stacks", workers.call("pids"))
+    assert "leaves" not in workers.log()
+    assert workers.call("evidence.take_stacks", workers.call("pids"))
+    wait_until(lambda: "leaves" in workers.log(), "the signal of a hang")
+
+
 def test_rank_0_prints_its_first_line_once_in_each_cycle(driven: Start, tmp_path: Path) -> None:
     code = "echo said; while [ ! -e $RANK-$FT_SUPERVISOR_CYCLE ]; do sleep 0.01; done; echo said again"
     workers = driven(job(tmp_path, command=["sh", "-c", code], per_node=2))

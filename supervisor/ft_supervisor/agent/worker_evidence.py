@@ -190,14 +190,15 @@ class WorkerEvidence:
         if self._run is None or not pids:
             return None
         files = StackFiles(Path(self._job.run_folder), str(self._run.cycle), len(pids))
-        return self._gather(self._run, pids, files.keep)
+        return self._gather(self._run, pids, (self._job.settings.hang or Hang()).signal, files.keep)
 
     def look_at_stacks(self, pids: Mapping[int, int]) -> Gathering | None:
-        """Begin to look what these workers do, as `take_stacks` does, and write nothing."""
-        return self._gather(self._run, pids) if self._run is not None and pids else None
+        """Begin to look what these workers do, as `take_stacks` does, and write nothing. They get no signal: they may
+        just be quiet, and a script may take it for another purpose."""
+        return self._gather(self._run, pids, "") if self._run is not None and pids else None
 
     def _gather(
-        self, run: Run, pids: Mapping[int, int], keep: Callable[[Worker, str], None] | None = None
+        self, run: Run, pids: Mapping[int, int], signal_name: str, keep: Callable[[Worker, str], None] | None = None
     ) -> Gathering:
         first, said = run.group_rank * self._job.per_node, self._beats.statuses()
         workers = [
@@ -206,7 +207,7 @@ class WorkerEvidence:
                 local_rank,
                 pid,
                 said.get(local_rank, ""),
-                (self._job.settings.hang or Hang()).signal,
+                signal_name,
                 partial(self._output.since, local_rank),
             )
             for local_rank, pid in sorted(pids.items())
