@@ -95,3 +95,19 @@ def test_a_successor_knows_its_own_time_alone() -> None:
     talk.take(0, 1, 2)
     account = talk.machine.state.account.cost(talk.now)
     assert account.partial and not account.exact and account.whole < 30.0
+
+
+def test_a_former_cycle_keeps_its_times_and_no_list_of_nodes() -> None:
+    talk = Talk()
+    talk.begin()
+    for rank in range(3):
+        talk.hear(trains(rank))
+    talk.wait(5.0)
+    before = cost_of(talk)
+    talk.hear(failed(0))
+    for rank in range(3):
+        talk.hear(stopped(rank))
+    talk.wait(2.0)
+    former, newest = talk.machine.state.account._cycles
+    assert not former.group and not former.left and not former.signs._seen and newest.group
+    assert cost_of(talk).training == pytest.approx(before.training, abs=0.1)

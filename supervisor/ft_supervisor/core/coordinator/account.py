@@ -38,6 +38,11 @@ class _CycleAccount:
     saved: float | None = None
     step: int | None = None
 
+    def forget_nodes(self) -> None:
+        """Another cycle has begun: only the times of this one count. Lists of nodes would grow with each cycle."""
+        self.group, self.left = frozenset(), set()
+        self.signs.forget_nodes()
+
     def times(self, *, beat: bool) -> CycleTimes:
         return CycleTimes(
             first=self.name.n == 0,
@@ -104,6 +109,8 @@ class Account:
 
     def _begin(self, current: CurrentCycle, now: float) -> None:
         assert current.name is not None
+        if self._cycles:
+            self._cycles[-1].forget_nodes()
         began = now if current.is_ours else None
         self._cycles.append(_CycleAccount(current.name, began, frozenset(current.group), set(current.group)))
         for node, (cycle, sign, at) in self._signs.items():

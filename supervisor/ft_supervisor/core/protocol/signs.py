@@ -53,6 +53,10 @@ class CycleSigns:
         else:
             self.line = _later(self.line, signed)
 
+    def forget_nodes(self) -> None:
+        """No sign of this cycle comes any more. Its times stay."""
+        self._seen.clear()
+
 
 class HasSigns(Protocol):
     """A cycle of a run."""
