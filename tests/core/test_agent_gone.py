@@ -6,6 +6,7 @@ import pytest
 from tests.core.daemon_play import AGENT_GONE, Play
 from tests.core.machines import BEAT, C0, C1, FAILURE, RAN, SUCCESS, TIMEOUTS, Talk, failed, stop, stopped, succeeded
 
+from ft_supervisor.core.coordinator.cycle_step import Phase
 from ft_supervisor.core.protocol import messages, orders
 from ft_supervisor.core.protocol.actions import Push, SpawnAgent
 from ft_supervisor.core.protocol.model import AGENT_RANK, Failure
@@ -194,3 +195,11 @@ def test_before_the_first_cycle_it_is_waited_for_again() -> None:
     assert not [action for action in talk.register(3) if "Run" in repr(action)]
     began = talk.register(1, 2)
     assert talk.run(1, 1, incarnation=2) in began
+
+
+@pytest.mark.parametrize("failures", [(), (replace(KILLED, infra_rank=3),)])
+def test_a_spare_that_claims_to_have_run_the_cycle_changes_nothing(failures: tuple[Failure, ...]) -> None:
+    talk = Talk()
+    talk.begin()
+    assert talk.hear(gone(3, failures=failures)) == []
+    assert talk.machine.state.cycles.phase is Phase.RUNNING

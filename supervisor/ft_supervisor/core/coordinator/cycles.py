@@ -205,10 +205,10 @@ class Cycles:
             self.current.progressed |= message.progressed
             if message.succeeded:
                 self._succeeded(member, now)
-        runs, node = self.phase is Phase.RUNNING, member.node
-        trouble = policy.trouble_of_dead_agent(node, message, self.current, runs=runs)
-        if trouble is not None and message.infra_rank in self.current.pending:
-            self._trouble(trouble, now)
+        if message.infra_rank in self.current.pending:
+            runs = self.phase is Phase.RUNNING
+            if (trouble := policy.trouble_of_dead_agent(member.node, message, self.current, runs=runs)) is not None:
+                self._trouble(trouble, now)
         self._stopped(member, now)
 
     def _hear_active(self, message: messages.OfWorkers, member: Member, now: float) -> None:
