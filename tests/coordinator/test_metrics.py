@@ -25,13 +25,14 @@ from ft_supervisor.coordinator.metric_families import (
 from ft_supervisor.coordinator.metrics import CoordinatorMetrics
 from ft_supervisor.coordinator.snapshot_of import snapshot
 from ft_supervisor.core.coordinator.coordinator import CoordinatorMachine
+from ft_supervisor.core.coordinator.cycle_step import Phase
 from ft_supervisor.core.protocol import messages
 from ft_supervisor.core.protocol.actions import CoordinatorAction
 from ft_supervisor.core.protocol.cost import Part
 from ft_supervisor.core.protocol.events import CoordinatorEvent
 from ft_supervisor.core.protocol.model import Failure, Job, Memory, Node, Problem
 from ft_supervisor.core.protocol.orders import SlurmDecision
-from ft_supervisor.core.protocol.settings import Budget, Cause, Match, Response, Rule
+from ft_supervisor.core.protocol.settings import AutoHang, Budget, Cause, Hang, Match, Response, Rule
 from ft_supervisor.run_folder.snapshot import NodeRole
 
 
@@ -169,6 +170,21 @@ def test_a_hang_says_nothing_of_when_it_began() -> None:
     talk.hear(messages.WorkersFailed(0, 1, 1, C0, (hang,)))
     assert talk.values("worker_failures_total") == {"exit": 0, "oom": 0, "hang": 1}
     assert {count for count, _ in talk.values("detection_seconds").values()} == {0}
+
+
+def test_a_notice_of_a_former_cycle_counts_no_more() -> None:
+    a_job = job()
+    talk = running(a_job=replace(a_job, settings=replace(a_job.settings, hang=Hang(auto=AutoHang.RESTART))))
+    talk.hear(messages.HangNoticed(0, 1, 1, C0, (Failure(1, 0, time=talk.now, cause=Cause.HANG),)))
+    talk.hear(failed(1))  # before the round of evidence is over
+    for infra_rank in (0, 1, 2):
+        talk.hear(stopped(infra_rank))
+    talk.wait(2)
+    for infra_rank in (0, 1, 2):
+        talk.hear(messages.StandsStill(0, infra_rank, 1, C1, 600.0))
+    talk.wait(5)
+    assert talk.machine.state.cycles.phase is Phase.STOPPING
+    assert talk.values("worker_failures_total") == {"exit": 1, "oom": 0, "hang": 0}
 
 
 def test_a_failure_before_all_were_heard_is_another_restart() -> None:

@@ -137,6 +137,7 @@ class CoordinatorMetrics:
 
     def _started(self, actions: Sequence[CoordinatorAction]) -> None:
         self._counts[names.CYCLES, ""] += 1
+        self._hung = ()
         if self._failed is not None:
             self._counts[names.RESTARTS, self._cause] += 1
         runs = {each.infra_rank for each in actions if isinstance(each, Mail) and isinstance(each.message, Run)}
