@@ -101,6 +101,14 @@ def test_a_script_that_leads_nowhere_is_no_error(
         assert done.returncode == 0 and "success" in done.stdout, (verb, done)
 
 
+@pytest.mark.parametrize("command_key", ["command: [python, train.py], ", ""])
+def test_a_configuration_with_preload_leads_to_its_run_dir(tmp_path: Path, command_key: str) -> None:
+    """preload needs a command that runs Python; which one it is makes no difference here."""
+    path = tmp_path / "job.yaml"
+    path.write_text(f"nodes: {{active: 2}}\nworkers: {{{command_key}preload: [json]}}\nrun_dir: {tmp_path}/mine\n")
+    assert find.search("4242", path, None, {}).shown == f"{tmp_path}/mine"
+
+
 @pytest.mark.parametrize("option", ["--config", "--run-dir"])
 def test_an_option_says_where_and_there_alone_it_is_looked_for(
     command: Command, tmp_path: Path, state: dict[str, str], option: str

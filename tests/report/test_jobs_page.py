@@ -72,6 +72,12 @@ def test_other_people_s_texts_stay_texts(text: str) -> None:
     assert text in tree.text and not {tag for tag, _ in tree.tags} & {"script", "img"}
 
 
+def test_a_job_whose_folder_has_no_possible_name_is_a_note() -> None:
+    listing = Listing(join([row(0, 10, 20)]))
+    read_accounts(listing, ("/a\0b",), None, 100.0)
+    assert len(listing.notes) == 1 and "journals cannot be read" in listing.notes[0]
+
+
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if CHROMIUM is None:

@@ -65,7 +65,7 @@ def _run(config: find.RunConfig, forgive: str | None, as_json: bool) -> int:
     if config is None:
         setting = configuration.load_policy(None, environ=environ).settings.memory
     else:
-        setting = configuration.load(config, command=("true",), environ=environ).settings.memory
+        setting = configuration.load(config, needs_command=False, environ=environ).settings.memory
     try:
         names = expand(forgive) if forgive is not None else ()
         known = Background("evidence about nodes", lambda: _work(environ, setting, names)).result(FILES_BOUND)

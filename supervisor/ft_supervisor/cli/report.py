@@ -65,7 +65,7 @@ def report(
       ft-supervisor report 1234 --html report.html  one file, to send
       ft-supervisor report --since yesterday        how my jobs ended
       ft-supervisor report --since now-7days --state failed,interrupted
-      ft-supervisor report --since 30d --html jobs.html       with ETTR, and what the rest of the time went into
+      ft-supervisor report --since 30d --html jobs.html
 
     \b
     Exit codes:

@@ -90,5 +90,5 @@ def _templates(query: ListQuery, environ: Mapping[str, str]) -> tuple[str, ...]:
         here = str(query.run_dir.absolute())
         return here, f"{here}/{{job_id}}"
     if query.config is not None:
-        return (configuration.load(query.config, command=("true",), environ=environ).run_dir,)
+        return (configuration.load(query.config, needs_command=False, environ=environ).run_dir,)
     return (str(built_in()["run_dir"].value),)

@@ -104,7 +104,7 @@ def read_accounts(
             try:
                 folders = next(filter(None, (_runs(place, job) for place in _places(job, templates, index))), [])
                 histories = [read_run.read(folder, JOURNALS, costs=True) for folder in folders]
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 problems.append(f"{job.row.name}: {error}")
                 histories = []
             found[job.row.job_id] = of_job(job.records, histories, now)

@@ -125,7 +125,7 @@ def _configs(found: JobFolder) -> Iterator[Path]:
 
 
 def _template(config: Path, environ: Mapping[str, str]) -> str:
-    return configuration.load(config, command=("true",), environ=environ).run_dir
+    return configuration.load(config, needs_command=False, environ=environ).run_dir
 
 
 def _wanted(text: str, environ: Mapping[str, str]) -> Wanted:
