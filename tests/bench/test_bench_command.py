@@ -34,7 +34,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 @pytest.mark.parametrize(
     ("section", "count"),
     [
-        ("faults", 4),
+        ("faults", 6),
         pytest.param("restart", 24, marks=pytest.mark.slow("faults, test_warm_workers.py, test_in_process.py")),
         pytest.param("hang", 3, marks=pytest.mark.slow("faults, and tests/processes/test_hangs.py")),
         pytest.param("takeover", 16, marks=pytest.mark.slow("faults, and tests/processes")),
