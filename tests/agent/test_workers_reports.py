@@ -244,6 +244,7 @@ def test_a_look_sends_no_signal(driven: Start, tmp_path: Path) -> None:
     workers.call("start", run(FIRST))
     wait_until(lambda: "there" in workers.log(), "the worker")
     assert workers.call("evidence.look_at_stacks", workers.call("pids"))
+    assert workers.call("evidence.take_stacks", workers.call("pids"), True)  # they go on
     assert "leaves" not in workers.log()
     assert workers.call("evidence.take_stacks", workers.call("pids"))
     wait_until(lambda: "leaves" in workers.log(), "the signal of a hang")

@@ -63,8 +63,8 @@ class Hanging(Talk):
             assert self.hear(notice(0)) == self.asked(0, 1, 2)
 
     @staticmethod
-    def asked(*nodes: int, number: int = 1, connection: int = 1) -> list[object]:
-        return [Mail(node, 1, connection, messages.TakeEvidence(0, C0, number)) for node in nodes]
+    def asked(*nodes: int, number: int = 1, connection: int = 1, gently: bool = False) -> list[object]:
+        return [Mail(node, 1, connection, messages.TakeEvidence(0, C0, number, gently)) for node in nodes]
 
     def of(self, kind: type) -> list[object]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
@@ -307,6 +307,8 @@ def test_a_cycle_in_which_all_nodes_stand_still_is_explained_and_stopped() -> No
 
 def test_a_cycle_that_stands_still_is_only_told_of_once_by_default() -> None:
     play = Still(AutoHang.NOTIFY)
+    asked = [action for node in range(3) for action in play.still(node)]
+    assert asked == play.asked(0, 1, 2, gently=True)  # no worker gets a signal
     for _ in range(3):
         for node in range(3):
             play.still(node)

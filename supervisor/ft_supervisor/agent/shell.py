@@ -262,10 +262,11 @@ class Shell:
                 pids, evidence = self._workers.pids(), self._workers.evidence
                 take = partial(evidence.look_at_stacks, pids) if stacks else None
                 self._looks.begin(cycle, pids, evidence.output(), evidence.footprints, take)
-            case GatherEvidence(cycle, number):
+            case GatherEvidence(cycle, number, gently):
                 pids = self._workers.pids()
-                work = self._workers.evidence.take_stacks(pids)
-                self._evidence = _Evidence(cycle, number, tuple(sorted(pids)), work, clock.now() + TAKING)
+                work = self._workers.evidence.take_stacks(pids, gently=gently)
+                ranks = () if gently else tuple(sorted(pids))
+                self._evidence = _Evidence(cycle, number, ranks, work, clock.now() + TAKING)
             case EnterBarrier(cycle, world_size):
                 barrier.enter(self._job, self._wire.address, cycle, world_size)
             case Leave():

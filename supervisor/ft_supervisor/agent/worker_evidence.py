@@ -184,13 +184,15 @@ class WorkerEvidence:
         self._exited.clear()
         return tuple(beats.values())
 
-    def take_stacks(self, pids: Mapping[int, int]) -> Gathering | None:
+    def take_stacks(self, pids: Mapping[int, int], gently: bool = False) -> Gathering | None:
         """Begin to look what these workers (by local rank) do, and to write their stacks to
-        run_folder/stacks/CYCLE/RANK.txt. It is over within gather.BOUND. None if there are none."""
+        run_folder/stacks/CYCLE/RANK.txt. It is over within gather.BOUND. None if there are none. `gently`: they go on,
+        and get no signal, which a script may take for another purpose."""
         if self._run is None or not pids:
             return None
         files = StackFiles(Path(self._job.run_folder), str(self._run.cycle), len(pids))
-        return self._gather(self._run, pids, (self._job.settings.hang or Hang()).signal, files.keep)
+        signal = "" if gently else (self._job.settings.hang or Hang()).signal
+        return self._gather(self._run, pids, signal, files.keep)
 
     def look_at_stacks(self, pids: Mapping[int, int]) -> Gathering | None:
         """Begin to look what these workers do, as `take_stacks` does, and write nothing. They get no signal: they may

@@ -71,7 +71,7 @@ class HangNotice:
         asked = wanted.term, wanted.number
         if asked != self._asked:
             self._asked, self._answer = asked, None
-            self._do(GatherEvidence(wanted.cycle, wanted.number))
+            self._do(GatherEvidence(wanted.cycle, wanted.number, wanted.gently))
         elif self._answer is not None:
             self._tell(self._answer, now)
 

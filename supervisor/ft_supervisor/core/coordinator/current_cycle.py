@@ -112,10 +112,10 @@ class CurrentCycle:
         assert self.name is not None
         return messages.Complete(self._term, self.name, self._released)
 
-    def take_evidence(self, number: int) -> messages.TakeEvidence:
+    def take_evidence(self, number: int, *, gently: bool) -> messages.TakeEvidence:
         """For nodes of the group while the cycle hangs."""
         assert self.name is not None
-        return messages.TakeEvidence(self._term, self.name, number)
+        return messages.TakeEvidence(self._term, self.name, number, gently)
 
     def run(self, group: str, group_rank: int, ledger: Ledger, age: float | None) -> messages.Run:
         """For the node of this group_rank. `group` is ours, folded: for 1,000 nodes that takes longer than the rest."""

@@ -105,7 +105,7 @@ class HangRounds:
     def _ask(self, nodes: list[int]) -> list[CoordinatorAction]:
         """Ask those nodes that have not answered. One without a connection is asked when it registers."""
         assert self._round is not None
-        wanted = self._current.take_evidence(self._round.number)
+        wanted = self._current.take_evidence(self._round.number, gently=self._only_tells(self._round))
         pending, answers = self._current.pending, self._round.answers
         members = [self._members.get(node) for node in nodes if node in pending and node not in answers]
         return [member.mail(wanted) for member in members if member is not None and member.registered]
@@ -133,8 +133,11 @@ class HangRounds:
         asked, silent = self._current.pending | one.answers.keys(), tuple(sorted(self._waiting(one)))
         seconds, node = now - one.since, trouble.infra_rank
         do(Announce(HangExplained(cycle, text, node, explanation, since, seconds, len(asked), silent)))
-        only_told = one.still is not None and self._hang.auto is not AutoHang.RESTART
-        return None if only_told or all(map(self._ignores, noticed)) else trouble
+        return None if self._only_tells(one) or all(map(self._ignores, noticed)) else trouble
+
+    def _only_tells(self, of: _Round) -> bool:
+        """Whether the workers go on, whatever is found."""
+        return of.still is not None and self._hang.auto is not AutoHang.RESTART
 
     def _waits(self, of: _Round) -> bool:
         """Whether a node has not answered. It is asked for each answer, and there may be 10,000 nodes."""

@@ -155,10 +155,12 @@ class LookAtWorkers:
 class GatherEvidence:
     """Look what the living workers of `cycle` do, and write their stacks to files, without harm to them; EvidenceTaken
     with this `number` follows within evidence.TAKING, and nothing is waited for beyond that. A later one replaces it.
+    `gently`: they go on, so they get no signal, and their output is not shown as that of failed ones.
     """
 
     cycle: Cycle
     number: int
+    gently: bool = False
 
 
 @dataclass(frozen=True)

@@ -338,11 +338,12 @@ class Stop:
 @dataclass(frozen=True)
 class TakeEvidence:
     """Tell what the workers of `cycle` do, which may hang; the answer is Evidence with this `number`. Nothing is
-    stopped. The numbers of one term count up."""
+    stopped. The numbers of one term count up. `gently`: the workers go on, whatever is found, so they get no signal."""
 
     term: Term
     cycle: Cycle
     number: Ordinal
+    gently: bool = False
 
 
 @dataclass(frozen=True)
