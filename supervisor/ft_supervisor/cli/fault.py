@@ -9,17 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ft_supervisor.cli import running_job
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.fault import request, shell
-from ft_supervisor.fault.messages import FaultError, NotThere, Target, Verb, Wrong
-from ft_supervisor.process.background import Background, Hangs
-from ft_supervisor.run_folder import find, runs
-from ft_supervisor.run_folder.runs import Wanted
+from ft_supervisor.fault.messages import FaultError, Target, Verb
+from ft_supervisor.run_folder import find
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-FILES_BOUND = 10.0
-"""Seconds for run_dir to answer."""
 
 Part = Annotated[Target, typer.Argument(help="What of the job; any: one of these is drawn, with --random.")]
 Job = Annotated[
@@ -189,33 +185,12 @@ _add(
 def _run(verb: Verb, options: request.Options) -> int:
     def run() -> int:
         try:
-            wanted = request.check(verb, options, lambda: _job(options))
+            wanted = request.check(
+                verb, options, lambda: running_job.wanted(options.job, options.config, options.run_dir, "--job 1234")
+            )
         except FaultError as problem:
             complain(problem)
             return problem.code
         return shell.run(wanted, os.environ, typer.echo)
 
     return guarded(run)
-
-
-def _job(options: request.Options) -> Wanted:
-    """Return the job that --job names, or that of the run to which --config or --run-dir leads.
-
-    Raises FaultError, ConfigError.
-    """
-    job, config, run_dir = options.job, options.config, options.run_dir
-    if not (job or os.environ.get("SLURM_JOB_ID") or config or run_dir):
-        raise Wrong("which job? say it by --job 1234, or by --run-dir or --config")
-    try:
-        search = find.search(job, config, run_dir, os.environ)
-        if search.wanted is not None and not search.only:
-            return search.wanted
-        folder = Background("run_dir", lambda: find.folder(search)).result(FILES_BOUND)
-    except find.WrongUse as error:
-        raise Wrong(str(error)) from None
-    except (OSError, Hangs) as error:
-        raise FaultError(f"run_dir: {error}") from None
-    wanted = None if folder is None else runs.parse(folder.name)
-    if wanted is None:
-        raise NotThere(f"no run{f' of job {job}' if job else ''} in {search.shown}")
-    return wanted

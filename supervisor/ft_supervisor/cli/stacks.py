@@ -8,16 +8,12 @@ from typing import Annotated
 
 import typer
 
+from ft_supervisor.cli import running_job
 from ft_supervisor.cli.errors import complain, guarded
 from ft_supervisor.cli.output import put
-from ft_supervisor.fault.messages import FaultError, NotThere, Wrong
-from ft_supervisor.process.background import Background, Hangs
-from ft_supervisor.run_folder import find, runs
-from ft_supervisor.run_folder.runs import Wanted
+from ft_supervisor.fault.messages import FaultError
+from ft_supervisor.run_folder import find
 from ft_supervisor.stacks import shell
-
-FILES_BOUND = 10.0
-"""Seconds for run_dir to answer."""
 
 
 def stacks(
@@ -58,26 +54,7 @@ def stacks(
 
 def _run(job: str | None, config: Path | None, run_dir: Path | None, rank: int | None, as_json: bool) -> int:
     try:
-        return shell.run(_wanted(job, config, run_dir), rank, as_json, os.environ, put)
+        return shell.run(running_job.wanted(job, config, run_dir, "its number"), rank, as_json, os.environ, put)
     except FaultError as problem:
         complain(problem)
         return problem.code
-
-
-def _wanted(job: str | None, config: Path | None, run_dir: Path | None) -> Wanted:
-    """Return the job that JOB names, or that of the run to which --config or --run-dir leads. Raises FaultError."""
-    if not (job or os.environ.get("SLURM_JOB_ID") or config or run_dir):
-        raise Wrong("which job? say it by its number, or by --run-dir or --config")
-    try:
-        search = find.search(job, config, run_dir, os.environ)
-        if search.wanted is not None and not search.only:
-            return search.wanted
-        folder = Background("run_dir", lambda: find.folder(search)).result(FILES_BOUND)
-    except find.WrongUse as error:
-        raise Wrong(str(error)) from None
-    except (OSError, Hangs) as error:
-        raise FaultError(f"run_dir: {error}") from None
-    wanted = None if folder is None else runs.parse(folder.name)
-    if wanted is None:
-        raise NotThere(f"no run{f' of job {job}' if job else ''} in {search.shown}")
-    return wanted
