@@ -18,8 +18,8 @@ def collected(repository: Path, *options: str) -> str:
 
 
 def test_a_slow_test_runs_only_with_all(repository: Path) -> None:
-    assert "[faults-4]" in (without := collected(repository)) and "[takeover-16]" not in without
-    assert "[faults-4]" in (everything := collected(repository, "--all")) and "[takeover-16]" in everything
+    assert "[faults-6]" in (without := collected(repository)) and "[takeover-16]" not in without
+    assert "[faults-6]" in (everything := collected(repository, "--all")) and "[takeover-16]" in everything
 
 
 @pytest.mark.parametrize(("option", "code"), [("--help", 0), ("no-such-stage", 2)])
