@@ -53,13 +53,20 @@ def test_the_last_spare() -> None:
     assert kinds(notices, lost, FIRST, 0) == ["spares_low"]
 
 
+def test_a_spare_that_comes_late_is_missed_too() -> None:
+    notices = Notices("1.0.0")
+    assert kinds(notices, facts.CycleStarted(FIRST, (), (0, 1), ""), FIRST, 0) == []
+    assert kinds(notices, facts.NodeRegistered(2, 1), FIRST, 1) == []
+    assert kinds(notices, BEGUN, SECOND, 0) == ["restart", "spares_low"]
+
+
 def test_a_job_that_began_without_spares_has_lost_none() -> None:
     notices = Notices("1.0.0")
     assert kinds(notices, facts.CycleStarted(FIRST, (), (0, 1), ""), FIRST, 0) == []
     assert kinds(notices, BEGUN, SECOND, 0) == ["restart"]
 
 
-@pytest.mark.parametrize("fact", [facts.NodeRegistered(1, 1), facts.SteppedDown(0, "x"), facts.TickLate(3.0)])
+@pytest.mark.parametrize("fact", [facts.SteppedDown(0, "x"), facts.TickLate(3.0)])
 def test_spares_are_not_counted_for_every_fact(fact: Fact) -> None:
     assert kinds(Notices("1.0.0"), fact, FIRST, never) == []
 

@@ -27,7 +27,7 @@ class Notice:
     exit_code: int | None = None
 
 
-_MAY_COST_A_SPARE = (facts.CycleStarted, facts.NodeLost, facts.NodeUnhealthy, facts.TookCharge)
+_MAY_CHANGE_SPARES = (facts.NodeRegistered, facts.CycleStarted, facts.NodeLost, facts.NodeUnhealthy, facts.TookCharge)
 
 
 class Notices:
@@ -38,11 +38,11 @@ class Notices:
         self._spares: int | None = None
         """The spares when they were last counted; None before the first cycle."""
         self._counts = False
-        """Whether a fact since then may have cost one."""
+        """Whether a fact since then may have changed their number."""
 
     def of(self, fact: Fact, cycle: Cycle | None) -> list[Notice]:
         """Return the notices that a fact leads to. `cycle`: the newest."""
-        self._counts = self._counts or isinstance(fact, _MAY_COST_A_SPARE)
+        self._counts = self._counts or isinstance(fact, _MAY_CHANGE_SPARES)
         found = []
         match fact:
             case facts.CycleStarted(begun, after=after) if begun.n:
