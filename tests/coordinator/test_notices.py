@@ -60,6 +60,13 @@ def test_a_spare_that_comes_late_is_missed_too() -> None:
     assert kinds(notices, BEGUN, SECOND, 0) == ["restart", "spares_low"]
 
 
+def test_a_spare_that_is_needed_before_it_was_counted() -> None:
+    notices = Notices("1.0.0")
+    assert notices.of(facts.CycleStarted(FIRST, (), (0, 1), ""), FIRST) == []
+    assert len(notices.of(BEGUN, SECOND)) == 1
+    assert kinds(notices, facts.NodePromoted(2, 1, 1), SECOND, 0) == ["spares_low"]
+
+
 def test_a_job_that_began_without_spares_has_lost_none() -> None:
     notices = Notices("1.0.0")
     assert kinds(notices, facts.CycleStarted(FIRST, (), (0, 1), ""), FIRST, 0) == []

@@ -43,6 +43,8 @@ class Notices:
     def of(self, fact: Fact, cycle: Cycle | None) -> list[Notice]:
         """Return the notices that a fact leads to. `cycle`: the newest."""
         self._counts = self._counts or isinstance(fact, _MAY_CHANGE_SPARES)
+        if isinstance(fact, facts.NodePromoted):  # it was a spare, also if none had been counted yet
+            self._spares = max(self._spares or 0, 1)
         found = []
         match fact:
             case facts.CycleStarted(begun, after=after) if begun.n:
