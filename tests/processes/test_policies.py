@@ -68,10 +68,11 @@ def test_a_node_is_replaced_for_what_its_worker_printed(start: StartJob) -> None
     replaced = job.wait("replace_node", replaced="node1")
     assert "(rule 1)" in replaced["rule"] and "exited with 7" in replaced["reason"]
     assert "NVRM: Xid 48" in job.output  # and passed on
-    until(lambda: "spares_low" in (job.folder / "notices").read_text(), "the notice of the last spare")
+    told = job.folder / "notices"
+    until(lambda: told.exists() and "spares_low" in told.read_text(), "the notice of the last spare")
     job.finish()
     job.assert_end(0, "success")
-    notices = [json.loads(line) for line in (job.folder / "notices").read_text().splitlines()]
+    notices = [json.loads(line) for line in told.read_text().splitlines()]
     assert [notice["kind"] for notice in notices] == ["restart", "spares_low", "verdict"]
     assert "rank 1 (node1, local 0) exited with 7" in notices[0]["text"] and notices[2]["exit_code"] == 0
 
