@@ -133,7 +133,7 @@ def test_slurm_says_otherwise(lab: Lab) -> None:
     assert (failed.state, completed.state) == ("FAILED", "COMPLETED")
     assert [listed(lab, each.job_id)["contradicts"] for each in (failed, completed)] == [True, True]
     lines = report(lab, "--since", "today", "--state", "success,failed").stdout.splitlines()
-    shown = {line.split()[0]: " ".join(line.split()[1:4]) for line in lines}
+    shown = {words[0]: " ".join(words[1:4]) for line in lines if (words := line.split())}
     assert shown[str(failed.job_id)] == "! success FAILED"
     assert shown[str(completed.job_id)] == "! failed COMPLETED"
     assert any(re.match(r"!: Slurm says otherwise \([0-9]+ of [0-9]+ jobs\)", line) for line in lines)
