@@ -8,6 +8,7 @@ of one incarnation, so every message in it was sent after the Register of that c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 from ft_supervisor.core.protocol.bounds import (
     AnyTerm,
@@ -389,69 +390,10 @@ OfWorkers = (
     | AgentGone
 )
 """Messages about the state of a node's workers."""
-OF_WORKERS: tuple[type, ...] = (
-    WorkersFailed,
-    HangNoticed,
-    Evidence,
-    StandsStill,
-    WorkersSucceeded,
-    WorkersCompleted,
-    Training,
-    AtStep,
-    Stopping,
-    WorkersStopped,
-    AgentGone,
-)
+OF_WORKERS: tuple[type, ...] = get_args(OfWorkers)
 
-ToCoordinator = (
-    Register
-    | WorkersFailed
-    | HangNoticed
-    | Evidence
-    | StandsStill
-    | WorkersSucceeded
-    | WorkersCompleted
-    | Training
-    | AtStep
-    | Stopping
-    | WorkersStopped
-    | AgentGone
-    | RosterKept
-    | VerdictKept
-    | Unhealthy
-    | ToldToEnd
-    | Goodbye
-)
+ToCoordinator = Register | OfWorkers | RosterKept | VerdictKept | Unhealthy | ToldToEnd | Goodbye
 ToAgent = Prepare | Members | Standby | Run | Continue | Stop | TakeEvidence | Complete | Propose | Close
 
-TO_COORDINATOR: tuple[type, ...] = (
-    Register,
-    WorkersFailed,
-    HangNoticed,
-    Evidence,
-    StandsStill,
-    WorkersSucceeded,
-    WorkersCompleted,
-    Training,
-    AtStep,
-    Stopping,
-    WorkersStopped,
-    AgentGone,
-    RosterKept,
-    VerdictKept,
-    Unhealthy,
-    ToldToEnd,
-    Goodbye,
-)
-TO_AGENT: tuple[type, ...] = (
-    Prepare,
-    Members,
-    Standby,
-    Run,
-    Continue,
-    Stop,
-    TakeEvidence,
-    Complete,
-    Propose,
-    Close,
-)
+TO_COORDINATOR: tuple[type, ...] = get_args(ToCoordinator)
+TO_AGENT: tuple[type, ...] = get_args(ToAgent)
