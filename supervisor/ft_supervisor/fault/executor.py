@@ -14,27 +14,25 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from ft_supervisor.core.protocol.codec import CodecError, decode, encode
+from ft_supervisor.core.protocol.codec import decode
 from ft_supervisor.core.protocol.orders import Begin
-from ft_supervisor.fault import find, record
+from ft_supervisor.fault import answering, find, record
+from ft_supervisor.fault.answering import say
 from ft_supervisor.fault.cut import Cut
 from ft_supervisor.fault.messages import (
     MAX_BYTES,
     TO_EXECUTOR,
     Act,
-    Answer,
     FaultError,
     Hit,
     Look,
     NotAllowed,
     NotThere,
-    Refusal,
     Seen,
     Target,
     Verb,
@@ -48,34 +46,16 @@ from ft_supervisor.run_folder import runs
 THAW = b"thaw"
 GONE_BOUND = 5.0
 """Seconds that a killed process gets to be gone."""
-BROKEN = 70
 
 
 def main(words: list[str]) -> NoReturn:
     """Carry out one request. Leaves by os._exit with 0, or with the code of a refusal."""
-    code = 0
-    try:
+
+    def work() -> None:
         request = decode(words[0].encode(), TO_EXECUTOR, MAX_BYTES)
         _Executor().carry_out(request)
-    except FaultError as problem:
-        _say(Refusal(problem.code, str(problem)))
-        code = problem.code
-    except (IndexError, CodecError) as problem:
-        _say(Refusal(Wrong.code, f"the request was not understood on the node; is it of the same version? {problem}"))
-        code = Wrong.code
-    except Exception:
-        traceback.print_exc()
-        code = BROKEN
-    finally:
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(code)  # a thread may hang in a write to the shared file system
 
-
-def _say(answer: Answer) -> None:
-    """Print an answer. The shell may be gone: a fault that was begun is ended all the same."""
-    with suppress(OSError):
-        os.write(1, encode(answer, MAX_BYTES) + b"\n")
+    answering.answer(work)
 
 
 class _Executor:
@@ -94,7 +74,7 @@ class _Executor:
         """Raises FaultError."""
         if isinstance(request, Look):
             for seen in find.look(runs.Wanted(request.job_id, request.step_id, request.restart_count)):
-                _say(seen)
+                say(seen)
             return
         seen, begin = find.find(request.run_id, request.node)
         if not seen.allowed:
@@ -202,7 +182,7 @@ class _Executor:
         act = Act(wall(), hit.verb, hit.target, hit.node, pids, hit.rank, hit.seconds, hit.seed, note)
         if problem := record.append(Path(seen.run_folder), act):
             act = replace(act, note="; ".join(filter(None, (note, problem))))
-        _say(act)
+        say(act)
 
     def _wait(self, end: float, stood_still: bool = False) -> str:
         """Wait until the time is over, an order ends it, all held processes are dead, or they have been thawed.

@@ -6,44 +6,26 @@ without torch's worker server and py-spy there are only the kernel's data.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from ft_supervisor.core.protocol.codec import CodecError, decode, encode
+from ft_supervisor.core.protocol.codec import decode
 from ft_supervisor.daemon.identity import local_folder
 from ft_supervisor.evidence import gather
 from ft_supervisor.evidence.gather import Gathering, Worker
-from ft_supervisor.fault import find
-from ft_supervisor.fault.messages import FaultError, Refusal, Seen, Wrong
+from ft_supervisor.fault import answering, find
+from ft_supervisor.fault.answering import say
+from ft_supervisor.fault.messages import Seen
 from ft_supervisor.run_folder import runs, worker_ranks
 from ft_supervisor.stacks.messages import MAX_BYTES, Ask, NodeDone, Told
-
-BROKEN = 70
 
 
 def main(words: list[str]) -> NoReturn:
     """Answer one request. Leaves by os._exit with 0, or with the code of a refusal."""
-    code = 0
-    try:
-        _answer(decode(words[0].encode(), (Ask,), MAX_BYTES))
-    except FaultError as problem:
-        _say(Refusal(problem.code, str(problem)))
-        code = problem.code
-    except (IndexError, CodecError) as problem:
-        _say(Refusal(Wrong.code, f"the request was not understood on the node; is it of the same version? {problem}"))
-        code = Wrong.code
-    except Exception:
-        traceback.print_exc()
-        code = BROKEN
-    finally:
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(code)  # a thread may hang with a worker
+    answering.answer(lambda: _answer(decode(words[0].encode(), (Ask,), MAX_BYTES)))
 
 
 def _answer(ask: Ask) -> None:
@@ -54,8 +36,8 @@ def _answer(ask: Ask) -> None:
         for digest in gathering.digests():
             rank = ranks[digest.local_rank]
             text = gathering.text(digest.local_rank) if ask.rank in (None, rank) else ""
-            _say(Told(seen.run_id, seen.node, rank, digest, text))
-        _say(NodeDone(seen.run_id, seen.node, len(ranks)))
+            say(Told(seen.run_id, seen.node, rank, digest, text), MAX_BYTES)
+        say(NodeDone(seen.run_id, seen.node, len(ranks)))
 
 
 def _gather(seen: Seen) -> tuple[list[int], Gathering]:
@@ -71,11 +53,6 @@ def _began(folder: Path) -> float:
     with suppress(OSError):
         return worker_ranks.path(folder).stat().st_mtime
     return 0.0
-
-
-def _say(answer: Told | NodeDone | Refusal) -> None:
-    with suppress(OSError):  # the shell has gone: it no longer waits
-        os.write(1, encode(answer, MAX_BYTES) + b"\n")
 
 
 if __name__ == "__main__":
