@@ -15,6 +15,7 @@ from ft_supervisor.report.jobs_sources import Listing
 from ft_supervisor.report.jobs_text import summary
 from ft_supervisor.report.render_html import environment
 from ft_supervisor.report.style import CSS
+from ft_supervisor.report.template import BAR
 from ft_supervisor.report.whole import Share, percent, spoken
 from ft_supervisor.report.words import moment, zone
 
@@ -40,7 +41,9 @@ _WORDS = {
     "end": "ending, and outside of ft-supervisor",
 }
 
-PAGE = """\
+PAGE = (
+    f"{BAR}\n"
+    + """\
 {% macro table(titles, pairs, whole) %}
 <div class="scroll"><table class="rows"><thead><tr>
   {%- for title in titles %}<th>{{ title }}</th>{% endfor -%}
@@ -89,19 +92,7 @@ PAGE = """\
 {% for line in lines %}<p>{{ line }}</p>{% endfor %}
 </div>
 <h3>Where {{ duration(whole.available) }} went</h3>
-<div class="stack" role="img" aria-label="{{ spoken(shares) }}">
-  {%- for part in shares -%}
-  <div class="{{ part.kind }}" style="flex:{{ "%.5f" | format(part.share) }}" title="{{ spoken([part]) }}">
-    {%- if part.share > 0.25 %}{{ part.title }}&nbsp;{% endif %}
-    {%- if part.share > 0.05 %}{{ percent(part.share) }}{% endif -%}
-  </div>
-  {%- endfor -%}
-</div>
-<div class="legend">
-  {%- for part in shares -%}
-  <span><i class="{{ part.kind }}"></i>{{ spoken([part]) }}</span>
-  {%- endfor -%}
-</div>
+{{ bar(shares) }}
 {% if whole.by_cause %}
 <h3>Lost by cause</h3>
 {{ table(["cause", "lost", "of all time"], whole.by_cause, whole.available) }}
@@ -135,6 +126,7 @@ PAGE = """\
 </body>
 </html>
 """
+)
 
 
 def render(listing: Listing, since: str, save: float | None, every: float | None) -> str:

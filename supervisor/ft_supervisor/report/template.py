@@ -3,7 +3,28 @@
 `report` is the report.model.Report; the functions are those of report.words, core.words and report.svg.
 """
 
-PAGE = """\
+BAR = """\
+{% macro bar(parts) %}
+<div class="stack" role="img" aria-label="{{ spoken(parts) }}">
+  {%- for part in parts -%}
+  <div class="{{ part.kind }}" style="flex:{{ "%.5f" | format(part.share) }}" title="{{ spoken([part]) }}">
+    {%- if part.share > 0.25 %}{{ part.title }}&nbsp;{% endif %}
+    {%- if part.share > 0.05 %}{{ percent(part.share) }}{% endif -%}
+  </div>
+  {%- endfor -%}
+</div>
+<div class="legend">
+  {%- for part in parts -%}
+  <span><i class="{{ part.kind }}"></i>{{ spoken([part]) }}</span>
+  {%- endfor -%}
+</div>
+{% endmacro %}
+"""
+"""A bar whose parts add up to the whole, and its legend. `parts`: of report.whole.Share."""
+
+PAGE = (
+    f"{BAR}\n"
+    + """\
 {% macro listed(title, notes) %}
 {% if notes %}
 <h3>{{ title }}</h3>
@@ -43,19 +64,7 @@ PAGE = """\
 {% if parts %}
 <h3>Where {{ duration(history.length) }} went
   {%- if history.active %}, on {{ count(history.active, "node") }}{% endif %}</h3>
-<div class="stack" role="img" aria-label="{{ spoken(parts) }}">
-  {%- for part in parts -%}
-  <div class="{{ part.kind }}" style="flex:{{ "%.5f" | format(part.share) }}" title="{{ spoken([part]) }}">
-    {%- if part.share > 0.25 %}{{ part.title }}&nbsp;{% endif %}
-    {%- if part.share > 0.05 %}{{ percent(part.share) }}{% endif -%}
-  </div>
-  {%- endfor -%}
-</div>
-<div class="legend">
-  {%- for part in parts -%}
-  <span><i class="{{ part.kind }}"></i>{{ spoken([part]) }}</span>
-  {%- endfor -%}
-</div>
+{{ bar(parts) }}
 <p class="soft">effective training time ratio {{ ratio(history) }}; failures took {{ lost(history) }}
   {%- if hours(history) %}; {{ hours(history) }}{% endif %}</p>
 {% endif %}
@@ -261,3 +270,4 @@ PAGE = """\
 </body>
 </html>
 """
+)
