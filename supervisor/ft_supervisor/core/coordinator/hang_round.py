@@ -10,7 +10,7 @@ until a worker works again. With `hang.auto: notify` its conclusion is told and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ft_supervisor.core.coordinator import hang_words
@@ -129,7 +129,7 @@ class HangRounds:
         text = hang_words.reason(explanation, self._job, group, said, since)
         if one.still is not None:
             text = f"{noticed[0].message}: {text}"
-        trouble = self._trouble(explanation, noticed, one, text, wall)
+        trouble = self._trouble(explanation, noticed, one, text, said, wall)
         asked, silent = self._current.pending | one.answers.keys(), tuple(sorted(self._waiting(one)))
         seconds, node = now - one.since, trouble.infra_rank
         do(Announce(HangExplained(cycle, text, node, explanation, since, seconds, len(asked), silent)))
@@ -172,7 +172,13 @@ class HangRounds:
                     yield Witness(first + rank, None, None, rank in noticed)
 
     def _trouble(
-        self, explanation: Explanation, noticed: Sequence[Failure], one: _Round, text: str, wall: float
+        self,
+        explanation: Explanation,
+        noticed: Sequence[Failure],
+        one: _Round,
+        text: str,
+        said: Mapping[int, str],
+        wall: float,
     ) -> Trouble:
         """Blame the culprits' node. If none stands out, or if they are on several nodes, no node is charged: then the
         program, or something that all use, is more likely to be at fault."""
@@ -184,7 +190,7 @@ class HangRounds:
         known = (each for each in noticed if (each.infra_rank, each.local_rank) == (node, local_rank))
         new = Failure(node, local_rank, time=wall, cause=Cause.HANG)
         failure = _told(next(known, new), one.answers.get(node))
-        failure = replace(failure, message=hang_words.matter(explanation, self._said(one)), rank=culprits[0])
+        failure = replace(failure, message=hang_words.matter(explanation, said), rank=culprits[0])
         return Trouble(text, Cause.HANG, node if len(nodes) == 1 else None, failure, culprit=True)
 
 
