@@ -128,4 +128,4 @@ def _counts(pid: int) -> _Counts | None:
     fields = text[text.rindex(")") + 2 :].split()
     cpu, waited = (sum(map(int, fields[part])) / _TICK for part in (_CPU, _WAITED))
     io = kernel.totals(pid)
-    return _Counts(cpu, waited, io.get("rchar", 0) + io.get("read_bytes", 0), kernel.written(pid))
+    return _Counts(cpu, waited, io.get("rchar", 0) + io.get("read_bytes", 0), kernel.written_of(io))

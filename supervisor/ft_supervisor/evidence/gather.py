@@ -7,7 +7,7 @@ first, and what takes longer, such as the stacks of a data loader's processes, a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -126,19 +126,20 @@ class Gathering:
 
     def _python(self, pid: int) -> int:
         """Return the process that trains: the worker itself, or the Python that a shell has started."""
-        mine = {pid, *descendants(pid)}
-        served = sorted(one for one in self._served() if one in mine)
-        if served:
-            return pid if pid in served else served[0]
+        served = self._served()
+        if pid in served:
+            return pid
+        if below := served & descendants(pid).keys():
+            return min(below)
         if kernel.is_python(pid):
             return pid
         return next(iter(kernel.python_below(pid)), pid)
 
-    def _served(self) -> Collection[int]:
+    def _served(self) -> set[int]:
         try:
-            return [int(path.name) for path in self._sockets.iterdir() if path.name.isdecimal()]
+            return {int(path.name) for path in self._sockets.iterdir() if path.name.isdecimal()}
         except OSError:
-            return []
+            return set()
 
     def _bound(self, seconds: float) -> float:
         return min(self._until, time.monotonic() + seconds)
@@ -150,10 +151,8 @@ class Gathering:
         if data is not None:
             record = recorder.parse(data)
         if record is None:
-            record, source = (
-                recorder.offered(pid, worker.rank, self._began, self._bound(_SERVER)),
-                (EvidenceSource.FLIGHT_RECORDER),
-            )
+            record = recorder.offered(pid, worker.rank, self._began, self._bound(_SERVER))
+            source = EvidenceSource.FLIGHT_RECORDER
         if record is None:
             return (), EvidenceSource.NONE
         return recorder.collectives(record, self._began), source

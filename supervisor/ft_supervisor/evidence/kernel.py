@@ -3,6 +3,7 @@ map."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,7 +39,11 @@ def totals(pid: int) -> dict[str, int]:
 
 def written(pid: int) -> int:
     """Return the bytes that the process has written since its start: to anything, and again those that go to disks."""
-    counts = totals(pid)
+    return written_of(totals(pid))
+
+
+def written_of(counts: Mapping[str, int]) -> int:
+    """Return the same of `totals`."""
     return counts.get("wchar", 0) + counts.get("write_bytes", 0)
 
 
@@ -54,18 +59,21 @@ def python_below(pid: int) -> list[int]:
     """Return a few Python processes below this one: a shell's Python, the workers of a data loader."""
     found = []
     for child, (letter, name) in sorted(descendants(pid).items()):
-        with suppress(OSError):  # no permission, or just ended: then the name in proc(5) counts
-            name = Path(f"/proc/{child}/exe").readlink().name
-        if letter != "Z" and name.startswith("python"):
+        if letter != "Z" and _program(child, name).startswith("python"):
             found.append(child)
     return found[:_DESCENDANTS]
 
 
 def is_python(pid: int) -> bool:
     """Return whether the process runs a program named like Python."""
+    return _program(pid, "").startswith("python")
+
+
+def _program(pid: int, otherwise: str) -> str:
+    """Return the name of the program's file; `otherwise` without permission, or when it has just ended."""
     with suppress(OSError):
-        return Path(f"/proc/{pid}/exe").readlink().name.startswith("python")
-    return False
+        return Path(f"/proc/{pid}/exe").readlink().name
+    return otherwise
 
 
 def _thread(path: Path) -> str:
